@@ -1,11 +1,11 @@
 #!/bin/sh
-# The tour of tour.md as a script: every step sends requests with curl and checks the answers; the first wrong answer ends it
-# with exit code 1. Orders, products and users of its own, so it also runs beside other orders, and more than once.
+# The tour of tour.md as a script: every step sends requests with curl and checks the responses; the first unexpected response ends
+# it with exit code 1. It uses new orders, products and users, so it can run on any database, and more than once.
 #
-#   bootstrap/docs/tour.sh [URL]       http://127.0.0.1:8080 unless named
+#   bootstrap/docs/tour.sh [URL]       default: http://127.0.0.1:8080
 #
 # Run it in the folder in which `handover serve` was started: tokens and the gateway's signature need the secrets there.
-# PROGRAM is the program that prints tokens; target/release/handover unless set.
+# PROGRAM is the program that prints tokens; default: target/release/handover.
 set -eu
 
 base=${1:-http://127.0.0.1:8080}
@@ -28,7 +28,7 @@ for tool in curl sed tr od base64 openssl; do
     command -v "$tool" >/dev/null || fail "$tool is missing; install it"
 done
 
-# No request of the tour waits for ever.
+# Limits the duration of every request.
 curl() {
     command curl --max-time 60 "$@"
 }
@@ -39,32 +39,32 @@ has_all() {
     done
 }
 
-# The last answer contains each of these texts.
+# Checks that the last response contains each of these texts.
 expect() {
     printf '%s\n' "$answer"
     for part in "$@"; do
-        has_all "$part" || fail "no $part in the answer: $answer"
+        has_all "$part" || fail "no $part in the response: $answer"
     done
 }
 
-# Repeats a command until its answer contains the text: events take effect a moment after the request that caused them.
+# Repeats a command until its response contains the text: events take effect a moment after the request that caused them.
 eventually() {
     text=$1
     shift
     tries=0
     until answer=$("$@") && has_all "$text"; do
         tries=$((tries + 1))
-        [ "$tries" -lt 300 ] || fail "no $text after $tries tries; the last answer: $answer"
+        [ "$tries" -lt 300 ] || fail "no $text after $tries attempts; the last response: $answer"
         sleep 0.2
     done
 }
 
-# The value of a field of the last answer.
+# Prints the value of a field of the last response.
 field() {
     printf '%s' "$answer" | tr -d '\n' | sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p"
 }
 
-# Users, idempotency keys and transactions of this run alone.
+# Makes users, idempotency keys and transactions of this run unique.
 run=$(date +%s)$(printf %03d $(($$ % 1000)))
 token() {
     "$handover" token --user "$1" --role "${2:-user}" || fail "no token; is this the folder of the database?"
@@ -89,7 +89,7 @@ answer=$(curl -sS "$base/api/v1/orders" -H "$buyer" -H "$json" -H "X-Idempotency
 expect '"code":"00000"' '"status":"pending"' '"payableAmount":88.50'
 order=$(field orderId)
 
-step "The same request again gets the same answer"
+step "Repeating the request returns the same response"
 answer=$(curl -sSi "$base/api/v1/orders" -H "$buyer" -H "$json" -H "X-Idempotency-Key: lamp-$run" -d '{"productId":'"$product"'}')
 expect 'idempotent-replayed: true' '"orderId":'"$order"','
 
@@ -105,7 +105,7 @@ answer=$(curl -sS "$base/api/v1/orders/$order/payments" -H "$buyer" -H "$json" -
 expect '"code":"00000"' '"status":"PROCESSING"' '"amount":88.50'
 payment=$(field paymentId)
 
-step "The gateway reports that it was paid, signed"
+step "The gateway reports the payment with a signed callback"
 body='{"paymentId":'"$payment"',"gatewayTxnId":"txn-'"$run"'","result":"SUCCESS","amount":88.50}'
 id=msg-$run
 now=$(date +%s)
@@ -117,7 +117,7 @@ expect '"code":"00000"'
 answer=$(curl -sS "$base/api/v1/orders/$order" -H "$buyer")
 expect '"status":"paid"'
 
-step "A report with another amount than it was signed for is refused"
+step "A callback whose body differs from the signed one is refused"
 answer=$(curl -sS "$base/api/v1/payments/callback" -H "$json" -H "webhook-id: $id" \
     -H "webhook-timestamp: $now" -H "webhook-signature: v1,$signature" -d '{"amount":0.01}')
 expect '"code":"A0301"'
@@ -159,13 +159,13 @@ second=$(field orderId)
 eventually '"frozen":40.00' curl -sS "$base/api/v1/wallet" -H "$buyer"
 expect '"available":10.00'
 
-step "Nothing is left to pay: the order is paid as soon as every hold is there"
+step "Nothing is left to pay: the order is paid as soon as every hold exists"
 eventually '"code":"00000"' curl -sS "$base/api/v1/orders/$second/payments" -H "$buyer" -H "$json" \
     -H "X-Idempotency-Key: second-payment-$run" -d '{"paymentMethod":"card"}'
 answer=$(curl -sS "$base/api/v1/orders/$second" -H "$buyer")
 expect '"status":"paid"'
 
-step "The buyer returns the lamp, and gets everything back"
+step "The buyer returns the lamp, and everything is refunded"
 answer=$(curl -sS "$base/api/v1/orders/$second/refunds" -H "$buyer" -H "$json" -d '{"reason":"too tall"}')
 expect '"code":"00000"'
 eventually '"available":50.00' curl -sS "$base/api/v1/wallet" -H "$buyer"
@@ -173,7 +173,7 @@ expect '"frozen":0.00'
 answer=$(curl -sS "$base/api/v1/orders/$second" -H "$buyer")
 expect '"status":"refunded"'
 
-step "An operator looks at the outbox, the timeline and the totals"
+step "An operator reads the outbox, the timeline and the totals"
 eventually '"status":"SENT"' curl -sS "$base/api/v1/ops/outbox?aggregateId=$order&eventType=ORDER_PAID" -H "$operator"
 expect '"eventType":"ORDER_PAID"'
 answer=$(curl -sS "$base/api/v1/orders/$order/timeline" -H "$operator")
@@ -181,7 +181,7 @@ expect '"code":"00000"' 'ORDER_CREATED' 'fulfillment'
 answer=$(curl -sS "$base/api/v1/ops/stats" -H "$operator")
 expect '"code":"00000"' '"oldestPendingSeconds":'
 
-step "An operator sends the events of the order again; each consumer ignores what it has applied"
+step "An operator sends the events of the order again; each consumer ignores events that it has applied"
 answer=$(curl -sS "$base/api/v1/ops/outbox/redrive" -H "$operator" -H "$json" \
     -d '{"filter":{"status":"SENT","aggregateId":'"$order"'},"reason":"tour-'"$run"'"}')
 expect '"code":"00000"' '"dryRun":false' '"skipped":0'
@@ -190,14 +190,14 @@ eventually 'duplicate ignored by buyer-credit' curl -sS "$base/api/v1/orders/$or
 answer=$(curl -sS "$base/api/v1/credit" -H "$buyer")
 expect '"score":101'
 
-step "The command line shows the same, and what the operator did"
+step "The command line shows the same, and the audit log"
 answer=$("$handover" order timeline "$order" --output json)
 expect ORDER_STATUS_CHANGED
 answer=$("$handover" audit list --changes)
 expect "tour-$run"
 
 step "Database, events and effects agree"
-answer=$("$handover" reconcile --since 1h --output json) || fail "reconcile found something: $answer"
+answer=$("$handover" reconcile --since 1h --output json) || fail "reconcile has findings: $answer"
 expect '"sound": true'
 
-printf '\ntour: %s steps, every answer as expected\n' "$steps"
+printf '\ntour: %s steps, every response as expected\n' "$steps"

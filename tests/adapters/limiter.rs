@@ -1,4 +1,4 @@
-//! The rate limiter of one process. The contract suite has what every limiter must do; this is about its memory.
+//! Memory limit of the in-process rate limiter. The contract suite covers the rules for every limiter.
 
 use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
@@ -14,7 +14,7 @@ fn key(client: usize) -> LimitKey {
 }
 
 #[tokio::test(start_paused = true)]
-async fn memory_is_bounded_and_clients_without_room_share_one_bucket() {
+async fn local_limiter_shares_one_bucket_among_clients_beyond_its_memory_limit() {
     let limiter = LocalLimiter::default();
     let bucket = Bucket::new(NonZeroU32::new(2).unwrap(), 60_000_000).unwrap();
     let take = async |client| limiter.take(&key(client), bucket).await;
@@ -28,8 +28,8 @@ async fn memory_is_bounded_and_clients_without_room_share_one_bucket() {
     for client in late {
         assert!(is_refused(take(client).await));
     }
-    assert_eq!(take(0).await, Taken::Token { remaining: 0 }, "it has its own");
-    // Buckets that are full again make room: clients that come now have buckets of their own.
+    assert_eq!(take(0).await, Taken::Token { remaining: 0 }, "its own bucket");
+    // Full buckets are evicted, so clients now get their own.
     tokio::time::advance(Duration::from_secs(121)).await;
     for client in [0, late[0], late[1], late[2]] {
         assert_eq!(take(client).await, Taken::Token { remaining: 1 });

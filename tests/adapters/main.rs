@@ -1,10 +1,10 @@
-//! Adapters by their public API: what is specific to one of them and in no contract of a port.
+//! Tests of adapters through their public API, for behaviour that no contract of a port covers.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a test that cannot go on ends there; an adapter works in real time"
+    reason = "a test may panic on failure; adapters run in real time"
 )]
 
 mod gateway;
@@ -17,15 +17,15 @@ mod system;
 
 use std::time::Duration;
 
-/// How long a test waits for what has to happen.
+/// Time limit for an expected condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until the condition holds.
-async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
-    let waiting = async {
-        while !holds().await {
+async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
+    let polling = async {
+        while !condition().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("it does not happen");
+    tokio::time::timeout(PATIENCE, polling).await.expect("the condition was not met within the time limit");
 }

@@ -1,4 +1,4 @@
-//! Lines that end a hop, at a collector.
+//! Export of spans to an OTLP collector.
 
 use handover_otlp::{Exporter, Unusable};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -16,13 +16,14 @@ use crate::PATIENCE;
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
-/// One export as it came: the head of the request, and the spans with the name of their service.
-async fn taken(listener: &TcpListener, status: &str) -> (String, Vec<(String, Span)>) {
+/// Receives one export: the head of the request, and the spans with their service name.
+async fn receive_export(listener: &TcpListener, status: &str) -> (String, Vec<(String, Span)>) {
     let (mut stream, _) = listener.accept().await.unwrap();
-    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
     let (head, body) = loop {
         let read = stream.read(&mut buffer).await.unwrap();
-        assert!(read > 0, "the exporter hangs up");
+        assert!(read > 0, "the exporter closed the connection");
         bytes.extend_from_slice(&buffer[..read]);
         let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_ascii_lowercase();
@@ -32,8 +33,8 @@ async fn taken(listener: &TcpListener, status: &str) -> (String, Vec<(String, Sp
             break (head, bytes[end + 4..end + 4 + length].to_vec());
         }
     };
-    let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-    stream.write_all(answer.as_bytes()).await.unwrap();
+    let response = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    stream.write_all(response.as_bytes()).await.unwrap();
     let request = ExportTraceServiceRequest::decode(body.as_slice()).unwrap();
     let mut spans = Vec::new();
     for resource in request.resource_spans {
@@ -66,19 +67,19 @@ async fn exporter() -> (TcpListener, Exporter) {
     (listener, exporter)
 }
 
-fn stopped(exporter: Exporter) -> tokio::task::JoinHandle<()> {
+fn stop(exporter: Exporter) -> tokio::task::JoinHandle<()> {
     tokio::task::spawn_blocking(move || exporter.stop())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_hop_is_a_span_of_its_trace_below_its_request() {
+async fn exporter_sends_one_span_per_hop_with_trace_and_parent() {
     let (listener, exporter) = exporter().await;
     let log = tracing_subscriber::registry().with(exporter.layer());
     let own = format!("00-{TRACE}-{SPAN}-01");
     tracing::subscriber::with_default(log, || {
         let request = tracing::info_span!("request", traceId = "order-7", method = "POST", route = "/orders");
         request.in_scope(|| {
-            tracing::info!("a line that ends nothing");
+            tracing::info!("an event without a hop");
             let parent = "b7ad6b7169203331";
             tracing::info!(
                 hop = "request",
@@ -86,7 +87,7 @@ async fn each_hop_is_a_span_of_its_trace_below_its_request() {
                 durationMs = 250,
                 traceparent = own,
                 parent,
-                "answered"
+                "request: completed"
             );
         });
         tracing::info!(
@@ -106,24 +107,24 @@ async fn each_hop_is_a_span_of_its_trace_below_its_request() {
             traceparent = own,
             traceId = "order-7"
         );
-        // Not sampled, no trace at all, none that can be read.
+        // Not exported: not sampled, no trace, invalid trace.
         let unsampled = format!("00-{TRACE}-{SPAN}-00");
         tracing::info!(hop = "publish", traceparent = unsampled);
         tracing::info!(hop = "publish", traceparent = None::<&str>);
         tracing::info!(hop = "publish", traceparent = "00-zz-zz-01");
     });
-    let end = stopped(exporter);
-    let (head, spans) = taken(&listener, "200 OK").await;
-    end.await.unwrap();
+    let stopped = stop(exporter);
+    let (head, spans) = receive_export(&listener, "200 OK").await;
+    stopped.await.unwrap();
     assert!(head.starts_with("post /v1/traces http/1.1"), "{head}");
     assert!(head.contains("content-type: application/x-protobuf"), "{head}");
-    let told: Vec<(&str, &str, i32, String)> = spans
+    let received: Vec<(&str, &str, i32, String)> = spans
         .iter()
         .map(|(service, span)| (service.as_str(), span.name.as_str(), span.kind, hex(&span.parent_span_id)))
         .collect();
-    // The kinds of the protocol: server 2, producer 4, consumer 5.
+    // Span kinds of OTLP: server 2, producer 4, consumer 5.
     assert_eq!(
-        told,
+        received,
         [
             ("handover", "POST /orders", 2, "b7ad6b7169203331".to_owned()),
             ("handover", "publish ORDER_CREATED", 4, SPAN.to_owned()),
@@ -132,7 +133,7 @@ async fn each_hop_is_a_span_of_its_trace_below_its_request() {
     );
     assert!(spans.iter().all(|(_, span)| hex(&span.trace_id) == TRACE));
     let [request, publish, consume] = [0, 1, 2].map(|n: usize| &spans[n].1);
-    assert_eq!(hex(&request.span_id), SPAN, "what it causes names it as its parent");
+    assert_eq!(hex(&request.span_id), SPAN, "child spans refer to this id");
     assert_ne!(publish.span_id, consume.span_id);
     assert_eq!(request.end_time_unix_nano - request.start_time_unix_nano, 250_000_000);
     assert_eq!(request.status.as_ref().unwrap().code, 2, "an error");
@@ -143,11 +144,11 @@ async fn each_hop_is_a_span_of_its_trace_below_its_request() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_waits_for_a_collector_that_does_not_answer() {
+async fn logging_and_stop_do_not_block_when_collector_does_not_respond() {
     let (listener, exporter) = exporter().await;
     let log = tracing_subscriber::registry().with(exporter.layer());
-    // The queue holds 2,048 spans and an export has 512: who waited for each export, which is given up after 5 s, would
-    // be done after 100 s.
+    // The queue holds 2,048 spans and one export 512. If logging waited for every export until its time-out of 5 s, it
+    // would take 100 s.
     let logging = tokio::task::spawn_blocking(|| {
         tracing::subscriber::with_default(log, || {
             for n in 0..10_240 {
@@ -156,13 +157,13 @@ async fn nobody_waits_for_a_collector_that_does_not_answer() {
             }
         });
     });
-    timeout(PATIENCE, logging).await.expect("a line of the log waits for the collector").unwrap();
-    timeout(PATIENCE, stopped(exporter)).await.expect("the end waits for the collector").unwrap();
+    timeout(PATIENCE, logging).await.expect("logging must not wait for the collector").unwrap();
+    timeout(PATIENCE, stop(exporter)).await.expect("stop must not wait for the collector").unwrap();
     drop(listener);
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_none_is_refused_by_name() {
+async fn start_refuses_invalid_endpoint_and_names_it() {
     for bad in ["", "collector:4318", "https://collector", "http://", "http://user@host"] {
         let Err(error) = Exporter::start(bad, Handle::current()) else { panic!("{bad}") };
         assert!(matches!(&error, Unusable::Endpoint(text) if text == bad), "{error}");

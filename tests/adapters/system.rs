@@ -1,4 +1,4 @@
-//! Time and chance of the operating system.
+//! Clock and random numbers of the operating system.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use handover_memory::SeededChance;
 use handover_outbox::ports::{Chance, Clock};
 use handover_system::{FollowingClock, NoEntropy, OsChance, SystemClock, secret_bytes};
 
-/// The state from which SplitMix64 made this number: its steps undone, the last one first.
-fn state_behind(number: u64) -> u64 {
+/// The state from which SplitMix64 generated this number: the inverse of its steps.
+fn splitmix64_state_of(number: u64) -> u64 {
     let mut state = number ^ (number >> 31) ^ (number >> 62);
     state = state.wrapping_mul(0x3196_42B2_D24D_8EC3);
     state ^= (state >> 27) ^ (state >> 54);
@@ -18,9 +18,9 @@ fn state_behind(number: u64) -> u64 {
 }
 
 #[test]
-fn the_numbers_are_those_of_splitmix64() -> Result<(), NoEntropy> {
+fn os_chance_generates_splitmix64_sequence() -> Result<(), NoEntropy> {
     let chance = OsChance::seeded()?;
-    let reference = SeededChance::new(state_behind(chance.next()));
+    let reference = SeededChance::new(splitmix64_state_of(chance.next()));
     for _ in 0..1000 {
         assert_eq!(chance.next(), reference.next());
     }
@@ -28,14 +28,14 @@ fn the_numbers_are_those_of_splitmix64() -> Result<(), NoEntropy> {
 }
 
 #[test]
-fn two_seeds_differ() -> Result<(), NoEntropy> {
+fn seeds_and_secrets_differ_between_calls() -> Result<(), NoEntropy> {
     assert_ne!(OsChance::seeded()?.next(), OsChance::seeded()?.next());
     assert_ne!(secret_bytes::<32>()?, secret_bytes::<32>()?);
     Ok(())
 }
 
 #[test]
-fn no_number_comes_twice_from_two_threads() -> Result<(), NoEntropy> {
+fn os_chance_generates_distinct_numbers_in_two_threads() -> Result<(), NoEntropy> {
     let chance = OsChance::seeded()?;
     let numbers = || (0..10_000).map(|_| chance.next()).collect::<Vec<_>>();
     let (mut one, two) = std::thread::scope(|scope| {
@@ -48,26 +48,26 @@ fn no_number_comes_twice_from_two_threads() -> Result<(), NoEntropy> {
 }
 
 #[test]
-fn a_clock_follows_another_and_is_not_moved_by_the_way_there_and_back() {
+fn following_clock_adopts_offset_corrected_by_half_round_trip() {
     let clock = FollowingClock::default();
-    let asked = SystemClock.now();
-    let answered = asked + TimeDelta::milliseconds(10);
+    let requested = SystemClock.now();
+    let received = requested + TimeDelta::milliseconds(10);
     let ahead = TimeDelta::seconds(90);
-    assert_eq!(clock.follow(asked, asked + TimeDelta::milliseconds(3), answered), None);
-    // The sample is taken for the middle between question and answer.
-    let moved = clock.follow(asked, asked + ahead, answered).unwrap();
+    assert_eq!(clock.follow(requested, requested + TimeDelta::milliseconds(3), received), None);
+    // The sample is assumed to be from the middle of the round trip.
+    let moved = clock.follow(requested, requested + ahead, received).unwrap();
     assert_eq!(moved, ahead - TimeDelta::milliseconds(5));
     let before = SystemClock.now();
-    let told = clock.now();
+    let now = clock.now();
     let after = SystemClock.now();
-    assert!((before + moved..=after + moved).contains(&told), "{told} between {before} and {after}");
-    assert_eq!(clock.follow(asked, asked + ahead, answered), None);
-    assert!(clock.follow(asked, asked - ahead, answered).unwrap() < -ahead);
+    assert!((before + moved..=after + moved).contains(&now), "{now} between {before} and {after}");
+    assert_eq!(clock.follow(requested, requested + ahead, received), None);
+    assert!(clock.follow(requested, requested - ahead, received).unwrap() < -ahead);
     assert!(clock.now() < SystemClock.now());
 }
 
 #[test]
-fn now_is_cut_to_microseconds() {
+fn system_clock_truncates_to_microseconds() {
     for _ in 0..1000 {
         let now = SystemClock.now();
         assert_eq!(now.timestamp_subsec_nanos() % 1000, 0, "{now}");
@@ -75,7 +75,7 @@ fn now_is_cut_to_microseconds() {
 }
 
 #[tokio::test]
-async fn a_sleep_is_never_shorter_than_asked() {
+async fn sleep_lasts_at_least_the_requested_time() {
     let before = SystemClock.now();
     SystemClock.sleep(Duration::from_millis(20)).await;
     assert!(SystemClock.now() - before >= TimeDelta::milliseconds(19));

@@ -1,5 +1,5 @@
-//! A backlog of events that nobody has published is worked off: each takes effect exactly once, in bounded memory however
-//! long it is.
+//! A backlog of unpublished events is processed: each event takes effect exactly once, and memory stays bounded however
+//! long the backlog is.
 
 use std::time::{Duration, Instant};
 
@@ -10,46 +10,46 @@ use handover_tests::process::Server;
 
 use crate::{WITHIN, literal};
 
-handover_tests::on_pairs!([every_event_of_a_backlog_takes_effect_once]:
+handover_tests::on_pairs!([backlog_events_take_effect_once]:
     sqlite_and_database SqliteAlone, postgres_and_rabbitmq PostgresRabbitMq);
 
 mod measured {
-    use super::a_backlog_is_worked_off_in_bounded_memory;
+    use super::backlog_is_processed_in_bounded_memory;
 
-    handover_tests::on_pairs!([a_backlog_is_worked_off_in_bounded_memory]:
+    handover_tests::on_pairs!([backlog_is_processed_in_bounded_memory]:
         #[ignore = "long: measures memory and events per second"] sqlite_and_database SqliteAlone,
         #[ignore = "long: measures memory"] mariadb_and_rabbitmq MariaDbRabbitMq,
         #[ignore = "long: measures memory"] postgres_and_rabbitmq PostgresRabbitMq);
 }
 
-/// Above what the process had when a tenth of the backlog was sent.
+/// Maximum growth over the memory used when a tenth of the backlog was sent.
 const GROWTH_KIB: u64 = 48 * 1024;
 const MOST_KIB: u64 = 256 * 1024;
-/// On SQLite, where everything is in one process.
+/// On SQLite, where one process does everything.
 const EVENTS_PER_SECOND: f64 = 700.0;
 
-async fn every_event_of_a_backlog_takes_effect_once(pair: Pair) {
-    worked_off(pair, 2_000).await;
+async fn backlog_events_take_effect_once(pair: Pair) {
+    process_backlog(pair, 2_000).await;
 }
 
-async fn a_backlog_is_worked_off_in_bounded_memory(pair: Pair) {
+async fn backlog_is_processed_in_bounded_memory(pair: Pair) {
     let events = if pair == Pair::SqliteAlone { 100_000 } else { 200_000 };
-    let Drained { applied, early, most, .. } = worked_off(pair, events).await;
+    let Measurements { applied, early, most, .. } = process_backlog(pair, events).await;
     let rate = events as f64 / applied.as_secs_f64();
     assert!(pair != Pair::SqliteAlone || rate > EVENTS_PER_SECOND, "{rate:.0} events/s");
     assert!(most < early + GROWTH_KIB, "memory grew from {early} to {most} KiB");
     assert!(most < MOST_KIB, "{most} KiB");
 }
 
-async fn worked_off(pair: Pair, events: i64) -> Drained {
+async fn process_backlog(pair: Pair, events: i64) -> Measurements {
     let deployment = Deployment::start(pair).await;
     let books = deployment.books().await;
-    // A first start subscribes the consumers, with nobody to publish; then the backlog is put in their way.
+    // The first start subscribes the consumers but runs no relay. Then the backlog is inserted.
     deployment.launch().roles("api").start().unwrap().terminate(WITHIN).unwrap();
-    put_paid_orders(&books, pair, events / 2).await;
+    insert_paid_orders(&books, pair, events / 2).await;
     let server = deployment.launch().start().unwrap();
-    let drained = drained(&server, &books, events).await;
-    println!("{pair:?}: {drained}");
+    let measurements = wait_until_processed(&server, &books, events).await;
+    println!("{pair:?}: {measurements}");
     books.wait_until_settled(WITHIN).await;
     for table in ["listing_changes", "shipments"] {
         for counted in ["*", "DISTINCT event_id"] {
@@ -58,17 +58,17 @@ async fn worked_off(pair: Pair, events: i64) -> Drained {
         }
     }
     assert_eq!(books.number("SELECT count(*) FROM dead_letters").await, 0);
-    drained
+    measurements
 }
 
-/// Orders that were paid, with two events each that nobody has published.
-async fn put_paid_orders(books: &Books, pair: Pair, orders: i64) {
+/// Inserts paid orders with two unpublished events each.
+async fn insert_paid_orders(books: &Books, pair: Pair, orders: i64) {
     let time = |time: DateTime<Utc>| match pair.database_server() {
         None => format!("'{}'", time.to_rfc3339_opts(SecondsFormat::Micros, true)),
         Some(_) => literal(time),
     };
     let now = time(Utc::now());
-    // Changed long ago, or the consistency job would miss their ORDER_TIMEOUT.
+    // The change is old, or the consistency job would report their missing ORDER_TIMEOUT.
     let before = time(Utc::now() - TimeDelta::days(30));
     let numbers: Vec<i64> = (1_000_001..=1_000_000 + orders).collect();
     for part in numbers.chunks(1_000) {
@@ -113,20 +113,20 @@ async fn put_paid_orders(books: &Books, pair: Pair, orders: i64) {
     }
 }
 
-/// How a backlog went.
-struct Drained {
+/// Measurements of a processed backlog.
+struct Measurements {
     events: i64,
     sent: Duration,
     applied: Duration,
-    /// Memory of its own when a tenth was sent.
+    /// Anonymous memory in KiB when a tenth was sent.
     early: u64,
-    /// The most.
+    /// Maximum anonymous memory in KiB.
     most: u64,
 }
 
-impl std::fmt::Display for Drained {
+impl std::fmt::Display for Measurements {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Drained { events, sent, applied, early, most } = self;
+        let Measurements { events, sent, applied, early, most } = self;
         write!(
             formatter,
             "{events} events sent in {sent:.1?} and applied in {applied:.1?}, memory {early} to {most} KiB"
@@ -134,10 +134,13 @@ impl std::fmt::Display for Drained {
     }
 }
 
-/// Until every event is sent and has taken its effect.
-async fn drained(server: &Server, books: &Books, events: i64) -> Drained {
-    let (begun, within) = (Instant::now(), Duration::from_secs(600));
-    let (mut early, mut most, mut sent_after) = (None, 0, None);
+/// Waits until every event is sent and has taken effect.
+async fn wait_until_processed(server: &Server, books: &Books, events: i64) -> Measurements {
+    let begun = Instant::now();
+    let within = Duration::from_secs(600);
+    let mut early = None;
+    let mut most = 0;
+    let mut sent_after = None;
     loop {
         let memory = server.anonymous_kib().unwrap();
         most = most.max(memory);
@@ -150,7 +153,7 @@ async fn drained(server: &Server, books: &Books, events: i64) -> Drained {
             let effects = "SELECT (SELECT count(*) FROM listing_changes) + (SELECT count(*) FROM shipments)";
             if books.number(effects).await >= events {
                 let early = early.unwrap_or(memory);
-                return Drained { events, sent, applied: begun.elapsed(), early, most };
+                return Measurements { events, sent, applied: begun.elapsed(), early, most };
             }
         }
         assert!(begun.elapsed() < within, "{sent} of {events} sent after {within:?}");

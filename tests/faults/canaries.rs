@@ -1,5 +1,5 @@
-//! The search for what must not get out, tested: a leak that is planted is found. Nothing gets out of any program that a
-//! test starts; `process::Server` looks at the end of each.
+//! Tests of the leak check: a planted leak is found. `process::Server` runs the check at the end of every test that
+//! starts a program.
 
 use std::fs::File;
 use std::io::Write;
@@ -7,8 +7,8 @@ use std::io::Write;
 use handover_tests::canary::PERSONAL;
 use handover_tests::process::fresh;
 
-/// Runs the program, writes a line into its log as if it had, and ends it.
-fn with_a_line(line: impl Fn(&str) -> String) {
+/// Runs the program, appends a line to its log, and ends it.
+fn run_with_log_line(line: impl Fn(&str) -> String) {
     let (folder, launch) = fresh();
     let server = launch.start().unwrap();
     let mut log = File::options().append(true).open(folder.path().join("log")).unwrap();
@@ -17,18 +17,18 @@ fn with_a_line(line: impl Fn(&str) -> String) {
 }
 
 #[test]
-fn a_log_without_a_leak_is_no_finding() {
-    with_a_line(|_| "nothing of interest".to_owned());
+fn log_without_leak_passes() {
+    run_with_log_line(|_| "nothing of interest".to_owned());
 }
 
 #[test]
-#[should_panic(expected = "the jwt secret that was made is in the log")]
-fn a_secret_in_the_log_is_found() {
-    with_a_line(|secret| format!("cannot verify with {secret}"));
+#[should_panic(expected = "the jwt secret that was generated is in the log")]
+fn secret_in_log_is_found() {
+    run_with_log_line(|secret| format!("cannot verify with {secret}"));
 }
 
 #[test]
 #[should_panic(expected = "personal data is in the log")]
-fn what_somebody_wrote_is_found_in_the_log() {
-    with_a_line(|_| format!("shipped as {PERSONAL}-1"));
+fn personal_data_in_log_is_found() {
+    run_with_log_line(|_| format!("shipped as {PERSONAL}-1"));
 }

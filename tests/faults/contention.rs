@@ -1,4 +1,4 @@
-//! Many buyers, one product: one of them has it.
+//! Many buyers of one product: one of them gets it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::{WITHIN, eventually, fresh};
 const SELLER: i64 = 1_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_64_buyers_at_once_one_gets_the_product_and_63_are_told_it_is_sold() {
+async fn product_is_sold_once_to_64_concurrent_buyers() {
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let api = Api::of(&server);
@@ -25,16 +25,17 @@ async fn of_64_buyers_at_once_one_gets_the_product_and_63_are_told_it_is_sold() 
     let start = Arc::new(Barrier::new(64));
     let mut buyers = JoinSet::new();
     for buyer in 1..=64 {
-        let (api, start) = (api.clone(), Arc::clone(&start));
+        let api = api.clone();
+        let start = Arc::clone(&start);
         buyers.spawn(async move {
             start.wait().await;
             api.place_order(buyer, product).await.unwrap()
         });
     }
-    let answers: Vec<Answer> = buyers.join_all().await;
+    let responses: Vec<Answer> = buyers.join_all().await;
     let mut counts = BTreeMap::new();
-    for answer in &answers {
-        *counts.entry((answer.status, answer.code.as_str())).or_insert(0) += 1;
+    for response in &responses {
+        *counts.entry((response.status, response.code.as_str())).or_insert(0) += 1;
     }
     assert_eq!(counts, BTreeMap::from([((201, "00000"), 1), ((409, "A0409"), 63)]));
     let books = Books::open(&launch.database()).await;
@@ -43,11 +44,11 @@ async fn of_64_buyers_at_once_one_gets_the_product_and_63_are_told_it_is_sold() 
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: three thousand attempts take a busy machine a minute"]
-async fn a_thousand_products_bought_by_200_users_at_once_are_sold_once_each() {
+async fn thousand_products_are_sold_once_each_to_200_concurrent_users() {
     const PRODUCTS: usize = 1_000;
     const USERS: i64 = 200;
-    /// Each product is wanted by so many.
-    const WANTED_BY: usize = 3;
+    /// Number of buyers per product.
+    const BUYERS_PER_PRODUCT: usize = 3;
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let api = Api::of(&server);
@@ -56,7 +57,8 @@ async fn a_thousand_products_bought_by_200_users_at_once_are_sold_once_each() {
     let mut products = Vec::new();
     for group in (0..PRODUCTS).collect::<Vec<_>>().chunks(50) {
         let listed = join_all(group.iter().map(|n| {
-            let (api, title) = (&api, format!("Lamp {n}"));
+            let api = &api;
+            let title = format!("Lamp {n}");
             async move { api.list_product(SELLER, &title).await.unwrap().id("productId") }
         }));
         products.extend(listed.await);
@@ -66,17 +68,19 @@ async fn a_thousand_products_bought_by_200_users_at_once_are_sold_once_each() {
     let begun = Instant::now();
     let mut buyers = JoinSet::new();
     for (n, buyer) in (1..=USERS).enumerate() {
-        let (api, ledger, products) = (api.clone(), Arc::clone(&ledger), Arc::clone(&products));
+        let api = api.clone();
+        let ledger = Arc::clone(&ledger);
+        let products = Arc::clone(&products);
         buyers.spawn(async move {
-            let each = PRODUCTS * WANTED_BY / 200;
+            let each = PRODUCTS * BUYERS_PER_PRODUCT / 200;
             for attempt in 0..each {
-                // Neighbours want the same products at about the same time.
-                let product = products[(n / WANTED_BY * each + attempt) % PRODUCTS];
-                let answer = api.place_order(buyer, product).await.unwrap();
-                match (answer.status, answer.code.as_str()) {
-                    (201, "00000") => ledger.order(answer.id("orderId"), Step::Placed),
+                // Neighbouring buyers order the same products at about the same time.
+                let product = products[(n / BUYERS_PER_PRODUCT * each + attempt) % PRODUCTS];
+                let response = api.place_order(buyer, product).await.unwrap();
+                match (response.status, response.code.as_str()) {
+                    (201, "00000") => ledger.order(response.id("orderId"), Step::Placed),
                     (409, "A0409") => ledger.refused(),
-                    odd => panic!("{odd:?}: {answer:?}"),
+                    unexpected => panic!("{unexpected:?}: {response:?}"),
                 }
             }
         });
@@ -88,14 +92,14 @@ async fn a_thousand_products_bought_by_200_users_at_once_are_sold_once_each() {
     let orders = books.number("SELECT count(*) FROM orders").await;
     println!(
         "{} attempts at {PRODUCTS} products in {took:?}: {sold} sold, {orders} orders",
-        PRODUCTS * WANTED_BY
+        PRODUCTS * BUYERS_PER_PRODUCT
     );
     assert_eq!(sold, orders);
     assert_eq!(usize::try_from(orders).unwrap(), ledger.orders().len());
     assert_eq!(books.number("SELECT count(DISTINCT product_id) FROM orders").await, orders);
     let pending = books.number("SELECT count(*) FROM orders WHERE status = 'pending'").await;
-    assert_eq!(pending, orders, "nobody paid, and the deadline is far");
-    // Effects follow: one listing change per order.
+    assert_eq!(pending, orders, "no order is paid, and the deadline is far");
+    // One listing change per order.
     eventually(WITHIN, async || {
         let effects = books.number("SELECT count(*) FROM listing_changes").await;
         if effects == orders { Ok(()) } else { Err(format!("{effects} of {orders} effects").into()) }

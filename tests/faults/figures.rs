@@ -1,4 +1,4 @@
-//! The figures of a quiet machine: latency from commit to effect, idle processor time.
+//! Measurements on a quiet machine: latency from commit to effect, and CPU time when idle.
 
 use std::time::{Duration, Instant};
 
@@ -10,20 +10,20 @@ use tokio::task::JoinSet;
 
 use crate::{eventually, fresh};
 
-/// The least value that so many percent of the values do not exceed.
+/// The smallest value that at least this percentage of the values does not exceed.
 pub(crate) fn percentile(values: &mut [Duration], percent: usize) -> Duration {
     values.sort();
     values[(values.len() * percent).div_ceil(100) - 1]
 }
 
-pub(crate) fn shown(values: &mut [Duration]) -> String {
+pub(crate) fn summary(values: &mut [Duration]) -> String {
     let [p50, p95, p99, most] = [50, 95, 99, 100].map(|percent| percentile(values, percent));
     format!("p50 {p50:.1?}, p95 {p95:.1?}, p99 {p99:.1?}, max {most:.1?}")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: measures latency"]
-async fn at_50_orders_a_second_effects_follow_their_commit_at_once() {
+async fn effects_follow_commit_within_100_ms_at_50_orders_per_second() {
     const SECONDS: u32 = 60;
     const PROMISED: Duration = Duration::from_millis(100);
     let (_folder, launch) = fresh();
@@ -46,7 +46,7 @@ async fn at_50_orders_a_second_effects_follow_their_commit_at_once() {
             begun.elapsed()
         });
     }
-    let mut answers = orders.join_all().await;
+    let mut latencies = orders.join_all().await;
     let books = Books::open(&launch.database()).await;
     let all = products.len() as i64;
     eventually(Duration::from_secs(10), async || {
@@ -65,15 +65,15 @@ async fn at_50_orders_a_second_effects_follow_their_commit_at_once() {
     let mut effects: Vec<Duration> =
         rows.iter().map(|row| (time(row.get(1)) - time(row.get(0))).to_std().unwrap_or_default()).collect();
     println!("50 orders/s for {SECONDS} s, {:.0} % of a core", cpu * 100.0);
-    println!("  from the order's decision to its effect: {}", shown(&mut effects));
-    println!("  POST /api/v1/orders: {}", shown(&mut answers));
+    println!("  from the order to its effect: {}", summary(&mut effects));
+    println!("  POST /api/v1/orders: {}", summary(&mut latencies));
     let p99 = percentile(&mut effects, 99);
     assert!(p99 < PROMISED, "{p99:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: measures processor time"]
-async fn an_idle_service_uses_next_to_no_processor_time() {
+async fn idle_service_uses_little_cpu_time() {
     const PROMISED: f64 = 0.02;
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();

@@ -1,5 +1,5 @@
-//! Messages that others put into the queues of RabbitMQ, whatever bytes they are: each is parked once and can be
-//! discarded, and none holds up another.
+//! Messages with arbitrary bytes that other programs put into the queues of RabbitMQ: each is parked once and can be
+//! discarded, and none blocks other messages.
 
 use handover_rabbitmq::{QueueType, unsupervised_connection};
 use handover_tests::deployment::{Deployment, Pair};
@@ -14,11 +14,11 @@ use serde_json::Value;
 
 use crate::WITHIN;
 
-handover_tests::on_rabbitmq!(messages_of_any_bytes_are_parked_once_and_can_be_discarded);
+handover_tests::on_rabbitmq!(messages_with_arbitrary_bytes_are_parked_once_and_can_be_discarded);
 
-/// More than MariaDB takes in a statement (`max_allowed_packet`, 16 MiB unless told otherwise).
+/// More than MariaDB accepts in a statement (`max_allowed_packet`, 16 MiB by default).
 const LARGE: usize = 17 * 1024 * 1024;
-/// More than the drainer has in hand at a time.
+/// More than the dead-letter consumer takes at a time.
 const FORGED: usize = 25;
 const PLAIN: usize = 30;
 
@@ -29,7 +29,7 @@ async fn send(channel: &Channel, queue: &str, headers: FieldTable, body: &[u8]) 
     assert!(sent.await.unwrap().is_ack(), "{queue}");
 }
 
-/// The headers of a message that pretends to have died at a queue with a name that no queue can have.
+/// Headers of a message that claims to be dead-lettered from a queue with an impossible name.
 fn forged() -> FieldTable {
     let text = |text: &str| AMQPValue::LongString(text.into());
     let mut death = FieldTable::default();
@@ -40,21 +40,22 @@ fn forged() -> FieldTable {
     headers
 }
 
-async fn messages_of_any_bytes_are_parked_once_and_can_be_discarded(pair: Pair) {
+async fn messages_with_arbitrary_bytes_are_parked_once_and_can_be_discarded(pair: Pair) {
     let deployment = Deployment::start(pair).await;
-    let (books, vhost) = (deployment.books().await, deployment.vhost());
-    let take = async |bytes: usize| {
+    let books = deployment.books().await;
+    let vhost = deployment.vhost();
+    let set_max_message_bytes = async |bytes: usize| {
         let code = format!("ok = application:set_env(rabbit, max_message_size, {bytes}).");
         vhost.server().eval(&code).await.unwrap();
     };
-    // A channel keeps the limit that it began with.
-    take(2 * LARGE).await;
+    // A channel keeps the limit that was set when it was opened.
+    set_max_message_bytes(2 * LARGE).await;
     let server = deployment.launch().start().unwrap();
     let connection = unsupervised_connection(settings(&vhost.url(), QueueType::Quorum)).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
     channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
     let large = vec![b'x'; LARGE];
-    let hostile: [&[u8]; 8] = [
+    let invalid: [&[u8]; 8] = [
         b"",
         b"\0",
         b"{\"title\":\"\0\"}",
@@ -64,7 +65,7 @@ async fn messages_of_any_bytes_are_parked_once_and_can_be_discarded(pair: Pair) 
         &[b'['; 100_000],
         &large,
     ];
-    for body in hostile {
+    for body in invalid {
         for _ in 0..2 {
             send(&channel, FULFILLMENT_QUEUE, FieldTable::default(), body).await;
         }
@@ -75,8 +76,8 @@ async fn messages_of_any_bytes_are_parked_once_and_can_be_discarded(pair: Pair) 
     for number in 0..PLAIN {
         send(&channel, DEAD_LETTER_QUEUE, FieldTable::default(), format!("plain {number}").as_bytes()).await;
     }
-    take(MAX_MESSAGE_BYTES).await;
-    let all = hostile.len() + FORGED + PLAIN;
+    set_max_message_bytes(MAX_MESSAGE_BYTES).await;
+    let all = invalid.len() + FORGED + PLAIN;
     eventually(WITHIN, async || {
         let parked = books.count("SELECT count(*) FROM dead_letters").await?;
         let queued: u64 = vhost.messages().await?.iter().map(|(_, count)| count).sum();
@@ -90,9 +91,9 @@ async fn messages_of_any_bytes_are_parked_once_and_can_be_discarded(pair: Pair) 
     let (code, listed, stderr) =
         deployment.launch().run(&["dlq", "list", "--limit", "1000", "--output", "json"]).unwrap();
     assert_eq!(code, Some(0), "{stderr}");
-    let letters: Value = serde_json::from_str(&listed).unwrap();
+    let dead_letters: Value = serde_json::from_str(&listed).unwrap();
     let reasons: Vec<&str> =
-        letters["items"].as_array().unwrap().iter().map(|it| it["reason"].as_str().unwrap()).collect();
+        dead_letters["items"].as_array().unwrap().iter().map(|it| it["reason"].as_str().unwrap()).collect();
     assert_eq!(reasons.len(), all);
     let shortened = format!("the message has {LARGE} bytes, at most 131072 are kept; SHA-256 ");
     assert_eq!(reasons.iter().filter(|reason| reason.contains(&shortened)).count(), 1, "{reasons:?}");
@@ -101,10 +102,10 @@ async fn messages_of_any_bytes_are_parked_once_and_can_be_discarded(pair: Pair) 
     assert_eq!(code, Some(0), "{stderr}");
     let open = books.number("SELECT count(*) FROM dead_letters WHERE status <> 'DISCARDED'").await;
     assert_eq!(open, 0);
-    // Nothing went round in circles: each was announced as parked at most once for each time it was sent.
+    // No loops: each message was logged as parked at most once per copy that was sent.
     let log = server.launch().log();
     let announced =
-        log.lines().filter(|line| line.contains("a message that is no event of ours is parked")).count();
-    assert!(announced <= all + hostile.len(), "{announced} announcements");
+        log.lines().filter(|line| line.contains("unknown message parked as a dead letter")).count();
+    assert!(announced <= all + invalid.len(), "{announced} announcements");
     connection.close(200, "done".into()).await.unwrap();
 }

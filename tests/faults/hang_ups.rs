@@ -1,4 +1,4 @@
-//! Clients that hang up at random moments, on a pool of four connections.
+//! Clients that disconnect at random times, on a pool of four connections.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use handover_tests::deployment::{Deployment, Pair};
 use tokio::task::JoinSet;
 
 use crate::WITHIN;
-use crate::lines::nobody_is_left_in_a_transaction;
+use crate::lines::assert_no_idle_transaction;
 
-handover_tests::on_rabbitmq!(clients_that_hang_up_leave_nothing_behind);
+handover_tests::on_rabbitmq!(disconnected_clients_leave_no_open_transaction);
 
 const CLIENTS: usize = 32;
 const BUYERS: i64 = 8;
 const SELLER: i64 = 100;
 
-/// What was acknowledged before its client hung up.
+/// Requests that were acknowledged before their client disconnected.
 #[derive(Default)]
 struct Acknowledged {
     products: BTreeSet<i64>,
     orders: BTreeSet<i64>,
-    hung_up: usize,
+    disconnected: usize,
 }
 
-async fn clients_that_hang_up_leave_nothing_behind(pair: Pair) {
+async fn disconnected_clients_leave_no_open_transaction(pair: Pair) {
     let requests = if handover_tests::long() { 20_000 } else { 2_000 };
     let chance = Chance::of_test(&format!("hang-ups on {pair:?}"));
     let deployment = Deployment::start(pair).await;
@@ -36,33 +36,36 @@ async fn clients_that_hang_up_leave_nothing_behind(pair: Pair) {
     let shop = deployment.launch().set("HANDOVER_DATABASE__CONNECTIONS", "4").start().unwrap();
     let api = Api::of(&shop);
     api.sign_in((1..=BUYERS).chain([SELLER]));
-    let before = orders_take(&api, 20).await;
-    let (begun, mut asked, mut acknowledged) = (Instant::now(), 0, Acknowledged::default());
+    let before = time_per_order(&api, 20).await;
+    let begun = Instant::now();
+    let mut sent = 0;
+    let mut acknowledged = Acknowledged::default();
     loop {
-        hang_up(&api, &chance.stream(&format!("after {asked}")), requests, &mut acknowledged).await;
-        asked += requests;
-        let Acknowledged { products, orders, hung_up } = &acknowledged;
-        let answered = products.len() + orders.len();
-        // Hung up after the order was placed.
-        let unanswered = all(&books, "orders").await.len().saturating_sub(20 + orders.len());
+        send_and_disconnect(&api, &chance.stream(&format!("after {sent}")), requests, &mut acknowledged)
+            .await;
+        sent += requests;
+        let Acknowledged { products, orders, disconnected } = &acknowledged;
+        let acknowledged_requests = products.len() + orders.len();
+        // The client disconnected after the order was placed.
+        let without_response = all(&books, "orders").await.len().saturating_sub(20 + orders.len());
         println!(
-            "{pair:?}: {asked} requests, {answered} acknowledged, {hung_up} hung up, {unanswered} orders without an answer"
+            "{pair:?}: {sent} requests, {acknowledged_requests} acknowledged, {disconnected} disconnected, {without_response} orders without a response"
         );
-        if *hung_up >= requests / 10 && answered >= requests / 10 && unanswered > 20 {
+        if *disconnected >= requests / 10 && acknowledged_requests >= requests / 10 && without_response > 20 {
             break;
         }
-        assert!(begun.elapsed() < WITHIN * 5, "too few clients hung up, or too many");
+        assert!(begun.elapsed() < WITHIN * 5, "too few clients disconnected, or too many");
     }
     let took = begun.elapsed();
-    // Four connections are still there for whoever waits for his answer.
-    let after = orders_take(&api, 20).await;
-    nobody_is_left_in_a_transaction(&deployment, &books).await;
+    // The pool still has four connections for clients that wait.
+    let after = time_per_order(&api, 20).await;
+    assert_no_idle_transaction(&deployment, &books).await;
     let Acknowledged { products, orders, .. } = &acknowledged;
     println!("  in {took:.1?}; an order took {before:.1?} before and {after:.1?} after");
     for (table, ids) in [("products", products), ("orders", orders)] {
-        let there = all(&books, table).await;
-        let gone: Vec<_> = ids.difference(&there).collect();
-        assert!(gone.is_empty(), "{table} were acknowledged and are gone: {gone:?}");
+        let existing = all(&books, table).await;
+        let missing: Vec<_> = ids.difference(&existing).collect();
+        assert!(missing.is_empty(), "{table} were acknowledged and are missing: {missing:?}");
     }
     books.wait_until_settled(WITHIN * 5).await;
     assert_eq!(books.broken().await, Vec::<String>::new());
@@ -74,36 +77,40 @@ async fn all(books: &Books, table: &str) -> BTreeSet<i64> {
     ids.iter().map(|id| id.parse().unwrap()).collect()
 }
 
-/// So many orders, one after another: how long one takes.
-async fn orders_take(api: &Api, orders: u32) -> Duration {
-    let (begun, mut took, mut placed) = (Instant::now(), Duration::ZERO, 0);
+/// Places orders one after another. Returns the time per order.
+async fn time_per_order(api: &Api, orders: u32) -> Duration {
+    let begun = Instant::now();
+    let mut took = Duration::ZERO;
+    let mut placed = 0;
     while placed < orders {
         assert!(begun.elapsed() < WITHIN, "{placed} of {orders} orders were placed");
         let listed = api.list_product(SELLER, "Lamp").await.unwrap();
-        let asked = Instant::now();
+        let sent = Instant::now();
         if listed.done() && api.place_order(1, listed.id("productId")).await.unwrap().done() {
-            took += asked.elapsed();
+            took += sent.elapsed();
             placed += 1;
         }
     }
     took / orders
 }
 
-/// So many requests, of clients whose patience ends at random: about every third before its answer.
-async fn hang_up(api: &Api, chance: &Chance, requests: usize, all: &mut Acknowledged) {
+/// Sends requests with random client timeouts; about every third client disconnects before its response.
+async fn send_and_disconnect(api: &Api, chance: &Chance, requests: usize, all: &mut Acknowledged) {
     let left = Arc::new(AtomicUsize::new(requests));
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
-        let (api, left, chance) =
-            (api.clone(), Arc::clone(&left), chance.stream(&format!("client {client}")));
+        let api = api.clone();
+        let left = Arc::clone(&left);
+        let chance = chance.stream(&format!("client {client}"));
         clients.spawn(async move {
             let mut acknowledged = Acknowledged::default();
             let mut on_sale = Vec::new();
-            let mut longest = Duration::from_millis(50);
-            let taken = || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-            while taken().is_ok() {
+            let mut max_timeout = Duration::from_millis(50);
+            let take_request =
+                || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            while take_request().is_ok() {
                 let buyer = 1 + client as i64 % BUYERS;
-                let patience = longest.mul_f64(chance.share());
+                let timeout = max_timeout.mul_f64(chance.share());
                 let product = on_sale.pop();
                 let request = async {
                     match product {
@@ -111,27 +118,27 @@ async fn hang_up(api: &Api, chance: &Chance, requests: usize, all: &mut Acknowle
                         None => api.list_product(SELLER, "Lamp").await,
                     }
                 };
-                let answered = tokio::time::timeout(patience, request).await;
-                // However fast the machine is: whoever hung up is more patient the next time, whoever was served less. A
-                // refusal says nothing: it comes faster than any service.
-                match &answered {
-                    Err(_) => longest = longest.mul_f64(1.1),
-                    Ok(Ok(answer)) if answer.done() => longest = longest.mul_f64(0.95),
+                let result = tokio::time::timeout(timeout, request).await;
+                // Adapts to the speed of the machine: the timeout grows after a disconnect and shrinks after a success. A
+                // rejection changes nothing, because it is faster than any work.
+                match &result {
+                    Err(_) => max_timeout = max_timeout.mul_f64(1.1),
+                    Ok(Ok(response)) if response.done() => max_timeout = max_timeout.mul_f64(0.95),
                     Ok(_) => {}
                 }
-                match (answered, product) {
-                    (Err(_), _) => acknowledged.hung_up += 1,
-                    (Ok(Ok(answer)), Some(_)) if answer.done() => {
-                        acknowledged.orders.insert(answer.id("orderId"));
+                match (result, product) {
+                    (Err(_), _) => acknowledged.disconnected += 1,
+                    (Ok(Ok(response)), Some(_)) if response.done() => {
+                        acknowledged.orders.insert(response.id("orderId"));
                     }
-                    (Ok(Ok(answer)), None) if answer.done() => {
-                        let listed = answer.id("productId");
+                    (Ok(Ok(response)), None) if response.done() => {
+                        let listed = response.id("productId");
                         acknowledged.products.insert(listed);
                         on_sale.push(listed);
                     }
-                    // On a busy machine some wait for one of the four connections until they are turned away.
-                    (Ok(Ok(answer)), _) if answer.outcome() == (503, "C0001") => {}
-                    (Ok(other), _) => panic!("a client that waited was not served: {other:?}"),
+                    // On a busy machine some requests wait for a connection until they are rejected.
+                    (Ok(Ok(response)), _) if response.outcome() == (503, "C0001") => {}
+                    (Ok(other), _) => panic!("unexpected response: {other:?}"),
                 }
             }
             acknowledged
@@ -141,6 +148,6 @@ async fn hang_up(api: &Api, chance: &Chance, requests: usize, all: &mut Acknowle
         let one = one.unwrap();
         all.products.extend(one.products);
         all.orders.extend(one.orders);
-        all.hung_up += one.hung_up;
+        all.disconnected += one.disconnected;
     }
 }

@@ -1,5 +1,5 @@
-//! kill -9 of the program, the broker and the database in mid-load: nothing acknowledged is lost, nothing is doubled, money and
-//! points add up at every moment, and nothing is left to do by hand.
+//! The program, the broker and the database are killed under load: no acknowledged change is lost, no effect is applied
+//! twice, money and points always add up, and no manual repair is necessary.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use handover_tests::market::{Ledger, Load, balance, ledger_sums};
 use handover_tests::process::{Launch, Server};
 use tokio::time::timeout;
 
-use crate::{WITHIN, goes_on, impatient, share_of};
+use crate::{WITHIN, assert_progress, share_of, with_short_timeouts};
 
-handover_tests::on_pairs!([kills_in_mid_load_lose_nothing_and_double_nothing]:
+handover_tests::on_pairs!([kills_under_load_lose_and_duplicate_nothing]:
     sqlite_and_database SqliteAlone, mariadb_and_rabbitmq MariaDbRabbitMq, postgres_and_rabbitmq PostgresRabbitMq);
 
-/// The start after a crash is ready within this long, on a quiet machine.
+/// Maximum start time after a crash on a quiet machine.
 const READY_AGAIN_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,10 +30,10 @@ enum Victim {
     All,
 }
 
-/// Every kind as often as it is due, mixed.
+/// All kills in random order.
 fn victims(pair: Pair, chance: &Chance) -> Vec<Victim> {
     let due = match pair.database_server() {
-        // The file has no process of its own to kill.
+        // SQLite has no process of its own to kill.
         None => vec![(Victim::Process, 60)],
         Some(_) => {
             vec![(Victim::Process, 30), (Victim::Broker, 10), (Victim::Database, 10), (Victim::All, 3)]
@@ -42,19 +42,22 @@ fn victims(pair: Pair, chance: &Chance) -> Vec<Victim> {
     chance.shuffled(due.into_iter().flat_map(|(victim, times)| vec![victim; share_of(times)]))
 }
 
-async fn kills_in_mid_load_lose_nothing_and_double_nothing(pair: Pair) {
+async fn kills_under_load_lose_and_duplicate_nothing(pair: Pair) {
     let chance = Chance::of_test(&format!("kills on {pair:?}"));
     let deployment = Deployment::with_own_servers(pair).await;
-    let launch = impatient(deployment.launch());
+    let launch = with_short_timeouts(deployment.launch());
     let mut process = launch.start().unwrap();
-    let (api, books, ledger) = (Api::of(&process), deployment.books().await, Arc::new(Ledger::default()));
-    goes_on(&api, &books, &ledger).await;
+    let api = Api::of(&process);
+    let books = deployment.books().await;
+    let ledger = Arc::new(Ledger::default());
+    assert_progress(&api, &books, &ledger).await;
     if pair.is_on_rabbitmq() {
         deployment.vhost().server().save_queues().await.unwrap();
     }
     let pause = Duration::from_millis(if pair == Pair::SqliteAlone { 5 } else { 40 });
     let load = Load::start(std::slice::from_ref(&api), &ledger, &chance, 6, pause).await;
-    let (victims, killer) = (victims(pair, &chance), chance.stream("killer"));
+    let victims = victims(pair, &chance);
+    let killer = chance.stream("killer");
     for victim in &victims {
         sums_stay_zero_during(&books, ledger.wait_for_orders(20)).await;
         tokio::time::sleep(killer.millis(0..300)).await;
@@ -62,7 +65,7 @@ async fn kills_in_mid_load_lose_nothing_and_double_nothing(pair: Pair) {
         process = killed_and_restarted(*victim, &deployment, &launch, process, &api).await;
         let restarted = begun.elapsed();
         assert!(!long() || *victim != Victim::Process || restarted < READY_AGAIN_WITHIN, "{restarted:?}");
-        let applied = goes_on(&api, &books, &ledger).await;
+        let applied = assert_progress(&api, &books, &ledger).await;
         println!(
             "{pair:?}, {victim:?} killed: restarted within {restarted:.1?}, an order is applied after {applied:.1?}"
         );
@@ -78,7 +81,8 @@ async fn kills_in_mid_load_lose_nothing_and_double_nothing(pair: Pair) {
 }
 
 async fn sums_stay_zero_during(books: &Books, load: impl Future<Output = ()>) {
-    let (mut load, mut is_over) = (pin!(load), false);
+    let mut load = pin!(load);
+    let mut is_over = false;
     while !is_over {
         assert_eq!(ledger_sums(books).await.unwrap(), ["0", "0"], "money and points");
         is_over = timeout(Duration::from_millis(100), load.as_mut()).await.is_ok();

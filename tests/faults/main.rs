@@ -1,16 +1,16 @@
-//! The shipped program under faults: processes, broker and database killed, stopped, cut off from each other, crowded, and
-//! slow clients; several processes that come and go; RabbitMQ on three nodes. What was acknowledged must hold, every event
-//! must take effect exactly once and in order, and money and points must add up.
+//! The shipped program under faults: processes, broker and database are killed, stopped and disconnected; overload; slow
+//! clients; several processes that start and stop; RabbitMQ on three nodes. Acknowledged changes must not be lost, every
+//! event must take effect exactly once and in order, and the sums of money and points must be correct.
 //!
 //! Tests that need servers have `rabbitmq`, `mariadb` or `postgres` in their path. `HANDOVER_LONG=1` kills ten times as often
-//! and holds recovery to what is promised of a quiet machine; tests that measure are ignored without `--include-ignored`, and
-//! are to run one at a time.
+//! and enforces the recovery times promised for a quiet machine. Tests that measure are ignored without
+//! `--include-ignored` and must run one at a time.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a broken promise panics with what it saw, and real processes run on real time"
+    reason = "a failed check panics with the observed value, and real processes run on real time"
 )]
 
 mod backlog;
@@ -41,13 +41,13 @@ use handover_tests::long;
 use handover_tests::market::{Ledger, Step};
 use handover_tests::process::{Launch, eventually, fresh};
 
-/// The longest wait for something that is due at once: far beyond what a busy machine takes for it.
+/// Timeout for something that is due immediately; far longer than a busy machine needs.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// How soon work goes on once what it needs is back, on a quiet machine.
-const GOES_ON_WITHIN: Duration = Duration::from_secs(10);
+/// Maximum recovery time on a quiet machine after a dependency is available again.
+const RECOVERY_WITHIN: Duration = Duration::from_secs(10);
 
-/// Every run on MariaDB and RabbitMQ, long ones on PostgreSQL and RabbitMQ too.
+/// Generates tests for MariaDB and RabbitMQ, and in long runs also for PostgreSQL and RabbitMQ.
 macro_rules! on_mariadb_first {
     ($($test:ident),* $(,)?) => {
         handover_tests::on_pairs!([$($test),*]: mariadb_and_rabbitmq MariaDbRabbitMq,
@@ -56,7 +56,7 @@ macro_rules! on_mariadb_first {
 }
 pub(crate) use on_mariadb_first;
 
-/// Every run on PostgreSQL and RabbitMQ, long ones on MariaDB and RabbitMQ too.
+/// Generates tests for PostgreSQL and RabbitMQ, and in long runs also for MariaDB and RabbitMQ.
 macro_rules! on_postgres_first {
     ($($test:ident),* $(,)?) => {
         handover_tests::on_pairs!([$($test),*]: postgres_and_rabbitmq PostgresRabbitMq,
@@ -65,19 +65,19 @@ macro_rules! on_postgres_first {
 }
 pub(crate) use on_postgres_first;
 
-/// A tenth of so many, at least one, unless there is time for all.
+/// A tenth of `all`, at least one; all of them with HANDOVER_LONG.
 fn share_of(all: usize) -> usize {
     if long() { all } else { all.div_ceil(10) }
 }
 
-/// A time as every engine reads it.
+/// A time as SQL literal for every engine.
 fn literal(time: DateTime<Utc>) -> String {
     time.format("'%Y-%m-%d %H:%M:%S%.6f'").to_string()
 }
 
-/// Unpaid orders are closed after six seconds, so that timeouts fall into the chaos too, and leftovers are found soon. Leases
-/// are as shipped where there is time for them and takeovers are measured.
-fn impatient(launch: Launch) -> Launch {
+/// Settings with short timeouts: unpaid orders are closed after six seconds, so that timeouts happen during the faults, and
+/// leftovers are found soon. Leases keep their default with HANDOVER_LONG, where takeovers are measured.
+fn with_short_timeouts(launch: Launch) -> Launch {
     let lease = if long() { "5s" } else { "2s" };
     launch
         .set("HANDOVER_OUTBOX__LEASE", lease)
@@ -91,9 +91,9 @@ fn impatient(launch: Launch) -> Launch {
         .set("HANDOVER_GATEWAY__RETRY_BASE", "500ms")
 }
 
-/// Places an order for a new product and waits for its effect; tells how long all of it took. No client of the load is one
-/// of the two users.
-async fn goes_on(api: &Api, books: &Books, ledger: &Ledger) -> Duration {
+/// Places an order for a new product and waits for its effect. Returns how long that took. Its two users do not belong to
+/// the load.
+async fn assert_progress(api: &Api, books: &Books, ledger: &Ledger) -> Duration {
     const SELLER: i64 = 100;
     const BUYER: i64 = 101;
     let begun = Instant::now();
@@ -108,15 +108,15 @@ async fn goes_on(api: &Api, books: &Books, ledger: &Ledger) -> Duration {
     })
     .await;
     let took = begun.elapsed();
-    assert!(!long() || took < GOES_ON_WITHIN, "{took:?}");
+    assert!(!long() || took < RECOVERY_WITHIN, "{took:?}");
     took
 }
 
-/// Asks until the request is acknowledged.
-async fn acknowledged(mut ask: impl AsyncFnMut() -> Result<Answer, Lost>) -> Answer {
-    eventually(WITHIN, async || match ask().await {
-        Ok(answer) if answer.done() => Ok(answer),
-        Ok(answer) => Err(format!("{answer:?}").into()),
+/// Repeats a request until it is acknowledged.
+async fn acknowledged(mut send: impl AsyncFnMut() -> Result<Answer, Lost>) -> Answer {
+    eventually(WITHIN, async || match send().await {
+        Ok(response) if response.done() => Ok(response),
+        Ok(response) => Err(format!("{response:?}").into()),
         Err(Lost(error)) => Err(error),
     })
     .await

@@ -1,4 +1,4 @@
-//! Whether a process is ready follows its database, and not its broker.
+//! Readiness depends on the database and not on the broker.
 
 use std::time::Instant;
 
@@ -8,16 +8,19 @@ use handover_tests::long;
 use handover_tests::market::Ledger;
 use handover_tests::process::eventually;
 
-use crate::{GOES_ON_WITHIN, WITHIN, goes_on, on_mariadb_first};
+use crate::{RECOVERY_WITHIN, WITHIN, assert_progress, on_mariadb_first};
 
-on_mariadb_first!(readiness_follows_the_database_alone);
+on_mariadb_first!(readiness_depends_on_database_only);
 
-async fn readiness_follows_the_database_alone(pair: Pair) {
+async fn readiness_depends_on_database_only(pair: Pair) {
     let deployment = Deployment::with_own_servers(pair).await;
     let launch = deployment.launch();
     let server = launch.start().unwrap();
-    let (api, books, ledger) = (Api::of(&server), deployment.books().await, Ledger::default());
-    let (database, rabbitmq) = (deployment.database().server(), deployment.vhost().server());
+    let api = Api::of(&server);
+    let books = deployment.books().await;
+    let ledger = Ledger::default();
+    let database = deployment.database().server();
+    let rabbitmq = deployment.vhost().server();
     let becomes = async |wanted: u16| {
         let begun = Instant::now();
         eventually(WITHIN, async || match api.status_of("/readyz").await {
@@ -26,34 +29,38 @@ async fn readiness_follows_the_database_alone(pair: Pair) {
         })
         .await;
         let took = begun.elapsed();
-        assert!(!long() || took < GOES_ON_WITHIN, "{wanted} after {took:?}");
+        assert!(!long() || took < RECOVERY_WITHIN, "{wanted} after {took:?}");
         took
     };
     becomes(200).await;
-    goes_on(&api, &books, &ledger).await;
+    assert_progress(&api, &books, &ledger).await;
     rabbitmq.save_queues().await.unwrap();
     rabbitmq.kill().unwrap();
-    let product = api.list_product(1, "Sold while the broker is away").await.unwrap().id("productId");
+    let product = api.list_product(1, "Sold during the outage").await.unwrap().id("productId");
     api.place_order(2, product).await.unwrap().value();
     eventually(WITHIN, async || {
-        assert_eq!(api.status_of("/readyz").await.unwrap(), 200, "RabbitMQ is away");
-        match launch.log().contains("the broker is away") {
+        assert_eq!(api.status_of("/readyz").await.unwrap(), 200, "RabbitMQ is unavailable");
+        match launch.log().contains("broker unreachable") {
             true => Ok(()),
-            false => Err("the relay has not noticed that RabbitMQ is away".into()),
+            false => Err("the relay has not detected that RabbitMQ is unavailable".into()),
         }
     })
     .await;
-    assert_eq!(api.status_of("/readyz").await.unwrap(), 200, "RabbitMQ is away, and the relay knows it");
+    assert_eq!(
+        api.status_of("/readyz").await.unwrap(),
+        200,
+        "RabbitMQ is unavailable, and the relay has detected it"
+    );
     database.stop().unwrap();
-    let noticed = becomes(503).await;
-    assert_eq!(api.status_of("/healthz").await.unwrap(), 200, "it lives");
-    let refused = api.list_product(1, "Away").await.unwrap();
+    let not_ready_after = becomes(503).await;
+    assert_eq!(api.status_of("/healthz").await.unwrap(), 200, "the process is alive");
+    let refused = api.list_product(1, "Unavailable").await.unwrap();
     assert_eq!(refused.outcome(), (503, "C0001"));
     database.restart().await.unwrap();
-    let back = becomes(200).await;
+    let ready_after = becomes(200).await;
     println!(
-        "{pair:?}: not ready {noticed:.1?} after the database stopped, ready {back:.1?} after it is back"
+        "{pair:?}: not ready {not_ready_after:.1?} after the database stopped, ready {ready_after:.1?} after it started again"
     );
     rabbitmq.restart().await.unwrap();
-    goes_on(&api, &books, &ledger).await;
+    assert_progress(&api, &books, &ledger).await;
 }

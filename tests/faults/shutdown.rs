@@ -1,4 +1,4 @@
-//! SIGTERM: nothing new is taken, what was begun is finished, leases are given back, and nothing is lost.
+//! SIGTERM: no new work is accepted, running work is finished, leases are released, and nothing is lost.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -12,23 +12,24 @@ use handover_tests::long;
 use handover_tests::market::{Ledger, Load, balance};
 use handover_tests::process::tail;
 
-use crate::{WITHIN, fresh, impatient};
+use crate::{WITHIN, fresh, with_short_timeouts};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_under_load_ends_in_order_and_loses_nothing() {
+async fn shutdown_under_load_is_clean_and_loses_nothing() {
     let chance = Chance::of_test("stops under load");
     let (_folder, launch) = fresh();
-    let launch = impatient(launch);
+    let launch = with_short_timeouts(launch);
     let mut server = launch.start().unwrap();
-    let (api, ledger) = (Api::of(&server), Arc::new(Ledger::default()));
+    let api = Api::of(&server);
+    let ledger = Arc::new(Ledger::default());
     let load = Load::start(std::slice::from_ref(&api), &ledger, &chance, 8, Duration::from_millis(2)).await;
     for signal in ["TERM", "INT", "TERM"] {
         ledger.wait_for_orders(30).await;
-        // A process that is not done within its ten seconds says so by another code.
+        // A process that exceeds its ten seconds exits with another code.
         let (status, took) = server.signal(signal, WITHIN).unwrap();
         assert_eq!(status.code(), Some(0), "after SIG{signal}\n{}", tail(&launch.log()));
         println!("stopped by SIG{signal} within {took:.1?}");
-        given_back(&launch).await;
+        assert_all_released(&launch).await;
         server = launch.start().unwrap();
         api.moved_to(&server);
     }
@@ -36,8 +37,8 @@ async fn a_stop_under_load_ends_in_order_and_loses_nothing() {
     balance(&api, &Books::open(&launch.database()).await, &ledger).await;
 }
 
-/// What a process that stopped well leaves to nobody.
-async fn given_back(launch: &handover_tests::process::Launch) {
+/// Checks that a stopped process has released everything.
+async fn assert_all_released(launch: &handover_tests::process::Launch) {
     let books = Books::open(&launch.database()).await;
     for (what, sql) in [
         ("partitions are still owned", "SELECT count(*) FROM outbox_partitions WHERE owner IS NOT NULL"),
@@ -57,7 +58,7 @@ async fn given_back(launch: &handover_tests::process::Launch) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_service_stops_in_order_and_on_a_quiet_machine_at_once() {
+async fn idle_service_stops_cleanly_within_3_s() {
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let (status, took) = server.terminate(WITHIN).unwrap();
@@ -67,7 +68,7 @@ async fn an_idle_service_stops_in_order_and_on_a_quiet_machine_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_never_finishes_its_request_cannot_hold_up_the_end() {
+async fn shutdown_is_not_delayed_by_unfinished_request() {
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let mut stuck = TcpStream::connect(server.base().trim_start_matches("http://")).unwrap();

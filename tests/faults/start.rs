@@ -1,11 +1,11 @@
-//! Starting, and refusing to: what a person sees, and the exit codes that a script sees.
+//! Startup and refused startups: messages for users and exit codes for scripts.
 
 use handover_tests::client::Api;
 
 use crate::{WITHIN, fresh};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_process_on_the_same_database_is_refused_and_the_first_goes_on() {
+async fn second_process_on_same_database_is_refused() {
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let (code, _, stderr) = launch.run(&["serve", "--listen", "127.0.0.1:0"]).unwrap();
@@ -26,7 +26,7 @@ async fn a_second_process_on_the_same_database_is_refused_and_the_first_goes_on(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_all_that_the_command_prints_and_signs_its_user_in() {
+async fn token_command_prints_only_a_valid_token() {
     let (_folder, launch) = fresh();
     let (code, stdout, stderr) = launch.run(&["token", "--user", "7", "--role", "user"]).unwrap();
     assert_eq!((code, stderr.as_str()), (Some(0), ""));
@@ -37,17 +37,17 @@ async fn a_token_is_all_that_the_command_prints_and_signs_its_user_in() {
     let client = reqwest::Client::new();
     let signed_in = client.get(&url).bearer_auth(token).send().await.unwrap();
     assert_eq!(signed_in.status(), 200);
-    let stranger = client.get(&url).bearer_auth(token.to_uppercase()).send().await.unwrap();
-    assert_eq!(stranger.status(), 401);
+    let invalid = client.get(&url).bearer_auth(token.to_uppercase()).send().await.unwrap();
+    assert_eq!(invalid.status(), 401);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_work_is_refused_at_the_start_with_the_exit_code_for_it() {
+async fn invalid_configuration_is_refused_at_startup_with_exit_code() {
     let (folder, launch) = fresh();
-    let refused = |launch: &handover_tests::process::Launch, arguments: &[&str], code, says: &str| {
+    let refused = |launch: &handover_tests::process::Launch, arguments: &[&str], code, text: &str| {
         let (found, stdout, stderr) = launch.run(arguments).unwrap();
         assert_eq!(found, Some(code), "{arguments:?}: {stderr}");
-        assert!(stdout.is_empty() && stderr.contains(says), "{arguments:?}: {stderr}");
+        assert!(stdout.is_empty() && stderr.contains(text), "{arguments:?}: {stderr}");
     };
     refused(&launch, &["fly"], 2, "fly");
     refused(&launch, &["token"], 2, "--user");
@@ -78,7 +78,7 @@ async fn what_cannot_work_is_refused_at_the_start_with_the_exit_code_for_it() {
         &launch,
         &["serve", "--listen", "127.0.0.1:0", "--database", "sqlite://noise.db"],
         1,
-        "noise.db cannot be used",
+        "cannot use the database noise.db",
     );
     let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = busy.local_addr().unwrap().to_string();
@@ -86,7 +86,7 @@ async fn what_cannot_work_is_refused_at_the_start_with_the_exit_code_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn help_shows_examples_and_the_names_of_variables() {
+async fn help_shows_examples_and_variable_names() {
     let (_folder, launch) = fresh();
     for arguments in [&["--help"][..], &["serve", "--help"]] {
         let (code, stdout, _) = launch.run(arguments).unwrap();
@@ -98,7 +98,7 @@ async fn help_shows_examples_and_the_names_of_variables() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn secrets_and_lock_lie_beside_the_database_for_its_owner_alone() {
+async fn generated_secrets_are_readable_by_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, launch) = fresh();
     let server = launch.start().unwrap();

@@ -1,4 +1,4 @@
-//! A process that is stopped for longer than its leases and then goes on.
+//! A process that is stopped for longer than its leases and then resumes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ use handover_tests::servers::proxy::{Proxy, Traffic};
 use handover_tests::servers::watched::{go_on, stop};
 
 use crate::partitions::shared_by;
-use crate::{WITHIN, impatient, on_postgres_first, share_of};
+use crate::{WITHIN, on_postgres_first, share_of, with_short_timeouts};
 
 on_postgres_first!(
-    a_relay_that_was_stopped_settles_nothing_it_no_longer_owns,
-    a_process_that_is_stopped_in_mid_load_loses_nothing_and_doubles_nothing,
+    resumed_relay_settles_no_row_it_no_longer_owns,
+    process_stopped_under_load_loses_and_duplicates_nothing,
 );
 
 const LOST: &str = "partitions were lost to another relay";
@@ -36,20 +36,21 @@ async fn owner(books: &Books) -> String {
     .await
 }
 
-/// Everything that a settlement would change.
+/// All columns that a settlement changes.
 async fn rows(books: &Books) -> Vec<Vec<Option<String>>> {
     let sql = "SELECT event_id, status, retry_count, next_retry_time, sent_time, update_time, last_error
          FROM outbox_events ORDER BY id";
     books.table(sql).await.unwrap()
 }
 
-/// Stopped between a confirm and its settlement, which must be refused when it goes on. Its successor cannot publish
-/// meanwhile, so that nothing else than the fence keeps the rows from being settled.
-async fn a_relay_that_was_stopped_settles_nothing_it_no_longer_owns(pair: Pair) {
+/// The relay is stopped between a confirm and its settlement, which must be refused when it resumes. Its successor cannot
+/// publish meanwhile, so that only the fence prevents the settlement.
+async fn resumed_relay_settles_no_row_it_no_longer_owns(pair: Pair) {
     let deployment = Deployment::start(pair).await;
     let books = deployment.books().await;
     let port = deployment.vhost().server().port();
-    let (line, other_line) = (Proxy::start(port).await.unwrap(), Proxy::start(port).await.unwrap());
+    let line = Proxy::start(port).await.unwrap();
+    let other_line = Proxy::start(port).await.unwrap();
     let relay = |line: &Proxy| {
         let launch = deployment.launch_by(None, Some(line.port())).roles("relay");
         launch.set("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "10m").set("HANDOVER_OUTBOX__LEASE", "2s")
@@ -63,7 +64,7 @@ async fn a_relay_that_was_stopped_settles_nothing_it_no_longer_owns(pair: Pair) 
     place_orders(&api, &products[..1]).await;
     books.wait_until_settled(WITHIN).await;
 
-    // Confirmed by the server, applied by the consumers, and not yet known to the relay.
+    // The events are confirmed by the server and applied by consumers, but the relay has not received the confirms.
     line.set(Traffic { from_server_waits: true, ..Traffic::default() });
     place_orders(&api, &products[1..]).await;
     let in_flight =
@@ -86,7 +87,7 @@ async fn a_relay_that_was_stopped_settles_nothing_it_no_longer_owns(pair: Pair) 
     })
     .await;
     let taken_over = begun.elapsed();
-    // It has tried, and will not write that again.
+    // The successor has tried to publish and writes to these rows no more.
     let untried = "SELECT count(*) FROM outbox_events WHERE status = 'NEW'";
     eventually(WITHIN, async || match books.count(untried).await? {
         0 => Ok(()),
@@ -98,7 +99,7 @@ async fn a_relay_that_was_stopped_settles_nothing_it_no_longer_owns(pair: Pair) 
     go_on(stopped.id()).unwrap();
     eventually(WITHIN, async || match launch.log().contains(LOST) || rows(&books).await != before {
         true => Ok(()),
-        false => Err("it has not settled what was confirmed".into()),
+        false => Err("the resumed relay has not tried to settle yet".into()),
     })
     .await;
     assert_eq!(rows(&books).await, before, "the relay settled what it no longer owned");
@@ -113,7 +114,7 @@ async fn a_relay_that_was_stopped_settles_nothing_it_no_longer_owns(pair: Pair) 
     books.wait_until_settled(WITHIN).await;
     assert_eq!(books.broken().await, Vec::<String>::new());
     let doubled = shop.launch().log().matches("事件已处理").count();
-    assert!(doubled >= in_flight.len(), "{doubled} deliveries came twice, not all {}", in_flight.len());
+    assert!(doubled >= in_flight.len(), "{doubled} duplicate deliveries instead of {}", in_flight.len());
     drop(successor);
 }
 
@@ -122,27 +123,28 @@ async fn list_products(api: &Api, products: usize) -> Vec<i64> {
     join_all(listed).await
 }
 
-/// All at once.
+/// Places the orders concurrently.
 async fn place_orders(api: &Api, products: &[i64]) {
     let placed = products.iter().map(|product| async { api.place_order(2, *product).await.unwrap().done() });
     assert!(join_all(placed).await.into_iter().all(|done| done));
 }
 
-/// Whether a process said that it sent this event.
+/// Whether a process has logged that it sent this event.
 fn sent_by(launch: &Launch, event: &str) -> bool {
     let log = launch.log();
     log.lines().any(|line| line.contains("Event sent successfully") && line.contains(event))
 }
 
-/// At a random moment, whatever it is at: requests, windows, effects, all within their transactions.
-async fn a_process_that_is_stopped_in_mid_load_loses_nothing_and_doubles_nothing(pair: Pair) {
+/// Stops a process at a random time: during requests, publishing, effects, or transactions.
+async fn process_stopped_under_load_loses_and_duplicates_nothing(pair: Pair) {
     let chance = Chance::of_test(&format!("stopped on {pair:?}"));
     let deployment = Deployment::start(pair).await;
     let books = deployment.books().await;
-    let launch = || impatient(deployment.launch());
+    let launch = || with_short_timeouts(deployment.launch());
     let processes = [launch().start().unwrap(), launch().start().unwrap()];
     let api = Api::of(&processes[0]);
-    let (apis, ledger) = ([api.clone(), api.beside(&processes[1])], Arc::new(Ledger::default()));
+    let apis = [api.clone(), api.beside(&processes[1])];
+    let ledger = Arc::new(Ledger::default());
     let load = Load::start(&apis, &ledger, &chance, 6, Duration::from_millis(20)).await;
     for round in 0..share_of(10) {
         shared_by(&books, 2).await;

@@ -1,4 +1,4 @@
-//! Messages that RabbitMQ returns, nacks, or closes the channel for: never SENT, and no neighbour of theirs suffers.
+//! Messages that RabbitMQ returns, nacks, or closes the channel for: they are never SENT, and other messages are not affected.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,31 +12,31 @@ use handover_tests::servers::rabbitmq::{MAX_MESSAGE_BYTES, TestVhost};
 use crate::{WITHIN, literal, on_mariadb_first};
 
 on_mariadb_first!(
-    of_a_window_of_200_with_20_unroutable_messages_exactly_those_20_are_not_sent,
-    of_a_window_of_200_with_20_nacked_messages_exactly_those_20_are_not_sent,
-    of_a_window_of_200_with_20_refused_messages_exactly_those_20_are_not_sent,
+    window_of_200_with_20_unroutable_messages_sends_180,
+    window_of_200_with_20_nacked_messages_sends_180,
+    window_of_200_with_20_refused_messages_sends_180,
 );
 
 const WINDOW: i64 = 200;
-/// Every so many-th message is one that cannot be sent.
+/// Every tenth message cannot be sent.
 const EVERY: i64 = 10;
 const EXCHANGE: &str = "order.events.exchange";
 const SOON: &str = r#"{policy = "schedule", delays = ["50ms", "50ms", "50ms"]}"#;
 
-/// One window of rows, written by hand with the columns of 000; those that cannot be sent have this type and payload.
-async fn put(books: &Books, event_type: &str, payload: &str) {
+/// Inserts one window of rows with the columns of 000. Unsendable rows have this type and payload.
+async fn insert_window(books: &Books, event_type: &str, payload: &str) {
     let now = literal(Utc::now());
     let aggregate = if event_type == "INVOICE_GENERATED" { "Invoice" } else { "Order" };
     let row = |n: i64| match n % EVERY {
-        0 => format!("('odd-{n}', '{event_type}', '{aggregate}', {n}, '{payload}', {now}, {now})"),
-        _ => format!("('even-{n}', 'ORDER_STATUS_CHANGED', 'Order', {n}, '{{}}', {now}, {now})"),
+        0 => format!("('unsendable-{n}', '{event_type}', '{aggregate}', {n}, '{payload}', {now}, {now})"),
+        _ => format!("('sendable-{n}', 'ORDER_STATUS_CHANGED', 'Order', {n}, '{{}}', {now}, {now})"),
     };
     let rows = (0..WINDOW).map(row).collect::<Vec<_>>().join(", ");
     let columns = "event_id, event_type, aggregate_type, aggregate_id, payload, create_time, update_time";
     books.change(&format!("INSERT INTO outbox_events ({columns}) VALUES {rows}")).await;
 }
 
-/// The rows of this state, each as its event id and how often it was charged.
+/// The rows with this status: event id and retry count.
 async fn in_state(books: &Books, status: &str) -> BTreeSet<String> {
     let sql = format!("SELECT event_id || ' ' || retry_count FROM outbox_events WHERE status = '{status}'");
     books.rows(&sql).await.unwrap().into_iter().collect()
@@ -49,15 +49,15 @@ fn assert_same(found: &BTreeSet<String>, wanted: &BTreeSet<String>) {
     assert!(more.is_empty() && less.is_empty(), "too many: {more:?}, missing: {less:?}");
 }
 
-fn even() -> BTreeSet<String> {
-    (0..WINDOW).filter(|n| n % EVERY != 0).map(|n| format!("even-{n} 0")).collect()
+fn sendable() -> BTreeSet<String> {
+    (0..WINDOW).filter(|n| n % EVERY != 0).map(|n| format!("sendable-{n} 0")).collect()
 }
 
-fn odd(charged: u32) -> BTreeSet<String> {
-    (0..WINDOW).filter(|n| n % EVERY == 0).map(|n| format!("odd-{n} {charged}")).collect()
+fn unsendable(charged: u32) -> BTreeSet<String> {
+    (0..WINDOW).filter(|n| n % EVERY == 0).map(|n| format!("unsendable-{n} {charged}")).collect()
 }
 
-/// Waits until so many rows are in one of these states, whatever they went through; then tells who is SENT.
+/// Waits until all rows have one of these statuses. Returns the SENT ones.
 async fn settled(books: &Books, states: &str) -> BTreeSet<String> {
     let sql = format!("SELECT count(*) FROM outbox_events WHERE status IN ({states})");
     eventually(WITHIN, async || match books.count(&sql).await? {
@@ -68,28 +68,32 @@ async fn settled(books: &Books, states: &str) -> BTreeSet<String> {
     in_state(books, "SENT").await
 }
 
-/// What the last refusal of each says.
+/// The distinct errors of the unsendable rows.
 async fn refusals(books: &Books) -> Vec<String> {
-    books.rows("SELECT DISTINCT last_error FROM outbox_events WHERE event_id LIKE 'odd%'").await.unwrap()
+    books
+        .rows("SELECT DISTINCT last_error FROM outbox_events WHERE event_id LIKE 'unsendable%'")
+        .await
+        .unwrap()
 }
 
-async fn of_a_window_of_200_with_20_unroutable_messages_exactly_those_20_are_not_sent(pair: Pair) {
+async fn window_of_200_with_20_unroutable_messages_sends_180(pair: Pair) {
     let deployment = Deployment::start(pair).await;
-    let (books, vhost) = (deployment.books().await, deployment.vhost());
+    let books = deployment.books().await;
+    let vhost = deployment.vhost();
     let relay = deployment.launch().set("HANDOVER_OUTBOX__RETRY", SOON).roles("relay").start().unwrap();
-    // Or the binding would be declared again as soon as a message comes back.
-    may_bind(vhost, false).await;
+    // Without permission, because the program restores the binding as soon as a message is returned.
+    allow_binding(vhost, false).await;
     vhost.unbind(EXCHANGE, "webhook.dispatch.queue", "invoice.*").await.unwrap();
-    put(&books, "INVOICE_GENERATED", "{}").await;
-    assert_same(&settled(&books, "'SENT', 'FAILED'").await, &even());
-    assert_same(&in_state(&books, "FAILED").await, &odd(4));
+    insert_window(&books, "INVOICE_GENERATED", "{}").await;
+    assert_same(&settled(&books, "'SENT', 'FAILED'").await, &sendable());
+    assert_same(&in_state(&books, "FAILED").await, &unsendable(4));
     assert_eq!(refusals(&books).await, ["消息发送失败: returned: 312 NO_ROUTE"]);
-    may_bind(vhost, true).await;
+    allow_binding(vhost, true).await;
     drop(relay);
 }
 
-/// Whether the program may bind queues to the exchange.
-async fn may_bind(vhost: &TestVhost, may: bool) {
+/// Sets whether the program may bind queues to the exchange.
+async fn allow_binding(vhost: &TestVhost, may: bool) {
     let read = if may { ".*" } else { "^(?!order.events.exchange$).*" };
     let code = format!(
         "ok = rabbit_auth_backend_internal:set_permissions(<<\"handover\">>, <<\"{}\">>, <<\".*\">>, <<\".*\">>, \
@@ -99,11 +103,12 @@ async fn may_bind(vhost: &TestVhost, may: bool) {
     vhost.server().eval(&code).await.unwrap();
 }
 
-async fn of_a_window_of_200_with_20_nacked_messages_exactly_those_20_are_not_sent(pair: Pair) {
+async fn window_of_200_with_20_nacked_messages_sends_180(pair: Pair) {
     let deployment = Deployment::start(pair).await;
-    let (books, vhost) = (deployment.books().await, deployment.vhost());
-    // One queue has no room, as it holds messages already.
-    put(&books, "ORDER_PAID", "{}").await;
+    let books = deployment.books().await;
+    let vhost = deployment.vhost();
+    // One queue is full: it contains messages and its maximum length is 0.
+    insert_window(&books, "ORDER_PAID", "{}").await;
     let relay = deployment.launch().roles("relay").start().unwrap();
     settled(&books, "'SENT'").await;
     relay.terminate(WITHIN).unwrap();
@@ -114,39 +119,40 @@ async fn of_a_window_of_200_with_20_nacked_messages_exactly_those_20_are_not_sen
         vhost.name()
     );
     vhost.server().eval(&full).await.unwrap();
-    put(&books, "ORDER_PAID", "{}").await;
+    insert_window(&books, "ORDER_PAID", "{}").await;
     let _relay = deployment.launch().set("HANDOVER_OUTBOX__RETRY", SOON).roles("relay").start().unwrap();
-    // Alone in a window they are an outage, which charges nobody: they wait.
-    assert_same(&settled(&books, "'SENT', 'RETRY'").await, &even());
-    assert_same(&in_state(&books, "RETRY").await, &odd(1));
+    // A window of only such messages counts as an outage, which charges no attempt: they wait.
+    assert_same(&settled(&books, "'SENT', 'RETRY'").await, &sendable());
+    assert_same(&in_state(&books, "RETRY").await, &unsendable(1));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_same(&in_state(&books, "RETRY").await, &odd(1));
+    assert_same(&in_state(&books, "RETRY").await, &unsendable(1));
     let room = format!("ok = rabbit_policy:delete(<<\"{}\">>, <<\"full\">>, <<\"test\">>).", vhost.name());
     vhost.server().eval(&room).await.unwrap();
-    assert_same(&settled(&books, "'SENT'").await, &(&even() | &odd(1)));
+    assert_same(&settled(&books, "'SENT'").await, &(&sendable() | &unsendable(1)));
 }
 
-async fn of_a_window_of_200_with_20_refused_messages_exactly_those_20_are_not_sent(pair: Pair) {
-    const TAKEN: usize = 20_000;
+async fn window_of_200_with_20_refused_messages_sends_180(pair: Pair) {
+    const MAX_BYTES: usize = 20_000;
     let deployment = Deployment::start(pair).await;
-    let (books, server) = (deployment.books().await, deployment.vhost().server());
-    let take = async |bytes: usize| {
+    let books = deployment.books().await;
+    let server = deployment.vhost().server();
+    let set_max_message_bytes = async |bytes: usize| {
         let code = format!("ok = application:set_env(rabbit, max_message_size, {bytes}).");
         server.eval(&code).await.unwrap();
     };
-    // A channel keeps the limit that it began with.
-    take(TAKEN).await;
-    let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(2 * TAKEN));
-    put(&books, "ORDER_PAID", &large).await;
+    // A channel keeps the limit that was set when it was opened.
+    set_max_message_bytes(MAX_BYTES).await;
+    let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(2 * MAX_BYTES));
+    insert_window(&books, "ORDER_PAID", &large).await;
     let launch = deployment.launch().set("HANDOVER_OUTBOX__RETRY", SOON).roles("relay");
     let relay = launch.start().unwrap();
     let sent = settled(&books, "'SENT', 'FAILED'").await;
-    take(MAX_MESSAGE_BYTES).await;
-    assert_same(&sent, &even());
-    assert_same(&in_state(&books, "FAILED").await, &odd(4));
+    set_max_message_bytes(MAX_MESSAGE_BYTES).await;
+    assert_same(&sent, &sendable());
+    assert_same(&in_state(&books, "FAILED").await, &unsendable(4));
     for refusal in refusals(&books).await {
-        let said = refusal.strip_prefix("消息发送失败: refused: PRECONDITION_FAILED - message size");
-        assert!(said.is_some(), "{refusal}");
+        let rest = refusal.strip_prefix("消息发送失败: refused: PRECONDITION_FAILED - message size");
+        assert!(rest.is_some(), "{refusal}");
     }
     drop(relay);
 }

@@ -1,4 +1,4 @@
-//! The contract of the ports, kept by every adapter that needs nothing but this workspace.
+//! The contract suite on every adapter that needs no server.
 
 use handover_tests::keys_rigs::DatabaseKeysRig;
 use handover_tests::limiter_rigs::LocalLimiterRig;

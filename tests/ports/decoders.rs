@@ -1,6 +1,6 @@
-//! Every decoder is given what its samples become when they are cut, spliced and bent: it refuses, and never panics.
+//! Every decoder receives random mutations of its samples: it may refuse them, but must not panic.
 //!
-//! `tests/run --long` gives each 200,000 inputs.
+//! `tests/run --long` uses 200,000 inputs per decoder.
 
 use std::panic::catch_unwind;
 
@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// A sample with parts of it cut out, doubled, replaced by bytes that mean something to somebody.
-fn bent(samples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+/// A sample with random parts cut, replaced by random bytes, or replaced by bytes with a special meaning.
+fn mutated(samples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let edit = (
         any::<prop::sample::Index>(),
         0..12_usize,
@@ -20,8 +20,8 @@ fn bent(samples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
         ],
     );
     (prop::sample::select(samples), prop::collection::vec(edit, 0..5)).prop_map(|(mut bytes, edits)| {
-        for (place, length, new) in edits {
-            let begin = place.index(bytes.len() + 1);
+        for (position, length, new) in edits {
+            let begin = position.index(bytes.len() + 1);
             let end = bytes.len().min(begin + length);
             bytes.splice(begin..end, new);
         }
@@ -29,32 +29,32 @@ fn bent(samples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// As it is first, then bent.
-fn decodes_whatever_it_is_given(decoder: &Decoder, inputs: usize) {
+/// Decodes the samples first unchanged, then mutated.
+fn assert_decodes_all(decoder: &Decoder, inputs: usize) {
     let samples = (decoder.samples)();
     assert!(!samples.is_empty(), "{} has no samples", decoder.name);
-    // A seed that is the same each time: what fails here fails everywhere.
+    // A fixed seed: a failure is reproducible everywhere.
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let bent = bent(samples.clone());
-    let bent = std::iter::repeat_with(|| bent.new_tree(&mut runner).unwrap().current()).take(inputs);
-    for input in samples.into_iter().chain(bent) {
+    let mutated = mutated(samples.clone());
+    let mutated = std::iter::repeat_with(|| mutated.new_tree(&mut runner).unwrap().current()).take(inputs);
+    for input in samples.into_iter().chain(mutated) {
         let outcome = catch_unwind(|| (decoder.decode)(&input));
         assert!(outcome.is_ok(), "{}: {}", decoder.name, input.escape_ascii());
     }
 }
 
 #[test]
-fn no_decoder_panics_or_breaks_a_promise_whatever_it_is_given() {
+fn no_decoder_breaks_a_promise_for_mutated_samples() {
     let inputs = if handover_tests::long() { 200_000 } else { 3_000 };
     for decoder in &DECODERS {
-        decodes_whatever_it_is_given(decoder, inputs);
+        assert_decodes_all(decoder, inputs);
     }
 }
 
-/// That is what the other way of feeding them is for: `tests/fuzz/tests/guided/` finds it.
+/// The coverage-guided fuzzing in `tests/fuzz/tests/guided/` finds it.
 #[test]
-#[ignore = "long: 200,000 inputs; the counterpart of the guided fuzzing, which is long too"]
-fn bending_at_random_does_not_find_the_planted_fault() {
-    decodes_whatever_it_is_given(&PLANTED, 200_000);
+#[ignore = "long: 200,000 inputs; counterpart of the guided fuzzing, which is long too"]
+fn random_mutation_does_not_find_planted_fault() {
+    assert_decodes_all(&PLANTED, 200_000);
 }

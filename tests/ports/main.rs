@@ -1,11 +1,11 @@
-//! What needs nothing but this workspace: the contract of the ports on the adapters in this process, the tests of that suite, the
-//! stores compared with each other, the decoders, the shape of the workspace, and the AsyncAPI document.
+//! Tests that need no server: the contract suite on the adapters that run in this process, the self-test of that suite, the
+//! differential test, the decoders, the layers of the workspace, and the AsyncAPI document.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a test outside any process of the application; a broken promise panics with what it saw"
+    reason = "tests outside any process of the application; a broken promise panics with the observed value"
 )]
 
 mod asyncapi;

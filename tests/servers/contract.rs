@@ -1,4 +1,4 @@
-//! The contract of the ports, kept on MariaDB, PostgreSQL, RabbitMQ and Redis.
+//! The contract suite on MariaDB, PostgreSQL, RabbitMQ and Redis.
 
 use handover_rabbitmq::QueueType;
 use handover_tests::keys_rigs::{DatabaseKeysRig, RedisKeysRig};
@@ -46,13 +46,13 @@ mod limiters {
     use super::*;
     use marketplace_contract::contract;
 
-    // What Redis decides.
+    // The decisions of Redis alone.
     contract!(limiter, redis, RedisLimiterRig::alone);
 
-    /// As it is shipped, with the limiter of the process before it: the rules that say nothing of moments, which the two
-    /// know each for itself.
+    /// As shipped, with the local limiter in front: only rules that state no exact times, because each of the two limiters has
+    /// its own clock.
     #[test]
-    fn behind_the_limiter_of_the_process_it_lets_in_no_more() {
+    fn redis_limiter_behind_local_limiter_grants_no_more() {
         let rules = [
             "a_bucket_holds_what_it_says_and_no_more",
             "every_party_and_route_has_a_bucket_of_its_own",
@@ -63,7 +63,7 @@ mod limiters {
         ];
         for name in rules {
             let rule = marketplace_contract::limiter::RULES.iter().find(|rule| rule.name == name);
-            let rule = rule.expect("a rule of that name");
+            let rule = rule.expect("a rule with this name");
             handover_contract::run(async { (rule.run)(&RedisLimiterRig::whole().await).await });
         }
     }

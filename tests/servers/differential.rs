@@ -1,4 +1,4 @@
-//! The random sequences of `ports/differential.rs`, played on MariaDB and PostgreSQL. `HANDOVER_LONG=1` plays many more.
+//! The random sequences of `ports/differential.rs` on MariaDB and PostgreSQL. `HANDOVER_LONG=1` plays many more.
 
 use handover_tests::differential::with_memory;
 use handover_tests::server_rigs::ServerStoreRig;
@@ -9,11 +9,11 @@ fn cases() -> u32 {
 }
 
 #[test]
-fn memory_and_mariadb_give_the_same_answers() {
+fn memory_and_mariadb_give_same_results() {
     with_memory("MariaDB", cases(), async || ServerStoreRig::new(ServerKind::MariaDb).await);
 }
 
 #[test]
-fn memory_and_postgresql_give_the_same_answers() {
+fn memory_and_postgresql_give_same_results() {
     with_memory("PostgreSQL", cases(), async || ServerStoreRig::new(ServerKind::Postgres).await);
 }

@@ -1,11 +1,11 @@
-//! The adapters on real servers, started here: one server of each kind for all tests, and one of a test's own where the test
-//! kills, stops or blocks it. The contract of the ports, the differential test, and what is particular to each server.
+//! Tests of the adapters on real servers. All tests share one server of each kind; a test that kills, stops or blocks a server
+//! starts its own. Covers the port contracts, the differential test, and what is specific to each server.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "real servers run on real time, and a test fails with what it saw"
+    reason = "real servers run on real time, and a test panics with the observed value"
 )]
 
 mod contract;

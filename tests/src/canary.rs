@@ -1,6 +1,6 @@
-//! What must not get out, planted, and looked for wherever a running program writes: its log, its standard output, its
-//! arguments, its metrics, its database, and whatever the servers beside it keep. [`crate::process::Server`] and
-//! [`crate::deployment::Deployment`] look at the end of every test.
+//! Canaries: secrets and personal data that must not leak. They are searched for in everything a running program writes
+//! (log, standard output, arguments, metrics, database) and in the files of its servers. [`crate::process::Server`] and
+//! [`crate::deployment::Deployment`] check for them at the end of every test.
 
 use std::fmt;
 use std::path::Path;
@@ -8,27 +8,26 @@ use std::time::SystemTime;
 
 use memchr::memmem;
 
-/// What a buyer or seller writes where a test writes for one: no log and no metric may show it.
+/// Text that tests use as personal data of buyers and sellers. No log and no metric may contain it.
 pub const PERSONAL: &str = "Canary-Lane-17-Springfield";
 
-/// The shortest secret that is looked for: a shorter one could be there by chance.
+/// Minimum length of a secret that is searched for. A shorter one could occur by chance.
 const LEAST_CHARS: usize = 16;
 
-/// What was planted.
+/// The secrets and personal data to search for.
 #[derive(Debug, Clone, Default)]
 pub struct Canaries {
     secrets: Vec<(String, String)>,
     people: Vec<(String, String)>,
 }
 
-/// A canary and where it was seen.
+/// A canary that was found, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leak {
-    /// What got out.
+    /// Name of the canary.
     pub what: String,
-    /// Where it was seen.
     pub place: String,
-    /// The end of what stands before it.
+    /// The last characters before the canary.
     pub before: String,
 }
 
@@ -39,10 +38,10 @@ impl fmt::Display for Leak {
 }
 
 impl Canaries {
-    /// Those that everybody plants: tokens, and what people write.
+    /// The canaries of every test: tokens and personal data.
     pub fn standard() -> Canaries {
         let mut canaries = Canaries::default();
-        // How every token of ours begins, whichever order its header is written in: {"typ":"JWT" and {"alg":"HS256".
+        // Every token of the service starts with one of these, depending on the order in its header: {"typ":"JWT" or {"alg":"HS256".
         for beginning in ["eyJ0eXAiOiJKV1Qi", "eyJhbGciOiJIUzI1NiIs"] {
             canaries.secret("a bearer token", beginning);
         }
@@ -51,14 +50,14 @@ impl Canaries {
         canaries
     }
 
-    /// Plants a secret, if it is long enough to be told from anything else.
+    /// Adds a secret. Secrets that are too short to be distinguished from other text are ignored.
     pub fn secret(&mut self, what: &str, text: &str) {
         if text.len() >= LEAST_CHARS {
             self.secrets.push((what.to_owned(), text.to_owned()));
         }
     }
 
-    /// Plants the password of a URL, if it has one.
+    /// Adds the password of a URL, if it has one.
     pub fn password_of(&mut self, what: &str, url: &str) {
         let user = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map(|(user, _)| user);
         if let Some((_, password)) = user.and_then(|user| user.split_once(':')) {
@@ -66,17 +65,17 @@ impl Canaries {
         }
     }
 
-    /// What of it is in a text that anybody who watches may read.
+    /// Searches a text that any observer may read for secrets and personal data.
     pub fn in_text(&self, place: &str, text: &str) -> Vec<Leak> {
         found(self.secrets.iter().chain(&self.people), place, text)
     }
 
-    /// Which secrets are in an answer to whoever may see orders.
+    /// Searches a response to a caller who may see orders. Only secrets count as a leak.
     pub fn in_answer(&self, place: &str, text: &str) -> Vec<Leak> {
         found(self.secrets.iter(), place, text)
     }
 
-    /// Which secrets are in a file that keeps orders: those who trade are in it by right.
+    /// Searches a database file. Orders contain personal data by design, so only secrets count as a leak.
     pub fn in_database(&self, file: &Path) -> Vec<Leak> {
         let Ok(bytes) = std::fs::read(file) else { return Vec::new() };
         let leak = |(what, canary): &(String, String)| {
@@ -87,16 +86,16 @@ impl Canaries {
         self.secrets.iter().filter_map(leak).collect()
     }
 
-    /// Which secrets are in the files of a server, its tables, queues and logs, as far as they were written since then.
+    /// Searches the files of a server (tables, queues, logs) that were written after `since` for secrets.
     pub fn in_server(&self, folder: &Path, since: SystemTime) -> Vec<Leak> {
-        // Files come and go while a server runs.
+        // Files are created and deleted while a server runs.
         let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
         let mut leaks = Vec::new();
         for entry in entries.flatten() {
-            let Ok(told) = entry.metadata() else { continue };
-            if told.is_dir() {
+            let Ok(metadata) = entry.metadata() else { continue };
+            if metadata.is_dir() {
                 leaks.extend(self.in_server(&entry.path(), since));
-            } else if told.is_file() && told.modified().is_ok_and(|modified| modified >= since) {
+            } else if metadata.is_file() && metadata.modified().is_ok_and(|modified| modified >= since) {
                 leaks.extend(self.in_database(&entry.path()));
             }
         }
@@ -104,7 +103,7 @@ impl Canaries {
     }
 }
 
-/// Nothing got out.
+/// Panics if there is any leak.
 #[track_caller]
 pub fn none(leaks: &[Leak]) {
     assert!(leaks.is_empty(), "{}", leaks.iter().map(|leak| format!("\n{leak}")).collect::<String>());

@@ -1,5 +1,5 @@
-//! Random choices of a test, each from a seed: fixed in CI, fresh with `HANDOVER_LONG`, and printed. `HANDOVER_SEED`
-//! repeats a run, as far as real processes on real time do.
+//! Random choices of a test, drawn from a seed: fixed in CI, fresh with `HANDOVER_LONG`, and printed. `HANDOVER_SEED`
+//! repeats a run as far as real processes on real time allow.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
@@ -11,7 +11,7 @@ use handover_outbox::ports::Chance as _;
 
 const SEED_IN_CI: u64 = 1;
 
-/// A stream of random numbers. Each task that chooses has one of its own, so that no choice depends on which task is faster.
+/// A stream of random numbers. Each task has its own stream, so that no choice depends on the speed of other tasks.
 #[derive(Debug)]
 pub struct Chance {
     seed: u64,
@@ -19,7 +19,7 @@ pub struct Chance {
 }
 
 impl Chance {
-    /// The stream of the test of this name.
+    /// Returns the stream of a test.
     pub fn of_test(name: &str) -> Chance {
         let seed = seed();
         println!("{name}: HANDOVER_SEED={seed}");
@@ -30,34 +30,34 @@ impl Chance {
         Chance { seed, numbers: SeededChance::new(seed) }
     }
 
-    /// The stream of this name within this one. It does not depend on how much was taken of this one.
+    /// Returns a named sub-stream. It does not depend on how many numbers this stream has produced.
     #[must_use]
     pub fn stream(&self, name: &str) -> Chance {
         Chance::of(mixed(self.seed, name))
     }
 
-    /// A number from 0 to `end`, `end` excluded.
+    /// A number from 0 to `end`, exclusive.
     pub fn below(&self, end: i64) -> i64 {
         let number = self.numbers.next() % end.unsigned_abs();
         number.cast_signed()
     }
 
-    /// Whether it happened this time: it does once in so many times.
+    /// Returns true once in `times` calls on average.
     pub fn one_in(&self, times: i64) -> bool {
         self.below(times) == 0
     }
 
-    /// A time, in milliseconds.
+    /// A duration in milliseconds.
     pub fn millis(&self, range: Range<u64>) -> Duration {
         Duration::from_millis(range.start + self.numbers.next() % (range.end - range.start))
     }
 
-    /// A number from 0 to 1, 1 excluded.
+    /// A number from 0 to 1, exclusive.
     pub fn share(&self) -> f64 {
         self.below(1 << 32) as f64 / (1_u64 << 32) as f64
     }
 
-    /// The same values in another order.
+    /// Returns the values in random order.
     pub fn shuffled<T>(&self, values: impl IntoIterator<Item = T>) -> Vec<T> {
         let mut keyed: Vec<(u64, T)> = values.into_iter().map(|value| (self.numbers.next(), value)).collect();
         keyed.sort_by_key(|(key, _)| *key);
@@ -75,7 +75,7 @@ fn seed() -> u64 {
     })
 }
 
-/// FNV-1a, which is the same on every machine and in every version of Rust.
+/// FNV-1a: the same result on every machine and in every version of Rust.
 fn mixed(seed: u64, name: &str) -> u64 {
     let offset = 0xcbf2_9ce4_8422_2325 ^ seed;
     name.bytes().fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -1,4 +1,4 @@
-//! A client of the API: the calls of a buyer, a seller, an operator and the gateway.
+//! A client of the HTTP API with the calls of a buyer, a seller, an operator and the payment gateway.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,31 +13,29 @@ use crate::canary::{Canaries, PERSONAL, none};
 
 use crate::process::{Fault, Launch, Server};
 
-/// An answer of the API.
+/// A response of the API.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// The HTTP status.
     pub status: u16,
-    /// The code of its envelope.
+    /// Error code in the response envelope; `00000` for success.
     pub code: String,
-    /// What it carries.
     pub data: Value,
 }
 
 impl Answer {
-    /// Whether the change was acknowledged.
+    /// Whether the request succeeded.
     pub fn done(&self) -> bool {
         (200..300).contains(&self.status) && self.code == "00000"
     }
 
-    /// What it carries, if the request was done.
+    /// The data of a successful response. Panics for any other.
     #[track_caller]
     pub fn value(self) -> Value {
         assert!(self.done(), "{self:?}");
         self.data
     }
 
-    /// An id in the answer.
+    /// An id in the response.
     #[track_caller]
     pub fn id(&self, field: &str) -> i64 {
         self.data[field].as_i64().unwrap_or_else(|| panic!("no {field} in {self:?}"))
@@ -55,11 +53,11 @@ impl Answer {
     }
 }
 
-/// No answer: the request was done, or not.
+/// No response: it is unknown whether the request was executed.
 #[derive(Debug)]
 pub struct Lost(pub Fault);
 
-/// Who calls. A number alone is a user of tenant 1.
+/// Identity of a caller. A plain number is a user of tenant 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Caller {
     user: i64,
@@ -68,7 +66,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A user of that tenant.
+    /// A user of this tenant.
     pub const fn of_tenant(tenant: i64, user: i64) -> Caller {
         Caller { user, tenant, role: "user" }
     }
@@ -85,7 +83,7 @@ impl From<i64> for Caller {
     }
 }
 
-/// A client. Clones share its connections, its tokens and the place where the server is now.
+/// A client. Clones share connections, tokens and the current address of the server.
 #[derive(Clone)]
 pub struct Api {
     http: reqwest::Client,
@@ -107,40 +105,41 @@ impl Api {
         }
     }
 
-    /// The same client, with this trace in every request.
+    /// The same client, with this trace id in every request.
     #[must_use]
     pub fn traced(self, trace: &'static str) -> Api {
         let headers = [("x-trace-id".parse().unwrap(), trace.parse().unwrap())].into_iter().collect();
         Api { http: reqwest::Client::builder().default_headers(headers).build().unwrap(), ..self }
     }
 
-    /// The same client, calling another server of the deployment.
+    /// The same client for another server of the deployment.
     #[must_use]
     pub fn beside(&self, server: &Server) -> Api {
         Api { base: Arc::new(watch::Sender::new(server.base().to_owned())), ..self.clone() }
     }
 
-    /// The server was started again, somewhere else.
+    /// Changes the address after the server was restarted on another port.
     pub fn moved_to(&self, server: &Server) {
         self.base.send_replace(server.base().to_owned());
     }
 
-    /// A token of that caller, made by the program itself.
+    /// Returns a token for this caller, issued by the program's own `token` command.
     pub fn token(&self, caller: impl Into<Caller>) -> String {
         let caller = caller.into();
         let mut tokens = self.tokens.lock().unwrap();
-        let made = || {
-            let (user, tenant) = (caller.user.to_string(), caller.tenant.to_string());
+        let issue = || {
+            let user = caller.user.to_string();
+            let tenant = caller.tenant.to_string();
             let arguments =
                 ["token", "--user", &user, "--tenant", &tenant, "--role", caller.role, "--ttl", "7d"];
             let (code, stdout, stderr) = self.launch.run(&arguments).unwrap();
             assert_eq!(code, Some(0), "{stderr}");
             stdout.trim().to_owned()
         };
-        tokens.entry(caller).or_insert_with(made).clone()
+        tokens.entry(caller).or_insert_with(issue).clone()
     }
 
-    /// Makes the tokens of these users now, so that no crowd waits for them later.
+    /// Issues the tokens of these users in advance, so that concurrent requests do not wait for them.
     pub fn sign_in(&self, users: impl Iterator<Item = i64>) {
         users.for_each(|user| drop(self.token(user)));
     }
@@ -150,9 +149,9 @@ impl Api {
         let response = request.send().await.map_err(lost)?;
         let status = response.status().as_u16();
         let text = response.text().await.map_err(lost)?;
-        // A refusal goes into logs and tickets; it shows nobody's words and nobody's token.
+        // Error responses end up in logs and tickets: they must not contain personal data or tokens.
         if status >= 400 {
-            none(&Canaries::standard().in_text("a refusal", &text));
+            none(&Canaries::standard().in_text("an error response", &text));
         }
         let body: Value = serde_json::from_str(&text).map_err(|error| Lost(error.into()))?;
         let code = body["code"].as_str().unwrap_or_default().to_owned();
@@ -163,13 +162,13 @@ impl Api {
         format!("{}{path}", *self.base.borrow())
     }
 
-    /// Posts a body there, under a key of its own.
+    /// Posts a body with a new idempotency key.
     pub async fn post(&self, caller: impl Into<Caller>, path: &str, body: Value) -> Result<Answer, Lost> {
         static KEYS: AtomicU64 = AtomicU64::new(0);
         self.post_under(&format!("key-{}", KEYS.fetch_add(1, Ordering::Relaxed)), caller, path, body).await
     }
 
-    /// Posts a body there under this idempotency key.
+    /// Posts a body with this idempotency key.
     pub async fn post_under(
         &self,
         key: &str,
@@ -182,7 +181,7 @@ impl Api {
         self.send(request.json(&body)).await
     }
 
-    /// Looks there.
+    /// Sends a GET request.
     pub async fn get(&self, caller: impl Into<Caller>, path: &str) -> Result<Answer, Lost> {
         self.send(self.http.get(self.url(path)).bearer_auth(self.token(caller))).await
     }
@@ -202,17 +201,17 @@ impl Api {
         self.post(buyer, &format!("/api/v1/orders/{order}/payments"), json!({"paymentMethod": "card"})).await
     }
 
-    /// The gateway reports that a payment succeeded, signed.
+    /// Sends a signed gateway callback for a successful payment.
     pub async fn payment_succeeded(&self, payment: i64) -> Result<Answer, Lost> {
         self.payment_reported(payment, "SUCCESS").await
     }
 
-    /// The gateway reports how a payment of 88.50 ended, signed.
+    /// Sends a signed gateway callback with the result of a payment of 88.50.
     pub async fn payment_reported(&self, payment: i64, result: &str) -> Result<Answer, Lost> {
         self.payment_of_reported(payment, &json!(88.5), result).await
     }
 
-    /// The gateway reports how a payment of that amount ended, signed.
+    /// Sends a signed gateway callback with the result of a payment of this amount.
     pub async fn payment_of_reported(
         &self,
         payment: i64,
@@ -225,7 +224,7 @@ impl Api {
         self.reported("/api/v1/payments/callback", &format!("msg-{payment}"), &body).await
     }
 
-    /// The gateway reports how a refund ended, signed.
+    /// Sends a signed gateway callback with the result of a refund.
     pub async fn refund_reported(&self, refund: i64, result: &str) -> Result<Answer, Lost> {
         let body = json!({"refundId": refund, "result": result});
         self.reported("/api/v1/refunds/callback", &format!("refund-{refund}"), &body).await
@@ -240,7 +239,7 @@ impl Api {
         self.send(request.body(body)).await
     }
 
-    /// The headers with which the gateway signs a body, as of so many seconds from now.
+    /// The gateway's signature headers for a body, with a timestamp this many seconds from now.
     pub fn signed(&self, id: &str, seconds: i64, body: &[u8]) -> [(&'static str, String); 3] {
         let time = chrono::Utc::now().timestamp() + seconds;
         let signature = self.gateway.sign(id, time, body).unwrap();
@@ -251,28 +250,28 @@ impl Api {
         ]
     }
 
-    /// The seller ships.
+    /// Ships an order as its seller.
     pub async fn ship(&self, seller: i64, order: i64) -> Result<Answer, Lost> {
         let body = json!({"carrier": "SF", "trackingNo": format!("{PERSONAL}-{order}")});
         self.post(seller, &format!("/api/v1/orders/{order}/ship"), body).await
     }
 
-    /// The buyer confirms.
+    /// Confirms receipt of an order as its buyer.
     pub async fn complete(&self, buyer: i64, order: i64) -> Result<Answer, Lost> {
         self.post(buyer, &format!("/api/v1/orders/{order}/complete"), json!({})).await
     }
 
-    /// The buyer cancels.
+    /// Cancels an order as its buyer.
     pub async fn cancel(&self, buyer: i64, order: i64) -> Result<Answer, Lost> {
         self.post(buyer, &format!("/api/v1/orders/{order}/cancel"), json!({})).await
     }
 
-    /// The order, as its buyer sees it.
+    /// Reads an order as its buyer.
     pub async fn order(&self, buyer: i64, order: i64) -> Result<Answer, Lost> {
         self.get(buyer, &format!("/api/v1/orders/{order}")).await
     }
 
-    /// The status of a path that needs no token.
+    /// The HTTP status of a path that requires no token.
     pub async fn status_of(&self, path: &str) -> Result<u16, Lost> {
         let response = self.http.get(self.url(path)).send().await.map_err(|error| Lost(error.into()))?;
         Ok(response.status().as_u16())

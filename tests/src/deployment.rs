@@ -1,5 +1,5 @@
-//! The program on the database and the broker of a pair: a database and a vhost of a test's own, on servers that all
-//! tests of a binary share, or on servers of its own that it may kill.
+//! The program on a pair of database and broker: each test has its own database and vhost, either on servers that all
+//! tests of a binary share or on private servers that the test may kill.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::{rabbit_rigs, server_rigs};
 const JWT_SECRET: &str = "tokens of this deployment are signed with this";
 const GATEWAY_SECRET: &str = "whsec_dGhlIGdhdGV3YXkgc2lnbnMgY2FsbGJhY2tzIHdpdGggdGhpcw==";
 
-/// Which database and which broker.
+/// A pair of database and broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pair {
-    /// Everything in one file.
+    /// SQLite for both.
     SqliteAlone,
-    /// MariaDB, and queues in its tables.
+    /// MariaDB as database and broker.
     MariaDbAlone,
-    /// PostgreSQL, and queues in its tables.
+    /// PostgreSQL as database and broker.
     PostgresAlone,
     /// MariaDB and RabbitMQ.
     MariaDbRabbitMq,
@@ -44,7 +44,7 @@ impl Pair {
         }
     }
 
-    /// Whether messages go by RabbitMQ.
+    /// Whether the broker is RabbitMQ.
     pub const fn is_on_rabbitmq(self) -> bool {
         match self {
             Pair::SqliteAlone | Pair::MariaDbAlone | Pair::PostgresAlone => false,
@@ -53,8 +53,8 @@ impl Pair {
     }
 }
 
-/// A migrated database and a vhost for any number of processes; on SQLite for one at a time. Dropping it looks whether
-/// anything got into the files of their servers that must not.
+/// A migrated database and a vhost for any number of processes; on SQLite for one at a time. Dropping it searches the
+/// files of the servers for leaked canaries.
 #[derive(Debug)]
 pub struct Deployment {
     pair: Pair,
@@ -66,7 +66,7 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// On the servers that all tests of this binary share.
+    /// Uses the servers that all tests of this binary share.
     pub async fn start(pair: Pair) -> Deployment {
         let database = match pair.database_server() {
             Some(kind) => Some(server_rigs::shared(kind).await.database(None).await.unwrap()),
@@ -79,7 +79,7 @@ impl Deployment {
         Deployment::on(pair, database, vhost)
     }
 
-    /// On servers of its own, which keep what they said was done: to be killed, stopped and continued.
+    /// Uses private, durable servers, which the test may kill, stop and resume.
     pub async fn with_own_servers(pair: Pair) -> Deployment {
         let database = async {
             Ok::<_, Fault>(match pair.database_server() {
@@ -99,17 +99,18 @@ impl Deployment {
         Deployment::on(pair, database, vhost)
     }
 
-    /// On what is there already: an empty database and an empty vhost.
+    /// Uses an existing empty database and vhost.
     pub fn on(pair: Pair, database: Option<TestDatabase>, vhost: Option<Arc<TestVhost>>) -> Deployment {
         let folder = tempfile::tempdir().unwrap();
-        let (since, launches) = (SystemTime::now(), AtomicU32::new(0));
+        let since = SystemTime::now();
+        let launches = AtomicU32::new(0);
         let deployment = Deployment { pair, since, folder, database, vhost, launches };
         let (code, _, stderr) = deployment.launch().run(&["migrate"]).unwrap();
         assert_eq!(code, Some(0), "{pair:?}: {stderr}");
         deployment
     }
 
-    /// One more process: in a folder of its own, with its own log. On SQLite all of them are the same.
+    /// Launch options of one more process, with its own folder and log. On SQLite all processes share one folder.
     pub fn launch(&self) -> Launch {
         let number = self.launches.fetch_add(1, Ordering::Relaxed);
         let folder = match self.database {
@@ -127,7 +128,7 @@ impl Deployment {
         launch.set("HANDOVER_BROKER__URL", &broker)
     }
 
-    /// One more process whose connections to the database server or to RabbitMQ go by these ports, of proxies.
+    /// Launch options of one more process that connects to the database server and to RabbitMQ through these proxy ports.
     pub fn launch_by(&self, database_port: Option<u16>, broker_port: Option<u16>) -> Launch {
         let mut launch = self.launch();
         if let (Some(port), Some(database)) = (database_port, &self.database) {
@@ -139,7 +140,7 @@ impl Deployment {
         launch
     }
 
-    /// Its database behind everybody's back, and the queues beside it.
+    /// Direct access to the database and, on RabbitMQ, to the queues.
     pub async fn books(&self) -> Books {
         let books = match &self.database {
             Some(database) => Books::on(&database.url()),
@@ -155,18 +156,17 @@ impl Deployment {
         self.folder.path().join("handover.db")
     }
 
-    /// Which pair it is.
     pub fn pair(&self) -> Pair {
         self.pair
     }
 
-    /// Its database on a server.
+    /// The database on a server. Panics on SQLite.
     #[track_caller]
     pub fn database(&self) -> &TestDatabase {
         self.database.as_ref().expect("a database server")
     }
 
-    /// Its vhost.
+    /// The vhost. Panics without RabbitMQ.
     #[track_caller]
     pub fn vhost(&self) -> &Arc<TestVhost> {
         self.vhost.as_ref().expect("RabbitMQ")
@@ -175,7 +175,7 @@ impl Deployment {
 
 impl Drop for Deployment {
     fn drop(&mut self) {
-        // A test that has failed already says why.
+        // A test that has failed reports that failure only.
         if std::thread::panicking() {
             return;
         }
@@ -189,8 +189,8 @@ impl Drop for Deployment {
     }
 }
 
-/// Stamps each of these tests for the pairs of database and broker that are named, in a module for each. A pair may have
-/// an attribute, such as `#[ignore = "long: why"]`, which its tests get.
+/// Generates each of these tests for the named pairs of database and broker, in one module per pair. A pair may have
+/// an attribute, such as `#[ignore = "long: why"]`, which applies to its tests.
 #[macro_export]
 macro_rules! on_pairs {
     ($tests:tt: $($(#$attribute:tt)? $name:ident $pair:ident),* $(,)?) => {
@@ -210,7 +210,7 @@ macro_rules! on_pairs {
     };
 }
 
-/// Stamps each of these tests for the pairs with RabbitMQ.
+/// Generates each of these tests for the pairs with RabbitMQ.
 #[macro_export]
 macro_rules! on_rabbitmq {
     ($($test:ident),* $(,)?) => {

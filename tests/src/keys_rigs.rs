@@ -1,4 +1,4 @@
-//! The stores of idempotency keys, ready for the contract suite.
+//! Rigs that run the contract suite on the stores of idempotency keys.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use handover_contract::samples::start;
 use marketplace_contract::keys::KeysRig;
 use marketplace_contract::store::MarketRig;
 
-/// Keys in the database of a rig.
+/// Idempotency keys in the database of a store rig.
 pub struct DatabaseKeysRig<R> {
     keys: Arc<DatabaseKeys>,
     passed: Mutex<Duration>,
@@ -27,12 +27,12 @@ pub struct DatabaseKeysRig<R> {
 }
 
 impl<R: MarketRig> DatabaseKeysRig<R> {
-    /// In this database.
+    /// Uses the database of this rig.
     pub fn of(store: R) -> DatabaseKeysRig<R> {
         let tx = Transactor {
             store: store.market(),
             tasks: Tasks::default(),
-            // For the pauses between attempts alone: what time it is stands in the claims.
+            // Used only for the pauses between attempts: the claims carry the current time.
             clock: Arc::new(SystemClock),
             chance: Arc::new(SeededChance::new(1)),
             policy: TxPolicy::default(),
@@ -55,33 +55,33 @@ impl<R: MarketRig> KeysRig for DatabaseKeysRig<R> {
     }
 }
 
-/// Keys in Redis, on a server whose clock is said to be ahead.
+/// Idempotency keys in Redis, on a server clock that the test moves forward.
 pub struct RedisKeysRig {
     keys: Arc<RedisKeys>,
     ahead_ms: Arc<AtomicI64>,
 }
 
 impl RedisKeysRig {
-    /// On the server that all tests of this binary share.
+    /// Uses the server that all tests of this binary share.
     pub async fn new() -> RedisKeysRig {
-        let mut settings = RedisSettings::parse(&shared().await.url()).expect("its URL is one");
-        // A rule asks what is decided, not how fast on a machine that does other things too.
+        let mut settings = RedisSettings::parse(&shared().await.url()).expect("a valid URL");
+        // The rules test decisions, not speed on a busy machine.
         settings.timeout = PATIENCE;
         let link = Link::keep(settings, vec![Use::Keys], Arc::new(SystemClock), &Tasks::default());
         is_there(&link).await;
         let ahead_ms = Arc::<AtomicI64>::default();
-        let told = Arc::clone(&ahead_ms);
-        let keys = RedisKeys::new(link).with_clock_ahead(move || told.load(Ordering::SeqCst));
+        let ahead = Arc::clone(&ahead_ms);
+        let keys = RedisKeys::new(link).with_clock_ahead(move || ahead.load(Ordering::SeqCst));
         RedisKeysRig { keys: Arc::new(keys), ahead_ms }
     }
 }
 
-/// Waits until Redis is asked.
+/// Waits until the link to Redis is established.
 pub async fn is_there(link: &Link) {
     eventually(
         PATIENCE,
         async || {
-            if link.is_there() { Ok(()) } else { Err("Redis is not asked yet".into()) }
+            if link.is_there() { Ok(()) } else { Err("no connection to Redis yet".into()) }
         },
     )
     .await;
@@ -92,13 +92,13 @@ impl KeysRig for RedisKeysRig {
         self.keys.clone()
     }
 
-    /// Another time than the server's: it takes lengths alone.
+    /// Differs from the server's time on purpose: Redis receives durations only.
     fn now(&self) -> DateTime<Utc> {
         start()
     }
 
     fn advance(&self, by: Duration) {
-        let ms = i64::try_from(by.as_millis()).expect("not for ever");
+        let ms = i64::try_from(by.as_millis()).expect("a duration within range");
         self.ahead_ms.fetch_add(ms, Ordering::SeqCst);
     }
 }

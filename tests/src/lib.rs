@@ -1,13 +1,14 @@
-//! Shared code of the tests of this workspace: rigs that run the contract suite (`handover-contract` and
-//! `marketplace-contract`) on its adapters, faulty adapters, private servers, and the shipped program from outside: started,
-//! called, its database read.
+//! Shared code of the workspace's tests: rigs that run the contract suite (`handover-contract` and
+//! `marketplace-contract`) on its adapters, faulty adapters, private servers, and helpers that start the shipped
+//! program, call its API and read its database.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a broken rule panics with what it saw; rules race tasks and play the broker's part"
+    reason = "a broken rule panics with the observed value; rules race tasks and act as the broker"
 )]
+#![allow(missing_docs, reason = "the library is public for the test programs of this package only")]
 
 pub mod books;
 pub mod canary;

@@ -1,4 +1,4 @@
-//! The rate limiters, ready for the contract suite.
+//! Rigs that run the contract suite on the rate limiters.
 
 #![allow(clippy::disallowed_methods, reason = "a real server runs on real time")]
 
@@ -28,7 +28,7 @@ pub async fn shared() -> &'static RedisServer {
     SERVER.get_or_try_init(|| RedisServer::start(Encryption::Offered)).await.expect("Redis starts")
 }
 
-/// A time that only a test moves.
+/// A time that advances only when the test moves it.
 #[derive(Debug, Clone, Default)]
 struct ByHand(Arc<Mutex<Duration>>);
 
@@ -43,14 +43,14 @@ impl ByHand {
     }
 }
 
-/// The limiter of one process. It follows no clock on the wall, so there is none to set.
+/// The limiter of one process. It uses no wall clock, so `set_clock` has no effect.
 pub struct LocalLimiterRig {
     limiter: Arc<LocalLimiter>,
     time: ByHand,
 }
 
 impl LocalLimiterRig {
-    /// With nothing taken yet.
+    /// A rig with full buckets.
     pub fn new() -> LocalLimiterRig {
         let time = ByHand::default();
         LocalLimiterRig { limiter: Arc::new(LocalLimiter::on(time.time())), time }
@@ -75,7 +75,7 @@ impl LimiterRig for LocalLimiterRig {
     fn set_clock(&self, _: TimeDelta) {}
 }
 
-/// Lets everybody in: what stands behind it decides alone.
+/// Grants every request, so that the limiter behind it decides alone.
 pub struct Unlimited;
 
 #[async_trait]
@@ -85,7 +85,7 @@ impl RateLimiter for Unlimited {
     }
 }
 
-/// The limiter that processes share, on a server whose clock is said to be ahead.
+/// The limiter that processes share in Redis, on a server clock that the test moves forward.
 pub struct RedisLimiterRig {
     limiter: Arc<RedisLimiter>,
     ahead_us: Arc<AtomicI64>,
@@ -94,27 +94,29 @@ pub struct RedisLimiterRig {
 }
 
 impl RedisLimiterRig {
-    /// What Redis decides, alone.
+    /// The Redis limiter without a local limiter in front.
     pub async fn alone() -> RedisLimiterRig {
         RedisLimiterRig::with(Arc::new(Unlimited), ByHand::default(), true).await
     }
 
-    /// As it is shipped, with the limiter of the process before it.
+    /// The Redis limiter with the local limiter in front, as shipped.
     pub async fn whole() -> RedisLimiterRig {
-        let (time, began) = (ByHand::default(), Instant::now());
-        let (by_hand, real) = (Arc::clone(&time.0), move || began.elapsed());
+        let time = ByHand::default();
+        let began = Instant::now();
+        let by_hand = Arc::clone(&time.0);
+        let real = move || began.elapsed();
         let both = Time::told_by(move || *by_hand.lock().unwrap() + real());
         RedisLimiterRig::with(Arc::new(LocalLimiter::on(both)), time, false).await
     }
 
     async fn with(own: Arc<dyn RateLimiter>, time: ByHand, is_alone: bool) -> RedisLimiterRig {
-        let mut settings = RedisSettings::parse(&shared().await.url()).expect("its URL is one");
-        // A rule asks what is decided, not how fast on a machine that does other things too.
+        let mut settings = RedisSettings::parse(&shared().await.url()).expect("a valid URL");
+        // The rules test decisions, not speed on a busy machine.
         settings.timeout = PATIENCE;
         let ahead_us = Arc::<AtomicI64>::default();
-        let told = Arc::clone(&ahead_us);
+        let ahead = Arc::clone(&ahead_us);
         let link = Link::keep(settings, vec![Use::Limits], Arc::new(SystemClock), &Tasks::default());
-        let limiter = RedisLimiter::new(link, own).with_clock_ahead(move || told.load(Ordering::SeqCst));
+        let limiter = RedisLimiter::new(link, own).with_clock_ahead(move || ahead.load(Ordering::SeqCst));
         let limiter = Arc::new(limiter);
         shares(&limiter).await;
         RedisLimiterRig { limiter, ahead_us, time, is_alone }
@@ -126,7 +128,7 @@ pub async fn shares(limiter: &RedisLimiter) {
     eventually(
         PATIENCE,
         async || {
-            if limiter.is_shared() { Ok(()) } else { Err("Redis is not asked yet".into()) }
+            if limiter.is_shared() { Ok(()) } else { Err("no connection to Redis yet".into()) }
         },
     )
     .await;
@@ -139,11 +141,12 @@ impl LimiterRig for RedisLimiterRig {
 
     fn advance(&self, by: Duration) {
         self.time.advance(by);
-        self.ahead_us.fetch_add(i64::try_from(by.as_micros()).expect("not for ever"), Ordering::SeqCst);
+        self.ahead_us
+            .fetch_add(i64::try_from(by.as_micros()).expect("a duration within range"), Ordering::SeqCst);
     }
 
     fn set_clock(&self, by: TimeDelta) {
-        self.ahead_us.fetch_add(by.num_microseconds().expect("not for ever"), Ordering::SeqCst);
+        self.ahead_us.fetch_add(by.num_microseconds().expect("a duration within range"), Ordering::SeqCst);
     }
 
     fn tells_exactly(&self) -> bool {

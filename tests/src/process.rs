@@ -1,4 +1,4 @@
-//! The program as it is shipped: started, killed, stopped, and never left running.
+//! The shipped program as a child process: started, stopped and killed, and never left running.
 
 #![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
 
@@ -16,13 +16,13 @@ use tempfile::TempDir;
 
 use crate::canary::{Canaries, Leak, none};
 
-/// What can go wrong while handling a process.
+/// Error of a test helper.
 pub type Fault = Box<dyn Error + Send + Sync>;
 
-/// How long a start may take.
+/// Maximum duration of a start.
 pub const START_WITHIN: Duration = Duration::from_secs(60);
 
-/// The built program: `HANDOVER_BIN`, or where `cargo build --release` puts it.
+/// Path of the built program: `HANDOVER_BIN`, or the output of `cargo build --release`.
 pub fn program() -> Result<PathBuf, Fault> {
     if let Some(path) = std::env::var_os("HANDOVER_BIN") {
         return Ok(path.into());
@@ -38,18 +38,18 @@ pub fn program() -> Result<PathBuf, Fault> {
     }
 }
 
-/// A folder of its own and the way to start the program in it.
+/// A temporary folder and the launch options of a program in it.
 pub fn fresh() -> (TempDir, Launch) {
     let folder = tempfile::tempdir().unwrap();
     let launch = Launch::in_folder(folder.path());
     (folder, launch)
 }
 
-/// Asks again and again until the answer is `Ok`; panics with the last refusal when the time is over.
-pub async fn eventually<T>(within: Duration, mut ask: impl AsyncFnMut() -> Result<T, Fault>) -> T {
+/// Polls until the closure returns `Ok`. Panics with the last error when the time is over.
+pub async fn eventually<T>(within: Duration, mut poll: impl AsyncFnMut() -> Result<T, Fault>) -> T {
     let begun = Instant::now();
     loop {
-        match ask().await {
+        match poll().await {
             Ok(value) => return value,
             Err(error) if begun.elapsed() > within => panic!("not within {within:?}: {error}"),
             Err(_) => tokio::time::sleep(Duration::from_millis(25)).await,
@@ -57,7 +57,7 @@ pub async fn eventually<T>(within: Duration, mut ask: impl AsyncFnMut() -> Resul
     }
 }
 
-/// How the program is started.
+/// Launch options of the program.
 #[derive(Debug, Clone)]
 pub struct Launch {
     folder: PathBuf,
@@ -66,8 +66,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// With its database in this folder, which is its working folder too; and with rate limits that nobody reaches, as all
-    /// clients of a test come from one address.
+    /// The folder holds the database and is the working folder. The rate limits are high enough not to be reached, as all
+    /// clients of a test use one address.
     pub fn in_folder(folder: &Path) -> Launch {
         let variables = Vec::new();
         Launch { folder: folder.to_owned(), arguments: Vec::new(), variables }
@@ -75,26 +75,26 @@ impl Launch {
             .set("HANDOVER_RATE_LIMIT__PER_SECOND", "100000")
     }
 
-    /// With a setting, by its variable.
+    /// Sets a configuration key by its environment variable.
     #[must_use]
     pub fn set(mut self, variable: &str, value: &str) -> Launch {
         self.variables.push((variable.to_owned(), value.to_owned()));
         self
     }
 
-    /// With these parts only.
+    /// Runs these roles only.
     #[must_use]
     pub fn roles(mut self, roles: &str) -> Launch {
         self.arguments.extend(["--roles".to_owned(), roles.to_owned()]);
         self
     }
 
-    /// The database file.
+    /// Path of the database file.
     pub fn database(&self) -> PathBuf {
         self.folder.join("handover.db")
     }
 
-    /// `jwt` or `gateway`: the secret that was set, or that the program made beside its database.
+    /// The secret `jwt` or `gateway`: the configured one, or the one that the program generated next to its database.
     pub fn secret(&self, name: &str) -> String {
         let variable = match name {
             "jwt" => "HANDOVER_AUTH__JWT_SECRET",
@@ -107,12 +107,12 @@ impl Launch {
         std::fs::read_to_string(path).unwrap().trim().to_owned()
     }
 
-    /// What the program wrote to its log, all starts together.
+    /// The log of all starts.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// What must not get out of a program that was started so.
+    /// The secrets and personal data that a program with these options must not leak.
     fn canaries(&self) -> Canaries {
         let mut canaries = Canaries::standard();
         for (variable, value) in &self.variables {
@@ -128,13 +128,13 @@ impl Launch {
         for purpose in ["jwt", "gateway"] {
             let path = format!("{}-{purpose}-secret", self.database().display());
             if let Ok(secret) = std::fs::read_to_string(path) {
-                canaries.secret(&format!("the {purpose} secret that was made"), secret.trim());
+                canaries.secret(&format!("the {purpose} secret that was generated"), secret.trim());
             }
         }
         canaries
     }
 
-    /// A command of the program with nothing of this process's own settings.
+    /// A command of the program without the `HANDOVER_*` variables of this process.
     fn command(&self) -> Result<Command, Fault> {
         let mut command = Command::new(program()?);
         for (name, _) in std::env::vars_os() {
@@ -147,30 +147,31 @@ impl Launch {
         Ok(command)
     }
 
-    /// Runs a command to its end: exit code, stdout, stderr.
+    /// Runs a command to its end. Returns exit code, stdout and stderr.
     pub fn run(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String), Fault> {
         let output = self.command()?.args(arguments).output()?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        let stdout = text(output.stdout);
+        let stderr = text(output.stderr);
         let canaries = self.canaries();
         none(&canaries.in_text(&format!("the errors of {arguments:?}"), &stderr));
-        // A token is what `token` is asked for.
+        // The command `token` prints a token by design.
         if arguments.first() != Some(&"token") {
-            none(&canaries.in_answer(&format!("the answer of {arguments:?}"), &stdout));
+            none(&canaries.in_answer(&format!("the output of {arguments:?}"), &stdout));
         }
         Ok((output.status.code(), stdout, stderr))
     }
 
-    /// Starts the program on a free port and waits until it says that it is ready.
+    /// Starts the program on a free port and waits until it reports that it is ready.
     pub fn start(&self) -> Result<Server, Fault> {
         let log = File::options().create(true).append(true).open(self.folder.join("log"))?;
         let mut command = self.command()?;
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(&self.arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn()?;
-        let (lines, told) = lines_of(&mut child)?;
+        let (lines, output) = lines_of(&mut child)?;
         let arguments = std::fs::read(format!("/proc/{}/cmdline", child.id())).unwrap_or_default();
         let arguments = String::from_utf8_lossy(&arguments).into_owned();
-        let mut server = Server { child, base: None, launch: self.clone(), arguments, told };
+        let mut server = Server { child, base: None, launch: self.clone(), arguments, output };
         let begun = Instant::now();
         loop {
             match lines.recv_timeout(START_WITHIN.saturating_sub(begun.elapsed())) {
@@ -185,7 +186,11 @@ impl Launch {
                 }
                 Err(_) => {
                     let status = server.child.try_wait()?;
-                    return Err(format!("no start: {status:?}, the log ends\n{}", tail(&self.log())).into());
+                    return Err(format!(
+                        "the program did not start: {status:?}; end of its log:\n{}",
+                        tail(&self.log())
+                    )
+                    .into());
                 }
             }
         }
@@ -198,75 +203,74 @@ pub fn tail(text: &str) -> String {
     lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
-/// Reads the child's stdout to its end, so that it never blocks on a full pipe, and keeps it.
+/// Reads the child's stdout to its end, so that the child never blocks on a full pipe, and keeps the text.
 fn lines_of(child: &mut Child) -> Result<(Receiver<String>, Arc<Mutex<String>>), Fault> {
     let stdout = child.stdout.take().ok_or("stdout is piped")?;
     let (sender, receiver) = mpsc::channel();
-    let told = Arc::new(Mutex::new(String::new()));
-    let kept = Arc::clone(&told);
+    let output = Arc::new(Mutex::new(String::new()));
+    let kept = Arc::clone(&output);
     std::thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             kept.lock().unwrap().extend([line.as_str(), "\n"]);
-            // Nobody listens once the start is known.
+            // The receiver is dropped after the start.
             let _ = sender.send(line);
         }
     });
-    Ok((receiver, told))
+    Ok((receiver, output))
 }
 
-/// What `/metrics` tells now, if it does.
+/// Fetches `/metrics`. `None` if the program does not respond.
 fn metrics(base: &str) -> Option<String> {
     const WITHIN: Duration = Duration::from_secs(2);
     let address = base.strip_prefix("http://")?.parse().ok()?;
     let mut stream = TcpStream::connect_timeout(&address, WITHIN).ok()?;
     stream.set_read_timeout(Some(WITHIN)).ok()?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: handover\r\nConnection: close\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    Some(answer)
+    let mut response = String::new();
+    stream.read_to_string(&mut response).ok()?;
+    Some(response)
 }
 
-/// A running program. Dropping it kills it, and then looks whether anything got out that must not: in what it wrote, in
-/// its arguments, its metrics and its database.
+/// A running program. Dropping it kills it and then searches its log, output, arguments, metrics and database for leaked
+/// canaries.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
     base: Option<String>,
     launch: Launch,
     arguments: String,
-    told: Arc<Mutex<String>>,
+    output: Arc<Mutex<String>>,
 }
 
 impl Server {
-    /// `http://127.0.0.1:port`; empty if no API is served.
+    /// `http://127.0.0.1:port`; empty if the program serves no API.
     pub fn base(&self) -> &str {
         self.base.as_deref().unwrap_or_default()
     }
 
-    /// How it was started.
     pub fn launch(&self) -> &Launch {
         &self.launch
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// kill -9, and waits until it is gone.
+    /// Sends SIGKILL and waits until the process has ended.
     pub fn kill(mut self) -> Result<(), Fault> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Where a canary was seen. What was told at `/metrics` is given, as it ends with the program.
+    /// Returns the leaked canaries. `metrics` is fetched before the program ends.
     fn leaks(&self, metrics: &str) -> Vec<Leak> {
         let canaries = self.launch.canaries();
-        let told = self.told.lock().unwrap().clone();
+        let output = self.output.lock().unwrap().clone();
         let texts = [
             ("the log", self.launch.log()),
-            ("the standard output", told),
+            ("the standard output", output),
             ("the arguments", self.arguments.clone()),
             ("the metrics", metrics.to_owned()),
         ];
@@ -278,17 +282,17 @@ impl Server {
         leaks
     }
 
-    /// Whether it ended by itself, and how.
+    /// The exit status, if the process has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, Fault> {
         Ok(self.child.try_wait()?)
     }
 
-    /// SIGTERM; tells how it ended and how long that took.
+    /// Sends SIGTERM. Returns the exit status and the time until the process ended.
     pub fn terminate(self, within: Duration) -> Result<(ExitStatus, Duration), Fault> {
         self.signal("TERM", within)
     }
 
-    /// Sends a signal and waits for the end.
+    /// Sends a signal and waits for the end of the process. Returns the exit status and the duration.
     pub fn signal(mut self, name: &str, within: Duration) -> Result<(ExitStatus, Duration), Fault> {
         let begun = Instant::now();
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status()?;
@@ -310,10 +314,10 @@ impl Server {
         }
     }
 
-    /// Processor time used so far, of all its threads.
+    /// CPU time used so far by all threads.
     pub fn cpu_time(&self) -> Result<Duration, Fault> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name in parentheses may hold blanks; user and system time are the 12th and 13th field after it.
+        // The name in parentheses may contain blanks; user and system time are the 12th and 13th field after it.
         let fields: Vec<&str> =
             stat.rsplit_once(')').ok_or("no name in stat")?.1.split_whitespace().collect();
         let ticks =
@@ -322,12 +326,12 @@ impl Server {
         Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
     }
 
-    /// Resident memory in KiB, with what it has mapped of files.
+    /// Resident memory in KiB, including mapped files.
     pub fn resident_kib(&self) -> Result<u64, Fault> {
         self.memory("VmRSS:")
     }
 
-    /// Resident memory of its own in KiB: without mapped pages of the database, which the system takes back at will.
+    /// Anonymous resident memory in KiB: without mapped pages of the database, which the kernel reclaims at will.
     pub fn anonymous_kib(&self) -> Result<u64, Fault> {
         self.memory("RssAnon:")
     }
@@ -341,10 +345,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Who was stopped answers nothing, and a test that has failed already says why.
+        // A stopped process (SIGSTOP) does not respond. A test that has failed reports that failure only.
         let runs = self.child.try_wait().is_ok_and(|ended| ended.is_none());
-        let asks = runs && !std::thread::panicking();
-        let metrics = self.base.as_deref().filter(|_| asks).and_then(metrics).unwrap_or_default();
+        let fetch = runs && !std::thread::panicking();
+        let metrics = self.base.as_deref().filter(|_| fetch).and_then(metrics).unwrap_or_default();
         // Fails only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();

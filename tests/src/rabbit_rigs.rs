@@ -1,4 +1,4 @@
-//! The broker on RabbitMQ, ready for the contract suite: one server for all tests of a binary, a vhost for each.
+//! Rigs that run the contract suite on RabbitMQ: one server for all tests of a binary, one vhost per test.
 
 #![allow(clippy::disallowed_methods, reason = "a real server runs on real time")]
 
@@ -16,41 +16,39 @@ use handover_contract::broker::{BrokerCapabilities, BrokerRig};
 
 static SERVER: OnceCell<Arc<RabbitServer>> = OnceCell::const_new();
 
-/// The server that all tests of this binary share.
+/// The server shared by all tests of this binary.
 pub async fn shared() -> &'static Arc<RabbitServer> {
     SERVER.get_or_try_init(|| RabbitServer::start(Encryption::Offered)).await.expect("RabbitMQ starts")
 }
 
-/// The broker on RabbitMQ.
+/// Rig of the RabbitMQ broker.
 pub struct RabbitBrokerRig {
-    /// The broker.
     pub broker: RabbitBroker,
-    /// Its vhost.
     pub vhost: TestVhost,
     queue_type: QueueType,
 }
 
 impl RabbitBrokerRig {
-    /// A broker with nothing declared, in a vhost of its own on the shared server.
+    /// A broker without any declared topology, in its own vhost on the shared server.
     pub async fn new(queue_type: QueueType) -> RabbitBrokerRig {
         RabbitBrokerRig::on(shared().await, queue_type).await
     }
 
-    /// A broker with nothing declared, in a vhost of its own on this server.
+    /// A broker without any declared topology, in its own vhost on this server.
     pub async fn on(server: &Arc<RabbitServer>, queue_type: QueueType) -> RabbitBrokerRig {
-        let vhost = server.vhost().await.expect("a vhost is made");
+        let vhost = server.vhost().await.expect("a vhost is created");
         RabbitBrokerRig { broker: RabbitBroker::new(patient(&vhost.url(), queue_type)), vhost, queue_type }
     }
 }
 
 /// Settings for this URL.
 pub fn settings(url: &str, queue_type: QueueType) -> RabbitSettings {
-    let mut settings = RabbitSettings::parse(url).expect("the URL is one");
+    let mut settings = RabbitSettings::parse(url).expect("a valid URL");
     settings.queue_type = queue_type;
     settings
 }
 
-/// Settings for this URL, with which a busy server is slow and not away.
+/// Settings with long timeouts: a busy server counts as slow, not as unreachable.
 pub fn patient(url: &str, queue_type: QueueType) -> RabbitSettings {
     let mut settings = settings(url, queue_type);
     settings.connect_timeout = PATIENCE;

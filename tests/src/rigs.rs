@@ -1,4 +1,4 @@
-//! The adapters of this workspace, ready for the contract suite.
+//! Rigs that run the contract suite on the adapters that need no server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +19,14 @@ use handover_contract::samples::start;
 use handover_contract::store::{StoreCapabilities, StoreRig};
 use marketplace_contract::store::MarketRig;
 
-/// The store in memory.
+/// Rig of the in-memory store.
 pub struct MemoryStoreRig {
-    /// The store.
     pub store: MemoryStore,
     wake: Wake,
 }
 
 impl MemoryStoreRig {
-    /// An empty store whose clock stands at [`start`].
+    /// A rig with an empty store whose clock is at [`start`].
     pub fn new() -> MemoryStoreRig {
         let wake = Wake::default();
         MemoryStoreRig { store: MemoryStore::new(Arc::new(ManualClock::new(start())), wake.clone()), wake }
@@ -70,9 +69,8 @@ impl MarketRig for MemoryStoreRig {
     }
 }
 
-/// The store on SQLite, in a file of its own that goes with the rig.
+/// Rig of the SQLite store, on a file that is deleted with the rig.
 pub struct SqliteStoreRig {
-    /// The store.
     pub store: SqlMarket,
     wake: Wake,
     clock: ManualClock,
@@ -80,10 +78,11 @@ pub struct SqliteStoreRig {
 }
 
 impl SqliteStoreRig {
-    /// An empty, migrated database.
+    /// A rig with an empty, migrated database.
     pub async fn new() -> SqliteStoreRig {
         let folder = tempfile::tempdir().expect("a folder");
-        let (wake, clock) = (Wake::default(), ManualClock::new(start()));
+        let wake = Wake::default();
+        let clock = ManualClock::new(start());
         let store = open(&folder, &clock, &wake).await;
         store.migrate().await.expect("migrations run");
         SqliteStoreRig { store, wake, clock, folder }
@@ -92,7 +91,7 @@ impl SqliteStoreRig {
 
 async fn open(folder: &TempDir, clock: &ManualClock, wake: &Wake) -> SqlMarket {
     let options = SqliteOptions::file(folder.path().join("handover.db"));
-    let clock = Arc::new(Restless(clock.clone()));
+    let clock = Arc::new(ShortSleepClock(clock.clone()));
     SqlMarket::on(SqlStore::open_sqlite(&options, clock, wake.clone()).await.expect("a database opens"))
 }
 
@@ -131,15 +130,14 @@ impl MarketRig for SqliteStoreRig {
     }
 }
 
-/// The broker in memory.
+/// Rig of the in-memory broker.
 pub struct MemoryBrokerRig {
-    /// The broker.
     pub broker: MemoryBroker,
     clock: ManualClock,
 }
 
 impl MemoryBrokerRig {
-    /// A broker with nothing declared, whose clock stands at [`start`].
+    /// A broker without any declared topology, whose clock is at [`start`].
     pub fn new() -> MemoryBrokerRig {
         let clock = ManualClock::new(start());
         MemoryBrokerRig { broker: MemoryBroker::new(Arc::new(clock.clone())), clock }
@@ -163,21 +161,20 @@ impl BrokerRig for MemoryBrokerRig {
     }
 }
 
-/// The database broker on SQLite.
+/// Rig of the database broker on SQLite.
 pub struct SqliteBrokerRig {
-    /// The broker.
     pub broker: DatabaseBroker,
     store: SqliteStoreRig,
 }
 
-/// A clock that stands until it is moved, but on which nobody sleeps long: who sleeps a little looks at the time and
-/// sleeps on, so that a step of the clock is noticed by those who were about to sleep as well.
-pub(crate) struct Restless(pub(crate) ManualClock);
+/// A clock that the test advances, and whose sleeps end after at most [`NAP`] of real time. Callers then read the clock
+/// and sleep again, so that a step of the clock also reaches a caller that was about to sleep.
+pub(crate) struct ShortSleepClock(pub(crate) ManualClock);
 
 const NAP: Duration = Duration::from_millis(5);
 
 #[async_trait]
-impl Clock for Restless {
+impl Clock for ShortSleepClock {
     fn now(&self) -> DateTime<Utc> {
         self.0.now()
     }
@@ -191,7 +188,7 @@ impl Clock for Restless {
 }
 
 impl SqliteBrokerRig {
-    /// A broker with nothing declared on an empty, migrated database.
+    /// A broker without any declared topology on an empty, migrated database.
     pub async fn new() -> SqliteBrokerRig {
         let store = SqliteStoreRig::new().await;
         SqliteBrokerRig { broker: DatabaseBroker::new(&store.store), store }
@@ -213,7 +210,7 @@ impl BrokerRig for SqliteBrokerRig {
         self.store.store.close().await;
         let store = open(&self.store.folder, &self.store.clock, &Wake::default()).await;
         let broker = DatabaseBroker::new(&store);
-        broker.end_all_sessions().await.expect("nobody else is there");
+        broker.end_all_sessions().await.expect("no other process uses it");
         Some(Arc::new(broker))
     }
 }

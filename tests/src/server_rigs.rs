@@ -1,5 +1,5 @@
-//! The store and the database broker on database servers, ready for the contract suite: one server of a kind for all
-//! tests of a binary, a database for each.
+//! Rigs that run the contract suite for the SQL store and the database broker on database servers: one server per kind
+//! for all tests of a binary, one database per test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use sqlx::{AssertSqlSafe, Connection as _};
 use tokio::sync::OnceCell;
 
 use crate::process::Fault;
-use crate::rigs::Restless;
+use crate::rigs::ShortSleepClock;
 use crate::servers::Durability;
 use crate::servers::database::{DatabaseServer, ServerKind, TestDatabase};
 use handover_contract::broker::BrokerRig;
@@ -26,13 +26,13 @@ use handover_contract::samples::start;
 use handover_contract::store::StoreRig;
 use marketplace_contract::store::MarketRig;
 
-/// A migrated database on PostgreSQL, to copy.
+/// A migrated PostgreSQL database that other databases are copied from.
 const TEMPLATE: &str = "handover_template";
 
 static MARIADB: OnceCell<Arc<DatabaseServer>> = OnceCell::const_new();
 static POSTGRES: OnceCell<Arc<DatabaseServer>> = OnceCell::const_new();
 
-/// The server of a kind that all tests of this binary share.
+/// The server of this kind that all tests of this binary share.
 pub async fn shared(kind: ServerKind) -> &'static Arc<DatabaseServer> {
     let server = match kind {
         ServerKind::MariaDb => &MARIADB,
@@ -56,10 +56,10 @@ async fn start_shared(kind: ServerKind) -> Result<Arc<DatabaseServer>, Fault> {
     Ok(server)
 }
 
-/// A database of this kind's shared server, with the schema in it.
+/// Creates a migrated database on the shared server of this kind.
 pub async fn migrated(kind: ServerKind) -> TestDatabase {
     let server = shared(kind).await;
-    let database = server.database(Some(TEMPLATE)).await.expect("a database is made");
+    let database = server.database(Some(TEMPLATE)).await.expect("a database is created");
     match kind {
         ServerKind::MariaDb => {
             let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
@@ -71,13 +71,13 @@ pub async fn migrated(kind: ServerKind) -> TestDatabase {
     database
 }
 
-/// A store on the database of this URL.
+/// Opens a store on the database of this URL.
 pub fn open(url: &str, clock: Arc<dyn Clock>, wake: &Wake) -> SqlMarket {
-    let options = ServerOptions::parse(url).expect("the URL is one");
+    let options = ServerOptions::parse(url).expect("a valid URL");
     SqlMarket::on(SqlStore::open_server(&options, clock, wake.clone()))
 }
 
-/// Runs a statement behind the store's back; tells how many rows it changed.
+/// Executes a statement outside the store. Returns the number of changed rows.
 pub async fn outside(database: &TestDatabase, sql: &str) -> Result<u64, sqlx::Error> {
     let sql = AssertSqlSafe(sql.to_owned());
     match database.server().kind() {
@@ -92,28 +92,27 @@ pub async fn outside(database: &TestDatabase, sql: &str) -> Result<u64, sqlx::Er
     }
 }
 
-/// The store on a database server.
+/// Rig of the SQL store on a database server.
 pub struct ServerStoreRig {
-    /// The store.
     pub store: SqlMarket,
-    /// Its database.
     pub database: TestDatabase,
     wake: Wake,
     clock: ManualClock,
 }
 
 impl ServerStoreRig {
-    /// An empty, migrated database.
+    /// A rig with an empty, migrated database.
     pub async fn new(kind: ServerKind) -> ServerStoreRig {
         let database = migrated(kind).await;
-        let (wake, clock) = (Wake::default(), ManualClock::new(start()));
-        let store = open(&database.url(), Arc::new(Restless(clock.clone())), &wake);
+        let wake = Wake::default();
+        let clock = ManualClock::new(start());
+        let store = open(&database.url(), Arc::new(ShortSleepClock(clock.clone())), &wake);
         ServerStoreRig { store, database, wake, clock }
     }
 
-    async fn anew(&self) -> SqlMarket {
+    async fn reopen(&self) -> SqlMarket {
         self.store.close().await;
-        let clock = Arc::new(Restless(self.clock.clone()));
+        let clock = Arc::new(ShortSleepClock(self.clock.clone()));
         open(&self.database.url(), clock, &Wake::default())
     }
 }
@@ -144,19 +143,18 @@ impl MarketRig for ServerStoreRig {
     }
 
     async fn reopened_market(&self) -> Option<Arc<MarketStore>> {
-        Some(Arc::new(self.anew().await))
+        Some(Arc::new(self.reopen().await))
     }
 }
 
-/// The database broker on a database server.
+/// Rig of the database broker on a database server.
 pub struct ServerBrokerRig {
-    /// The broker.
     pub broker: DatabaseBroker,
     store: ServerStoreRig,
 }
 
 impl ServerBrokerRig {
-    /// A broker with nothing declared on an empty, migrated database.
+    /// A broker without any declared topology on an empty, migrated database.
     pub async fn new(kind: ServerKind) -> ServerBrokerRig {
         let store = ServerStoreRig::new(kind).await;
         ServerBrokerRig { broker: DatabaseBroker::new(&store.store), store }
@@ -175,9 +173,9 @@ impl BrokerRig for ServerBrokerRig {
     }
 
     async fn reopened(&self) -> Option<Arc<dyn Broker>> {
-        let store = self.store.anew().await;
+        let store = self.store.reopen().await;
         let broker = DatabaseBroker::new(&store);
-        broker.end_all_sessions().await.expect("nobody else is there");
+        broker.end_all_sessions().await.expect("no other process uses it");
         Some(Arc::new(broker))
     }
 }

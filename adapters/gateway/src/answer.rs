@@ -1,62 +1,65 @@
-//! What an answer of the gateway means.
+//! Interpretation of the gateway's responses.
 
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes};
 use hyper::{Response, StatusCode};
 use marketplace::ports::GatewayError;
 
-/// How much of a body is read: enough for a reason, however much follows.
+/// Maximum number of bytes read from a body; the rest is ignored.
 const READ_BYTES: usize = 1024;
-/// How much of that is told.
-const TOLD_CHARS: usize = 200;
+/// Maximum length of the reason in errors and logs.
+const REASON_CHARS: usize = 200;
 
-/// What became of one try.
+/// Result of one attempt.
 #[derive(Debug)]
-pub(crate) enum Tried {
-    /// The gateway has the request.
-    Taken,
-    /// It may help to ask again at once.
-    AtOnce(GatewayError),
-    /// That is for later, or for a person.
-    Over(GatewayError),
+pub(crate) enum AttemptResult {
+    /// The gateway accepted the request.
+    Accepted,
+    /// An immediate retry may succeed.
+    RetryNow(GatewayError),
+    /// No immediate retry: a later request or an operator is needed.
+    Final(GatewayError),
 }
 
-/// What this status means, with what the gateway said about it.
-pub(crate) fn judged(status: StatusCode, said: &str) -> Tried {
-    let told = match said {
+/// Classifies a response by its status; `reason` is the excerpt of its body.
+pub(crate) fn classify(status: StatusCode, reason: &str) -> AttemptResult {
+    let message = match reason {
         "" => status.to_string(),
-        said => format!("{status}: {said}"),
+        reason => format!("{status}: {reason}"),
     };
     match status.as_u16() {
-        200..=299 => Tried::Taken,
-        // Too late, too early, too often: the request itself is good.
-        408 | 425 | 429 => Tried::Over(GatewayError::Unavailable(told)),
-        500..=599 => Tried::AtOnce(GatewayError::Unavailable(told)),
-        // Whoever follows a redirect asks a stranger for money, with a signature.
-        300..=399 => Tried::Over(GatewayError::Refused(format!("{told}; a redirect is not followed"))),
-        _ => Tried::Over(GatewayError::Refused(told)),
+        200..=299 => AttemptResult::Accepted,
+        // 408 Request Timeout, 425 Too Early, 429 Too Many Requests: the request itself is valid.
+        408 | 425 | 429 => AttemptResult::Final(GatewayError::Unavailable(message)),
+        500..=599 => AttemptResult::RetryNow(GatewayError::Unavailable(message)),
+        // Following a redirect would send a signed refund request to another server.
+        300..=399 => {
+            AttemptResult::Final(GatewayError::Refused(format!("{message}; a redirect is not followed")))
+        }
+        _ => AttemptResult::Final(GatewayError::Refused(message)),
     }
 }
 
-/// The beginning of what the gateway says, in one line. The rest is not read.
-pub(crate) async fn excerpt<B>(answer: Response<B>, said: &mut String)
+/// Reads the beginning of the body into `reason`, as one line. Partial text remains if the future is dropped.
+pub(crate) async fn excerpt<B>(response: Response<B>, reason: &mut String)
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    let (mut body, mut read) = (answer.into_body(), Vec::new());
+    let mut body = response.into_body();
+    let mut read = Vec::new();
     while read.len() < READ_BYTES {
         let Some(Ok(frame)) = body.frame().await else { break };
         if let Some(data) = frame.data_ref() {
             read.extend_from_slice(&data[..data.len().min(READ_BYTES - read.len())]);
-            *said = one_line(&read);
+            *reason = one_line(&read);
         }
     }
 }
 
-/// Text as it may stand in a log: strangers' line breaks and escapes are blanks.
+/// Makes external text safe for logs: control characters and line breaks become single spaces.
 fn one_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let words: Vec<&str> = plain.split_whitespace().collect();
-    words.join(" ").chars().take(TOLD_CHARS).collect()
+    words.join(" ").chars().take(REASON_CHARS).collect()
 }

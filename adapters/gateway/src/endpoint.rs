@@ -1,40 +1,40 @@
-//! Where a gateway is.
+//! URL of a gateway.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use hyper::Uri;
 
-/// Where a gateway is: `https://...`, or `http://...` on this machine.
+/// Base URL of a gateway: `https://...`, or `http://...` on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Without a slash at its end.
+    /// Without a trailing slash.
     base: String,
     encrypted: bool,
 }
 
-/// Why no gateway is asked there.
+/// Reason why a gateway URL is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadEndpoint {
-    /// No scheme, no host, or neither.
-    #[error("it is no URL of a server")]
+    /// The URL has no scheme or no host.
+    #[error("it is not the URL of a server")]
     NoUrl,
-    /// Another scheme.
-    #[error("a gateway is asked over HTTP, by no other scheme")]
+    /// The scheme is neither `https` nor `http`.
+    #[error("only https:// and http:// are supported")]
     Scheme,
-    /// A name or a password before the host.
-    #[error("a password in a URL ends in logs; requests are signed with gateway.secret")]
+    /// The URL contains a user name or password.
+    #[error("a user name or password in a URL would appear in logs; requests are signed with gateway.secret")]
     Password,
-    /// A query or a fragment.
-    #[error("a path follows it, so it can have no query and no fragment")]
+    /// The URL contains a query or a fragment.
+    #[error("a path is appended to the URL, so it must not have a query or a fragment")]
     Query,
-    /// `http://` to another machine.
-    #[error("plain http:// to another machine would show and trust anybody's word about money on the way")]
+    /// The URL is `http://` and not on this machine.
+    #[error("plain http:// to another machine could be read and forged on the network")]
     PlainText,
 }
 
 impl Endpoint {
-    /// What this URL names.
+    /// Parses and validates the base URL of a gateway.
     pub fn parse(url: &str) -> Result<Endpoint, BadEndpoint> {
         if url.contains(['?', '#']) {
             return Err(BadEndpoint::Query);
@@ -60,12 +60,12 @@ impl Endpoint {
         Ok(Endpoint { base: url.trim_end_matches('/').to_owned(), encrypted })
     }
 
-    /// Whether the way there is encrypted.
+    /// Whether the connection uses TLS.
     pub fn is_encrypted(&self) -> bool {
         self.encrypted
     }
 
-    /// What to connect to: `host:port`.
+    /// The address to connect to: `host:port`.
     pub fn address(&self) -> String {
         let uri: Option<Uri> = self.base.parse().ok();
         let default = if self.encrypted { 443 } else { 80 };
@@ -73,7 +73,7 @@ impl Endpoint {
         named.map_or_else(String::new, |(host, port)| format!("{host}:{port}"))
     }
 
-    /// The address of something there.
+    /// The URL of a path below the base URL.
     pub(crate) fn at(&self, path: &str) -> Result<Uri, BadEndpoint> {
         format!("{}{path}", self.base).parse().map_err(|_| BadEndpoint::NoUrl)
     }
@@ -87,6 +87,6 @@ impl fmt::Display for Endpoint {
 
 fn is_this_machine(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    // RFC 6761, 6.3: the name is that of no other machine.
+    // RFC 6761, 6.3: `localhost` always resolves to the loopback interface.
     host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
 }

@@ -1,4 +1,4 @@
-//! A gateway behind HTTP: `POST {url}/refunds`, signed, under the refund's own key.
+//! HTTP client of a gateway: `POST {url}/refunds`, signed, with an idempotency key per refund.
 
 use std::error::Error;
 use std::fmt;
@@ -20,35 +20,37 @@ use marketplace_domain::{Currency, Money, OrderId, PaymentId, RefundId};
 use rustls::{ClientConfig, RootCertStore};
 use serde::Serialize;
 
-use crate::answer::{Tried, excerpt, judged};
+use crate::answer::{AttemptResult, classify, excerpt};
 use crate::endpoint::{BadEndpoint, Endpoint};
 use crate::signature::Signer;
 
-/// The pauses before a second and a third try of one call.
+/// Pauses before the second and third attempt of a call.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(800)];
-/// How long the reason of a refusal is waited for.
-const REASON_WITHIN: Duration = Duration::from_secs(1);
-/// The greatest head of an answer.
+/// Timeout for reading the reason from the body of an error response.
+const REASON_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum size of the response head.
 const HEAD_BYTES: usize = 32 * 1024;
 
-/// Why there can be no such gateway.
+/// Reason why a gateway client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// The secret is none.
+    /// The secret has the wrong format.
     #[error("the gateway's secret must be whsec_ followed by 24 to 64 bytes in base64")]
     Secret,
-    /// Nothing is asked there.
+    /// The URL cannot be combined with a path.
     #[error(transparent)]
     Endpoint(#[from] BadEndpoint),
-    /// This machine trusts nobody, so no certificate can be checked.
-    #[error("this machine has no certificate authorities to check the gateway's certificate with{0}")]
+    /// This machine has no certificate authorities, so the gateway's certificate cannot be verified.
+    #[error(
+        "no certificate authorities found on this machine, so the gateway's certificate cannot be verified{0}"
+    )]
     NoAuthorities(String),
-    /// TLS refuses its own settings.
-    #[error("TLS cannot be set up: {0}")]
+    /// The TLS configuration is invalid.
+    #[error("cannot configure TLS: {0}")]
     Tls(#[from] rustls::Error),
 }
 
-/// A gateway behind HTTP.
+/// Client of a gateway over HTTP.
 pub struct HttpGateway {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     refunds: Uri,
@@ -57,10 +59,10 @@ pub struct HttpGateway {
     clock: Arc<dyn Clock>,
 }
 
-/// What is asked for, in the gateway's words.
+/// Body of a refund request.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Asked<'a> {
+struct RefundBody<'a> {
     refund_id: RefundId,
     payment_id: PaymentId,
     transaction_id: Option<&'a str>,
@@ -70,7 +72,7 @@ struct Asked<'a> {
 }
 
 impl HttpGateway {
-    /// The gateway there, asked with this secret; one try takes at most `timeout`.
+    /// Creates a client that signs its requests with `secret`. `timeout` limits each attempt.
     pub fn new(
         endpoint: &Endpoint,
         secret: &str,
@@ -81,7 +83,7 @@ impl HttpGateway {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.enforce_http(false);
-        // So that a host with a dead address leaves time for another try.
+        // If one address of a host does not respond, there is time to try another address.
         connector.set_connect_timeout(Some(timeout / 3));
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls(endpoint.is_encrypted())?)
@@ -92,34 +94,35 @@ impl HttpGateway {
         Ok(HttpGateway { client, refunds: endpoint.at("/refunds")?, signer, timeout, clock })
     }
 
-    async fn once(&self, request: &RefundRequest, body: &Bytes) -> Tried {
+    async fn attempt(&self, request: &RefundRequest, body: &Bytes) -> AttemptResult {
         let Some(request) = self.signed(request, body) else {
-            return Tried::Over(GatewayError::Refused("the request cannot be signed".to_owned()));
+            return AttemptResult::Final(GatewayError::Refused("the request cannot be signed".to_owned()));
         };
-        let answer = tokio::select! {
+        let response = tokio::select! {
             biased;
-            answer = self.client.request(request) => answer,
+            response = self.client.request(request) => response,
             () = self.clock.sleep(self.timeout) => {
-                let told = format!("no answer within {:?}", self.timeout);
-                return Tried::Over(GatewayError::Unavailable(told));
+                let message = format!("no answer within {:?}", self.timeout);
+                return AttemptResult::Final(GatewayError::Unavailable(message));
             }
         };
-        match answer {
-            Ok(answer) if answer.status().is_success() => Tried::Taken,
-            Ok(answer) => {
-                let (status, mut said) = (answer.status(), String::new());
+        match response {
+            Ok(response) if response.status().is_success() => AttemptResult::Accepted,
+            Ok(response) => {
+                let status = response.status();
+                let mut reason = String::new();
                 tokio::select! {
                     biased;
-                    () = excerpt(answer, &mut said) => {}
-                    () = self.clock.sleep(REASON_WITHIN) => {}
+                    () = excerpt(response, &mut reason) => {}
+                    () = self.clock.sleep(REASON_TIMEOUT) => {}
                 }
-                judged(status, &said)
+                classify(status, &reason)
             }
-            Err(error) => Tried::AtOnce(GatewayError::Unavailable(with_causes(&error))),
+            Err(error) => AttemptResult::RetryNow(GatewayError::Unavailable(with_causes(&error))),
         }
     }
 
-    /// The request, signed now.
+    /// Builds the request, signed with the current time.
     fn signed(&self, request: &RefundRequest, body: &Bytes) -> Option<Request<Full<Bytes>>> {
         let key = request.idempotency_key();
         let mut built = Request::post(self.refunds.clone())
@@ -133,7 +136,7 @@ impl HttpGateway {
         for (name, text) in
             [("x-trace-id", Some(&trace.trace_id)), ("traceparent", trace.traceparent.as_ref())]
         {
-            // A trace that is no header value is worth less than the money.
+            // A trace context that is not a valid header value is omitted; the refund is more important.
             if let Some(value) = text.and_then(|text| HeaderValue::from_str(text).ok()) {
                 built.headers_mut().insert(HeaderName::from_static(name), value);
             }
@@ -146,7 +149,7 @@ impl HttpGateway {
 #[async_trait]
 impl Gateway for HttpGateway {
     async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError> {
-        let asked = Asked {
+        let body = RefundBody {
             refund_id: request.refund,
             payment_id: request.payment,
             transaction_id: request.transaction_id.as_deref(),
@@ -154,16 +157,16 @@ impl Gateway for HttpGateway {
             amount: request.amount,
             currency: request.currency,
         };
-        let body = serde_json::to_vec(&asked).map_err(|error| GatewayError::Refused(error.to_string()))?;
+        let body = serde_json::to_vec(&body).map_err(|error| GatewayError::Refused(error.to_string()))?;
         let body = Bytes::from(body);
         let mut pauses = PAUSES.into_iter();
         loop {
-            match self.once(request, &body).await {
-                Tried::Taken => return Ok(()),
-                Tried::Over(error) => return Err(error),
-                Tried::AtOnce(error) => match pauses.next() {
+            match self.attempt(request, &body).await {
+                AttemptResult::Accepted => return Ok(()),
+                AttemptResult::Final(error) => return Err(error),
+                AttemptResult::RetryNow(error) => match pauses.next() {
                     Some(pause) => {
-                        tracing::debug!(%error, refundId = %request.refund, "the gateway is asked once more");
+                        tracing::debug!(%error, refundId = %request.refund, "gateway: refund request failed; retrying");
                         self.clock.sleep(pause).await;
                     }
                     None => return Err(error),
@@ -183,7 +186,7 @@ impl fmt::Debug for HttpGateway {
     }
 }
 
-/// TLS with ring; the authorities are those of this machine, read only where there is something to check.
+/// TLS configuration with ring. The certificate authorities of this machine are loaded only for an encrypted endpoint.
 fn tls(encrypted: bool) -> Result<ClientConfig, Unusable> {
     let mut authorities = RootCertStore::empty();
     if encrypted {
@@ -200,14 +203,14 @@ fn tls(encrypted: bool) -> Result<ClientConfig, Unusable> {
         .with_no_client_auth())
 }
 
-/// An error and what is behind it, in one line.
+/// Formats an error and its sources as one line.
 fn with_causes(error: &dyn Error) -> String {
-    let mut told = error.to_string();
-    let mut cause = error.source();
-    while let Some(behind) = cause {
-        told.push_str(": ");
-        told.push_str(&behind.to_string());
-        cause = behind.source();
+    let mut message = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        message.push_str(": ");
+        message.push_str(&source.to_string());
+        next = source.source();
     }
-    told
+    message
 }

@@ -1,7 +1,7 @@
-//! The payment gateway, as far as it is asked for something: over HTTP, or a sandbox in the process itself.
+//! Client of the payment gateway: over HTTP, or an in-process sandbox.
 //!
-//! **Invariant:** an answer here never says that money went back. It says that the request was taken, or not; what became
-//! of it is for the signed report to tell, or for the sandbox's.
+//! **Invariant:** the result of a call only states whether the gateway accepted the request. The result of the refund arrives
+//! separately, in the signed callback of the gateway or in the report of the sandbox.
 
 mod answer;
 mod endpoint;

@@ -1,8 +1,8 @@
-//! A gateway for trying out: in the process itself, without money.
+//! In-process gateway for demos and tests. It moves no money.
 //!
-//! It says yes to every refund. But where an amount ends in .13 the first refund of a payment fails, under its id for
-//! good; the next refund of that payment, which an operator or the buyer asks for, succeeds. What it remembers for that
-//! does not outlive the process.
+//! It accepts every refund. If the amount ends in .13, the first refund of a payment fails permanently, for all requests with
+//! its id; the next refund of that payment, requested by an operator or the buyer, succeeds. The state is lost when the process
+//! ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -15,13 +15,13 @@ use handover_outbox::ports::Clock;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
 use marketplace_domain::{PaymentId, RefundId, RefundResult};
 
-/// The cents of an amount that fails first.
-const UNLUCKY: i64 = 13;
+/// Cents of the amounts whose first refund fails.
+const FAILING_CENTS: i64 = 13;
 
-/// Who is told what became of a refund, in place of a signed callback.
+/// Receives the results of refunds, instead of a signed callback.
 #[async_trait]
 pub trait Reports: Send + Sync {
-    /// That refund ended so. What goes wrong here is told to nobody: the gateway is asked again, and reports again.
+    /// Reports the result of a refund. After an error the report is repeated with the next request for the refund.
     async fn refund_ended(
         &self,
         request: &RefundRequest,
@@ -29,38 +29,38 @@ pub trait Reports: Send + Sync {
     ) -> Result<(), Box<dyn Error + Send + Sync>>;
 }
 
-/// A gateway for trying out.
+/// In-process gateway for demos and tests.
 pub struct SandboxGateway {
     reports: Arc<dyn Reports>,
     clock: Arc<dyn Clock>,
     tasks: Tasks,
     delay: Duration,
-    memory: Arc<Mutex<Memory>>,
+    state: Arc<Mutex<SandboxState>>,
 }
 
 #[derive(Default)]
-struct Memory {
-    /// Whose report is still to come.
-    coming: BTreeSet<RefundId>,
-    /// The refund of a payment that fails.
+struct SandboxState {
+    /// Refunds with a pending report.
+    pending: BTreeSet<RefundId>,
+    /// The failing refund per payment.
     failing: BTreeMap<PaymentId, RefundId>,
 }
 
 impl SandboxGateway {
-    /// Reports that long after it was asked, as a task of this process.
+    /// Creates a sandbox that reports each result after `delay`, from a task of this process.
     pub fn new(
         reports: Arc<dyn Reports>,
         clock: Arc<dyn Clock>,
         tasks: Tasks,
         delay: Duration,
     ) -> SandboxGateway {
-        SandboxGateway { reports, clock, tasks, delay, memory: Arc::default() }
+        SandboxGateway { reports, clock, tasks, delay, state: Arc::default() }
     }
 }
 
-impl Memory {
+impl SandboxState {
     fn result(&mut self, request: &RefundRequest) -> RefundResult {
-        if request.amount.minor() % 100 != UNLUCKY {
+        if request.amount.minor() % 100 != FAILING_CENTS {
             return RefundResult::Success;
         }
         let failing = *self.failing.entry(request.payment).or_insert(request.refund);
@@ -72,26 +72,29 @@ impl Memory {
 impl Gateway for SandboxGateway {
     async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError> {
         let result = {
-            let mut memory = locked(&self.memory);
-            if !memory.coming.insert(request.refund) {
+            let mut state = locked(&self.state);
+            if !state.pending.insert(request.refund) {
                 return Ok(());
             }
-            memory.result(request)
+            state.result(request)
         };
-        let (request, reports, memory) =
-            (request.clone(), Arc::clone(&self.reports), Arc::clone(&self.memory));
-        let (clock, delay, stopping) = (Arc::clone(&self.clock), self.delay, self.tasks.stopping().clone());
+        let request = request.clone();
+        let reports = Arc::clone(&self.reports);
+        let state = Arc::clone(&self.state);
+        let clock = Arc::clone(&self.clock);
+        let delay = self.delay;
+        let stopping = self.tasks.stopping().clone();
         let report = async move {
             tokio::select! {
                 biased;
-                // The refund is asked for again after the next start.
+                // The refund is requested again after the next start.
                 () = stopping.cancelled() => return,
                 () = clock.sleep(delay) => {}
             }
-            locked(&memory).coming.remove(&request.refund);
+            locked(&state).pending.remove(&request.refund);
             if let Err(error) = reports.refund_ended(&request, result).await {
                 tracing::warn!(%error, refundId = %request.refund, orderId = %request.order,
-                    "[Sandbox] a report was not taken; it comes again when the gateway is asked again");
+                    "[Sandbox] refund report failed; it is repeated with the next request for the refund");
             }
         };
         drop(self.tasks.spawn(report));
@@ -99,6 +102,6 @@ impl Gateway for SandboxGateway {
     }
 }
 
-fn locked(memory: &Mutex<Memory>) -> MutexGuard<'_, Memory> {
-    memory.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked(state: &Mutex<SandboxState>) -> MutexGuard<'_, SandboxState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,18 +1,18 @@
-//! The signature of a request: Standard Webhooks, with the secret that the gateway's own reports are verified with.
+//! Signature of requests: Standard Webhooks, with the same secret that verifies the gateway's callbacks.
 
 use std::fmt;
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHOOK_TIMESTAMP, Webhook};
 
-/// Signs requests. It is never printed.
+/// Signs requests. Its `Debug` output does not contain the secret.
 pub(crate) struct Signer(Webhook);
 
 impl Signer {
-    /// With this secret, `whsec_...`; `None` if it is none.
+    /// Creates a signer with a secret `whsec_...`; `None` if the secret is invalid.
     pub(crate) fn new(secret: &str) -> Option<Signer> {
         let base64 = secret.strip_prefix("whsec_")?;
-        // Standard Webhooks, "Signature scheme": 24 to 64 bytes.
+        // Standard Webhooks, "Signature scheme": a secret has 24 to 64 bytes.
         let bytes = base64.trim_end_matches('=').len() * 3 / 4;
         if !(24..=64).contains(&bytes) {
             return None;
@@ -20,7 +20,7 @@ impl Signer {
         Webhook::new(secret).ok().map(Signer)
     }
 
-    /// Adds the headers that sign this body; `false` if it cannot be signed.
+    /// Adds the signature headers for a body; returns `false` if signing fails.
     pub(crate) fn sign(&self, headers: &mut HeaderMap, id: &str, timestamp: i64, body: &[u8]) -> bool {
         let Ok(signature) = self.0.sign(id, timestamp, body) else { return false };
         [

@@ -1,5 +1,5 @@
-//! What requests say, as a client writes it down: the routes read the same fields one by one (`fields.rs`), so that
-//! everything that is wrong is named at once.
+//! Request bodies for the OpenAPI document and for clients. The routes do not deserialize these types: they read the fields
+//! one by one (`fields.rs`), so that a response names all invalid fields at once.
 
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, OutboxStatus, TenantId};
@@ -11,130 +11,130 @@ use utoipa::ToSchema;
 
 use crate::document::kinds;
 
-/// Something to sell.
+/// A product to offer for sale.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({ "title": "Desk lamp", "price": 88.50 }))]
 pub struct NewProduct {
-    /// What it is.
+    /// Title.
     #[schema(value_type = kinds::Title)]
     pub title: Title,
-    /// What it costs.
+    /// Price.
     #[schema(value_type = kinds::Price)]
     pub price: Money,
 }
 
-/// Something to buy, and what to pay with beside money.
+/// A product to buy, and the assets to pay with.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({ "productId": 900001 }))]
 pub struct NewOrder {
-    /// What to buy.
+    /// The product.
     #[schema(value_type = kinds::Id)]
     pub product_id: ProductId,
     /// A coupon of the buyer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::Id>)]
     pub coupon_id: Option<CouponId>,
-    /// So much of the buyer's wallet, at most what is left to be paid.
+    /// Amount to pay from the buyer's wallet; at most the remaining amount due.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::Amount>)]
     pub wallet_amount: Option<Money>,
-    /// So many of the buyer's points, worth at most what is left to be paid.
+    /// Number of the buyer's points to spend; worth at most the remaining amount due.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::Points>)]
     pub points: Option<Points>,
 }
 
-/// How an order is paid.
+/// A payment for an order.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({ "paymentMethod": "online" }))]
 pub struct NewPayment {
-    /// How; `online` if it is not said.
+    /// Payment method; default: `online`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::PaymentMethod>)]
     pub payment_method: Option<String>,
 }
 
-/// What became of a payment, as the gateway reports it.
+/// Result of a payment, reported by the gateway.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({ "paymentId": 900001, "gatewayTxnId": "txn-1", "result": "SUCCESS", "amount": 88.50 }))]
 pub struct PaymentReport {
-    /// Which payment.
+    /// The payment.
     #[schema(value_type = kinds::Id)]
     pub payment_id: PaymentId,
-    /// The gateway's own id of it: the same report again changes nothing.
+    /// The gateway's transaction id. A repeated report of the same transaction changes nothing.
     #[schema(value_type = kinds::TransactionId)]
     pub gateway_txn_id: String,
-    /// What became of it.
+    /// Result.
     #[schema(value_type = kinds::GatewayResult)]
     pub result: PaymentResult,
-    /// What was paid: what was asked for.
+    /// Amount paid; it must be the amount of the payment.
     #[schema(value_type = kinds::Amount)]
     pub amount: Money,
 }
 
-/// How goods travel.
+/// Shipment of an order.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({ "carrier": "SF", "trackingNo": "SF1234567890" }))]
 pub struct Shipping {
-    /// With whom.
+    /// Carrier.
     #[schema(value_type = kinds::ShipmentPart)]
     pub carrier: String,
-    /// Under which number.
+    /// Tracking number.
     #[schema(value_type = kinds::ShipmentPart)]
     pub tracking_no: String,
 }
 
-/// Why money goes back.
+/// A refund request.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "reason": "it came broken" }))]
+#[schema(example = json!({ "reason": "the item is damaged" }))]
 pub struct NewRefund {
-    /// Why.
+    /// Reason for the refund.
     #[schema(value_type = kinds::RefundReason)]
     pub reason: String,
 }
 
-/// What became of a refund, as the gateway reports it.
+/// Result of a refund, reported by the gateway.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({ "refundId": 900001, "result": "SUCCESS" }))]
 pub struct RefundReport {
-    /// Which refund.
+    /// The refund.
     #[schema(value_type = kinds::Id)]
     pub refund_id: RefundId,
-    /// What became of it.
+    /// Result.
     #[schema(value_type = kinds::GatewayResult)]
     pub result: RefundResult,
 }
 
-/// Money for a wallet.
+/// A deposit into a wallet.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "amount": 50.00, "reason": "for the trouble with order 17" }))]
+#[schema(example = json!({ "amount": 50.00, "reason": "compensation for order 17" }))]
 pub struct Deposit {
-    /// How much.
+    /// Amount.
     #[schema(value_type = kinds::Price)]
     pub amount: Money,
-    /// For the audit log.
+    /// Reason, for the audit log.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::OperatorReason>)]
     pub reason: Option<String>,
 }
 
-/// Points for a user.
+/// A grant of points.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({ "points": 300 }))]
 pub struct Grant {
-    /// How many.
+    /// Number of points.
     #[schema(value_type = kinds::GrantedPoints)]
     pub points: Points,
-    /// For the audit log.
+    /// Reason, for the audit log.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::OperatorReason>)]
     pub reason: Option<String>,
@@ -145,190 +145,190 @@ pub struct Grant {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({ "userId": 10001, "discount": 5.00, "minSpend": 20.00, "expiresAt": "2030-01-01T00:00:00Z" }))]
 pub struct NewCoupon {
-    /// For whom.
+    /// The user.
     #[schema(value_type = kinds::Id)]
     pub user_id: UserId,
-    /// What it takes off.
+    /// Discount.
     #[schema(value_type = kinds::Price)]
     pub discount: Money,
-    /// What must be spent; 0 if it is not said.
+    /// Minimum spend; default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::MinSpend>)]
     pub min_spend: Option<Money>,
-    /// Until when: a moment that is still to come.
+    /// Expiry time; must be in the future.
     #[schema(value_type = kinds::Time)]
     pub expires_at: DateTime<Utc>,
-    /// For the audit log.
+    /// Reason, for the audit log.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::OperatorReason>)]
     pub reason: Option<String>,
 }
 
-/// Events to be sent once more: give either `eventIds` or `filter`.
+/// Events to redrive; exactly one of `eventIds` and `filter` is required.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({ "filter": { "status": "FAILED", "eventType": "ORDER_PAID" }, "dryRun": true }))]
 pub struct RedriveRequest {
-    /// Which events, 1 to 900 of them.
+    /// Event ids, 1 to 900.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<kinds::EventId>>, min_items = 1, max_items = 900)]
     pub event_ids: Option<Vec<EventId>>,
-    /// All that are such, at most 10,000 at a time.
+    /// Selects all matching events, at most 10,000 per call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<RedriveEventFilter>,
-    /// Of a filter: where an earlier call ended (`nextCursor`).
+    /// With `filter`: continues where an earlier call ended (its `nextCursor`).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::Cursor>)]
     pub cursor: Option<String>,
-    /// Only say what would be done.
+    /// `true`: report what would be done without changing anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
-    /// How many fall due in a second; 100 if it is not said.
+    /// Number of events that become due per second; default: 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::PerSecond>)]
     pub per_second: Option<u16>,
-    /// For the audit log.
+    /// Reason, for the audit log.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::OperatorReason>)]
     pub reason: Option<String>,
 }
 
-/// Which events; at least one of these.
+/// Selects events; at least one field is required.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RedriveEventFilter {
-    /// Where they stand.
+    /// Outbox status.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::RedrivenStatus>)]
     pub status: Option<OutboxStatus>,
-    /// Of which type.
+    /// Event type.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::EventType>)]
     pub event_type: Option<String>,
-    /// About which order, payment, ...
+    /// Aggregate id, such as the id of an order or a payment.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::AggregateId>)]
     pub aggregate_id: Option<i64>,
-    /// Of which tenant; the operator's own if it is not said.
+    /// Tenant; default: the operator's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::Id>)]
     pub tenant_id: Option<TenantId>,
-    /// Committed since.
+    /// Earliest commit time (inclusive).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::Time>)]
     pub from: Option<DateTime<Utc>>,
-    /// Committed before.
+    /// Latest commit time (exclusive).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::Time>)]
     pub to: Option<DateTime<Utc>>,
 }
 
-/// Lets later events of an aggregate pass.
+/// Releases a blocked aggregate.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "reason": "the consumer is mended" }))]
+#[schema(example = json!({ "reason": "the consumer is fixed" }))]
 pub struct ReleaseRequest {
-    /// For the audit log.
+    /// Reason, for the audit log.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::OperatorReason>)]
     pub reason: Option<String>,
-    /// Of which tenant; the operator's own if it is not said.
+    /// Tenant; default: the operator's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::Id>)]
     pub tenant_id: Option<TenantId>,
 }
 
-/// Dead letters to go back to the consumers they died at: give either `keys` or `filter`.
+/// Dead letters to replay; exactly one of `keys` and `filter` is required.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({ "filter": { "queue": "inventory.update.queue" }, "dryRun": true }))]
 pub struct ReplayRequest {
-    /// Which messages, 1 to 900 of them.
+    /// Keys of dead letters, 1 to 900.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<kinds::LetterKey>>, min_items = 1, max_items = 900)]
+    #[schema(value_type = Option<Vec<kinds::DeadLetterKey>>, min_items = 1, max_items = 900)]
     pub keys: Option<Vec<String>>,
-    /// Beside `keys`: those of this queue alone.
+    /// With `keys`: only dead letters of this queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::QueueName>)]
     pub queue: Option<String>,
-    /// All that are such and that nobody decided about, at most 1,000 at a time.
+    /// Selects all matching dead letters in status `OPEN`, at most 1,000 per call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<LetterFilter>,
-    /// Only say what would be done.
+    /// `true`: report what would be done without changing anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
-    /// For the audit log.
+    /// Reason, for the audit log.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::OperatorReason>)]
     pub reason: Option<String>,
 }
 
-/// Dead letters to be given up: give either `keys` or `filter`.
+/// Dead letters to discard; exactly one of `keys` and `filter` is required.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({ "keys": ["0192f0c1-0000-7000-8000-000000000001"], "reason": "a test message" }))]
 pub struct DiscardRequest {
-    /// Which messages, 1 to 900 of them.
+    /// Keys of dead letters, 1 to 900.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<kinds::LetterKey>>, min_items = 1, max_items = 900)]
+    #[schema(value_type = Option<Vec<kinds::DeadLetterKey>>, min_items = 1, max_items = 900)]
     pub keys: Option<Vec<String>>,
-    /// Beside `keys`: those of this queue alone.
+    /// With `keys`: only dead letters of this queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::QueueName>)]
     pub queue: Option<String>,
-    /// All that are such and that nobody decided about, at most 1,000 at a time.
+    /// Selects all matching dead letters in status `OPEN`, at most 1,000 per call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<LetterFilter>,
-    /// Only say what would be done.
+    /// `true`: report what would be done without changing anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
-    /// For the audit log.
+    /// Reason, for the audit log.
     #[schema(value_type = kinds::OperatorReason)]
     pub reason: String,
 }
 
-/// Which dead letters; all, where it is empty.
+/// Selects dead letters; an empty filter selects all.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LetterFilter {
-    /// In which queue they died.
+    /// Queue of the consumer that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::QueueName>)]
     pub queue: Option<String>,
-    /// Of which type.
+    /// Event type.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::EventType>)]
     pub event_type: Option<String>,
-    /// Of which tenant; the operator's own if it is not said.
+    /// Tenant; default: the operator's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::Id>)]
     pub tenant_id: Option<TenantId>,
 }
 
-/// The window that is compared and mended: the last 24 hours if it is not said, 31 days at most.
+/// Time window to reconcile and repair; at most 31 days, default: the last 24 hours.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(example = json!({ "from": "2026-01-31T00:00:00Z", "to": "2026-01-31T08:00:00Z" }))]
 pub struct RepairRequest {
-    /// Since.
+    /// Start; default: 24 hours before `to`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::Time>)]
     pub from: Option<DateTime<Utc>>,
-    /// Until; now if it is not said.
+    /// End; default: now.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::Time>)]
     pub to: Option<DateTime<Utc>>,
-    /// Of which tenant; the operator's own if it is not said.
+    /// Tenant; default: the operator's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::Id>)]
     pub tenant_id: Option<TenantId>,
-    /// For the audit log.
+    /// Reason, for the audit log.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::OperatorReason>)]
     pub reason: Option<String>,
 }
 
-/// Nothing: there may be no body at all.
+/// An empty object; the body may be omitted.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}

@@ -1,4 +1,4 @@
-//! Reads bodies: bounded in size and in time. A request that has one says everything in it: its address takes no parameters.
+//! Reads request bodies, bounded in size and time. A route that takes a body takes no query parameters.
 
 use std::future::ready;
 use std::pin::pin;
@@ -16,9 +16,9 @@ use crate::fields::Fields;
 use crate::messages;
 use crate::query::Parameters;
 use crate::refusal::Refusal;
-use crate::shed::Place;
+use crate::shed::RequestPermit;
 
-/// The bytes of a body and the headers they came with.
+/// The bytes of a body and the headers of its request.
 pub(crate) struct RawBody {
     pub(crate) headers: HeaderMap,
     pub(crate) bytes: Bytes,
@@ -33,8 +33,8 @@ impl FromRequest<Arc<Edge>> for RawBody {
         if is_encoded(&parts.headers) {
             return Err(Refusal::encoded_body());
         }
-        let place = parts.extensions.get::<Place>();
-        let bytes = read(&parts.headers, body, &edge.limits, place).await?;
+        let permit = parts.extensions.get::<RequestPermit>();
+        let bytes = read(&parts.headers, body, &edge.limits, permit).await?;
         Ok(RawBody { headers: parts.headers, bytes })
     }
 }
@@ -50,7 +50,7 @@ impl FromRequest<Arc<Edge>> for JsonBody {
     }
 }
 
-/// The fields of a JSON object, or none where there is no body.
+/// The fields of a JSON object; no fields if there is no body.
 pub(crate) struct OptionalBody(pub(crate) Fields);
 
 impl FromRequest<Arc<Edge>> for OptionalBody {
@@ -58,15 +58,19 @@ impl FromRequest<Arc<Edge>> for OptionalBody {
 
     async fn from_request(request: Request, edge: &Arc<Edge>) -> Result<Self, Refusal> {
         let body = RawBody::from_request(request, edge).await?;
-        if body.bytes.is_empty() { Ok(OptionalBody(Fields::none())) } else { body.fields().map(OptionalBody) }
+        if body.bytes.is_empty() {
+            Ok(OptionalBody(Fields::empty()))
+        } else {
+            body.fields().map(OptionalBody)
+        }
     }
 }
 
 impl RawBody {
-    /// Its fields, if it says that it is JSON and is.
+    /// Parses the fields; rejects a body whose content type is not JSON.
     pub(crate) fn fields(&self) -> Result<Fields, Refusal> {
         if !is_json(&self.headers) {
-            return Err(Refusal::of_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
+            return Err(Refusal::from_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
         Fields::parse(&self.bytes)
     }
@@ -77,7 +81,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// Whether the body is compressed: it is read as it comes.
+/// Whether the body has a content coding other than `identity`. Encoded bodies are rejected.
 fn is_encoded(headers: &HeaderMap) -> bool {
     let codings = headers.get_all(CONTENT_ENCODING).into_iter().map(HeaderValue::as_bytes);
     codings.flat_map(|value| value.split(|byte| *byte == b',')).any(|coding| {
@@ -90,9 +94,9 @@ async fn read(
     headers: &HeaderMap,
     body: Body,
     limits: &Limits,
-    place: Option<&Place>,
+    permit: Option<&RequestPermit>,
 ) -> Result<Bytes, Refusal> {
-    let too_large = || Refusal::of_status(StatusCode::PAYLOAD_TOO_LARGE);
+    let too_large = || Refusal::from_status(StatusCode::PAYLOAD_TOO_LARGE);
     let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|bytes| bytes > limits.body_bytes) {
         return Err(too_large());
@@ -101,25 +105,28 @@ async fn read(
     let read = tokio::select! {
         biased;
         read = &mut reading => read,
-        // It is not all here yet.
-        () = ready(()) => waited(reading, place).await?,
+        // The body is not complete yet.
+        () = ready(()) => read_without_permit(reading, permit).await?,
     };
     match read {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Refusal::field("body", messages::BROKEN_BODY)),
-        Err(_) => Err(Refusal::of_status(StatusCode::REQUEST_TIMEOUT)),
+        Ok(Err(_)) => Err(Refusal::field("body", messages::READ_FAILED)),
+        Err(_) => Err(Refusal::from_status(StatusCode::REQUEST_TIMEOUT)),
     }
 }
 
-/// What comes of it, without holding a place meanwhile.
-async fn waited<T>(reading: impl Future<Output = T>, place: Option<&Place>) -> Result<T, Refusal> {
-    if let Some(place) = place {
-        place.give_back();
+/// Awaits the body without holding the request's permit.
+async fn read_without_permit<T>(
+    reading: impl Future<Output = T>,
+    permit: Option<&RequestPermit>,
+) -> Result<T, Refusal> {
+    if let Some(permit) = permit {
+        permit.release();
     }
     let read = reading.await;
-    if let Some(place) = place {
-        place.take_again()?;
+    if let Some(permit) = permit {
+        permit.reacquire()?;
     }
     Ok(read)
 }

@@ -1,6 +1,7 @@
-//! The gateway's signature: Standard Webhooks (`webhook-id`, `webhook-timestamp`, `webhook-signature`).
+//! Signature verification of the payment gateway's callbacks: Standard Webhooks (`webhook-id`, `webhook-timestamp`,
+//! `webhook-signature`).
 //!
-//! **Invariant:** the signature is checked over the bytes as they came, before anything reads them.
+//! **Invariant:** the signature is verified over the received bytes before they are parsed.
 
 use std::sync::Arc;
 
@@ -16,19 +17,19 @@ use crate::fields::Fields;
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;
 
-/// The secret is not `whsec_` and 24 to 64 bytes in base64.
+/// The secret is not `whsec_` followed by 24 to 64 bytes in base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the gateway's secret must be whsec_ followed by 24 to 64 bytes in base64")]
 pub struct BadSecret;
 
-/// Verifies callbacks with one secret. A signature may be five minutes old or ahead, by the clock of this machine: the
-/// crate takes no other.
+/// Verifies callbacks with one secret. A timestamp may differ by five minutes from the system clock; the crate
+/// `standardwebhooks` accepts no other clock.
 pub struct CallbackVerifier {
     webhook: Webhook,
 }
 
 impl CallbackVerifier {
-    /// For this secret, `whsec_...`.
+    /// Creates a verifier for the secret `whsec_...`.
     pub fn new(secret: &str) -> Result<CallbackVerifier, BadSecret> {
         let base64 = secret.strip_prefix("whsec_").ok_or(BadSecret)?;
         let bytes = base64.trim_end_matches('=').len() * 3 / 4;
@@ -38,16 +39,16 @@ impl CallbackVerifier {
         Ok(CallbackVerifier { webhook: Webhook::new(secret).map_err(|_| BadSecret)? })
     }
 
-    /// Whether the gateway signed these bytes just now.
+    /// Verifies the signature and its timestamp.
     fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Refusal> {
         self.webhook.verify(body, headers).map_err(|error| {
-            tracing::warn!(%error, "a callback was refused");
-            Refusal::new(Code::NotSignedIn, messages::BAD_SIGNATURE)
+            tracing::warn!(%error, "callback: signature rejected");
+            Refusal::new(Code::NotAuthenticated, messages::BAD_SIGNATURE)
         })
     }
 }
 
-/// The fields of a JSON object that the gateway signed just now.
+/// The fields of a JSON object with a valid signature.
 pub(crate) struct SignedBody(pub(crate) Fields);
 
 impl FromRequest<Arc<Edge>> for SignedBody {
@@ -60,7 +61,7 @@ impl FromRequest<Arc<Edge>> for SignedBody {
     }
 }
 
-/// `result`: what the gateway reports.
+/// Reads `result`, the outcome that the gateway reports.
 pub(crate) fn result<T>(success: T, failed: T) -> impl FnOnce(&Value) -> Result<T, Text> {
     move |value| match value.as_str() {
         Some("SUCCESS") => Ok(success),

@@ -1,7 +1,7 @@
-//! Where a request comes from: the address of its connection, or what proxies say that somebody trusts.
+//! Client address of a request: the address of its connection, or the address that trusted proxies report.
 //!
-//! **Invariant:** what a client writes itself is never believed: addresses are read from the right, each was written by the
-//! hop after it, and the first that is no trusted proxy is the client.
+//! **Invariant:** values written by the client itself are never used. Addresses are read from right to left; each was added
+//! by the next hop, and the first one that is not a trusted proxy is the client.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,8 +12,8 @@ use marketplace::ports::Party;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The header in which proxies say for whom they ask. One of them alone: a proxy that writes one passes the other on as the
-/// client wrote it.
+/// Header in which proxies report the client's address. Exactly one is read: a proxy that sets one of them forwards the
+/// other unchanged from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ForwardedHeader {
     /// `X-Forwarded-For`.
@@ -23,17 +23,17 @@ pub enum ForwardedHeader {
     Forwarded,
 }
 
-/// The proxies that are believed.
+/// Trusted reverse proxies.
 #[derive(Debug, Clone, Default)]
 pub struct Proxies {
-    /// Where they are. None: nobody is believed.
+    /// Networks of the trusted proxies; empty: forwarded addresses are ignored.
     pub trusted: Vec<IpNet>,
-    /// What they write.
+    /// Header that the proxies set.
     pub header: ForwardedHeader,
 }
 
 impl Proxies {
-    /// Whose request it is, if nobody is signed in.
+    /// The party to rate-limit for an unauthenticated request.
     pub(crate) fn party(&self, request: &Request) -> Party {
         match request.extensions().get::<ConnectInfo<SocketAddr>>() {
             Some(ConnectInfo(peer)) => Party::at(self.client(peer.ip(), request.headers())),
@@ -42,9 +42,9 @@ impl Proxies {
     }
 
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
-        let (name, read): (_, fn(&str) -> Option<IpAddr>) = match self.header {
-            ForwardedHeader::XForwardedFor => (X_FORWARDED_FOR, address),
-            ForwardedHeader::Forwarded => (header::FORWARDED, forwarded_for),
+        let (name, parse): (_, fn(&str) -> Option<IpAddr>) = match self.header {
+            ForwardedHeader::XForwardedFor => (X_FORWARDED_FOR, parse_address),
+            ForwardedHeader::Forwarded => (header::FORWARDED, parse_forwarded_for),
         };
         let mut client = peer.to_canonical();
         let lines = headers.get_all(name).iter().rev();
@@ -52,9 +52,9 @@ impl Proxies {
             if !self.trusts(client) {
                 break;
             }
-            match read(hop.trim()) {
+            match parse(hop.trim()) {
                 Some(address) => client = address.to_canonical(),
-                // Hidden, or not an address: this proxy is as far as we can see.
+                // Obfuscated (RFC 7239 §6.3) or not an address: use the address of this proxy.
                 None => break,
             }
         }
@@ -67,16 +67,16 @@ impl Proxies {
 }
 
 /// `192.0.2.7`, `192.0.2.7:4711`, `2001:db8::7`, `[2001:db8::7]` or `[2001:db8::7]:4711`.
-fn address(text: &str) -> Option<IpAddr> {
-    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
-    bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
+fn parse_address(text: &str) -> Option<IpAddr> {
+    let unbracketed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    unbracketed.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
-/// The address in an element such as `for="[2001:db8::7]:4711";proto=https` (RFC 7239 §4). A quoted comma cuts an element
-/// in two, neither of which is read.
-fn forwarded_for(element: &str) -> Option<IpAddr> {
+/// Parses the address in an element such as `for="[2001:db8::7]:4711";proto=https` (RFC 7239 §4). A comma inside quotes is
+/// not supported: it splits the element.
+fn parse_forwarded_for(element: &str) -> Option<IpAddr> {
     element.split(';').find_map(|pair| {
         let (name, value) = pair.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("for").then(|| address(value.trim().trim_matches('"')))?
+        name.trim().eq_ignore_ascii_case("for").then(|| parse_address(value.trim().trim_matches('"')))?
     })
 }

@@ -1,4 +1,4 @@
-//! Who asks: the extractors that turn a token into the circumstances of a command.
+//! Authentication: the middleware that verifies tokens, and the extractors that create the context of a command.
 
 use std::sync::Arc;
 
@@ -19,45 +19,50 @@ use crate::messages;
 use crate::once::X_IDEMPOTENCY_KEY;
 use crate::refusal::Refusal;
 
-/// A signed-in caller.
+/// An authenticated caller.
 pub(crate) struct Caller(pub(crate) CommandContext);
 
-/// A signed-in caller who names an idempotency key: without one, nobody can tell a repeat from a second order.
+/// An authenticated caller with an idempotency key: without a key, a retry cannot be distinguished from a second order.
 pub(crate) struct KeyedCaller(pub(crate) CommandContext);
 
-/// A signed-in caller who is an operator.
+/// An authenticated caller with the role operator or platform.
 pub(crate) struct Operator(pub(crate) CommandContext);
 
-/// The payment gateway; its signature is over the body, which the route verifies.
+/// The payment gateway. The route verifies its signature with [`crate::callback::SignedBody`].
 pub(crate) struct Gateway(pub(crate) CommandContext);
 
-/// Somebody whose token is no good, or who has none.
+/// Why a request is not authenticated.
 #[derive(Debug, Clone)]
-enum Stranger {
+enum Unauthenticated {
     NoToken,
     BadToken(TokenError),
 }
 
-/// The layer that looks who asks, once for each request. It refuses nobody: strangers are to be counted first.
-pub(crate) async fn authenticated(
+/// Middleware that authenticates each request once. It rejects none, because the rate limit counts unauthenticated requests
+/// first; the extractors reject them.
+pub(crate) async fn authenticate(
     State(edge): State<Arc<Edge>>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let Some(trace) = request.extensions().get::<Trace>().cloned() else {
-        return untraced().into_response();
+        return missing_trace().into_response();
     };
     let verified = bearer(request.headers())
-        .ok_or(Stranger::NoToken)
-        .and_then(|token| edge.tokens.verify(token, edge.app.now()).map_err(Stranger::BadToken));
+        .ok_or(Unauthenticated::NoToken)
+        .and_then(|token| edge.tokens.verify(token, edge.app.now()).map_err(Unauthenticated::BadToken));
     match verified {
-        Ok(claims) => drop(request.extensions_mut().insert(CommandContext {
-            actor: Actor::User { id: claims.user, roles: claims.roles },
-            tenant: claims.tenant,
-            trace,
-            idempotency: None,
-        })),
-        Err(stranger) => drop(request.extensions_mut().insert(stranger)),
+        Ok(claims) => {
+            request.extensions_mut().insert(CommandContext {
+                actor: Actor::User { id: claims.user, roles: claims.roles },
+                tenant: claims.tenant,
+                trace,
+                idempotency: None,
+            });
+        }
+        Err(reason) => {
+            request.extensions_mut().insert(reason);
+        }
     }
     next.run(request).await
 }
@@ -66,10 +71,10 @@ impl FromRequestParts<Arc<Edge>> for Caller {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<Edge>) -> Result<Self, Refusal> {
-        match (parts.extensions.get::<CommandContext>(), parts.extensions.get::<Stranger>()) {
+        match (parts.extensions.get::<CommandContext>(), parts.extensions.get::<Unauthenticated>()) {
             (Some(context), _) => Ok(Caller(context.clone())),
-            (None, Some(stranger)) => Err(stranger.into()),
-            (None, None) => Err(Refusal::fault(&"a route lies outside of the authentication layer")),
+            (None, Some(reason)) => Err(reason.into()),
+            (None, None) => Err(Refusal::internal(&"the route has no authentication layer")),
         }
     }
 }
@@ -100,9 +105,13 @@ impl FromRequestParts<Arc<Edge>> for Operator {
     }
 }
 
-/// The layer of operators' calls. Each asks for the role itself; this asks before an answer is repeated to somebody who
-/// has it no more.
-pub(crate) async fn operators(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> Response {
+/// Middleware of the operator routes. Each route checks the role as well; this check comes before the idempotency layer, so
+/// that a stored response is not replayed to a caller who has lost the role.
+pub(crate) async fn require_operator(
+    State(edge): State<Arc<Edge>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (mut parts, body) = request.into_parts();
     match Operator::from_request_parts(&mut parts, &edge).await {
         Ok(Operator(_)) => next.run(Request::from_parts(parts, body)).await,
@@ -114,19 +123,20 @@ impl FromRequestParts<Arc<Edge>> for Gateway {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<Edge>) -> Result<Self, Refusal> {
-        // The gateway knows no tenants: a payment brings its own.
-        let (tenant, trace) = (TenantId::DEFAULT, trace(parts)?);
+        // The gateway has no tenants: the use case takes the tenant of the payment.
+        let tenant = TenantId::DEFAULT;
+        let trace = trace(parts)?;
         Ok(Gateway(CommandContext { actor: Actor::Gateway, tenant, trace, idempotency: None }))
     }
 }
 
-impl From<&Stranger> for Refusal {
-    fn from(stranger: &Stranger) -> Refusal {
-        match stranger {
-            Stranger::NoToken => Refusal::new(Code::NotSignedIn, messages::NOT_SIGNED_IN),
-            Stranger::BadToken(error) => {
-                // The reason is for the operator: the answer is the same for all of them.
-                tracing::info!(reason = %error, code = Code::NotSignedIn.as_str(), "authentication: token refused");
+impl From<&Unauthenticated> for Refusal {
+    fn from(reason: &Unauthenticated) -> Refusal {
+        match reason {
+            Unauthenticated::NoToken => Refusal::new(Code::NotAuthenticated, messages::NOT_AUTHENTICATED),
+            Unauthenticated::BadToken(error) => {
+                // Only the log contains the reason: the response is the same for every invalid token.
+                tracing::info!(reason = %error, code = Code::NotAuthenticated.as_str(), "authentication: token refused");
                 Refusal::bad_token()
             }
         }
@@ -140,9 +150,9 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 fn trace(parts: &Parts) -> Result<Trace, Refusal> {
     let trace = parts.extensions.get::<Trace>().cloned();
-    trace.ok_or_else(untraced)
+    trace.ok_or_else(missing_trace)
 }
 
-fn untraced() -> Refusal {
-    Refusal::fault(&"a route lies outside of the trace layer")
+fn missing_trace() -> Refusal {
+    Refusal::internal(&"the route has no trace layer")
 }

@@ -1,4 +1,4 @@
-//! Pages of other origins (CORS): none may read our answers, but those that are named.
+//! Cross-origin requests (CORS): only pages of the configured origins may read responses.
 
 use std::time::Duration;
 
@@ -8,18 +8,19 @@ use tower_http::cors::CorsLayer;
 
 use crate::trace::X_TRACE_ID;
 
-/// For how long a browser may keep what it was told about us.
+/// How long a browser may cache the preflight response.
 const MAX_AGE: Duration = Duration::from_secs(3600);
 
-/// An origin as a browser sends it (RFC 6454 §6.2): scheme, host and port, exactly.
+/// An origin in the form in which a browser sends it (RFC 6454 §6.2): scheme, host and port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebOrigin(HeaderValue);
 
 impl WebOrigin {
-    /// Reads one: `http` or `https`, small letters, no path, no default port, no wildcard.
+    /// Parses an origin: `http` or `https`, lower case, no path, no default port, no wildcard.
     pub fn parse(text: &str) -> Option<WebOrigin> {
         let uri: Uri = text.parse().ok()?;
-        let (scheme, authority) = (uri.scheme_str()?, uri.authority()?);
+        let scheme = uri.scheme_str()?;
+        let authority = uri.authority()?;
         let default = match scheme {
             "http" => 80,
             "https" => 443,
@@ -34,18 +35,22 @@ impl WebOrigin {
     }
 }
 
-/// What lets these origins in. There are no cookies, so no credentials are allowed.
+/// The CORS layer for these origins; `None` if there are none. Credentials are not allowed, because the API uses no cookies.
 pub(crate) fn layer(origins: &[WebOrigin]) -> Option<CorsLayer> {
     if origins.is_empty() {
         return None;
     }
-    let asked = ["x-idempotency-key", "idempotency-key", "traceparent"].map(HeaderName::from_static);
-    let told = ["idempotent-replayed", "ratelimit", "ratelimit-policy"].map(HeaderName::from_static);
+    let request_headers =
+        ["x-idempotency-key", "idempotency-key", "traceparent"].map(HeaderName::from_static);
+    let response_headers =
+        ["idempotent-replayed", "ratelimit", "ratelimit-policy"].map(HeaderName::from_static);
     let layer = CorsLayer::new()
         .allow_origin(origins.iter().map(|origin| origin.0.clone()).collect::<Vec<_>>())
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
-        .allow_headers([AUTHORIZATION, CONTENT_TYPE, X_TRACE_ID].into_iter().chain(asked).collect::<Vec<_>>())
-        .expose_headers([RETRY_AFTER, X_TRACE_ID].into_iter().chain(told).collect::<Vec<_>>())
+        .allow_headers(
+            [AUTHORIZATION, CONTENT_TYPE, X_TRACE_ID].into_iter().chain(request_headers).collect::<Vec<_>>(),
+        )
+        .expose_headers([RETRY_AFTER, X_TRACE_ID].into_iter().chain(response_headers).collect::<Vec<_>>())
         .max_age(MAX_AGE);
     Some(layer)
 }

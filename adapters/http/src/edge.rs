@@ -1,4 +1,4 @@
-//! What the edge works with, and its limits.
+//! Dependencies and limits of the HTTP API.
 
 use std::time::Duration;
 
@@ -6,48 +6,48 @@ use marketplace::App;
 
 use crate::{Admission, CallbackVerifier, Readiness, Tokens, WebOrigin};
 
-/// What every route works with.
+/// Dependencies of all routes.
 pub struct Edge {
     /// The application.
     pub app: App,
     /// Issues and verifies bearer tokens.
     pub tokens: Tokens,
-    /// Verifies the gateway's signature.
+    /// Verifies the signatures of the payment gateway's callbacks.
     pub callbacks: CallbackVerifier,
-    /// Whether this process can serve now.
+    /// Readiness check of this process.
     pub readiness: Box<dyn Readiness>,
-    /// How often a client may ask.
+    /// Rate limits.
     pub admission: Admission,
-    /// What a client may ask of us.
+    /// Limits on requests and connections.
     pub limits: Limits,
 }
 
-/// What a client may ask of us. The defaults are those of spec §4.
+/// Limits on requests and connections. The defaults are those of spec §4.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// The greatest body, in bytes.
+    /// Maximum size of a body, in bytes.
     pub body_bytes: usize,
-    /// How long a request may take from its last header to its answer.
+    /// Maximum time from the last header of a request to its response.
     pub request: Duration,
-    /// How long the headers may take to arrive. Below the ten seconds that are promised, so that the last of thousands is over
-    /// in time as well.
+    /// Maximum time for the headers to arrive. Shorter than the documented 10 s, so that the limit also holds with thousands
+    /// of connections.
     pub header_read: Duration,
-    /// How long a connection may be idle between requests. Longer than most proxies keep one (60 s): whoever closes first must
-    /// not be the server, which may do so while the proxy sends.
+    /// Maximum idle time of a connection between requests. Longer than the keep-alive of most proxies (60 s): if the server
+    /// closes first, the proxy may be sending a request at that moment.
     pub idle: Duration,
-    /// How long a body may take to arrive.
+    /// Maximum time for a body to arrive.
     pub body_read: Duration,
-    /// How long a client may take nothing of what it is answered.
+    /// Maximum time during which a client reads nothing of a response.
     pub answer_taken: Duration,
-    /// The greatest head of a request, in bytes.
+    /// Maximum size of a request head, in bytes.
     pub header_bytes: usize,
-    /// Connections at a time; more wait in the listener's backlog.
+    /// Maximum number of open connections; more wait in the listener's backlog.
     pub connections: u32,
-    /// Requests worked on at a time; more are turned away. Health is asked for beside them.
+    /// Maximum number of requests processed concurrently; more are rejected. Health checks are not counted.
     pub concurrent_requests: u32,
-    /// Origins whose pages may call us.
+    /// Origins allowed by CORS.
     pub cors_origins: Vec<WebOrigin>,
-    /// How long requests in flight may go on once the process is asked to stop.
+    /// Maximum time for requests in flight to finish at shutdown.
     pub drain: Duration,
 }
 

@@ -1,7 +1,7 @@
-//! The one form of every answer: `{"code","message","data","traceId"}` (spec §4).
+//! Response envelope: `{"code","message","data","traceId"}` (spec §4).
 //!
-//! A route answers with a [`Reply`] in the extensions of an empty response; it becomes bytes outside of everything that
-//! can fail, where trace id and language are known.
+//! A route returns an empty response with a [`Reply`] as extension. [`write_envelope`] serializes it in the outermost layer,
+//! which has the trace id and the language and also handles responses of layers without a `Reply`.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::language::Language;
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;
-use crate::shut::shut;
+use crate::shut::add_security_headers;
 use crate::trace::X_TRACE_ID;
 
 /// The codes of spec §4.
@@ -21,15 +21,15 @@ use crate::trace::X_TRACE_ID;
 pub(crate) enum Code {
     Done,
     Invalid,
-    NotSignedIn,
+    NotAuthenticated,
     NotAllowed,
     NotFound,
     Conflict,
     InProgress,
-    KeyTaken,
-    TooOften,
-    Fault,
-    Away,
+    KeyReused,
+    RateLimited,
+    Internal,
+    Unavailable,
     OutcomeUnknown,
 }
 
@@ -38,33 +38,33 @@ impl Code {
         match self {
             Code::Done => "00000",
             Code::Invalid => "A0400",
-            Code::NotSignedIn => "A0301",
+            Code::NotAuthenticated => "A0301",
             Code::NotAllowed => "A0303",
             Code::NotFound => "A0404",
             Code::Conflict => "A0409",
             Code::InProgress => "A0401",
-            Code::KeyTaken => "A0422",
-            Code::TooOften => "A0500",
-            Code::Fault => "B0001",
-            Code::Away => "C0001",
+            Code::KeyReused => "A0422",
+            Code::RateLimited => "A0500",
+            Code::Internal => "B0001",
+            Code::Unavailable => "C0001",
             Code::OutcomeUnknown => "C0002",
         }
     }
 
-    /// Its name in generated clients (`x-enum-varnames`).
+    /// Name of the code in generated clients (`x-enum-varnames`).
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Code::Done => "SUCCESS",
             Code::Invalid => "INVALID_INPUT",
-            Code::NotSignedIn => "NOT_AUTHENTICATED",
+            Code::NotAuthenticated => "NOT_AUTHENTICATED",
             Code::NotAllowed => "NOT_PERMITTED",
             Code::NotFound => "NOT_FOUND",
             Code::Conflict => "STATE_CONFLICT",
             Code::InProgress => "REQUEST_IN_PROGRESS",
-            Code::KeyTaken => "IDEMPOTENCY_KEY_REUSED",
-            Code::TooOften => "RATE_LIMITED",
-            Code::Fault => "INTERNAL_ERROR",
-            Code::Away => "DEPENDENCY_UNAVAILABLE",
+            Code::KeyReused => "IDEMPOTENCY_KEY_REUSED",
+            Code::RateLimited => "RATE_LIMITED",
+            Code::Internal => "INTERNAL_ERROR",
+            Code::Unavailable => "DEPENDENCY_UNAVAILABLE",
             Code::OutcomeUnknown => "OUTCOME_UNKNOWN",
         }
     }
@@ -73,20 +73,20 @@ impl Code {
         match self {
             Code::Done => StatusCode::OK,
             Code::Invalid => StatusCode::BAD_REQUEST,
-            Code::NotSignedIn => StatusCode::UNAUTHORIZED,
+            Code::NotAuthenticated => StatusCode::UNAUTHORIZED,
             Code::NotAllowed => StatusCode::FORBIDDEN,
             Code::NotFound => StatusCode::NOT_FOUND,
             Code::Conflict | Code::InProgress => StatusCode::CONFLICT,
-            Code::KeyTaken => StatusCode::UNPROCESSABLE_ENTITY,
-            Code::TooOften => StatusCode::TOO_MANY_REQUESTS,
-            Code::Fault => StatusCode::INTERNAL_SERVER_ERROR,
-            Code::Away => StatusCode::SERVICE_UNAVAILABLE,
+            Code::KeyReused => StatusCode::UNPROCESSABLE_ENTITY,
+            Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Code::OutcomeUnknown => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 }
 
-/// An answer that is not written yet.
+/// A response that is not serialized yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) code: Code,
@@ -94,11 +94,11 @@ pub(crate) struct Reply {
     pub(crate) data: ReplyData,
 }
 
-/// What an answer carries.
+/// `data` of the envelope.
 #[derive(Debug, Clone)]
 pub(crate) enum ReplyData {
     Value(Value),
-    /// What is wrong with which field.
+    /// Validation errors: field and message.
     Errors(Vec<(String, Text)>),
 }
 
@@ -132,14 +132,14 @@ impl Reply {
     }
 }
 
-/// The answer of a route that did what it was asked.
+/// A successful response.
 #[derive(Debug)]
 pub(crate) struct Done {
     status: StatusCode,
     data: Value,
 }
 
-/// A page of a list, and where the next one begins.
+/// A page of a list, and the cursor of the next page.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Page<T> {
@@ -147,31 +147,30 @@ pub(crate) struct Page<T> {
     pub(crate) next_cursor: Option<String>,
 }
 
-/// What every route returns.
-pub(crate) type Answer = Result<Done, Refusal>;
+/// Result of a route handler.
+pub(crate) type RouteResult = Result<Done, Refusal>;
 
 impl Done {
-    pub(crate) fn ok(data: &impl Serialize) -> Answer {
+    pub(crate) fn ok(data: &impl Serialize) -> RouteResult {
         Done::with(StatusCode::OK, data)
     }
 
-    pub(crate) fn created(data: &impl Serialize) -> Answer {
+    pub(crate) fn created(data: &impl Serialize) -> RouteResult {
         Done::with(StatusCode::CREATED, data)
     }
 
-    /// A page of a list.
-    pub(crate) fn page<T: Serialize>(items: Vec<T>, next: Option<i64>) -> Answer {
+    pub(crate) fn page<T: Serialize>(items: Vec<T>, next: Option<i64>) -> RouteResult {
         Done::ok(&Page { items, next_cursor: next.map(|id| id.to_string()) })
     }
 
-    /// What was answered before.
-    pub(crate) fn stored(status: u16, data: Value) -> Answer {
-        let status = StatusCode::from_u16(status).map_err(|error| Refusal::fault(&error))?;
+    /// A stored response.
+    pub(crate) fn stored(status: u16, data: Value) -> RouteResult {
+        let status = StatusCode::from_u16(status).map_err(|error| Refusal::internal(&error))?;
         Ok(Done { status, data })
     }
 
-    fn with(status: StatusCode, data: &impl Serialize) -> Answer {
-        let data = serde_json::to_value(data).map_err(|error| Refusal::fault(&error))?;
+    fn with(status: StatusCode, data: &impl Serialize) -> RouteResult {
+        let data = serde_json::to_value(data).map_err(|error| Refusal::internal(&error))?;
         Ok(Done { status, data })
     }
 }
@@ -183,16 +182,17 @@ impl IntoResponse for Done {
     }
 }
 
-/// Writes the answer. What no route made, but for a success of another form, is given the envelope of its status.
-pub(crate) fn written(response: Response, trace_id: &str, language: Language) -> Response {
+/// Serializes the response and adds the security headers and the trace id. An error response without a [`Reply`] gets the
+/// envelope of its status; a successful one, such as `/metrics`, is unchanged.
+pub(crate) fn write_envelope(response: Response, trace_id: &str, language: Language) -> Response {
     let response = match (response.extensions().get::<Reply>(), response.status()) {
         (None, status) if status.is_client_error() || status.is_server_error() => {
             let (parts, _) = response.into_parts();
-            let mut given = Refusal::of_status(status).into_response();
+            let mut enveloped = Refusal::from_status(status).into_response();
             for (name, value) in &parts.headers {
-                given.headers_mut().entry(name).or_insert_with(|| value.clone());
+                enveloped.headers_mut().entry(name).or_insert_with(|| value.clone());
             }
-            given
+            enveloped
         }
         (Some(_), _) | (None, _) => response,
     };
@@ -205,7 +205,7 @@ pub(crate) fn written(response: Response, trace_id: &str, language: Language) ->
         }
         None => body,
     };
-    shut(&mut parts.headers);
+    add_security_headers(&mut parts.headers);
     if let Ok(value) = HeaderValue::from_str(trace_id) {
         parts.headers.insert(X_TRACE_ID, value);
     }

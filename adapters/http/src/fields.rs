@@ -1,6 +1,6 @@
-//! Reads the fields of a JSON object and collects everything that is wrong with them.
+//! Reads the fields of a JSON object and collects all validation errors.
 //!
-//! **Invariant:** a field that nobody read, or that comes twice, is an error; in a nested object too.
+//! **Invariant:** unknown and duplicate fields are errors, in nested objects too.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,27 +16,26 @@ use serde_json::{Map, Value};
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;
 
-/// The fields of one object. Read each, then [`Fields::finish`].
+/// The fields of one object. Read each field, then call [`Fields::finish`].
 pub(crate) struct Fields {
-    /// What stands before the names of a nested object's fields: `filter.`
+    /// Prefix of the field names in a nested object, such as `filter.`
     within: String,
     values: Vec<(String, Field)>,
     errors: Vec<(String, Text)>,
 }
 
-/// A field as it came. Of an object only the text is kept: its fields are read when it is asked for.
+/// A field of the body. For an object, only its text is stored; [`Fields::object`] parses it.
 struct Field {
     value: Value,
     object: Option<Box<RawValue>>,
 }
 
 impl Fields {
-    /// Of an empty object.
-    pub(crate) fn none() -> Fields {
+    pub(crate) fn empty() -> Fields {
         Fields { within: String::new(), values: Vec::new(), errors: Vec::new() }
     }
 
-    /// Of the object in these bytes.
+    /// Parses a JSON object.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Fields, Refusal> {
         let object: Object = serde_json::from_slice(bytes).map_err(|error| {
             let is_json = error.is_data();
@@ -47,11 +46,11 @@ impl Fields {
             };
             Refusal::field("body", text)
         })?;
-        Fields::of(object, String::new()).map_err(|(name, text)| Refusal::field(&name, text))
+        Fields::from_object(object, String::new()).map_err(|(name, text)| Refusal::field(&name, text))
     }
 
-    /// The fields, or the one that cannot be read although it is within JSON.
-    fn of(object: Object, within: String) -> Result<Fields, (String, Text)> {
+    /// Fails if a value is valid JSON but cannot be represented, such as an unpaired surrogate.
+    fn from_object(object: Object, within: String) -> Result<Fields, (String, Text)> {
         let mut values = Vec::with_capacity(object.values.len());
         for (name, raw) in object.values {
             let field = if raw.get().starts_with('{') {
@@ -63,30 +62,33 @@ impl Fields {
             };
             values.push((name, field));
         }
-        let errors =
-            object.twice.into_iter().map(|name| (format!("{within}{name}"), messages::TWICE)).collect();
+        let errors = object
+            .duplicates
+            .into_iter()
+            .map(|name| (format!("{within}{name}"), messages::DUPLICATE))
+            .collect();
         Ok(Fields { within, values, errors })
     }
 
-    /// The field, if it is there and not null.
+    /// Removes and returns the field, if it is present and not null.
     fn take(&mut self, name: &str) -> Option<Field> {
-        let place = self.values.iter().position(|(given, _)| given == name)?;
-        Some(self.values.remove(place).1).filter(|field| !field.value.is_null())
+        let index = self.values.iter().position(|(given, _)| given == name)?;
+        Some(self.values.remove(index).1).filter(|field| !field.value.is_null())
     }
 
-    /// A field that must be there.
+    /// Reads a required field.
     pub(crate) fn required<T>(
         &mut self,
         name: &str,
         read: impl FnOnce(&Value) -> Result<T, Text>,
     ) -> Option<T> {
         match self.take(name) {
-            None => self.wrong(name, messages::REQUIRED),
-            Some(field) => read(&field.value).map_or_else(|error| self.wrong(name, error), Some),
+            None => self.reject(name, messages::REQUIRED),
+            Some(field) => read(&field.value).map_or_else(|error| self.reject(name, error), Some),
         }
     }
 
-    /// A field that may be absent or null. The outer `None` means that it is wrong.
+    /// Reads a field that may be absent or null. The outer `None` means that it is invalid.
     pub(crate) fn optional<T>(
         &mut self,
         name: &str,
@@ -95,13 +97,13 @@ impl Fields {
         match self.take(name) {
             None => Some(None),
             Some(field) => {
-                read(&field.value).map_or_else(|error| self.wrong(name, error), |value| Some(Some(value)))
+                read(&field.value).map_or_else(|error| self.reject(name, error), |value| Some(Some(value)))
             }
         }
     }
 
-    /// A nested object that may be absent or null; its fields are read from the [`Fields`] given. The outer `None` means
-    /// that it, or something in it, is wrong.
+    /// Reads a nested object that may be absent or null. The outer `None` means that the object or one of its fields is
+    /// invalid.
     pub(crate) fn object<T>(
         &mut self,
         name: &str,
@@ -109,11 +111,11 @@ impl Fields {
     ) -> Option<Option<T>> {
         let Some(field) = self.take(name) else { return Some(None) };
         let within = format!("{}{name}.", self.within);
-        let Some(raw) = field.object else { return self.wrong(name, messages::NOT_AN_OBJECT) };
+        let Some(raw) = field.object else { return self.reject(name, messages::NOT_AN_OBJECT) };
         let object = serde_json::from_str::<Object>(raw.get());
         let inner = object
             .map_err(|_| (name.to_owned(), messages::NOT_READABLE))
-            .and_then(|object| Fields::of(object, within));
+            .and_then(|object| Fields::from_object(object, within));
         let mut inner = match inner {
             Ok(inner) => inner,
             Err(error) => {
@@ -122,30 +124,30 @@ impl Fields {
             }
         };
         let value = read(&mut inner);
-        let errors = inner.close();
-        let is_right = errors.is_empty();
+        let errors = inner.into_errors();
+        let is_valid = errors.is_empty();
         self.errors.extend(errors);
-        value.filter(|_| is_right).map(Some)
+        value.filter(|_| is_valid).map(Some)
     }
 
-    /// Notes what is wrong with a field; with an empty name, with this object.
-    pub(crate) fn wrong<T>(&mut self, name: &str, error: impl Into<Text>) -> Option<T> {
+    /// Records a validation error of a field, or of the object itself if the name is empty.
+    pub(crate) fn reject<T>(&mut self, name: &str, error: impl Into<Text>) -> Option<T> {
         let name = format!("{}{name}", self.within);
         self.errors.push((name.trim_end_matches('.').to_owned(), error.into()));
         None
     }
 
-    /// What was read, if nothing is wrong.
+    /// Returns the value that was read, or all validation errors.
     pub(crate) fn finish<T>(self, read: Option<T>) -> Result<T, Refusal> {
-        let errors = self.close();
+        let errors = self.into_errors();
         match read {
             Some(read) if errors.is_empty() => Ok(read),
             Some(_) | None => Err(Refusal::invalid(errors)),
         }
     }
 
-    /// Everything that is wrong, what nobody read included.
-    fn close(mut self) -> Vec<(String, Text)> {
+    /// All validation errors, including those of fields that were not read.
+    fn into_errors(mut self) -> Vec<(String, Text)> {
         let within = &self.within;
         let unknown =
             self.values.iter().map(|(name, _)| (format!("{within}{name}"), messages::UNKNOWN_FIELD));
@@ -154,12 +156,11 @@ impl Fields {
     }
 }
 
-/// Any text.
 pub(crate) fn text(value: &Value) -> Result<String, Text> {
     value.as_str().map(str::to_owned).ok_or(messages::NOT_TEXT)
 }
 
-/// 1 to `max` visible ASCII characters.
+/// Reads 1 to `max` visible ASCII characters.
 pub(crate) fn visible_ascii(max: usize) -> impl FnOnce(&Value) -> Result<String, Text> {
     move |value| {
         let text = text(value)?;
@@ -168,7 +169,7 @@ pub(crate) fn visible_ascii(max: usize) -> impl FnOnce(&Value) -> Result<String,
     }
 }
 
-/// 1 to `max` characters, none of them a control character.
+/// Reads 1 to `max` characters without control characters.
 pub(crate) fn short_text(max: usize) -> impl FnOnce(&Value) -> Result<String, Text> {
     move |value| {
         let text = text(value)?;
@@ -177,24 +178,22 @@ pub(crate) fn short_text(max: usize) -> impl FnOnce(&Value) -> Result<String, Te
     }
 }
 
-/// The title of a product.
 pub(crate) fn title(value: &Value) -> Result<Title, Text> {
     Ok(Title::try_from(text(value)?)?)
 }
 
-/// An amount of money.
 pub(crate) fn money(value: &Value) -> Result<Money, Text> {
     let number = value.as_number().ok_or(messages::NOT_A_NUMBER)?;
     Ok(Money::parse(number.as_str())?)
 }
 
-/// The price of a product, or another amount of that size.
+/// Reads an amount within the limits of a product price.
 pub(crate) fn price(value: &Value) -> Result<Money, Text> {
     amount_within(value, *Product::PRICE_MINOR.start(), messages::PRICE_RANGE)
 }
 
-/// An amount of at least so many minor units and of at most the greatest price. `range` says so, also of an amount that is too
-/// great for any column.
+/// Reads an amount from `least` minor units to the maximum price. `range` is the message for every amount out of range,
+/// including those that `Money` cannot represent.
 pub(crate) fn amount_within(value: &Value, least: i64, range: Text) -> Result<Money, Text> {
     let number = value.as_number().ok_or(messages::NOT_A_NUMBER)?;
     match Money::parse(number.as_str()) {
@@ -204,61 +203,58 @@ pub(crate) fn amount_within(value: &Value, least: i64, range: Text) -> Result<Mo
     }
 }
 
-/// An id, as a number.
+/// Reads a numeric id.
 pub(crate) fn id<I: TryFrom<i64, Error = IdError>>(value: &Value) -> Result<I, Text> {
     let number = value.as_number().ok_or(messages::NOT_A_NUMBER)?;
     let number = number.as_i64().ok_or(IdError::OutOfRange)?;
     Ok(I::try_from(number)?)
 }
 
-/// A number of points, none among them.
+/// Reads a number of points; 0 is allowed.
 pub(crate) fn points(value: &Value) -> Result<Points, Text> {
     let number = value.as_number().ok_or(messages::NOT_A_NUMBER)?;
     number.as_i64().and_then(|number| Points::try_from(number).ok()).ok_or(messages::POINTS_RANGE)
 }
 
-/// A yes or a no.
-pub(crate) fn flag(value: &Value) -> Result<bool, Text> {
-    value.as_bool().ok_or(messages::NOT_A_FLAG)
+pub(crate) fn boolean(value: &Value) -> Result<bool, Text> {
+    value.as_bool().ok_or(messages::NOT_A_BOOLEAN)
 }
 
-/// A whole number.
 pub(crate) fn integer(value: &Value) -> Result<i64, Text> {
     value.as_number().and_then(|number| number.as_i64()).ok_or(messages::NOT_AN_INTEGER)
 }
 
-/// A moment.
+/// Reads an RFC 3339 timestamp.
 pub(crate) fn time(value: &Value) -> Result<DateTime<Utc>, Text> {
-    messages::moment(&text(value)?)
+    messages::parse_time(&text(value)?)
 }
 
-/// A name out of an enum.
+/// Reads the name of an enum variant.
 pub(crate) fn name<T: std::str::FromStr<Err = UnknownName>>(value: &Value) -> Result<T, Text> {
     text(value)?.parse().map_err(|error: UnknownName| messages::one_of(error.expected))
 }
 
-/// The id of an event.
 pub(crate) fn event_id(value: &Value) -> Result<EventId, Text> {
     Ok(text(value)?.parse::<EventId>()?)
 }
 
-/// `cursor`: where a list, or what was done to one, goes on.
+/// Reads `cursor`, the position at which a list or a bulk operation continues.
 pub(crate) fn cursor(value: &Value) -> Result<i64, Text> {
     text(value)?.parse().ok().filter(|id| *id > 0).ok_or(messages::BAD_CURSOR)
 }
 
-/// Why an operator does something.
+/// Reads the operator's reason for the audit log.
 pub(crate) fn reason(value: &Value) -> Result<Reason, Text> {
     Ok(Reason::new(text(value)?)?)
 }
 
-/// A list of names: as many as a call may name one by one.
+/// Reads a list of 1 to [`MAX_NAMED`] items; duplicates are removed.
 pub(crate) fn named<T: Ord + Clone>(
     item: impl Fn(&Value) -> Result<T, Text>,
 ) -> impl FnOnce(&Value) -> Result<Named<T>, Text> {
     move |value| {
         let items = value.as_array().ok_or_else(|| messages::list(MAX_NAMED))?;
-        // Before they are read: a longer one is not worth it.
+        // Checked before the items are parsed, to bound the work.
         if items.len() > MAX_NAMED {
             return Err(messages::list(MAX_NAMED));
         }
@@ -267,10 +263,10 @@ pub(crate) fn named<T: Ord + Clone>(
     }
 }
 
-/// An object with the names that came twice, which `serde_json::Map` would hide; of those the last value counts.
+/// A parsed object with its duplicate names, which `serde_json::Map` would hide. Of duplicates, the last value is stored.
 struct Object {
     values: Vec<(String, Box<RawValue>)>,
-    twice: Vec<String>,
+    duplicates: Vec<String>,
 }
 
 impl<'de> Deserialize<'de> for Object {
@@ -284,18 +280,18 @@ impl<'de> Deserialize<'de> for Object {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Object, A::Error> {
-                let mut object = Object { values: Vec::new(), twice: Vec::new() };
-                let mut places: BTreeMap<String, usize> = BTreeMap::new();
+                let mut object = Object { values: Vec::new(), duplicates: Vec::new() };
+                let mut indexes: BTreeMap<String, usize> = BTreeMap::new();
                 while let Some((name, value)) = entries.next_entry::<String, Box<RawValue>>()? {
-                    let place = places.get(&name).and_then(|place| object.values.get_mut(*place));
-                    if let Some((_, last)) = place {
+                    let entry = indexes.get(&name).and_then(|index| object.values.get_mut(*index));
+                    if let Some((_, last)) = entry {
                         *last = value;
-                        if !object.twice.contains(&name) {
-                            object.twice.push(name);
+                        if !object.duplicates.contains(&name) {
+                            object.duplicates.push(name);
                         }
                         continue;
                     }
-                    places.insert(name.clone(), object.values.len());
+                    indexes.insert(name.clone(), object.values.len());
                     object.values.push((name, value));
                 }
                 Ok(object)

@@ -1,9 +1,9 @@
-//! Which language the client prefers (`Accept-Language`, RFC 9110 §12.5.4).
+//! Language negotiation (`Accept-Language`, RFC 9110 §12.5.4).
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT_LANGUAGE;
 
-/// The languages there are messages in.
+/// Languages of the messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Language {
     English,
@@ -11,7 +11,7 @@ pub(crate) enum Language {
 }
 
 impl Language {
-    /// The one with the greatest weight; of equals the first; English where neither is named.
+    /// The supported language with the greatest weight; the first of equal weights; English by default.
     pub(crate) fn of(headers: &HeaderMap) -> Language {
         let mut best = (Language::English, 0.0);
         for header in headers.get_all(ACCEPT_LANGUAGE) {

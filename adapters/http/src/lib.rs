@@ -1,13 +1,14 @@
-//! The HTTP edge: routes, tokens, the answer envelope.
+//! HTTP API of the marketplace: routes, authentication, response envelope, OpenAPI document, server.
 //!
-//! A request passes, from outside in: origin, route, place (`shed`), trace and log line, time limit, panic guard, token,
-//! rate limit, idempotency key, signature of the gateway, body, use case. Whatever stops it on the way, the answer is the
-//! envelope of spec §4.
+//! A request passes these layers, outermost first: CORS, routing, concurrency limit (`shed`), trace and log line, timeout,
+//! panic handler, authentication, rate limit, idempotency key, signature of the gateway, body, use case. Each layer that
+//! rejects a request does so in the envelope of spec §4.
 //!
-//! **Invariant:** every error answer is `{"code","message","data","traceId"}` with `X-Trace-Id`, and a fault shows
-//! nothing but its trace id.
+//! **Invariant:** every error response is `{"code","message","data","traceId"}` with `X-Trace-Id`; an internal error shows
+//! only its trace id.
 //!
-//! **Invariant:** nothing here decides: who may do what to an order is the domain's, whose order it is the store's.
+//! **Invariant:** this crate makes no business decision: the domain decides which actions on an order are allowed, and the
+//! store's queries select by owner and tenant.
 
 mod auth;
 pub mod bodies;

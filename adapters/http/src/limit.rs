@@ -1,8 +1,8 @@
-//! Nobody asks too often: a token bucket for each user, or each address where nobody is signed in, and route (spec §4;
+//! Rate limiting: one token bucket per route and user, or per route and address for unauthenticated requests (spec §4;
 //! seed 003 §3).
 //!
-//! It stands behind authentication, which refuses nobody, and before everything else: who presents bad tokens spends those
-//! of its address.
+//! This layer runs after authentication, which rejects no request, and before all other layers: requests with invalid
+//! tokens are counted for their address.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::routes::LIMITED_ROUTES;
 /// The fields of draft-ietf-httpapi-ratelimit-headers.
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-/// The name of the one policy there is.
+/// Name of the only policy.
 const POLICY: &str = "requests";
-/// A route that has no name, which none should be.
+/// Bucket of routes that are missing in [`LIMITED_ROUTES`].
 const NO_ROUTE: &str = "other";
 
-/// How often a client may ask.
+/// Rate limits of all routes.
 pub struct Admission {
     limiter: Arc<dyn RateLimiter>,
     proxies: Proxies,
@@ -37,22 +37,22 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// The same bucket for every party and route.
+    /// Limits every route and party by this bucket.
     pub fn new(limiter: Arc<dyn RateLimiter>, bucket: Bucket) -> Admission {
         let routes = LIMITED_ROUTES.iter().map(|route| (*route, (Arc::from(*route), bucket))).collect();
         Admission { limiter, proxies: Proxies::default(), routes, other: (Arc::from(NO_ROUTE), bucket) }
     }
 
-    /// The same with another bucket for this one of [`LIMITED_ROUTES`]; any other name changes nothing.
+    /// Sets the bucket of one of [`LIMITED_ROUTES`]; ignores other names.
     #[must_use]
     pub fn with_route(mut self, route: &str, bucket: Bucket) -> Admission {
-        if let Some((_, measure)) = self.routes.get_mut(route) {
-            *measure = bucket;
+        if let Some((_, route_bucket)) = self.routes.get_mut(route) {
+            *route_bucket = bucket;
         }
         self
     }
 
-    /// The same behind these proxies.
+    /// Sets the trusted proxies.
     #[must_use]
     pub fn behind(self, proxies: Proxies) -> Admission {
         Admission { proxies, ..self }
@@ -64,15 +64,15 @@ impl Admission {
             Some(_) | None => self.proxies.party(request),
         };
         let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-        // A HEAD is answered by the route of its GET.
+        // axum routes HEAD to the GET handler.
         let method = if *request.method() == Method::HEAD { &Method::GET } else { request.method() };
         let (route, bucket) = self.routes.get(format!("{method} {path}").as_str()).unwrap_or(&self.other);
         (LimitKey { route: Arc::clone(route), party }, *bucket)
     }
 }
 
-/// The layer of every route but those that tell how the process is.
-pub(crate) async fn limited(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> Response {
+/// Middleware of the API routes; health, metrics and documentation are not limited.
+pub(crate) async fn limit_rate(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> Response {
     let (key, bucket) = edge.admission.key(&request);
     debug_assert!(*key.route != *NO_ROUTE, "a route is missing in LIMITED_ROUTES: {}", request.uri());
     let taken = edge.admission.limiter.take(&key, bucket).await;
@@ -80,31 +80,31 @@ pub(crate) async fn limited(State(edge): State<Arc<Edge>>, request: Request, nex
         Taken::Token { .. } => next.run(request).await,
         Taken::Refused { retry_after } => {
             metrics::counter!(LIMIT_REFUSED).increment(1);
-            Refusal::too_often(whole_seconds(retry_after)).into_response()
+            Refusal::rate_limited(whole_seconds(retry_after)).into_response()
         }
     };
-    tell(response.headers_mut(), taken, bucket);
+    add_rate_limit_headers(response.headers_mut(), taken, bucket);
     response
 }
 
-/// What is left, for clients that want to know before they are refused.
-fn tell(headers: &mut HeaderMap, taken: Taken, bucket: Bucket) {
+/// Adds the remaining quota, so that a client can slow down before it is rejected.
+fn add_rate_limit_headers(headers: &mut HeaderMap, taken: Taken, bucket: Bucket) {
     let capacity = bucket.capacity().get();
-    let (left, until) = match taken {
+    let (remaining, reset) = match taken {
         Taken::Token { remaining } => (remaining, bucket.token_every() * capacity.saturating_sub(remaining)),
-        // The same moment as that of Retry-After.
+        // The same time as in Retry-After.
         Taken::Refused { retry_after } => (0, retry_after),
     };
     let policy = format!("\"{POLICY}\";q={capacity};w={}", whole_seconds(bucket.fills_in()));
-    let now = format!("\"{POLICY}\";r={left};t={}", whole_seconds(until));
-    for (name, value) in [(RATE_LIMIT_POLICY, policy), (RATE_LIMIT, now)] {
+    let state = format!("\"{POLICY}\";r={remaining};t={}", whole_seconds(reset));
+    for (name, value) in [(RATE_LIMIT_POLICY, policy), (RATE_LIMIT, state)] {
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(name, value);
         }
     }
 }
 
-/// Rounded up, and never none.
+/// Rounds up to whole seconds; at least 1.
 fn whole_seconds(time: Duration) -> u32 {
     let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
     u32::try_from(seconds.max(1)).unwrap_or(u32::MAX)

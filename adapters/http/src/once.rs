@@ -1,8 +1,8 @@
-//! A request under an idempotency key reaches its route once; repeats are answered what the first one was (spec §4).
+//! Idempotency keys: a request with a key is executed once; a repeated request gets the stored response (spec §4).
 //!
-//! It stands between authentication and the routes: who is refused at the door claims nothing, and what a route refuses
-//! frees its key again. Routes that act in more than one transaction have their answer kept after it, and their keys may be
-//! elsewhere than in the database ([`ANSWERED_AFTERWARDS`]).
+//! This layer runs after authentication, so that an unauthenticated request claims no key. If the route rejects the request,
+//! the key is released. Routes that use more than one transaction store their response afterwards, and their keys may be
+//! kept outside of the database ([`STORED_AFTERWARDS`]).
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -26,23 +26,28 @@ use crate::edge::Edge;
 use crate::envelope::{Code, Done, Reply, ReplyData};
 use crate::messages;
 use crate::refusal::Refusal;
-use crate::routes::{ANSWERED_AFTERWARDS, answered};
+use crate::routes::{STORED_AFTERWARDS, response_data};
 
-/// The name that refusals use.
+/// Header name used in error responses and in the OpenAPI document.
 pub(crate) const X_IDEMPOTENCY_KEY: &str = "X-Idempotency-Key";
-/// The header of the specification and that of the IETF draft (draft-ietf-httpapi-idempotency-key-header).
-const NAMES: [HeaderName; 2] =
+/// The header of spec §4 and that of the IETF draft (draft-ietf-httpapi-idempotency-key-header).
+const KEY_HEADERS: [HeaderName; 2] =
     [HeaderName::from_static("x-idempotency-key"), HeaderName::from_static("idempotency-key")];
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// The layer of every route on which somebody signed in creates or moves something.
-pub(crate) async fn once(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> Response {
-    if request.method() != Method::POST || !NAMES.iter().any(|name| request.headers().contains_key(name)) {
+/// Middleware of the user and operator routes; acts on POST requests with an idempotency key.
+pub(crate) async fn handle_idempotency_key(
+    State(edge): State<Arc<Edge>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let has_key = KEY_HEADERS.iter().any(|name| request.headers().contains_key(name));
+    if request.method() != Method::POST || !has_key {
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
     let Ok(Caller(context)) = Caller::from_request_parts(&mut parts, &edge).await else {
-        // The route refuses, in its own words.
+        // Not authenticated: the route rejects the request.
         return next.run(Request::from_parts(parts, body)).await;
     };
     let key = match key(&parts.headers) {
@@ -53,66 +58,68 @@ pub(crate) async fn once(State(edge): State<Arc<Edge>>, request: Request, next: 
         Ok(RawBody { bytes, .. }) => bytes,
         Err(refusal) => return refusal.into_response(),
     };
-    // Routers nested in others see the end of the path only.
-    let path = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |whole| whole.path());
+    // In a nested router, `parts.uri` lacks the prefix of the path.
+    let path = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |original| original.path());
     let route = format!("{} {path}", parts.method);
-    let asked = match asked(&context, route, key, &body) {
-        Ok(asked) => asked,
+    let keyed_request = match keyed_request(&context, route, key, &body) {
+        Ok(keyed_request) => keyed_request,
         Err(refusal) => return refusal.into_response(),
     };
-    // A task of its own: whoever hangs up or is told that it took too long finds its answer when it asks again.
+    // A separate task: after a disconnect or a timeout it still stores the response, and a repeated request gets it.
     let tasks = edge.app.tx.tasks.clone();
-    let answering = async move {
+    let processing = async move {
         let request = Request::from_parts(parts, Body::from(body));
-        answer(&edge, request, context, asked, next).await.unwrap_or_else(IntoResponse::into_response)
+        process(&edge, request, context, keyed_request, next)
+            .await
+            .unwrap_or_else(IntoResponse::into_response)
     };
-    match tasks.spawn(answering).await {
+    match tasks.spawn(processing).await {
         Ok(Some(response)) => response,
         Ok(None) => Refusal::from(StoreError::Unavailable("the process is ending".into())).into_response(),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            Err(error) => Refusal::fault(&error).into_response(),
+            Err(error) => Refusal::internal(&error).into_response(),
         },
     }
 }
 
-/// Claims the key, has the route answer and keeps that; or repeats what it answered.
-async fn answer(
+/// Claims the key, runs the route and stores the response; or returns the stored response.
+async fn process(
     edge: &Edge,
     mut request: Request,
     mut context: CommandContext,
-    asked: KeyedRequest,
+    keyed_request: KeyedRequest,
     next: Next,
 ) -> Result<Response, Refusal> {
-    let begun = if is_answered_afterwards(&request) {
-        idempotency::begin_afterwards(&edge.app, asked).await?
+    let begun = if is_stored_afterwards(&request) {
+        idempotency::begin_afterwards(&edge.app, keyed_request).await?
     } else {
-        idempotency::begin(&edge.app, asked, answered).await?
+        idempotency::begin(&edge.app, keyed_request, response_data).await?
     };
     let ticket = match begun {
         Begun::First(ticket) => ticket,
-        Begun::Before(answer) => return again(answer),
+        Begun::Before(stored) => return replay(stored),
     };
     context.idempotency = Some(ticket.clone());
     request.extensions_mut().insert(context);
     let response = next.run(request).await;
-    let outcome = match stored(&response) {
-        Some(answer) => ticket.done(answer).await,
+    let outcome = match to_stored(&response) {
+        Some(stored) => ticket.done(stored).await,
         None => ticket.refused().await,
     };
     if let Err(error) = outcome {
-        warn!(%error, "an idempotency key stays claimed until its lease ends");
+        warn!(%error, "idempotency: cannot conclude the request; its key stays claimed until the lease expires");
     }
     Ok(response)
 }
 
-fn is_answered_afterwards(request: &Request) -> bool {
+fn is_stored_afterwards(request: &Request) -> bool {
     let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    ANSWERED_AFTERWARDS.contains(&format!("{} {path}", request.method()).as_str())
+    STORED_AFTERWARDS.contains(&format!("{} {path}", request.method()).as_str())
 }
 
-/// The answer that is to be kept, if the request was done.
-fn stored(response: &Response) -> Option<StoredAnswer> {
+/// The response to store; `None` if the request was rejected.
+fn to_stored(response: &Response) -> Option<StoredAnswer> {
     match response.extensions().get::<Reply>()? {
         Reply { code: Code::Done, data: ReplyData::Value(data), .. } => {
             Some(StoredAnswer { status: response.status().as_u16(), data: data.to_string() })
@@ -121,21 +128,21 @@ fn stored(response: &Response) -> Option<StoredAnswer> {
     }
 }
 
-/// What the first one was answered.
-fn again(answer: StoredAnswer) -> Result<Response, Refusal> {
-    let data: Value = serde_json::from_str(&answer.data).map_err(|error| Refusal::fault(&error))?;
-    let mut response = Done::stored(answer.status, data)?.into_response();
+/// Builds the response to a repeated request from the stored one.
+fn replay(stored: StoredAnswer) -> Result<Response, Refusal> {
+    let data: Value = serde_json::from_str(&stored.data).map_err(|error| Refusal::internal(&error))?;
+    let mut response = Done::stored(stored.status, data)?.into_response();
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     Ok(response)
 }
 
-/// The key that the request names, by either name.
+/// The idempotency key, from either header; different values are an error.
 fn key(headers: &HeaderMap) -> Result<String, Refusal> {
-    let [name, alias] = NAMES;
+    let [name, alias] = KEY_HEADERS;
     let mut values = headers.get_all(name).iter().chain(headers.get_all(alias));
     let first = values.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
     if values.any(|other| other.as_bytes() != first.as_bytes()) {
-        return Err(Refusal::field(X_IDEMPOTENCY_KEY, messages::TWICE));
+        return Err(Refusal::field(X_IDEMPOTENCY_KEY, messages::DUPLICATE));
     }
     let legal = (1..=RequestScope::MAX_KEY_CHARS).contains(&first.len())
         && first.bytes().all(|b| b.is_ascii_graphic());
@@ -146,9 +153,14 @@ fn key(headers: &HeaderMap) -> Result<String, Refusal> {
     }
 }
 
-fn asked(context: &CommandContext, route: String, key: String, body: &[u8]) -> Result<KeyedRequest, Refusal> {
-    let user = context.user().ok_or_else(|| Refusal::fault(&"a caller is no user"))?;
-    // No route of ours is as long.
+fn keyed_request(
+    context: &CommandContext,
+    route: String,
+    key: String,
+    body: &[u8],
+) -> Result<KeyedRequest, Refusal> {
+    let user = context.user().ok_or_else(|| Refusal::internal(&"the authenticated caller is not a user"))?;
+    // Every existing route is shorter.
     if route.len() > RequestScope::MAX_ROUTE_CHARS {
         return Err(Refusal::not_found("route"));
     }
@@ -159,8 +171,8 @@ fn asked(context: &CommandContext, route: String, key: String, body: &[u8]) -> R
     })
 }
 
-/// SHA-256 of the body as it would be written with its names sorted, without spaces and with the shortest numbers: what
-/// a client may write differently when it asks again. What is no JSON counts as it is.
+/// SHA-256 of the body in canonical form: names sorted, no whitespace, shortest numbers. A client may format a repeated
+/// request differently. A body that is not JSON is hashed unchanged.
 fn body_hash(body: &[u8]) -> String {
     let digest = match serde_json::from_slice::<Value>(body) {
         Ok(value) => {

@@ -1,4 +1,4 @@
-//! Ids in paths: what is no id names nothing, so it is not found.
+//! Ids in paths. A path parameter that is not a valid id is 404, because no such resource can exist.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
@@ -7,9 +7,9 @@ use marketplace_domain::{OrderId, ProductId, UserId};
 
 use crate::refusal::Refusal;
 
-/// An id that can stand in a path.
+/// An id used as a path parameter.
 pub(crate) trait InPath: TryFrom<i64, Error = IdError> {
-    /// What it is an id of.
+    /// Name of the resource, for the error message.
     const WHAT: &'static str;
 }
 
@@ -25,7 +25,7 @@ impl InPath for UserId {
     const WHAT: &'static str = "user";
 }
 
-/// The id in the path.
+/// Extracts an id from the path.
 pub(crate) struct PathId<I>(pub(crate) I);
 
 impl<S: Send + Sync, I: InPath + Send> FromRequestParts<S> for PathId<I> {
@@ -39,7 +39,7 @@ impl<S: Send + Sync, I: InPath + Send> FromRequestParts<S> for PathId<I> {
     }
 }
 
-/// The event id in the path.
+/// Extracts an event id from the path.
 pub(crate) struct PathEvent(pub(crate) EventId);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathEvent {
@@ -52,7 +52,8 @@ impl<S: Send + Sync> FromRequestParts<S> for PathEvent {
     }
 }
 
-/// The aggregate in the path: its type and its id, which a row inserted by hand may have from anywhere.
+/// Extracts an aggregate's type and id from the path. Manually inserted rows may contain any type and id, so only the
+/// format of the id is checked.
 pub(crate) struct PathAggregate {
     pub(crate) kind: String,
     pub(crate) id: i64,
@@ -70,7 +71,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathAggregate {
     }
 }
 
-/// One thing has one address: not `+7`, not `007`.
+/// Parses an integer in canonical form: a resource has one URL, so `+7` and `007` are not accepted.
 fn integer(text: &str) -> Option<i64> {
     text.parse().ok().filter(|number: &i64| number.to_string() == text)
 }

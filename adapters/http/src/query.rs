@@ -1,4 +1,4 @@
-//! Reads query parameters, as strictly as bodies: an unknown one is a typing error that would go unseen.
+//! Reads query parameters. Unknown parameters are errors, as in bodies: a misspelled filter would otherwise be ignored.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
@@ -9,11 +9,12 @@ use marketplace::ports::OrderSide;
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;
 
-/// `limit` where none is asked for, and the greatest.
+/// Page size if `limit` is absent.
 pub(crate) const DEFAULT_LIMIT: u32 = 20;
 pub(crate) const MAX_LIMIT: u32 = 100;
 
-/// The parameters of one request. Read each, then [`Parameters::finish`]. An empty one counts as absent, but for `as`.
+/// The query parameters of one request. Read each, then call [`Parameters::finish`]. An empty parameter counts as absent,
+/// except for `as`.
 pub(crate) struct Parameters {
     values: Vec<(String, String)>,
     errors: Vec<(String, Text)>,
@@ -25,13 +26,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Parameters {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let Query(values) = Query::<Vec<(String, String)>>::from_request_parts(parts, state)
             .await
-            .map_err(|_| Refusal::field("query", messages::BROKEN_BODY))?;
+            .map_err(|_| Refusal::field("query", messages::READ_FAILED))?;
         Ok(Parameters { values, errors: Vec::new() })
     }
 }
 
 impl Parameters {
-    /// A parameter, if it is there and right.
+    /// Reads a parameter; `None` if it is absent or invalid.
     pub(crate) fn read<T>(&mut self, name: &str, read: impl FnOnce(&str) -> Result<T, Text>) -> Option<T> {
         let value = self.take(name).filter(|value| !value.is_empty())?;
         self.checked(name, &value, read)
@@ -42,7 +43,7 @@ impl Parameters {
             self.values.extract_if(.., |(n, _)| n == name).map(|(_, value)| value).collect();
         let value = given.pop()?;
         if !given.is_empty() {
-            self.errors.push((name.to_owned(), messages::TWICE));
+            self.errors.push((name.to_owned(), messages::DUPLICATE));
         }
         Some(value)
     }
@@ -56,13 +57,13 @@ impl Parameters {
         read(value).map_err(|error| self.errors.push((name.to_owned(), error))).ok()
     }
 
-    /// A name out of an enum.
+    /// Reads the name of an enum variant.
     pub(crate) fn named<T: std::str::FromStr<Err = UnknownName>>(&mut self, name: &str) -> Option<T> {
         self.read(name, |text| text.parse().map_err(|error: UnknownName| messages::one_of(error.expected)))
     }
 
-    /// `as`: the side on which the caller stands. An empty one is an error: who forgot the value would be shown another list
-    /// than was meant.
+    /// Reads `as`, the caller's side of an order. An empty value is an error: the default would show another list than the
+    /// client meant.
     pub(crate) fn side(&mut self) -> Option<OrderSide> {
         let value = self.take("as")?;
         self.checked("as", &value, |text| match text {
@@ -72,12 +73,12 @@ impl Parameters {
         })
     }
 
-    /// A moment.
+    /// Reads an RFC 3339 timestamp.
     pub(crate) fn time(&mut self, name: &str) -> Option<DateTime<Utc>> {
-        self.read(name, messages::moment)
+        self.read(name, messages::parse_time)
     }
 
-    /// 1 to `max` visible ASCII characters.
+    /// Reads 1 to `max` visible ASCII characters.
     pub(crate) fn visible_ascii(&mut self, name: &str, max: usize) -> Option<String> {
         self.read(name, |text| {
             let legal = text.len() <= max && text.bytes().all(|b| b.is_ascii_graphic());
@@ -85,12 +86,12 @@ impl Parameters {
         })
     }
 
-    /// `tenantId`: whose rows.
+    /// Reads `tenantId`.
     pub(crate) fn tenant(&mut self) -> Option<TenantId> {
         self.read("tenantId", |text| Ok(text.parse::<TenantId>()?))
     }
 
-    /// `limit`: how many items a page has.
+    /// Reads `limit`, the page size.
     pub(crate) fn limit(&mut self) -> u32 {
         let limit = self.read("limit", |text| match text.parse() {
             Ok(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
@@ -99,7 +100,7 @@ impl Parameters {
         limit.unwrap_or(DEFAULT_LIMIT)
     }
 
-    /// `cursor`: where the page begins.
+    /// Reads `cursor`, the start of the page.
     pub(crate) fn cursor<I: TryFrom<i64>>(&mut self) -> Option<I> {
         self.read("cursor", |text| {
             let id: i64 = text.parse().map_err(|_| messages::BAD_CURSOR)?;
@@ -107,7 +108,7 @@ impl Parameters {
         })
     }
 
-    /// Nothing is wrong, and nothing is left.
+    /// Fails if a parameter was invalid or was not read.
     pub(crate) fn finish(mut self) -> Result<(), Refusal> {
         self.errors.extend(self.values.into_iter().map(|(name, _)| (name, messages::UNKNOWN_FIELD)));
         if self.errors.is_empty() { Ok(()) } else { Err(Refusal::invalid(self.errors)) }

@@ -1,4 +1,4 @@
-//! Whether this process can serve now.
+//! Readiness checks.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// Says whether this process can serve now.
+/// Checks whether this process can serve requests.
 #[async_trait]
 pub trait Readiness: Send + Sync {
-    /// What is wrong now; nothing means ready. It SHOULD answer within a second.
+    /// Returns the current problems; an empty list means ready. It SHOULD return within 1 s.
     async fn problems(&self) -> Vec<Problem>;
 }
 
@@ -20,44 +20,44 @@ impl<F: Fn() -> Vec<Problem> + Send + Sync> Readiness for F {
     }
 }
 
-/// Something that keeps this process from serving. Anybody can read it: no addresses, no secrets.
+/// A reason why this process cannot serve. The response is public, so it MUST NOT contain addresses or secrets.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 pub struct Problem {
-    /// What is not as it should be: `database`, `broker`, ...
+    /// The affected component: `database`, `broker`, ...
     pub part: String,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub what: String,
 }
 
-/// A readiness that anybody may ask for as often as they like: it asks the other one at most once at a time and ten times a
-/// second, and tells everybody else what that said.
+/// Caches the result of a readiness check. The check runs at most once at a time and ten times per second; all other callers
+/// get the cached result.
 pub struct SharedReadiness<R> {
-    asked: R,
-    said: Mutex<Option<(Instant, Vec<Problem>)>>,
+    inner: R,
+    cached: Mutex<Option<(Instant, Vec<Problem>)>>,
 }
 
 impl<R: Readiness> SharedReadiness<R> {
-    /// How long an answer is told again.
+    /// How long a result is cached.
     pub const LASTS: Duration = Duration::from_millis(100);
 
-    /// What this one says.
-    pub fn new(asked: R) -> SharedReadiness<R> {
-        SharedReadiness { asked, said: Mutex::new(None) }
+    /// Caches the results of `inner`.
+    pub fn new(inner: R) -> SharedReadiness<R> {
+        SharedReadiness { inner, cached: Mutex::new(None) }
     }
 }
 
 #[async_trait]
 impl<R: Readiness> Readiness for SharedReadiness<R> {
     async fn problems(&self) -> Vec<Problem> {
-        // Whoever waits here is told what the one before has heard meanwhile.
-        let mut said = self.said.lock().await;
-        if let Some((at, problems)) = &*said
+        // A caller that waits for the lock gets the result of the caller before it.
+        let mut cached = self.cached.lock().await;
+        if let Some((at, problems)) = &*cached
             && at.elapsed() < Self::LASTS
         {
             return problems.clone();
         }
-        let problems = self.asked.problems().await;
-        *said = Some((Instant::now(), problems.clone()));
+        let problems = self.inner.problems().await;
+        *cached = Some((Instant::now(), problems.clone()));
         problems
     }
 }

@@ -1,6 +1,6 @@
-//! Why a request is not done, and what its sender is told.
+//! Error responses, and their mapping from errors of the application and the domain.
 //!
-//! **Invariant:** what a store or a broker says goes to the log, once, and never to the client.
+//! **Invariant:** error details of the store and the broker are logged once and never sent to the client.
 
 use std::fmt::Display;
 
@@ -17,57 +17,55 @@ use serde_json::Value;
 use crate::envelope::{Code, Reply, ReplyData};
 use crate::messages::{self, Text};
 
-/// How long a client is asked to wait for a dependency, in seconds.
+/// `Retry-After` when a dependency is unavailable, in seconds.
 const RETRY_AFTER_S: u32 = 5;
-/// How long one is asked to wait for what is on its way, in seconds: the locks of an order's assets, the answer to the same
-/// request.
-const SOON_S: u32 = 1;
+/// `Retry-After` when the condition ends soon, in seconds: asset locks in progress, the same request in progress, overload.
+const RETRY_SOON_S: u32 = 1;
 
-/// An answer that refuses.
+/// An error response.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     status: StatusCode,
     reply: Box<Reply>,
-    /// When to come again, in seconds, where it is worth it.
+    /// `Retry-After`, in seconds, if a retry can succeed.
     retry_after_s: Option<u32>,
-    /// A header that says more.
+    /// An additional header.
     header: Option<(HeaderName, &'static str)>,
 }
 
-/// The challenge to a client without a token (RFC 6750 §3): no error, because none was made.
+/// Challenge for a request without a token; it carries no error code (RFC 6750 §3.1).
 const CHALLENGE: &str = "Bearer";
-/// The challenge to a client whose token is refused, whatever the reason.
+/// Challenge for a request with an invalid token; the same for every reason.
 pub(crate) const BAD_TOKEN_CHALLENGE: &str =
     "Bearer error=\"invalid_token\", error_description=\"the token is not valid or has expired\"";
 
 impl Refusal {
     pub(crate) fn new(code: Code, message: Text) -> Refusal {
         let reply = Reply { code, message, data: ReplyData::Value(Value::Null) };
-        let retry_after_s = (code == Code::Away).then_some(RETRY_AFTER_S);
-        let header = (code == Code::NotSignedIn).then_some((WWW_AUTHENTICATE, CHALLENGE));
+        let retry_after_s = (code == Code::Unavailable).then_some(RETRY_AFTER_S);
+        let header = (code == Code::NotAuthenticated).then_some((WWW_AUTHENTICATE, CHALLENGE));
         Refusal { status: code.status(), reply: Box::new(reply), retry_after_s, header }
     }
 
-    /// The token is refused.
     pub(crate) fn bad_token() -> Refusal {
         let header = Some((WWW_AUTHENTICATE, BAD_TOKEN_CHALLENGE));
-        Refusal { header, ..Refusal::new(Code::NotSignedIn, messages::BAD_TOKEN) }
+        Refusal { header, ..Refusal::new(Code::NotAuthenticated, messages::BAD_TOKEN) }
     }
 
-    /// The body is encoded (RFC 9110 §15.5.16).
+    /// Encoded body (RFC 9110 §15.5.16).
     pub(crate) fn encoded_body() -> Refusal {
         let header = Some((ACCEPT_ENCODING, "identity"));
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         Refusal { status, header, ..Refusal::new(Code::Invalid, messages::ENCODED_BODY) }
     }
 
-    /// The time limit of a request is over, and what it began goes on.
+    /// The request timed out or its commit was interrupted; its transaction may still commit. Logs the error.
     pub(crate) fn outcome_unknown(error: &dyn Display) -> Refusal {
         tracing::warn!(%error, code = Code::OutcomeUnknown.as_str(), "request: outcome unknown");
         Refusal::new(Code::OutcomeUnknown, messages::OUTCOME_UNKNOWN)
     }
 
-    /// Invalid input, with what is wrong with which field.
+    /// Invalid input, with one message per field.
     pub(crate) fn invalid(errors: Vec<(String, Text)>) -> Refusal {
         let mut refusal = Refusal::new(Code::Invalid, messages::INVALID);
         refusal.reply.data = ReplyData::Errors(errors);
@@ -79,61 +77,63 @@ impl Refusal {
         Refusal::invalid(vec![(name.to_owned(), message)])
     }
 
-    /// With data that says more.
+    /// Sets `data` of the envelope.
     pub(crate) fn with_data(mut self, data: Value) -> Refusal {
         self.reply.data = ReplyData::Value(data);
         self
     }
 
-    /// Worth coming again in a moment.
-    pub(crate) fn soon(self) -> Refusal {
-        Refusal { retry_after_s: Some(SOON_S), ..self }
+    /// Sets `Retry-After` to [`RETRY_SOON_S`].
+    pub(crate) fn retry_soon(self) -> Refusal {
+        Refusal { retry_after_s: Some(RETRY_SOON_S), ..self }
     }
 
-    /// No such thing, or not the caller's.
+    /// The resource does not exist, or is not visible to the caller.
     pub(crate) fn not_found(what: &'static str) -> Refusal {
         Refusal::new(Code::NotFound, messages::not_found(what))
     }
 
-    /// Over the rate limit, for so many seconds.
-    pub(crate) fn too_often(retry_after_s: u32) -> Refusal {
-        Refusal { retry_after_s: Some(retry_after_s), ..Refusal::new(Code::TooOften, messages::TOO_OFTEN) }
+    pub(crate) fn rate_limited(retry_after_s: u32) -> Refusal {
+        Refusal {
+            retry_after_s: Some(retry_after_s),
+            ..Refusal::new(Code::RateLimited, messages::RATE_LIMITED)
+        }
     }
 
-    fn key_taken() -> Refusal {
-        Refusal::new(Code::KeyTaken, messages::KEY_TAKEN)
+    fn key_reused() -> Refusal {
+        Refusal::new(Code::KeyReused, messages::KEY_REUSED)
     }
 
     fn in_progress() -> Refusal {
-        Refusal::new(Code::InProgress, messages::IN_PROGRESS).soon()
+        Refusal::new(Code::InProgress, messages::IN_PROGRESS).retry_soon()
     }
 
-    /// Our fault: logged here, in the span of the request.
-    pub(crate) fn fault(error: &dyn Display) -> Refusal {
-        tracing::error!(%error, "a request failed");
-        Refusal::new(Code::Fault, messages::FAULT)
+    /// Internal error. Logs the error in the span of the request.
+    pub(crate) fn internal(error: &dyn Display) -> Refusal {
+        tracing::error!(%error, "request: internal error");
+        Refusal::new(Code::Internal, messages::INTERNAL_ERROR)
     }
 
-    /// A dependency is away: logged here, in the span of the request.
-    fn away(error: &dyn Display, message: Text) -> Refusal {
-        tracing::warn!(%error, "a request could not be served");
-        Refusal::new(Code::Away, message)
+    /// A dependency is unavailable. Logs the error in the span of the request.
+    fn unavailable(error: &dyn Display, message: Text) -> Refusal {
+        tracing::warn!(%error, "request: dependency unavailable; responding with 503");
+        Refusal::new(Code::Unavailable, message)
     }
 
-    /// What a bare status means.
-    pub(crate) fn of_status(status: StatusCode) -> Refusal {
+    /// The error response for a status without an envelope.
+    pub(crate) fn from_status(status: StatusCode) -> Refusal {
         let (code, message) = match status {
-            StatusCode::UNAUTHORIZED => (Code::NotSignedIn, messages::NOT_SIGNED_IN),
+            StatusCode::UNAUTHORIZED => (Code::NotAuthenticated, messages::NOT_AUTHENTICATED),
             StatusCode::FORBIDDEN => (Code::NotAllowed, messages::NOT_ALLOWED),
             StatusCode::NOT_FOUND => (Code::NotFound, messages::NO_ROUTE),
             StatusCode::METHOD_NOT_ALLOWED => (Code::Invalid, messages::WRONG_METHOD),
-            StatusCode::REQUEST_TIMEOUT => (Code::Invalid, messages::TOO_SLOW),
-            StatusCode::PAYLOAD_TOO_LARGE => (Code::Invalid, messages::TOO_LARGE),
+            StatusCode::REQUEST_TIMEOUT => (Code::Invalid, messages::BODY_TIMEOUT),
+            StatusCode::PAYLOAD_TOO_LARGE => (Code::Invalid, messages::BODY_TOO_LARGE),
             StatusCode::UNSUPPORTED_MEDIA_TYPE => (Code::Invalid, messages::NOT_JSON_TYPE),
-            StatusCode::TOO_MANY_REQUESTS => (Code::TooOften, messages::TOO_OFTEN),
-            StatusCode::SERVICE_UNAVAILABLE => (Code::Away, messages::AWAY),
+            StatusCode::TOO_MANY_REQUESTS => (Code::RateLimited, messages::RATE_LIMITED),
+            StatusCode::SERVICE_UNAVAILABLE => (Code::Unavailable, messages::UNAVAILABLE),
             other if other.is_client_error() => (Code::Invalid, messages::INVALID),
-            _ => (Code::Fault, messages::FAULT),
+            _ => (Code::Internal, messages::INTERNAL_ERROR),
         };
         Refusal { status, ..Refusal::new(code, message) }
     }
@@ -167,9 +167,11 @@ impl From<UseCaseError> for Refusal {
             UseCaseError::Product(refusal) => refusal.into(),
             UseCaseError::Payment(refusal) => refusal.into(),
             UseCaseError::Refund(refusal) => refusal.into(),
-            UseCaseError::Asset(refusal) => asset_refusal(&refusal, AMOUNTS_OF_A_GIFT),
-            UseCaseError::AssetsNotLocked => Refusal::away(&error, messages::NOT_LOCKED_YET).soon(),
-            UseCaseError::KeyTaken => Refusal::key_taken(),
+            UseCaseError::Asset(refusal) => asset_refusal(&refusal, GRANT_AMOUNT_FIELDS),
+            UseCaseError::AssetsNotLocked => {
+                Refusal::unavailable(&error, messages::NOT_LOCKED_YET).retry_soon()
+            }
+            UseCaseError::KeyTaken => Refusal::key_reused(),
             UseCaseError::InProgress => Refusal::in_progress(),
             UseCaseError::NothingHeld => Refusal::new(Code::Conflict, messages::NOTHING_HELD),
             UseCaseError::Store(error) => error.into(),
@@ -185,7 +187,7 @@ impl From<OrderRefusal> for Refusal {
             OrderRefusal::WrongStatus { .. } | OrderRefusal::NotOverdue | OrderRefusal::Refunding { .. } => {
                 Code::Conflict
             }
-            OrderRefusal::Assets(asset) => return asset_refusal(asset, AMOUNTS_OF_AN_ORDER),
+            OrderRefusal::Assets(asset) => return asset_refusal(asset, ORDER_AMOUNT_FIELDS),
             OrderRefusal::Product(product) => product_code(product),
         };
         Refusal::new(code, Text::from(&refusal))
@@ -198,7 +200,7 @@ impl From<ProductRefusal> for Refusal {
     }
 }
 
-/// A product can be seen by everybody in its tenant, so there is nothing to hide from who may not touch it.
+/// Products are visible to every user of their tenant, so a caller without permission gets 403 and not 404.
 fn product_code(refusal: &ProductRefusal) -> Code {
     match refusal {
         ProductRefusal::WrongStatus { .. } => Code::Conflict,
@@ -224,26 +226,26 @@ impl From<RefundRefusal> for Refusal {
     }
 }
 
-/// The fields that say how much of an asset, by the request they are in.
+/// Names of the request's amount fields.
 #[derive(Clone, Copy)]
 struct AmountFields {
     money: &'static str,
     points: &'static str,
 }
 
-const AMOUNTS_OF_AN_ORDER: AmountFields = AmountFields { money: "walletAmount", points: "points" };
-const AMOUNTS_OF_A_GIFT: AmountFields = AmountFields { money: "amount", points: "points" };
+const ORDER_AMOUNT_FIELDS: AmountFields = AmountFields { money: "walletAmount", points: "points" };
+const GRANT_AMOUNT_FIELDS: AmountFields = AmountFields { money: "amount", points: "points" };
 
-/// An amount that cannot be is invalid input; what there is not enough of is a matter of its state.
+/// An impossible amount is invalid input (400); an insufficient balance is a state conflict (409).
 fn asset_refusal(refusal: &AssetRefusal, fields: AmountFields) -> Refusal {
     let text = Text::from(refusal);
-    let of = |asset: Asset| match asset {
+    let field_of = |asset: Asset| match asset {
         Asset::Points => fields.points,
         Asset::Coupon | Asset::Wallet | Asset::Cash => fields.money,
     };
     match refusal {
         AssetRefusal::MoreThanLeft { asset, .. } | AssetRefusal::TooMuch { asset } => {
-            Refusal::field(of(*asset), text)
+            Refusal::field(field_of(*asset), text)
         }
         AssetRefusal::PointsNotWhole { .. } => Refusal::field(fields.points, text),
         AssetRefusal::Insufficient { .. }
@@ -260,9 +262,11 @@ impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Refusal {
         match &error {
             StoreError::Conflict { .. } => Refusal::new(Code::Conflict, messages::CONFLICT),
-            StoreError::Transient(_) | StoreError::Unavailable(_) => Refusal::away(&error, messages::AWAY),
+            StoreError::Transient(_) | StoreError::Unavailable(_) => {
+                Refusal::unavailable(&error, messages::UNAVAILABLE)
+            }
             StoreError::CommitUnknown(_) => Refusal::outcome_unknown(&error),
-            StoreError::Corrupt { .. } | StoreError::Backend(_) => Refusal::fault(&error),
+            StoreError::Corrupt { .. } | StoreError::Backend(_) => Refusal::internal(&error),
         }
     }
 }
@@ -270,10 +274,10 @@ impl From<StoreError> for Refusal {
 impl From<IdempotencyError> for Refusal {
     fn from(error: IdempotencyError) -> Refusal {
         match error {
-            IdempotencyError::KeyTaken => Refusal::key_taken(),
+            IdempotencyError::KeyTaken => Refusal::key_reused(),
             IdempotencyError::InProgress => Refusal::in_progress(),
             IdempotencyError::Store(error) => error.into(),
-            IdempotencyError::Away(_) => Refusal::away(&error, messages::NO_KEYS),
+            IdempotencyError::Away(_) => Refusal::unavailable(&error, messages::KEY_STORE_UNAVAILABLE),
         }
     }
 }
@@ -281,8 +285,10 @@ impl From<IdempotencyError> for Refusal {
 impl From<BrokerError> for Refusal {
     fn from(error: BrokerError) -> Refusal {
         match &error {
-            BrokerError::Unreachable(_) | BrokerError::Closed { .. } => Refusal::away(&error, messages::AWAY),
-            BrokerError::Refused { .. } => Refusal::fault(&error),
+            BrokerError::Unreachable(_) | BrokerError::Closed { .. } => {
+                Refusal::unavailable(&error, messages::UNAVAILABLE)
+            }
+            BrokerError::Refused { .. } => Refusal::internal(&error),
         }
     }
 }

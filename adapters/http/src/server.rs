@@ -1,7 +1,7 @@
-//! Serves a router on a listener. `axum::serve` lets a client take for ever to send its headers or to read its answers;
-//! this does not.
+//! Serves a router on a listener. Unlike `axum::serve`, it has timeouts for clients that send headers or read responses too
+//! slowly.
 //!
-//! **Invariant:** every connection is a task of the process, and none outlives `serve`.
+//! **Invariant:** every connection is a tracked task, and no connection outlives `serve`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,12 +24,12 @@ use tokio_util::sync::CancellationToken;
 use tower::util::{MapRequest, MapResponse};
 
 use crate::edge::Limits;
-use crate::stall::{Attended, Progress};
+use crate::stall::{Progress, TimedStream};
 
-/// How long accepting pauses when the process is out of file descriptors.
+/// Pause after a failed accept, for example when the process has no free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Serves until `stop`, then lets the requests in flight finish for as long as `limits.drain`.
+/// Serves until `stop` is cancelled, then waits up to `limits.drain` for requests in flight and closes the rest.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -39,8 +39,8 @@ pub async fn serve(
 ) -> io::Result<()> {
     let address = listener.local_addr()?;
     let slots = Arc::new(Semaphore::new(limits.connections as usize));
-    let cut = CancellationToken::new();
-    tracing::info!(%address, "serving");
+    let abort = CancellationToken::new();
+    tracing::info!(%address, "http: listening");
     loop {
         let accepted = async {
             let slot = Arc::clone(&slots).acquire_owned().await.map_err(io::Error::other)?;
@@ -51,10 +51,10 @@ pub async fn serve(
             () = stop.cancelled() => break,
             accepted = accepted => match accepted {
                 Ok(accepted) => accepted,
-                Err(error) if is_the_clients(&error) => continue,
+                Err(error) if is_client_disconnect(&error) => continue,
                 Err(error) => {
-                    tracing::error!(%error, "cannot accept connections");
-                    // The result tells whether to stop; the loop asks itself.
+                    tracing::error!(%error, "http: cannot accept connections; retrying in {ACCEPT_PAUSE:?}");
+                    // The result is ignored: the loop checks `stop`.
                     let _ = timeout(ACCEPT_PAUSE, stop.cancelled()).await;
                     continue;
                 }
@@ -65,7 +65,7 @@ pub async fn serve(
             router.clone(),
             (limits.clone(), Arc::clone(&slots)),
             stop.clone(),
-            cut.clone(),
+            abort.clone(),
         );
         drop(tasks.spawn(async move {
             connection.await;
@@ -74,45 +74,47 @@ pub async fn serve(
     }
     drop(listener);
     if timeout(limits.drain, all_closed(&slots, limits)).await.is_err() {
-        tracing::warn!(drain = ?limits.drain, "requests in flight are cut off");
-        cut.cancel();
+        tracing::warn!(drain = ?limits.drain, "http: drain timeout reached; connections with requests in flight are closed");
+        abort.cancel();
         all_closed(&slots, limits).await;
     }
     Ok(())
 }
 
 async fn all_closed(slots: &Semaphore, limits: &Limits) {
-    // An error would mean that the semaphore was closed, which nobody does.
+    // Fails only if the semaphore is closed, and it never is.
     let _ = slots.acquire_many(limits.connections).await;
 }
 
-/// Serves one connection to its end, or until it is cut.
+/// Serves one connection until it is closed or aborted.
 async fn connection(
     (stream, peer): (TcpStream, SocketAddr),
     router: Router,
     (limits, slots): (Limits, Arc<Semaphore>),
     stop: CancellationToken,
-    cut: CancellationToken,
+    abort: CancellationToken,
 ) {
     let progress = Progress::new();
-    let (requested, answering) = (progress.clone(), progress.clone());
+    let request_progress = progress.clone();
+    let response_progress = progress.clone();
     let service = MapRequest::new(router, move |mut request: Request<Incoming>| {
-        requested.requested();
+        request_progress.head_received();
         request.extensions_mut().insert(ConnectInfo(peer));
         request
     });
-    let service =
-        MapResponse::new(service, move |response: Response| response.map(|body| answering.answering(body)));
+    let service = MapResponse::new(service, move |response: Response| {
+        response.map(|body| response_progress.track_response(body))
+    });
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "no TCP_NODELAY");
+        tracing::debug!(%error, "http: cannot set TCP_NODELAY");
     }
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        // The stream has these limits: hyper knows one for a head and for the idle time before it.
+        // The stream enforces both limits: hyper has a single one for the idle time and the head that follows it.
         .header_read_timeout(None)
         .max_buf_size(limits.header_bytes)
         .serve_connection(
-            TokioIo::new(Attended::new(stream, progress, &limits, slots)),
+            TokioIo::new(TimedStream::new(stream, progress, &limits, slots)),
             TowerToHyperService::new(service),
         );
     let mut connection = std::pin::pin!(connection);
@@ -122,18 +124,18 @@ async fn connection(
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = connection => ended,
-                () = cut.cancelled() => return,
+                () = abort.cancelled() => return,
             }
         }
         ended = connection.as_mut() => ended,
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "http: connection closed with an error");
     }
 }
 
-/// The client was gone before we took its connection.
-fn is_the_clients(error: &io::Error) -> bool {
+/// The client disconnected before its connection was accepted.
+fn is_client_disconnect(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset

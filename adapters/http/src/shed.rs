@@ -1,8 +1,8 @@
-//! A bound on the requests that are worked on at a time. Those beyond it are turned away at once: a queue would make
-//! everybody wait for answers that nobody waits for any more.
+//! Limits the number of requests that are processed concurrently. Requests over the limit are rejected at once (load
+//! shedding): in a queue they would wait until their clients have given up.
 //!
-//! **Invariant:** who holds a place works. While a body is on its way its request gives its place back, so that slow
-//! senders keep nobody out.
+//! **Invariant:** a request holds a permit only while it is processed. It releases the permit while its body arrives, so
+//! that slow senders do not block other requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,74 +17,77 @@ use crate::edge::Edge;
 use crate::envelope::Code;
 use crate::messages;
 use crate::refusal::Refusal;
-use crate::trace::turned_away;
+use crate::trace::overload_response;
 
-/// Of so many that are turned away one is told of in the log, the first among them.
-const TOLD_OF: u64 = 1000;
+/// The first rejected request is logged, then one of every so many.
+const LOG_EVERY: u64 = 1000;
 
-/// How many requests may be worked on at a time.
+/// The number of requests that may be processed concurrently.
 #[derive(Clone)]
-pub(crate) struct Places {
-    free: Arc<Semaphore>,
-    turned_away: Arc<AtomicU64>,
+pub(crate) struct ConcurrencyLimit {
+    permits: Arc<Semaphore>,
+    rejected: Arc<AtomicU64>,
 }
 
-impl Places {
-    pub(crate) fn new(count: u32) -> Places {
-        Places { free: Arc::new(Semaphore::new(count as usize)), turned_away: Arc::default() }
+impl ConcurrencyLimit {
+    pub(crate) fn new(count: u32) -> ConcurrencyLimit {
+        ConcurrencyLimit { permits: Arc::new(Semaphore::new(count as usize)), rejected: Arc::default() }
     }
 
-    fn take(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        Arc::clone(&self.free).try_acquire_owned().map_err(|_| {
-            let before = self.turned_away.fetch_add(1, Ordering::Relaxed);
-            if before.is_multiple_of(TOLD_OF) {
-                tracing::warn!(turnedAway = before + 1, "too many requests at a time: some are turned away");
+    fn acquire(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        Arc::clone(&self.permits).try_acquire_owned().map_err(|_| {
+            let before = self.rejected.fetch_add(1, Ordering::Relaxed);
+            if before.is_multiple_of(LOG_EVERY) {
+                tracing::warn!(
+                    turnedAway = before + 1,
+                    "request: concurrency limit reached; requests over the limit are rejected with 503"
+                );
             }
             metrics::counter!(OVERLOAD_REFUSED).increment(1);
-            Refusal::new(Code::Away, messages::BUSY).soon()
+            Refusal::new(Code::Unavailable, messages::OVERLOADED).retry_soon()
         })
     }
 }
 
-/// A request's place, with it from layer to layer.
+/// The permit of one request; a request extension, shared by the layers.
 #[derive(Clone)]
-pub(crate) struct Place {
-    held: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
-    places: Places,
+pub(crate) struct RequestPermit {
+    permit: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
+    limit: ConcurrencyLimit,
 }
 
-impl Place {
-    fn held(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+impl RequestPermit {
+    fn permit(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
+        self.permit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For as long as it only waits.
-    pub(crate) fn give_back(&self) {
-        drop(self.held().take());
+    /// Releases the permit while the request only waits.
+    pub(crate) fn release(&self) {
+        drop(self.permit().take());
     }
 
-    /// To go on, if there is room.
-    pub(crate) fn take_again(&self) -> Result<(), Refusal> {
-        let place = self.places.take()?;
-        *self.held() = Some(place);
+    /// Acquires a permit again; fails if the limit is reached.
+    pub(crate) fn reacquire(&self) -> Result<(), Refusal> {
+        let permit = self.limit.acquire()?;
+        *self.permit() = Some(permit);
         Ok(())
     }
 }
 
-/// The layer of every route that works. It stands outside of the request's span and log line: the more are turned away,
-/// the less is left for the rest, so being turned away is made cheap, and is counted.
-pub(crate) async fn admitted(
-    State((edge, places)): State<(Arc<Edge>, Places)>,
+/// Middleware of every route except health and documentation. It runs outside of the request's span and log line, so that
+/// rejecting a request is cheap; a metric counts the rejections.
+pub(crate) async fn limit_concurrency(
+    State((edge, limit)): State<(Arc<Edge>, ConcurrencyLimit)>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let permit = match places.take() {
+    let permit = match limit.acquire() {
         Ok(permit) => permit,
-        Err(refusal) => return turned_away(&edge, request.headers(), refusal),
+        Err(refusal) => return overload_response(&edge, request.headers(), refusal),
     };
-    let place = Place { held: Arc::new(Mutex::new(Some(permit))), places };
-    request.extensions_mut().insert(place.clone());
+    let permit = RequestPermit { permit: Arc::new(Mutex::new(Some(permit))), limit };
+    request.extensions_mut().insert(permit.clone());
     let response = next.run(request).await;
-    place.give_back();
+    permit.release();
     response
 }

@@ -1,4 +1,4 @@
-//! Headers that keep a browser from making anything else of an answer than what it is.
+//! Security headers of responses.
 
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -6,7 +6,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::Response;
 
-/// What every answer says, unless its route says something of its own: a page needs its own policy.
+/// Defaults; a route may set its own value, as the documentation page does for its content security policy.
 const HEADERS: [(HeaderName, HeaderValue); 4] = [
     (CACHE_CONTROL, HeaderValue::from_static("no-store")),
     (
@@ -16,20 +16,20 @@ const HEADERS: [(HeaderName, HeaderValue); 4] = [
         ),
     ),
     (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-    // For browsers that do not know frame-ancestors.
+    // For browsers without support for frame-ancestors.
     (X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
 ];
 
-/// Adds them.
-pub(crate) fn shut(headers: &mut HeaderMap) {
+/// Adds the security headers.
+pub(crate) fn add_security_headers(headers: &mut HeaderMap) {
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(value);
     }
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
-/// The layer that adds them to what did not get them further in.
-pub(crate) async fn shut_response(mut response: Response) -> Response {
-    shut(response.headers_mut());
+/// Middleware for responses that no inner layer has written, such as CORS preflight responses.
+pub(crate) async fn with_security_headers(mut response: Response) -> Response {
+    add_security_headers(response.headers_mut());
     response
 }

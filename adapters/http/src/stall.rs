@@ -1,4 +1,4 @@
-//! A connection whose other end has to send what it began, and to take what it asked for.
+//! Timeouts of a connection for slow clients: receiving a request head, being idle, and sending a response.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -17,19 +17,20 @@ use tokio::time::{Instant, Sleep};
 
 use crate::edge::Limits;
 
-/// What a connection waits for.
+/// Phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Phase {
-    /// The rest of the head of a request; on a new connection all of it.
+    /// Receiving a request head; a new connection starts in this phase.
     Head,
-    /// The end of a request, its body included: the router has limits of its own.
-    Answer,
-    /// Another request.
-    Next,
+    /// Receiving a body, processing the request or sending the response. The router has timeouts for body and request.
+    Response,
+    /// Idle between requests.
+    Idle,
 }
 
-/// The phase of a connection, known to its stream and to its service. hyper has one limit for a head and for the time before it.
+/// Phase of a connection, shared by its stream and its service. It is tracked here because hyper has a single timeout for
+/// the idle time and the head that follows it.
 #[derive(Clone)]
 pub(crate) struct Progress(Arc<AtomicU8>);
 
@@ -41,8 +42,8 @@ impl Progress {
     fn phase(&self) -> Phase {
         match self.0.load(Ordering::Acquire) {
             0 => Phase::Head,
-            1 => Phase::Answer,
-            _ => Phase::Next,
+            1 => Phase::Response,
+            _ => Phase::Idle,
         }
     }
 
@@ -50,24 +51,24 @@ impl Progress {
         self.0.store(phase as u8, Ordering::Release);
     }
 
-    /// A head is complete.
-    pub(crate) fn requested(&self) {
-        self.enter(Phase::Answer);
+    /// A request head is complete.
+    pub(crate) fn head_received(&self) {
+        self.enter(Phase::Response);
     }
 
-    /// The answer, whose end is the end of the request.
-    pub(crate) fn answering(&self, body: Body) -> Answering {
-        Answering { body, progress: self.clone() }
+    /// Wraps a response body; the connection becomes idle when the body is dropped.
+    pub(crate) fn track_response(&self, body: Body) -> TrackedBody {
+        TrackedBody { body, progress: self.clone() }
     }
 }
 
-/// The body of an answer.
-pub(crate) struct Answering {
+/// A response body that sets the phase of its connection when it is dropped.
+pub(crate) struct TrackedBody {
     body: Body,
     progress: Progress,
 }
 
-impl hyper::body::Body for Answering {
+impl hyper::body::Body for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -87,80 +88,85 @@ impl hyper::body::Body for Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
-        self.progress.enter(Phase::Next);
+        self.progress.enter(Phase::Idle);
     }
 }
 
-/// A stream that fails when a head takes too long to arrive, or when it can write nothing for too long: somebody asks and does
-/// not read. It ends when no other request comes: early, when other connections wait for this one's place.
-pub(crate) struct Attended {
+/// A stream with timeouts. It fails if a request head does not arrive in time, or if the client does not read the response.
+/// An idle connection is closed after the idle timeout, or earlier if other connections wait for a connection slot.
+pub(crate) struct TimedStream {
     stream: TcpStream,
     progress: Progress,
     limits: Limits,
     slots: Arc<Semaphore>,
-    /// Runs while nothing arrives.
-    waiting: Option<Waiting>,
-    /// Runs while nothing can be written.
-    stalled: Option<Pin<Box<Sleep>>>,
+    /// Active while no data arrives.
+    read_wait: Option<ReadWait>,
+    /// Active while no data can be written.
+    write_timeout: Option<Pin<Box<Sleep>>>,
 }
 
-/// A wait for the client.
-struct Waiting {
+/// A wait for data from the client.
+struct ReadWait {
     phase: Phase,
     since: Instant,
     step: Pin<Box<Sleep>>,
 }
 
-impl Attended {
+impl TimedStream {
     pub(crate) fn new(
         stream: TcpStream,
         progress: Progress,
         limits: &Limits,
         slots: Arc<Semaphore>,
-    ) -> Attended {
-        Attended { stream, progress, limits: limits.clone(), slots, waiting: None, stalled: None }
+    ) -> TimedStream {
+        TimedStream { stream, progress, limits: limits.clone(), slots, read_wait: None, write_timeout: None }
     }
 
-    /// Waits as long as this phase lasts at most, in steps of the limit for a head.
-    fn waited(&mut self, phase: Phase, context: &mut Context<'_>) -> Poll<()> {
+    /// Ready when the timeout of this phase has expired. The wait is divided into steps of the head timeout; after each step
+    /// an idle connection ends if no connection slot is free.
+    fn poll_read_timeout(&mut self, phase: Phase, context: &mut Context<'_>) -> Poll<()> {
         let step = self.limits.header_read;
         let limit = if phase == Phase::Head { step } else { self.limits.idle };
-        if self.waiting.as_ref().is_none_or(|waiting| waiting.phase != phase) {
+        if self.read_wait.as_ref().is_none_or(|wait| wait.phase != phase) {
             let first = sleep(step.min(limit));
-            self.waiting = Some(Waiting { phase, since: Instant::now(), step: first });
+            self.read_wait = Some(ReadWait { phase, since: Instant::now(), step: first });
         }
-        let Some(waiting) = &mut self.waiting else { return Poll::Pending };
+        let Some(wait) = &mut self.read_wait else { return Poll::Pending };
         loop {
-            ready!(waiting.step.as_mut().poll(context));
-            let left = limit.saturating_sub(waiting.since.elapsed());
+            ready!(wait.step.as_mut().poll(context));
+            let left = limit.saturating_sub(wait.since.elapsed());
             if left.is_zero() || self.slots.available_permits() == 0 {
                 return Poll::Ready(());
             }
-            waiting.step = sleep(step.min(left));
+            wait.step = sleep(step.min(left));
         }
     }
 
-    /// Forgets the wait once something was written, and ends it when it takes too long.
-    fn timed<T>(&mut self, context: &mut Context<'_>, write: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    /// Fails a pending write when the write timeout has expired; resets the timeout after a write.
+    fn with_write_timeout<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        write: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if write.is_ready() {
-            self.stalled = None;
+            self.write_timeout = None;
             return write;
         }
         let limit = self.limits.answer_taken;
-        let stalled = self.stalled.get_or_insert_with(|| sleep(limit));
-        ready!(stalled.as_mut().poll(context));
+        let timeout = self.write_timeout.get_or_insert_with(|| sleep(limit));
+        ready!(timeout.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "how long a socket is full or empty is of this machine's time")]
+#[allow(clippy::disallowed_methods, reason = "socket timeouts use the time of this machine")]
 fn sleep(time: Duration) -> Pin<Box<Sleep>> {
     Box::pin(tokio::time::sleep(time))
 }
 
-impl AsyncRead for Attended {
+impl AsyncRead for TimedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -169,31 +175,31 @@ impl AsyncRead for Attended {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
         let phase = self.progress.phase();
-        if phase == Phase::Answer {
-            self.waiting = None;
+        if phase == Phase::Response {
+            self.read_wait = None;
             return read;
         }
         if read.is_ready() {
-            if phase == Phase::Next && buffer.filled().len() > before {
-                self.waiting = None;
+            if phase == Phase::Idle && buffer.filled().len() > before {
+                self.read_wait = None;
                 self.progress.enter(Phase::Head);
             }
             return read;
         }
-        ready!(self.waited(phase, context));
-        // To hyper the end of the stream is the end of an idle connection, and no error.
-        Poll::Ready(if phase == Phase::Next { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) })
+        ready!(self.poll_read_timeout(phase, context));
+        // An idle connection ends with end of file, which hyper does not report as an error.
+        Poll::Ready(if phase == Phase::Idle { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) })
     }
 }
 
-impl AsyncWrite for Attended {
+impl AsyncWrite for TimedStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let write = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.timed(context, write)
+        self.with_write_timeout(context, write)
     }
 
     fn poll_write_vectored(
@@ -202,7 +208,7 @@ impl AsyncWrite for Attended {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let write = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.timed(context, write)
+        self.with_write_timeout(context, write)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The trace of a request: its ids, its span, its log line, its time limit.
+//! Request tracing: trace ids, the request's span and log line, and its timeout.
 
 use std::sync::Arc;
 
@@ -13,18 +13,22 @@ use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use crate::edge::Edge;
-use crate::envelope::written;
+use crate::envelope::write_envelope;
 use crate::language::Language;
 use crate::refusal::Refusal;
 
-/// The header that carries the trace id, in and out.
+/// Carries the trace id, in requests and responses.
 pub(crate) const X_TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The layer around every route: everything a request meets further in happens in its span and its time, and is answered
-/// in the envelope.
-pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, next: Next) -> Response {
-    let (trace, parent) = of(request.headers(), edge.app.tx.chance.as_ref());
+/// Middleware around every route: runs the inner layers in the request's span, with the request timeout, and writes the
+/// response envelope.
+pub(crate) async fn trace_request(
+    State(edge): State<Arc<Edge>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let (trace, parent) = trace_of(request.headers(), edge.app.tx.chance.as_ref());
     let language = Language::of(request.headers());
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
@@ -34,17 +38,17 @@ pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, 
         let begun = Instant::now();
         let response = match timeout(edge.limits.request, next.run(request)).await {
             Ok(response) => response,
-            // Its body has a shorter limit of its own: the route has begun, and with it perhaps a transaction that commits.
+            // Reading the body has a shorter timeout, so the handler has started and its transaction may still commit.
             Err(late) => Refusal::outcome_unknown(&late).into_response(),
         };
-        let response = answered(response, &trace, language);
+        let response = finish_response(response, &trace, language);
         tracing::info!(
             hop = "request",
             status = response.status().as_u16(),
             durationMs = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             traceparent = trace.traceparent.as_deref(),
             parent,
-            "answered"
+            "request: completed"
         );
         response
     }
@@ -52,29 +56,29 @@ pub(crate) async fn traced(State(edge): State<Arc<Edge>>, mut request: Request, 
     .await
 }
 
-/// The answer to a request that is not looked at any further. It has its trace and no line in the log: the rest that a
-/// service under too much load does is not to write about it.
-pub(crate) fn turned_away(edge: &Edge, headers: &HeaderMap, refusal: Refusal) -> Response {
-    let (trace, _) = of(headers, edge.app.tx.chance.as_ref());
-    tracing::debug!(traceId = %trace.trace_id, "turned away");
-    answered(refusal.into_response(), &trace, Language::of(headers))
+/// Response to a request that the concurrency limit rejects. It has a trace id but no log line above level debug, to keep
+/// rejections cheap under overload.
+pub(crate) fn overload_response(edge: &Edge, headers: &HeaderMap, refusal: Refusal) -> Response {
+    let (trace, _) = trace_of(headers, edge.app.tx.chance.as_ref());
+    tracing::debug!(traceId = %trace.trace_id, "request: rejected by the concurrency limit");
+    finish_response(refusal.into_response(), &trace, Language::of(headers))
 }
 
-/// In the envelope, with its trace.
-fn answered(response: Response, trace: &Trace, language: Language) -> Response {
-    let mut response = written(response, &trace.trace_id, language);
-    let told = trace.traceparent.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
-    response.headers_mut().extend(told.map(|value| (TRACEPARENT, value)));
+/// Writes the envelope and adds the trace headers.
+fn finish_response(response: Response, trace: &Trace, language: Language) -> Response {
+    let mut response = write_envelope(response, &trace.trace_id, language);
+    let traceparent = trace.traceparent.as_deref().and_then(|text| HeaderValue::from_str(text).ok());
+    response.headers_mut().extend(traceparent.map(|value| (TRACEPARENT, value)));
     response
 }
 
-/// The trace that the client is in, or a new one, and the client's own span. In the W3C trace the request is a span of
-/// its own, the parent of all that it causes. Whoever names a trace by `X-Trace-Id` alone, in whatever words, is in one
-/// W3C trace with all who name it so.
-fn of(headers: &HeaderMap, chance: &dyn Chance) -> (Trace, Option<String>) {
-    let given = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).and_then(well_formed);
-    let asked = headers.get(X_TRACE_ID).and_then(|value| value.to_str().ok()).filter(|id| is_trace_id(id));
-    let trace_id = match (asked, &given) {
+/// The client's trace or a new one, and the id of the client's span. The request becomes a span of that W3C trace and the
+/// parent of everything it causes. Requests with the same `X-Trace-Id` and no `traceparent` share one W3C trace.
+fn trace_of(headers: &HeaderMap, chance: &dyn Chance) -> (Trace, Option<String>) {
+    let given = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).and_then(parse_traceparent);
+    let requested =
+        headers.get(X_TRACE_ID).and_then(|value| value.to_str().ok()).filter(|id| is_trace_id(id));
+    let trace_id = match (requested, &given) {
         (Some(id), _) => id.to_owned(),
         (None, Some(parent)) => parent[3..35].to_owned(),
         (None, None) => format!("{:016x}{:016x}", chance.next(), chance.next()),
@@ -84,13 +88,13 @@ fn of(headers: &HeaderMap, chance: &dyn Chance) -> (Trace, Option<String>) {
         Some(given) => {
             (format!("{}-{span:016x}-{}", &given[..35], &given[53..]), Some(given[36..52].to_owned()))
         }
-        None => (format!("00-{}-{span:016x}-01", w3c_trace_of(&trace_id)), None),
+        None => (format!("00-{}-{span:016x}-01", w3c_trace_id(&trace_id)), None),
     };
     (Trace { trace_id, traceparent: Some(traceparent) }, parent)
 }
 
-/// The W3C trace id of one of ours: itself, if it is one, or the first half of its SHA-256.
-fn w3c_trace_of(id: &str) -> String {
+/// Converts a trace id to a W3C trace id: unchanged if it is one, otherwise the first half of its SHA-256.
+fn w3c_trace_id(id: &str) -> String {
     let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     if id.len() == 32 && id.bytes().all(hex) && id.bytes().any(|b| b != b'0') {
         return id.to_owned();
@@ -103,9 +107,9 @@ fn is_trace_id(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
-/// A `traceparent` as version 00 writes it, if it is one (W3C Trace Context §3.2, §4.3: of a later version the first
-/// four fields are read).
-fn well_formed(text: &str) -> Option<String> {
+/// Parses a `traceparent` and rewrites it in version 00 (W3C Trace Context §3.2, §4.3: of a later version the first four
+/// fields are read).
+fn parse_traceparent(text: &str) -> Option<String> {
     let head = text.get(..55)?;
     let mut fields = head.split('-');
     let (version, trace, parent, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);

@@ -1,7 +1,7 @@
-//! The buckets that are not full, which are all there is to remember.
+//! Storage of the buckets that are not full. A full bucket needs no entry.
 //!
-//! **Invariant:** there are at most [`MOST_BUCKETS`] of one measure. Whoever finds no room shares one bucket with all others
-//! who find none: under a flood of strangers nobody gets more than a bucket's worth, and memory stays what it is.
+//! **Invariant:** at most [`MOST_BUCKETS`] buckets of one size are stored. When the store is full, all new keys share one
+//! overflow bucket, so that a flood of new clients gets the tokens of a single bucket and memory stays bounded.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,18 +11,18 @@ use governor::state::StateStore;
 use governor::state::keyed::ShrinkableKeyedStateStore;
 use marketplace::ports::LimitKey;
 
-/// The most buckets of one measure (about 20 MB).
+/// Maximum number of stored buckets of one size (about 20 MB).
 pub const MOST_BUCKETS: usize = 100_000;
 
-/// When each bucket is full again, as the library counts.
+/// The time at which each bucket is full again, in the units of `governor`.
 #[derive(Default)]
 pub(crate) struct Buckets(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
     full_at: HashMap<LimitKey, Nanos>,
-    /// The bucket of those who find no room.
-    crowd: Option<Nanos>,
+    /// The bucket shared by all keys that could not be stored.
+    overflow: Option<Nanos>,
 }
 
 impl Buckets {
@@ -44,12 +44,12 @@ impl StateStore for Buckets {
             *at = full_at;
             return Ok(taken);
         }
-        // As empty as that of the crowd: its owner may have been one of them.
-        let (taken, full_at) = decide(inner.crowd)?;
+        // A new bucket starts with the fill level of the overflow bucket, because its key may have used that one before.
+        let (taken, full_at) = decide(inner.overflow)?;
         if inner.full_at.len() < MOST_BUCKETS {
             inner.full_at.insert(key.clone(), full_at);
         } else {
-            inner.crowd = Some(full_at);
+            inner.overflow = Some(full_at);
         }
         Ok(taken)
     }

@@ -1,4 +1,4 @@
-//! The time that buckets fill by.
+//! The time by which buckets refill.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use governor::clock::Clock;
 use tokio::time::Instant;
 
-/// A time that only goes forward, since whatever moment.
+/// Monotonic time since an arbitrary start.
 #[derive(Clone)]
 pub struct Time(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl Time {
-    /// The monotonic clock of the process; in a test whose time is paused, that one's.
+    /// The monotonic clock of the process. It follows Tokio's paused time in tests.
     pub fn monotonic() -> Time {
-        let began = Instant::now();
-        Time::told_by(move || began.elapsed())
+        let start = Instant::now();
+        Time::told_by(move || start.elapsed())
     }
 
-    /// Somebody else's. It MUST NOT go back.
+    /// A time given by a function. It MUST NOT go back.
     pub fn told_by(now: impl Fn() -> Duration + Send + Sync + 'static) -> Time {
         Time(Arc::new(now))
     }
@@ -27,17 +27,17 @@ impl Time {
     }
 }
 
-/// Time since a moment.
+/// Time elapsed since a start.
 #[derive(Clone)]
 pub(crate) struct Since {
     time: Time,
-    began: Duration,
+    start: Duration,
 }
 
 impl Since {
-    /// Since now.
+    /// Starts at the current time.
     pub(crate) fn now(time: &Time) -> Since {
-        Since { time: time.clone(), began: time.now() }
+        Since { time: time.clone(), start: time.now() }
     }
 }
 
@@ -45,6 +45,6 @@ impl Clock for Since {
     type Instant = Duration;
 
     fn now(&self) -> Duration {
-        self.time.now().saturating_sub(self.began)
+        self.time.now().saturating_sub(self.start)
     }
 }

@@ -1,4 +1,4 @@
-//! The HTTP client of the exporter: on the process's own runtime.
+//! HTTP client of the exporter. It runs on the Tokio runtime of the process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,28 +13,28 @@ use hyper_util::rt::TokioExecutor;
 use opentelemetry_http::{HttpClient, HttpError};
 use tokio::runtime::Handle;
 
-/// The greatest answer that is read.
-const ANSWER_BYTES: usize = 64 * 1024;
+/// Maximum size of a response.
+const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Client {
     http: HyperClient<HttpConnector, Full<Bytes>>,
     runtime: Handle,
-    within: Duration,
-    /// Whether the last export failed: told once.
+    timeout: Duration,
+    /// Whether the last export failed, so that an outage is logged only once.
     failing: AtomicBool,
 }
 
 impl Client {
-    pub(crate) fn new(runtime: Handle, within: Duration) -> Client {
+    pub(crate) fn new(runtime: Handle, timeout: Duration) -> Client {
         let http = HyperClient::builder(TokioExecutor::new()).build_http();
-        Client { http, runtime, within, failing: AtomicBool::new(false) }
+        Client { http, runtime, timeout, failing: AtomicBool::new(false) }
     }
 
-    fn tell(&self, outcome: &Result<Response<Bytes>, HttpError>) {
+    fn log_change(&self, outcome: &Result<Response<Bytes>, HttpError>) {
         let failed = match outcome {
             Ok(response) if response.status().is_success() => None,
-            Ok(response) => Some(format!("it answers {}", response.status())),
+            Ok(response) => Some(format!("the collector responded with {}", response.status())),
             Err(error) => Some(error.to_string()),
         };
         match (failed, self.failing.load(Ordering::Relaxed)) {
@@ -42,12 +42,12 @@ impl Client {
                 self.failing.store(true, Ordering::Relaxed);
                 tracing::warn!(
                     error,
-                    "[Telemetry] the collector takes no spans; they are dropped until it does"
+                    "[Telemetry] export failed; spans are dropped until the collector accepts them"
                 );
             }
             (None, true) => {
                 self.failing.store(false, Ordering::Relaxed);
-                tracing::info!("[Telemetry] the collector takes spans again");
+                tracing::info!("[Telemetry] export resumed");
             }
             (Some(_), true) | (None, false) => {}
         }
@@ -56,20 +56,23 @@ impl Client {
 
 #[async_trait]
 impl HttpClient for Client {
-    /// The exporter's thread has no runtime: the request runs on the process's.
+    /// Runs the request on the runtime of the process, because the thread of the exporter has none.
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let (http, within) = (self.http.clone(), self.within);
+        let http = self.http.clone();
+        let timeout = self.timeout;
         let sending = async move {
             let response = http.request(request.map(Full::new)).await?;
             let (parts, body) = response.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES).collect().await?.to_bytes();
+            let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await?.to_bytes();
             Ok::<_, HttpError>(Response::from_parts(parts, body))
         };
         let sent = self.runtime.spawn(async move {
-            tokio::time::timeout(within, sending).await.unwrap_or_else(|_| Err("no answer in time".into()))
+            tokio::time::timeout(timeout, sending)
+                .await
+                .unwrap_or_else(|_| Err("no response within the timeout".into()))
         });
         let outcome = sent.await.unwrap_or_else(|error| Err(error.into()));
-        self.tell(&outcome);
+        self.log_change(&outcome);
         outcome
     }
 }

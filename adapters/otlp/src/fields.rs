@@ -1,4 +1,4 @@
-//! The fields of a line or a span, as they were written.
+//! Recorded fields of a log event or `tracing` span.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,15 +18,15 @@ impl Fields {
         if let Value::I64(number) = self.0.get(name)? { Some(*number) } else { None }
     }
 
-    /// What is not here yet, from around it.
+    /// Adds the fields of an enclosing span that are not set yet.
     pub(crate) fn inherit(&mut self, outer: &Fields) {
         for (name, value) in &outer.0 {
             self.0.entry(name).or_insert_with(|| value.clone());
         }
     }
 
-    pub(crate) fn into_rest(self, known: &[&str]) -> impl Iterator<Item = (&'static str, Value)> {
-        self.0.into_iter().filter(|(name, _)| !known.contains(name))
+    pub(crate) fn into_all_except(self, excluded: &[&str]) -> impl Iterator<Item = (&'static str, Value)> {
+        self.0.into_iter().filter(|(name, _)| !excluded.contains(name))
     }
 
     fn put(&mut self, field: &Field, value: impl Into<Value>) {

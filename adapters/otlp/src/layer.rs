@@ -1,4 +1,4 @@
-//! From log lines to spans.
+//! Conversion of log events to spans.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::fields::Fields;
 use crate::span::span_of;
 
-/// Turns every line that ends a hop into a span.
+/// A `tracing-subscriber` layer that exports each log event with the field `hop` as a span.
 pub struct Hops {
     processor: Arc<BatchSpanProcessor>,
 }
@@ -46,7 +46,7 @@ impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Hops {
         }
         #[allow(
             clippy::disallowed_methods,
-            reason = "a collector orders what comes from many machines by their clocks"
+            reason = "span times of several machines are compared by their wall clocks"
         )]
         let now = SystemTime::now();
         if let Some(span) = span_of(fields, now) {

@@ -1,6 +1,6 @@
-//! Traces for an OpenTelemetry collector, over OTLP/HTTP (OpenTelemetry Protocol 1.x, binary protobuf).
+//! Exports traces to an OpenTelemetry collector over OTLP/HTTP (OpenTelemetry Protocol 1.x, binary protobuf).
 //!
-//! **Invariant:** whatever the collector does, nobody waits for it: spans are queued, and dropped when the queue is full.
+//! **Invariant:** the application never waits for the collector: spans are queued, and dropped when the queue is full.
 
 mod client;
 mod fields;
@@ -19,27 +19,27 @@ use tokio::runtime::Handle;
 use client::Client;
 pub use layer::Hops;
 
-/// How long one export may take.
-const EXPORT_WITHIN: Duration = Duration::from_secs(5);
+/// Timeout of one export.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why there can be no export.
+/// Reason why the exporter cannot be started.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
-    /// Nothing can be sent there.
-    #[error("the collector must be http://host:port, such as http://127.0.0.1:4318, and not {0:?}")]
+    /// The endpoint is not `http://host:port`.
+    #[error("the collector URL must be http://host:port, such as http://127.0.0.1:4318, not {0:?}")]
     Endpoint(String),
-    /// The exporter refuses its settings.
-    #[error("the exporter cannot be set up: {0}")]
+    /// The OpenTelemetry exporter rejected its settings.
+    #[error("cannot start the exporter: {0}")]
     Exporter(#[from] ExporterBuildError),
 }
 
-/// Sends spans to a collector, in batches, from a thread of its own.
+/// Sends spans to a collector in batches, from a dedicated thread.
 pub struct Exporter {
     processor: Arc<BatchSpanProcessor>,
 }
 
 impl Exporter {
-    /// Starts to send to the collector at `endpoint` (`http://host:port`), from this runtime.
+    /// Starts exporting to the collector at `endpoint` (`http://host:port`). HTTP requests run on `runtime`.
     pub fn start(endpoint: &str, runtime: Handle) -> Result<Exporter, Unusable> {
         let base = endpoint.trim_end_matches('/');
         let authority =
@@ -51,8 +51,8 @@ impl Exporter {
             .with_http()
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(format!("{base}/v1/traces"))
-            .with_timeout(EXPORT_WITHIN)
-            .with_http_client(Client::new(runtime, EXPORT_WITHIN))
+            .with_timeout(EXPORT_TIMEOUT)
+            .with_http_client(Client::new(runtime, EXPORT_TIMEOUT))
             .build()?;
         let mut processor = BatchSpanProcessor::builder(exporter).build();
         let resource = Resource::builder_empty()
@@ -66,15 +66,15 @@ impl Exporter {
         Ok(Exporter { processor: Arc::new(processor) })
     }
 
-    /// The layer that turns log lines into spans.
+    /// The layer that converts log events to spans.
     pub fn layer(&self) -> Hops {
         Hops::new(Arc::clone(&self.processor))
     }
 
-    /// Sends what is queued, and ends; waits for it, but not for long. Not to be called from a task of the runtime.
+    /// Sends the queued spans and stops; waits at most 5 s. MUST NOT be called from a task of the runtime, because it blocks.
     pub fn stop(&self) {
-        if let Err(error) = self.processor.shutdown_with_timeout(EXPORT_WITHIN) {
-            tracing::debug!(%error, "the last spans were not sent");
+        if let Err(error) = self.processor.shutdown_with_timeout(EXPORT_TIMEOUT) {
+            tracing::debug!(%error, "telemetry: the last spans were not exported");
         }
     }
 }

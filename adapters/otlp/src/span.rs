@@ -1,4 +1,4 @@
-//! The span of one hop (names and attributes: OpenTelemetry semantic conventions for HTTP and messaging).
+//! The span of a hop. Names and attributes follow the OpenTelemetry semantic conventions for HTTP and messaging.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,10 +8,10 @@ use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SpanData, SpanEve
 
 use crate::fields::Fields;
 
-/// What the span itself says, and its attributes need not.
+/// Fields that are represented by the span itself and are not exported as attributes.
 const STRUCTURE: [&str; 6] = ["hop", "traceparent", "parent", "durationMs", "message", "traceId"];
 
-/// Names of the field, and what the conventions call it.
+/// Field names and the attribute names of the semantic conventions.
 const CONVENTIONS: [(&str, &str); 5] = [
     ("method", "http.request.method"),
     ("route", "http.route"),
@@ -20,9 +20,9 @@ const CONVENTIONS: [(&str, &str); 5] = [
     ("queue", "messaging.destination.name"),
 ];
 
-/// The span that ends now, as a line tells it; `None` where it tells no trace, or one that is not sampled.
+/// The span of a log event that ends at `end`; `None` if the event has no valid `traceparent`, or the trace is not sampled.
 pub(crate) fn span_of(fields: Fields, end: SystemTime) -> Option<SpanData> {
-    let (trace, span, flags) = parsed(&fields.text("traceparent")?)?;
+    let (trace, span, flags) = parse_traceparent(&fields.text("traceparent")?)?;
     if !flags.is_sampled() {
         return None;
     }
@@ -40,12 +40,12 @@ pub(crate) fn span_of(fields: Fields, end: SystemTime) -> Option<SpanData> {
         }
         _ => return None,
     };
-    let took = u64::try_from(fields.number("durationMs").unwrap_or(0)).unwrap_or(0);
+    let duration_ms = u64::try_from(fields.number("durationMs").unwrap_or(0)).unwrap_or(0);
     let failed = fields.number("status").is_some_and(|status| status >= 500);
     let attribute = |(name, value): (&'static str, Value)| {
-        let conventional = CONVENTIONS.iter().find(|(ours, _)| *ours == name);
+        let convention = CONVENTIONS.iter().find(|(field, _)| *field == name);
         KeyValue::new(
-            conventional.map_or_else(|| format!("handover.{name}"), |(_, it)| (*it).to_owned()),
+            convention.map_or_else(|| format!("handover.{name}"), |(_, attribute)| (*attribute).to_owned()),
             value,
         )
     };
@@ -56,9 +56,9 @@ pub(crate) fn span_of(fields: Fields, end: SystemTime) -> Option<SpanData> {
         parent_span_is_remote: parent != SpanId::INVALID,
         span_kind: kind,
         name: name.into(),
-        start_time: end.checked_sub(Duration::from_millis(took)).unwrap_or(end),
+        start_time: end.checked_sub(Duration::from_millis(duration_ms)).unwrap_or(end),
         end_time: end,
-        attributes: fields.into_rest(&STRUCTURE).map(attribute).chain(trace_id).collect(),
+        attributes: fields.into_all_except(&STRUCTURE).map(attribute).chain(trace_id).collect(),
         dropped_attributes_count: 0,
         events: SpanEvents::default(),
         links: SpanLinks::default(),
@@ -71,8 +71,8 @@ fn new_id() -> SpanId {
     RandomIdGenerator::default().new_span_id()
 }
 
-/// The parts of a `traceparent` of version 00 (W3C Trace Context §3.2).
-fn parsed(text: &str) -> Option<(TraceId, SpanId, TraceFlags)> {
+/// Parses a `traceparent` of version 00 (W3C Trace Context §3.2).
+fn parse_traceparent(text: &str) -> Option<(TraceId, SpanId, TraceFlags)> {
     let mut parts = text.split('-');
     let (_, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let trace = TraceId::from_hex(trace).ok().filter(|id| *id != TraceId::INVALID)?;

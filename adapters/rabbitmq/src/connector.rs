@@ -1,4 +1,4 @@
-//! A connection that is made when it is asked for, and again when it is gone.
+//! Opens a connection on demand and reopens it after it was lost.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -8,33 +8,33 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::fault::{Fault, Kind};
+use crate::fault::{ErrorClass, RabbitError};
 use crate::link::Link;
 use crate::settings::RabbitSettings;
 
-/// The first pause after a failed attempt is this part of the longest.
+/// The first pause after a failed attempt is the longest pause divided by this number.
 const FIRST_PAUSE_SHARE: u32 = 40;
 
-/// Who keeps one connection up. While it cannot be made, asking fails at once between two attempts.
+/// Maintains one connection. Between two failed attempts, requests for the connection fail immediately.
 pub(crate) struct Connector {
     purpose: &'static str,
     settings: Arc<RabbitSettings>,
     state: Mutex<State>,
-    /// Rung whenever a new connection is up.
+    /// Notified after each new connection.
     connected: Arc<Notify>,
 }
 
 struct State {
     link: Option<Arc<Link>>,
-    failed: Option<Failed>,
-    /// The node that is tried next, counted round and round.
-    turn: usize,
+    failed: Option<FailedAttempt>,
+    /// Index of the next node to try, modulo the number of nodes.
+    next_node: usize,
 }
 
-struct Failed {
-    fault: Fault,
+struct FailedAttempt {
+    error: RabbitError,
     pause: Duration,
-    again_at: Instant,
+    retry_at: Instant,
 }
 
 impl Connector {
@@ -43,18 +43,16 @@ impl Connector {
         settings: Arc<RabbitSettings>,
         connected: Arc<Notify>,
     ) -> Arc<Connector> {
-        // Processes begin anywhere, so that they spread over the nodes.
-        let turn = usize::try_from(RandomState::new().build_hasher().finish() >> 33).unwrap_or(0);
-        let state = Mutex::new(State { link: None, failed: None, turn });
+        // Each process starts at a random node, to spread the load.
+        let next_node = usize::try_from(RandomState::new().build_hasher().finish() >> 33).unwrap_or(0);
+        let state = Mutex::new(State { link: None, failed: None, next_node });
         Arc::new(Connector { purpose, settings, state, connected })
     }
 
-    /// The connection. The attempt goes on if the caller goes away: a caller with little patience may come again.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "the attempt outlives its caller, and ends by itself within its limit"
-    )]
-    pub(crate) async fn link(self: &Arc<Self>) -> Result<Arc<Link>, Fault> {
+    /// Returns the connection, or opens it. The attempt continues if the caller is cancelled, so that a caller with a
+    /// short timeout can use its result later.
+    #[allow(clippy::disallowed_methods, reason = "the attempt outlives its caller and has a time limit")]
+    pub(crate) async fn link(self: &Arc<Self>) -> Result<Arc<Link>, RabbitError> {
         if let Ok(state) = self.state.try_lock()
             && let Some(link) = state.link.as_ref().filter(|link| link.is_up())
         {
@@ -62,77 +60,80 @@ impl Connector {
         }
         let this = Arc::clone(self);
         match tokio::spawn(async move { this.connect().await }).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Fault::Broken("the process is ending".to_owned())),
+            Ok(reply) => reply,
+            Err(_) => Err(RabbitError::Other("the process is shutting down".to_owned())),
         }
     }
 
-    /// The connection, if there is one; none is made.
+    /// Returns the connection if it is established; does not open one.
     pub(crate) fn established(&self) -> Option<Arc<Link>> {
-        // Somebody is connecting: there is none.
+        // The lock is held while connecting: no connection exists.
         self.state.try_lock().ok()?.link.clone().filter(|link| link.is_up())
     }
 
-    async fn connect(&self) -> Result<Arc<Link>, Fault> {
+    async fn connect(&self) -> Result<Arc<Link>, RabbitError> {
         let mut state = self.state.lock().await;
         if let Some(link) = state.link.as_ref().filter(|link| link.is_up()) {
             return Ok(Arc::clone(link));
         }
         if state.link.take().is_some() {
-            warn!(purpose = self.purpose, "[RabbitMQ] the connection is lost");
+            warn!(purpose = self.purpose, "[RabbitMQ] connection lost; reconnecting");
         }
-        if let Some(failed) = state.failed.as_ref().filter(|failed| Instant::now() < failed.again_at) {
-            // What the server denied stays denied; anything else is an outage.
-            return Err(match failed.fault.kind() {
-                Kind::Denied => failed.fault.clone(),
-                Kind::Away | Kind::Missing | Kind::Unfit => Fault::Pausing(failed.fault.to_string()),
+        if let Some(failed) = state.failed.as_ref().filter(|failed| Instant::now() < failed.retry_at) {
+            // A denial is permanent; any other fault is an outage.
+            return Err(match failed.error.class() {
+                ErrorClass::Denied => failed.error.clone(),
+                ErrorClass::Unreachable | ErrorClass::NotFound | ErrorClass::Invalid => {
+                    RabbitError::BackingOff(failed.error.to_string())
+                }
             });
         }
-        match self.connect_to_any(&mut state.turn).await {
+        match self.connect_to_any(&mut state.next_node).await {
             Ok(link) => {
                 let link = Arc::new(link);
                 (state.link, state.failed) = (Some(Arc::clone(&link)), None);
                 self.connected.notify_one();
                 Ok(link)
             }
-            Err(fault) => {
+            Err(error) => {
                 let longest = self.settings.longest_pause;
                 let pause = match &state.failed {
                     Some(failed) => (failed.pause * 2).min(longest),
                     None => longest / FIRST_PAUSE_SHARE,
                 };
                 match &state.failed {
-                    None => warn!(purpose = self.purpose, place = self.settings.place(), error = %fault,
-                        "[RabbitMQ] [ALERT] cannot connect; trying again every {longest:?}"),
-                    Some(_) => debug!(purpose = self.purpose, place = self.settings.place(), error = %fault,
-                        "[RabbitMQ] cannot connect; trying again in {pause:?}"),
+                    None => warn!(purpose = self.purpose, place = self.settings.place(), error = %error,
+                        "[RabbitMQ] [ALERT] cannot connect; retrying at least every {longest:?}"),
+                    Some(_) => debug!(purpose = self.purpose, place = self.settings.place(), error = %error,
+                        "[RabbitMQ] cannot connect; retrying in {pause:?}"),
                 }
-                state.failed = Some(Failed { fault: fault.clone(), pause, again_at: Instant::now() + pause });
-                Err(fault)
+                state.failed =
+                    Some(FailedAttempt { error: error.clone(), pause, retry_at: Instant::now() + pause });
+                Err(error)
             }
         }
     }
 
-    /// Tries each node once. The turn passes on after every attempt: a node that takes connections and then loses them
-    /// is not asked again before the others.
-    async fn connect_to_any(&self, turn: &mut usize) -> Result<Link, Fault> {
+    /// Tries each node once. Each attempt advances to the next node: a node that accepts connections and then loses
+    /// them is tried again only after the others.
+    async fn connect_to_any(&self, next_node: &mut usize) -> Result<Link, RabbitError> {
         let hosts = &self.settings.hosts;
-        let mut last = Fault::Broken("no node is named".to_owned());
+        let mut last = RabbitError::Other("the URL names no node".to_owned());
         for _ in hosts {
-            let Some(host) = hosts.get(*turn % hosts.len()) else { break };
-            *turn = turn.wrapping_add(1);
+            let Some(host) = hosts.get(*next_node % hosts.len()) else { break };
+            *next_node = next_node.wrapping_add(1);
             match Link::connect(&self.settings, host, self.purpose).await {
                 Ok(link) => {
                     info!(purpose = self.purpose, place = self.settings.place(), node = %host, "[RabbitMQ] connected");
                     return Ok(link);
                 }
-                // Users, rights and vhosts are those of the whole cluster.
-                Err(fault) if fault.kind() == Kind::Denied => return Err(fault),
-                Err(fault) => {
+                // Users, permissions and vhosts are the same on every node of the cluster.
+                Err(error) if error.class() == ErrorClass::Denied => return Err(error),
+                Err(error) => {
                     if hosts.len() > 1 {
-                        warn!(purpose = self.purpose, node = %host, error = %fault, "[RabbitMQ] a node is away");
+                        warn!(purpose = self.purpose, node = %host, error = %error, "[RabbitMQ] node unreachable; trying the next one");
                     }
-                    last = fault;
+                    last = error;
                 }
             }
         }
@@ -147,18 +148,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    #[allow(clippy::disallowed_methods, reason = "the listeners end with the test")]
-    async fn an_attempt_asks_every_node_once_and_the_next_only_after_a_pause() {
-        let (asked, mut asks) = tokio::sync::mpsc::unbounded_channel();
+    #[allow(clippy::disallowed_methods, reason = "the listeners end when the test ends")]
+    async fn connector_tries_every_node_once_and_retries_only_after_a_pause() {
+        let (connected, mut connects) = tokio::sync::mpsc::unbounded_channel();
         let mut hosts = Vec::new();
         for node in 0..3 {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             hosts.push(listener.local_addr().unwrap().to_string());
-            let asked = asked.clone();
+            let connected = connected.clone();
             tokio::spawn(async move {
                 while let Ok((connection, _)) = listener.accept().await {
                     drop(connection);
-                    asked.send(node).unwrap();
+                    connected.send(node).unwrap();
                 }
             });
         }
@@ -170,9 +171,9 @@ mod tests {
         }
         let mut nodes = Vec::new();
         while nodes.len() < 3 {
-            nodes.push(asks.recv().await.unwrap());
+            nodes.push(connects.recv().await.unwrap());
         }
-        assert!(asks.try_recv().is_err(), "the second attempt came too early");
+        assert!(connects.try_recv().is_err(), "the second attempt was made too early");
         let first = nodes[0];
         assert_eq!(nodes, [first, (first + 1) % 3, (first + 2) % 3]);
     }

@@ -1,4 +1,4 @@
-//! What went wrong between RabbitMQ and us, and what a caller can do about it.
+//! Errors of RabbitMQ, classified by how the caller can react.
 
 use std::fmt;
 use std::future::Future;
@@ -21,112 +21,117 @@ mod code {
     pub(super) const NOT_IMPLEMENTED: u16 = 540;
 }
 
-/// Why the server did not do what it was asked.
+/// Error of a request to the server.
 #[derive(Debug, Clone)]
-pub(crate) enum Fault {
-    /// It did not answer in time.
-    Late { what: &'static str, limit: Duration },
-    /// It is not connected, or said no.
+pub(crate) enum RabbitError {
+    /// No reply within the time limit.
+    Timeout { what: &'static str, limit: Duration },
+    /// Not connected, or rejected by the server.
     Lapin(lapin::Error),
-    /// Connecting is not tried again yet; this is what went wrong last.
-    Pausing(String),
-    /// It takes no messages now.
+    /// In backoff before the next connection attempt; with the last error.
+    BackingOff(String),
+    /// The server currently accepts no messages.
     Blocked(String),
-    /// Anything else.
-    Broken(String),
+    /// Any other error.
+    Other(String),
 }
 
-/// What a fault tells about the thing that was asked.
+/// Class of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The server is away, or was.
-    Away,
-    /// The server is there and says no, and will again.
+pub(crate) enum ErrorClass {
+    /// The server is or was unreachable.
+    Unreachable,
+    /// The server rejects the request permanently.
     Denied,
-    /// What was named does not exist.
-    Missing,
-    /// What was sent is not to its taste: another message or other arguments would be.
-    Unfit,
+    /// The named object does not exist.
+    NotFound,
+    /// The request is invalid; with another message or other arguments it could succeed.
+    Invalid,
 }
 
-impl Fault {
-    pub(crate) fn kind(&self) -> Kind {
+impl RabbitError {
+    pub(crate) fn class(&self) -> ErrorClass {
         match self.reply() {
-            None => Kind::Away,
+            None => ErrorClass::Unreachable,
             Some(error) => match error.get_id() {
-                code::ACCESS_REFUSED | code::NOT_ALLOWED => Kind::Denied,
-                code::NOT_FOUND => Kind::Missing,
+                code::ACCESS_REFUSED | code::NOT_ALLOWED => ErrorClass::Denied,
+                code::NOT_FOUND => ErrorClass::NotFound,
                 code::CONTENT_TOO_LARGE
                 | code::PRECONDITION_FAILED
                 | code::FRAME_ERROR
                 | code::SYNTAX_ERROR
                 | code::UNEXPECTED_FRAME
-                | code::NOT_IMPLEMENTED => Kind::Unfit,
-                _ => Kind::Away,
+                | code::NOT_IMPLEMENTED => ErrorClass::Invalid,
+                _ => ErrorClass::Unreachable,
             },
         }
     }
 
-    /// What the server said when it closed channel or connection.
+    /// Reply with which the server closed channel or connection.
     pub(crate) fn reply(&self) -> Option<&AMQPError> {
         match self {
-            Fault::Lapin(error) => {
+            RabbitError::Lapin(error) => {
                 if let ErrorKind::ProtocolError(reply) = error.kind() {
                     Some(reply)
                 } else {
                     None
                 }
             }
-            Fault::Late { .. } | Fault::Pausing(_) | Fault::Blocked(_) | Fault::Broken(_) => None,
+            RabbitError::Timeout { .. }
+            | RabbitError::BackingOff(_)
+            | RabbitError::Blocked(_)
+            | RabbitError::Other(_) => None,
         }
     }
 
-    /// For a caller who asked for something that the server may deny for good.
-    pub(crate) fn refused_or_away(self) -> BrokerError {
-        match self.kind() {
-            Kind::Away => self.away(),
-            Kind::Denied | Kind::Missing | Kind::Unfit => BrokerError::Refused { what: self.to_string() },
+    /// For requests that the server can reject permanently.
+    pub(crate) fn into_refused_or_unreachable(self) -> BrokerError {
+        match self.class() {
+            ErrorClass::Unreachable => self.into_unreachable(),
+            ErrorClass::Denied | ErrorClass::NotFound | ErrorClass::Invalid => {
+                BrokerError::Refused { what: self.to_string() }
+            }
         }
     }
 
-    /// For a caller to whom it is an outage in any case.
-    pub(crate) fn away(self) -> BrokerError {
+    /// For requests where every error counts as an outage.
+    pub(crate) fn into_unreachable(self) -> BrokerError {
         BrokerError::Unreachable(Box::new(self))
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for RabbitError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Late { what, limit } => write!(formatter, "no answer to {what} within {limit:?}"),
-            Fault::Lapin(error) => match self.reply() {
+            RabbitError::Timeout { what, limit } => write!(formatter, "no reply to {what} within {limit:?}"),
+            RabbitError::Lapin(error) => match self.reply() {
                 Some(reply) => formatter.write_str(reply.get_message().as_str()),
                 None => write!(formatter, "{error}"),
             },
-            Fault::Pausing(last) => write!(formatter, "not connected: {last}"),
-            Fault::Blocked(reason) => write!(formatter, "blocked: {reason}"),
-            Fault::Broken(what) => formatter.write_str(what),
+            RabbitError::BackingOff(last) => write!(formatter, "not connected: {last}"),
+            RabbitError::Blocked(reason) => write!(formatter, "blocked: {reason}"),
+            RabbitError::Other(what) => formatter.write_str(what),
         }
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for RabbitError {}
 
-impl From<lapin::Error> for Fault {
-    fn from(error: lapin::Error) -> Fault {
-        Fault::Lapin(error)
+impl From<lapin::Error> for RabbitError {
+    fn from(error: lapin::Error) -> RabbitError {
+        RabbitError::Lapin(error)
     }
 }
 
-/// The server's answer, waited for within bounds: lapin waits for ever, also while nothing can be written.
-pub(crate) async fn answered<T>(
+/// Waits for a reply with a time limit: lapin waits forever, also while nothing can be written.
+pub(crate) async fn with_timeout<T>(
     what: &'static str,
     limit: Duration,
     call: impl Future<Output = lapin::Result<T>>,
-) -> Result<T, Fault> {
+) -> Result<T, RabbitError> {
     match tokio::time::timeout(limit, call).await {
-        Ok(answer) => Ok(answer?),
-        Err(_) => Err(Fault::Late { what, limit }),
+        Ok(reply) => Ok(reply?),
+        Err(_) => Err(RabbitError::Timeout { what, limit }),
     }
 }
 
@@ -134,33 +139,37 @@ pub(crate) async fn answered<T>(
 mod tests {
     use super::*;
 
-    fn said(id: u16) -> Fault {
-        let reply = AMQPError::from_id(id, "what it says".into()).unwrap();
-        Fault::Lapin(ErrorKind::ProtocolError(reply).into())
+    fn reply_error(id: u16) -> RabbitError {
+        let reply = AMQPError::from_id(id, "server text".into()).unwrap();
+        RabbitError::Lapin(ErrorKind::ProtocolError(reply).into())
     }
 
     #[test]
-    fn the_reply_code_tells_an_outage_from_a_refusal() {
-        let kinds = [
-            (320, Kind::Away),
-            (541, Kind::Away),
-            (403, Kind::Denied),
-            (530, Kind::Denied),
-            (404, Kind::Missing),
-            (406, Kind::Unfit),
-            (501, Kind::Unfit),
+    fn reply_code_distinguishes_outage_and_rejection() {
+        let classes = [
+            (320, ErrorClass::Unreachable),
+            (541, ErrorClass::Unreachable),
+            (403, ErrorClass::Denied),
+            (530, ErrorClass::Denied),
+            (404, ErrorClass::NotFound),
+            (406, ErrorClass::Invalid),
+            (501, ErrorClass::Invalid),
         ];
-        for (id, kind) in kinds {
-            assert_eq!(said(id).kind(), kind, "{id}");
-            assert_eq!(said(id).to_string(), "what it says");
+        for (id, class) in classes {
+            assert_eq!(reply_error(id).class(), class, "{id}");
+            assert_eq!(reply_error(id).to_string(), "server text");
         }
-        assert_eq!(Fault::Lapin(ErrorKind::MissingHeartbeatError.into()).kind(), Kind::Away);
+        assert_eq!(
+            RabbitError::Lapin(ErrorKind::MissingHeartbeatError.into()).class(),
+            ErrorClass::Unreachable
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_never_comes_is_late() {
+    async fn missing_reply_is_a_timeout() {
         let late =
-            answered("publish", Duration::from_secs(3), std::future::pending::<lapin::Result<()>>()).await;
-        assert_eq!(late.unwrap_err().to_string(), "no answer to publish within 3s");
+            with_timeout("publish", Duration::from_secs(3), std::future::pending::<lapin::Result<()>>())
+                .await;
+        assert_eq!(late.unwrap_err().to_string(), "no reply to publish within 3s");
     }
 }

@@ -1,6 +1,6 @@
-//! What the server has delivered to one subscription, and what of it is not settled.
+//! Deliveries of one subscription: those not yet passed to the consumer, and those passed and not settled.
 //!
-//! **Invariant:** the tags that are handed out grow, and those that wait are higher than all of them.
+//! **Invariant:** tags passed to the consumer increase, and waiting tags are higher than all of them.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::shared::lock;
 
-pub(crate) struct Inbox {
+pub(crate) struct DeliveryBuffer {
     queue: String,
     state: Mutex<State>,
     changed: Notify,
@@ -23,35 +23,35 @@ struct State {
     ended: bool,
 }
 
-/// The subscription is over.
+/// The subscription has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ended;
 
-/// The fewest frames that settle some tags and no others.
+/// The smallest set of frames that settles exactly the given tags.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Frames {
-    /// Everything up to this tag.
+    /// All tags up to this one.
     pub(crate) up_to: Option<u64>,
-    /// And these.
+    /// Further individual tags.
     pub(crate) single: Vec<u64>,
 }
 
-impl Inbox {
-    pub(crate) fn new(queue: &str) -> Inbox {
-        Inbox { queue: queue.to_owned(), state: Mutex::default(), changed: Notify::new() }
+impl DeliveryBuffer {
+    pub(crate) fn new(queue: &str) -> DeliveryBuffer {
+        DeliveryBuffer { queue: queue.to_owned(), state: Mutex::default(), changed: Notify::new() }
     }
 
     pub(crate) fn queue(&self) -> &str {
         &self.queue
     }
 
-    /// Takes in what the server delivered.
+    /// Adds a delivery from the server.
     pub(crate) fn push(&self, delivery: Delivery) {
         lock(&self.state).waiting.push_back(delivery);
         self.changed.notify_waiters();
     }
 
-    /// Ends the subscription: what it had, the server gives to others.
+    /// Ends the subscription. The server returns its deliveries to the queue.
     pub(crate) fn end(&self) {
         let mut state = lock(&self.state);
         *state = State { ended: true, ..State::default() };
@@ -63,7 +63,7 @@ impl Inbox {
         lock(&self.state).ended
     }
 
-    /// Waits for deliveries and hands out all that are there. A dropped call has handed out nothing.
+    /// Waits for deliveries and returns all of them. A cancelled call removes none.
     pub(crate) async fn take(&self) -> Result<Vec<Delivery>, Ended> {
         loop {
             let changed = self.changed.notified();
@@ -82,7 +82,7 @@ impl Inbox {
         }
     }
 
-    /// Strikes out what is settled now; tags that are settled already are left out.
+    /// Removes settled tags. Tags that are already settled are ignored.
     pub(crate) fn settle(&self, tags: &[DeliveryTag]) -> Result<Frames, Ended> {
         let mut state = lock(&self.state);
         if state.ended {
@@ -96,7 +96,7 @@ impl Inbox {
         Ok(Frames { up_to, single })
     }
 
-    /// How many are here and not handed out, and how many are handed out and not settled.
+    /// Number of waiting deliveries, and of unsettled ones.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let state = lock(&self.state);
         let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
@@ -110,50 +110,50 @@ mod tests {
 
     use super::*;
 
-    async fn holding(tags: std::ops::RangeInclusive<u64>) -> Inbox {
-        let inbox = Inbox::new("queue");
+    async fn buffer_with_unsettled(tags: std::ops::RangeInclusive<u64>) -> DeliveryBuffer {
+        let buffer = DeliveryBuffer::new("queue");
         for tag in tags {
-            inbox.push(Delivery {
+            buffer.push(Delivery {
                 tag: DeliveryTag(tag),
                 redelivered: false,
                 died_in: None,
                 message: Message::default(),
             });
         }
-        inbox.take().await.unwrap();
-        inbox
+        buffer.take().await.unwrap();
+        buffer
     }
 
-    fn settle(inbox: &Inbox, tags: &[u64]) -> (Option<u64>, Vec<u64>) {
+    fn settle(buffer: &DeliveryBuffer, tags: &[u64]) -> (Option<u64>, Vec<u64>) {
         let tags: Vec<_> = tags.iter().copied().map(DeliveryTag).collect();
-        let Frames { up_to, single } = inbox.settle(&tags).unwrap();
+        let Frames { up_to, single } = buffer.settle(&tags).unwrap();
         (up_to, single)
     }
 
     #[tokio::test]
-    async fn the_oldest_are_settled_together_and_the_others_one_by_one() {
-        let inbox = holding(1..=6).await;
-        assert_eq!(settle(&inbox, &[4, 1, 2, 6]), (Some(2), vec![4, 6]));
-        assert_eq!(settle(&inbox, &[3]), (Some(3), vec![]));
-        assert_eq!(settle(&inbox, &[5]), (Some(5), vec![]));
-        assert_eq!(inbox.counts(), (0, 0));
+    async fn oldest_tags_are_settled_together_and_others_individually() {
+        let buffer = buffer_with_unsettled(1..=6).await;
+        assert_eq!(settle(&buffer, &[4, 1, 2, 6]), (Some(2), vec![4, 6]));
+        assert_eq!(settle(&buffer, &[3]), (Some(3), vec![]));
+        assert_eq!(settle(&buffer, &[5]), (Some(5), vec![]));
+        assert_eq!(buffer.counts(), (0, 0));
     }
 
     #[tokio::test]
-    async fn what_is_settled_already_or_never_was_delivered_is_left_out() {
-        let inbox = holding(1..=3).await;
-        assert_eq!(settle(&inbox, &[1]), (Some(1), vec![]));
-        assert_eq!(settle(&inbox, &[1, 9]), (None, vec![]));
-        assert_eq!(settle(&inbox, &[1, 3]), (None, vec![3]));
-        assert_eq!(inbox.counts(), (0, 1));
+    async fn settled_and_unknown_tags_are_ignored() {
+        let buffer = buffer_with_unsettled(1..=3).await;
+        assert_eq!(settle(&buffer, &[1]), (Some(1), vec![]));
+        assert_eq!(settle(&buffer, &[1, 9]), (None, vec![]));
+        assert_eq!(settle(&buffer, &[1, 3]), (None, vec![3]));
+        assert_eq!(buffer.counts(), (0, 1));
     }
 
     #[tokio::test]
-    async fn an_inbox_that_ended_hands_out_and_settles_nothing() {
-        let inbox = holding(1..=2).await;
-        inbox.end();
-        assert_eq!(inbox.take().await, Err(Ended));
-        assert_eq!(inbox.settle(&[DeliveryTag(1)]), Err(Ended));
-        assert_eq!(inbox.counts(), (0, 0));
+    async fn ended_buffer_returns_and_settles_nothing() {
+        let buffer = buffer_with_unsettled(1..=2).await;
+        buffer.end();
+        assert_eq!(buffer.take().await, Err(Ended));
+        assert_eq!(buffer.settle(&[DeliveryTag(1)]), Err(Ended));
+        assert_eq!(buffer.counts(), (0, 0));
     }
 }

@@ -1,11 +1,11 @@
-//! The broker on RabbitMQ, 3.10 or later.
+//! Broker adapter for RabbitMQ 3.10 or later.
 //!
-//! Publishing and consuming have a connection each: RabbitMQ stops reading a connection that publishes when it is short
-//! of memory or disk, and acks must go on. Nothing recovers by itself inside lapin; connections are made when they are
-//! needed, and what disappears from the server is declared again.
+//! Publishing and consuming use separate connections: when RabbitMQ is short of memory or disk it stops reading from
+//! connections that publish, and acks must still reach it. lapin's automatic recovery is not used: a connection is
+//! opened when it is needed, and objects that disappear from the server are declared again.
 //!
-//! TLS is ours, not lapin's: lapin's features for it always bring a reader of PKCS#12 client certificates, over 30 crates
-//! that nothing uses. lapin gets a runtime kit whose stream is plain or TLS (`transport.rs`).
+//! TLS is done here, not by lapin: lapin's TLS features always compile a reader of PKCS#12 client certificates and
+//! over 30 unused crates. lapin gets a runtime kit whose stream is plain or TLS (`transport.rs`).
 
 mod connector;
 mod fault;
@@ -32,29 +32,30 @@ use handover_outbox::topology::Topology;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
-use fault::Fault;
+use fault::RabbitError;
 use publisher::Job;
 use shared::Shared;
 use subscription::RabbitSubscription;
 
 pub use settings::{InvalidSettings, QueueType, RabbitSettings};
 
-/// Windows that wait for the publisher; who comes after them waits outside.
+/// Capacity of the publisher's queue of windows; further callers wait.
 const WAITING_WINDOWS: usize = 64;
 
-/// Connects to the first node and leaves the rest to the caller: for a program that measures the driver alone, over the
-/// same transport. To be called within a Tokio runtime.
+/// Opens a connection to the first node, without reconnecting: for a program that measures the driver over the same
+/// transport. MUST be called within a Tokio runtime.
 pub async fn unsupervised_connection(settings: RabbitSettings) -> Result<lapin::Connection, BrokerError> {
     let settings = Arc::new(settings);
     let Some(host) = settings.hosts.first() else {
-        return Err(Fault::Broken("no node is named".to_owned()).away());
+        return Err(RabbitError::Other("the URL names no node".to_owned()).into_unreachable());
     };
-    let (connection, _) =
-        link::open(&settings, host, "unsupervised").await.map_err(Fault::refused_or_away)?;
+    let (connection, _) = link::open(&settings, host, "unsupervised")
+        .await
+        .map_err(RabbitError::into_refused_or_unreachable)?;
     Ok(connection)
 }
 
-/// The broker on RabbitMQ. Clones are the same broker.
+/// RabbitMQ broker. Clones share connections and state.
 #[derive(Clone)]
 pub struct RabbitBroker {
     shared: Arc<Shared>,
@@ -63,33 +64,34 @@ pub struct RabbitBroker {
 }
 
 impl RabbitBroker {
-    /// A broker that connects when it is first needed. To be called within a Tokio runtime.
-    #[allow(clippy::disallowed_methods, reason = "the tasks end with the broker")]
+    /// A broker that connects on first use. MUST be called within a Tokio runtime.
+    #[allow(clippy::disallowed_methods, reason = "the tasks end when the broker is dropped")]
     pub fn new(settings: RabbitSettings) -> RabbitBroker {
         let shared = Arc::new(Shared::new(settings));
         let (publisher, jobs) = mpsc::channel(WAITING_WINDOWS);
-        // It ends when the last handle of the broker is gone and the last window is published.
+        // This task ends when the last clone of the broker is dropped and the last window is published.
         drop(tokio::spawn(publisher::run(jobs, Arc::clone(&shared))));
         let watch = AbortOnDropHandle::new(tokio::spawn(watch::run(Arc::clone(&shared))));
         RabbitBroker { shared, publisher, _watch: Arc::new(watch) }
     }
 
-    /// Which RabbitMQ it is: `3.10`.
+    /// Version of the server, for example `3.10`.
     pub async fn version(&self) -> Result<String, BrokerError> {
-        let link = self.shared.consuming.link().await.map_err(Fault::refused_or_away)?;
-        Ok(link.version().await.map_err(Fault::refused_or_away)?.to_string())
+        let link = self.shared.consuming.link().await.map_err(RabbitError::into_refused_or_unreachable)?;
+        Ok(link.version().await.map_err(RabbitError::into_refused_or_unreachable)?.to_string())
     }
 
-    /// How full these queues are, for a process that declares nothing. A queue that does not exist is left out.
+    /// Depths of these queues, for a process that declares nothing. Missing queues are omitted.
     pub async fn depths(&self, topology: &Topology) -> Result<Vec<QueueDepth>, BrokerError> {
-        let link = self.shared.consuming.link().await.map_err(Fault::refused_or_away)?;
+        let link = self.shared.consuming.link().await.map_err(RabbitError::into_refused_or_unreachable)?;
         let mut names: Vec<String> = topology.queues.iter().map(|spec| spec.name.clone()).collect();
         names.sort_unstable();
-        // Counted first: what the server hands over meanwhile is then counted once, or for a moment not at all.
+        // Local counts are read first: a message that the server delivers in between is counted once, or briefly not
+        // at all.
         let mut own: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-        for inbox in self.shared.inboxes() {
-            let (waiting, unsettled) = inbox.counts();
-            let counts = own.entry(inbox.queue().to_owned()).or_default();
+        for buffer in self.shared.buffers() {
+            let (waiting, unsettled) = buffer.counts();
+            let counts = own.entry(buffer.queue().to_owned()).or_default();
             *counts = (counts.0 + waiting, counts.1 + unsettled);
         }
         let counted = topology::count(&link, &names, &self.shared.settings).await?;
@@ -110,16 +112,17 @@ impl RabbitBroker {
 
 #[async_trait]
 impl Broker for RabbitBroker {
-    /// What was asked for is kept up from now on, also if the server is away: it is declared when it comes.
+    /// Stores the topology even if the server is unreachable: it is declared after the connection is established.
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
         let declaring = async {
-            let link = self.shared.consuming.link().await.map_err(Fault::refused_or_away)?;
+            let link =
+                self.shared.consuming.link().await.map_err(RabbitError::into_refused_or_unreachable)?;
             topology::declare(&link, topology, &self.shared.settings).await
         };
         let declared = declaring.await;
         match &declared {
             Ok(_) | Err(BrokerError::Unreachable(_) | BrokerError::Closed { .. }) => {
-                self.shared.keep(topology)
+                self.shared.add_topology(topology)
             }
             Err(BrokerError::Refused { .. }) => {}
         }
@@ -127,10 +130,10 @@ impl Broker for RabbitBroker {
     }
 
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        let gone = || BrokerError::Unreachable("the publisher has ended".into());
-        let (answer, answered) = oneshot::channel();
-        self.publisher.send(Job { window, answer }).await.map_err(|_| gone())?;
-        answered.await.unwrap_or_else(|_| Err(gone()))
+        let ended = || BrokerError::Unreachable("the publisher task has ended".into());
+        let (reply, outcomes) = oneshot::channel();
+        self.publisher.send(Job { window, reply }).await.map_err(|_| ended())?;
+        outcomes.await.unwrap_or_else(|_| Err(ended()))
     }
 
     async fn subscribe(
@@ -141,8 +144,8 @@ impl Broker for RabbitBroker {
         Ok(Box::new(RabbitSubscription::open(&self.shared, queue, prefetch).await?))
     }
 
-    /// Counts what the server has ready, and of what is delivered that of this process: RabbitMQ tells the rest only
-    /// through its management API, which is not required to run.
+    /// Returns the server's ready count and this process's unsettled deliveries. RabbitMQ reports the total only
+    /// through its management API, which is not required.
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
         match self.shared.topology() {
             Some(topology) => self.depths(&topology).await,

@@ -1,7 +1,7 @@
-//! One connection to the server, which can be cut at any moment.
+//! One connection to the server, which can be aborted at any time.
 //!
-//! **Invariant:** no thread and no socket outlives its [`Link`] for longer than the farewell takes. lapin itself never
-//! gives up on a peer that does not answer a handshake or a close.
+//! **Invariant:** no thread and no socket outlives its [`Link`] for longer than [`CLOSE_TIMEOUT`]. lapin itself waits
+//! without limit for a peer that does not reply to a handshake or a close.
 
 use std::net::{Shutdown, TcpStream as StdTcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,15 +14,15 @@ use lapin::{AsyncTcpStream, Channel, Connection, ConnectionProperties, Event};
 use tokio::sync::{OnceCell, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::fault::{Fault, answered};
+use crate::fault::{RabbitError, with_timeout};
 use crate::settings::{Host, RabbitSettings};
 use crate::transport::{dial, runtime};
 use crate::version::{self, Version};
 
-/// How long a connection that is not needed any more may take to say goodbye.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Time limit for closing a connection that is no longer needed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The socket behind a stream: to cut it, whatever lapin is waiting for.
+/// The socket of a stream; used to abort the connection regardless of lapin's state.
 pub(crate) type Socket = Arc<Mutex<Option<StdTcpStream>>>;
 
 /// One connection to the server.
@@ -30,7 +30,7 @@ pub(crate) struct Link {
     connection: Option<Connection>,
     socket: Socket,
     blocked: watch::Receiver<Option<String>>,
-    cut: AtomicBool,
+    aborted: AtomicBool,
     version: OnceCell<Version>,
     settings: Arc<RabbitSettings>,
     host: Host,
@@ -38,22 +38,22 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects to this node; on any failure nothing is left behind.
-    #[allow(clippy::disallowed_methods, reason = "the task ends with the link")]
+    /// Connects to this node. After an error no socket or task remains.
+    #[allow(clippy::disallowed_methods, reason = "the task ends when the link is dropped")]
     pub(crate) async fn connect(
         settings: &Arc<RabbitSettings>,
         host: &Host,
         purpose: &str,
-    ) -> Result<Link, Fault> {
+    ) -> Result<Link, RabbitError> {
         let (connection, socket) = open(settings, host, purpose).await?;
-        let (says, blocked) = watch::channel(None);
+        let (blocked_sender, blocked) = watch::channel(None);
         let mut events = connection.events_listener();
         let listener = tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 if let Event::ConnectionBlocked(reason) = event {
-                    says.send_replace(Some(reason));
+                    blocked_sender.send_replace(Some(reason));
                 } else if let Event::ConnectionUnblocked = event {
-                    says.send_replace(None);
+                    blocked_sender.send_replace(None);
                 }
             }
         });
@@ -61,7 +61,7 @@ impl Link {
             connection: Some(connection),
             socket,
             blocked,
-            cut: AtomicBool::new(false),
+            aborted: AtomicBool::new(false),
             version: OnceCell::new(),
             settings: Arc::clone(settings),
             host: host.clone(),
@@ -69,102 +69,107 @@ impl Link {
         })
     }
 
-    /// Whether it still is a connection, as far as is known.
+    /// Whether the connection is up, as far as is known.
     pub(crate) fn is_up(&self) -> bool {
-        // lapin notices a cut a moment later.
-        !self.cut.load(Ordering::Acquire)
+        // lapin detects an aborted socket a moment later.
+        !self.aborted.load(Ordering::Acquire)
             && self.connection.as_ref().is_some_and(|connection| connection.status().connected())
     }
 
-    /// Why the server takes no messages on this connection at the moment.
+    /// Why the server currently accepts no messages on this connection.
     pub(crate) fn blocked(&self) -> Option<String> {
         self.blocked.borrow().clone()
     }
 
-    /// Waits until the server takes no more messages, and tells why.
+    /// Waits until the server blocks the connection; returns the reason.
     pub(crate) async fn until_blocked(&self) -> String {
         let mut blocked = self.blocked.clone();
         let reason = blocked.wait_for(Option::is_some).await.map(|reason| reason.clone().unwrap_or_default());
         match reason {
             Ok(reason) => reason,
-            // Whoever told is gone with the connection, which others notice.
+            // The sender ended with the connection; the publish detects that.
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// The largest frame that the server takes.
+    /// Largest frame that the server accepts, in bytes.
     pub(crate) fn frame_max(&self) -> usize {
         let negotiated = self.connection.as_ref().map(|connection| connection.configuration().frame_max());
         negotiated.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0)
     }
 
-    /// A new channel.
-    pub(crate) async fn channel(&self) -> Result<Channel, Fault> {
+    /// Opens a channel.
+    pub(crate) async fn channel(&self) -> Result<Channel, RabbitError> {
         match &self.connection {
             Some(connection) => {
-                answered("opening a channel", self.settings.answer_timeout, connection.create_channel()).await
+                with_timeout("opening a channel", self.settings.answer_timeout, connection.create_channel())
+                    .await
             }
-            None => Err(Fault::Broken("the connection is closed".to_owned())),
+            None => Err(RabbitError::Other("the connection is closed".to_owned())),
         }
     }
 
-    /// Which RabbitMQ it leads to.
-    pub(crate) async fn version(&self) -> Result<Version, Fault> {
-        self.version.get_or_try_init(|| version::ask(&self.settings, &self.host)).await.copied()
+    /// Version of the server.
+    pub(crate) async fn version(&self) -> Result<Version, RabbitError> {
+        self.version.get_or_try_init(|| version::fetch(&self.settings, &self.host)).await.copied()
     }
 
-    /// Ends it at once: what waits for an answer fails, what was not written never will be.
-    pub(crate) fn cut(&self) {
-        self.cut.store(true, Ordering::Release);
-        cut(&self.socket);
+    /// Aborts the connection immediately: pending requests fail, and unwritten frames are discarded.
+    pub(crate) fn abort(&self) {
+        self.aborted.store(true, Ordering::Release);
+        abort(&self.socket);
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        let (connection, socket) = (self.connection.take(), Arc::clone(&self.socket));
+        let connection = self.connection.take();
+        let socket = Arc::clone(&self.socket);
         match (connection, tokio::runtime::Handle::try_current()) {
             (Some(connection), Ok(runtime)) if connection.status().connected() => {
                 runtime.spawn(async move {
-                    // Late or failed, it ends all the same.
-                    let _ = answered("closing", FAREWELL, connection.close(200, "goodbye".into())).await;
-                    cut(&socket);
+                    // After a timeout or error the socket is closed anyway.
+                    let _ =
+                        with_timeout("closing", CLOSE_TIMEOUT, connection.close(200, "closed".into())).await;
+                    abort(&socket);
                 });
             }
-            _ => cut(&socket),
+            _ => abort(&socket),
         }
     }
 }
 
-fn cut(socket: &Socket) {
+fn abort(socket: &Socket) {
     if let Some(socket) = socket.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        // It may be closed already.
+        // It may already be closed.
         let _ = socket.shutdown(Shutdown::Both);
     }
 }
 
-/// Connects to this node, without supervision; on any failure nothing is left behind.
+/// Opens a connection to this node without reconnecting. After an error no socket remains.
 pub(crate) async fn open(
     settings: &Arc<RabbitSettings>,
     host: &Host,
     purpose: &str,
-) -> Result<(Connection, Socket), Fault> {
+) -> Result<(Connection, Socket), RabbitError> {
     let socket = Socket::default();
     let name = format!("{}: {purpose}", settings.connection_name);
     let properties = ConnectionProperties::default().with_connection_name(name.into());
-    let (dialled, to, kept) = (Arc::clone(settings), host.clone(), Arc::clone(&socket));
+    let dial_settings = Arc::clone(settings);
+    let target = host.clone();
+    let socket_slot = Arc::clone(&socket);
     let dial = async move |_: AMQPUri, _| {
-        let (stream, handle) = dial(&dialled, &to).await?;
-        *kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
-        // Plain to lapin; it may be TLS already.
+        let (stream, handle) = dial(&dial_settings, &target).await?;
+        *socket_slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+        // `Plain` for lapin; the stream may already be TLS.
         Ok(AsyncTcpStream::Plain(stream))
     };
     let connecting = Connection::connector(settings.uri.clone(), runtime(), dial, properties);
-    match answered("connecting", settings.connect_timeout, connecting).await {
+    match with_timeout("connecting", settings.connect_timeout, connecting).await {
         Ok(connection) => Ok((connection, socket)),
-        Err(fault) => {
-            cut(&socket);
-            Err(fault)
+        Err(error) => {
+            abort(&socket);
+            Err(error)
         }
     }
 }

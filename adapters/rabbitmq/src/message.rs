@@ -1,4 +1,4 @@
-//! Messages as RabbitMQ carries them.
+//! Converts messages to and from AMQP.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use handover_outbox::ports::{Delivery, DeliveryTag, Message};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-/// Survives a restart of the server.
+/// Delivery mode of messages that survive a restart of the server.
 const PERSISTENT: u8 = 2;
 const CONTENT_TYPE: &str = "application/json";
 
-/// What the server itself writes into the headers. Taken along to another publish, it would steer the server: `CC` and
-/// `BCC` route, and a copied `x-death` makes it drop a message silently as one that goes in circles.
-const OF_THE_SERVER: [&str; 13] = [
+/// Headers written by the server. In a new publish they would control the server: `CC` and `BCC` route, and with a
+/// copied `x-death` the server silently drops the message as a dead-letter cycle.
+const SERVER_HEADERS: [&str; 13] = [
     "x-death",
     "x-first-death-exchange",
     "x-first-death-queue",
@@ -28,13 +28,13 @@ const OF_THE_SERVER: [&str; 13] = [
     "BCC",
 ];
 
-/// How a message died that somebody had in hand. One that expired was in nobody's.
-const DIED_IN_HAND: [&str; 2] = ["rejected", "delivery_limit"];
+/// Reasons for dead-lettering a message that a consumer had received. An expired message had no consumer.
+const CONSUMER_REJECTION_REASONS: [&str; 2] = ["rejected", "delivery_limit"];
 
-/// Frame, class, weight, size, flags and the fixed fields, generously.
+/// Upper bound for frame, kind, weight, size, flags and the fixed fields.
 const HEADER_FRAME_OVERHEAD: usize = 64;
 
-/// The properties that a message is published with; the error says why RabbitMQ cannot carry it.
+/// Properties of a message to be published. The error says why RabbitMQ cannot carry it.
 pub(crate) fn properties_of(message: &Message, frame_max: usize) -> Result<BasicProperties, String> {
     let mut properties =
         BasicProperties::default().with_delivery_mode(PERSISTENT).with_content_type(CONTENT_TYPE.into());
@@ -47,30 +47,30 @@ pub(crate) fn properties_of(message: &Message, frame_max: usize) -> Result<Basic
     if let Some(id) = &message.correlation_id {
         properties = properties.with_correlation_id(short("correlation_id", id)?);
     }
-    let own = |name: &&String| !OF_THE_SERVER.contains(&name.as_str());
+    let own = |name: &&String| !SERVER_HEADERS.contains(&name.as_str());
     let mut size = HEADER_FRAME_OVERHEAD;
     for text in [&message.message_id, &message.kind, &message.correlation_id].into_iter().flatten() {
         size += text.len();
     }
     let mut headers = FieldTable::default();
     for (name, value) in message.headers.iter().filter(|(name, _)| own(name)) {
-        // A length before the name, a type and a length before the value.
+        // One length byte for the name; one type byte and four length bytes for the value.
         size += name.len() + value.len() + 6;
         headers.insert(short("a header's name", name)?, AMQPValue::LongString(value.as_str().into()));
     }
     if size > frame_max {
-        return Err(format!("its headers take {size} bytes, and the server takes {frame_max} at most"));
+        return Err(format!("its headers have {size} bytes; the server accepts at most {frame_max}"));
     }
     Ok(properties.with_headers(headers))
 }
 
-/// A text of at most 255 bytes; the error says what is longer.
+/// A short string: at most 255 bytes. The error names the text that is too long.
 pub(crate) fn short(what: &str, text: &str) -> Result<ShortString, String> {
     ShortString::try_new(text)
-        .map_err(|_| format!("{what} has {} bytes, and AMQP takes 255 at most", text.len()))
+        .map_err(|_| format!("{what} has {} bytes; AMQP allows at most 255", text.len()))
 }
 
-/// A delivery as consumers see it.
+/// Converts a delivery for the port.
 pub(crate) fn delivery_of(delivery: lapin::message::Delivery) -> Delivery {
     let properties = &delivery.properties;
     let text = |text: &Option<ShortString>| text.as_ref().map(|text| text.as_str().to_owned());
@@ -89,8 +89,8 @@ pub(crate) fn delivery_of(delivery: lapin::message::Delivery) -> Delivery {
     }
 }
 
-/// A body as text. Bytes that are not UTF-8 are written `\xNN`: two different bodies stay different, and neither becomes
-/// JSON by it.
+/// Body as text. Bytes that are not UTF-8 are written as `\xNN`: different bodies stay different, and the result is
+/// not valid JSON.
 fn body_of(data: Vec<u8>) -> String {
     match String::from_utf8(data) {
         Ok(text) => text,
@@ -105,20 +105,20 @@ fn body_of(data: Vec<u8>) -> String {
 }
 
 fn headers_of(table: &FieldTable) -> BTreeMap<String, String> {
-    let own = table.into_iter().filter(|(name, _)| !OF_THE_SERVER.contains(&name.as_str()));
+    let own = table.into_iter().filter(|(name, _)| !SERVER_HEADERS.contains(&name.as_str()));
     own.filter_map(|(name, value)| Some((name.as_str().to_owned(), text_of(value)?))).collect()
 }
 
-/// The queue at whose consumer a message died last: deaths are listed with the latest first.
+/// Queue whose consumer last rejected the message; `x-death` lists the latest entry first.
 fn died_in(headers: &FieldTable) -> Option<String> {
     let deaths = headers.inner().get("x-death")?.as_array()?;
     deaths.as_slice().iter().filter_map(AMQPValue::as_field_table).find_map(|death| {
         let field = |name: &str| text_of(death.inner().get(name)?);
-        if DIED_IN_HAND.contains(&field("reason")?.as_str()) { field("queue") } else { None }
+        if CONSUMER_REJECTION_REASONS.contains(&field("reason")?.as_str()) { field("queue") } else { None }
     })
 }
 
-/// A value that has one text; messages of ours have no others.
+/// Value as text, if it has an unambiguous one. This crate writes only strings.
 fn text_of(value: &AMQPValue) -> Option<String> {
     match value {
         AMQPValue::LongString(text) => Some(text.to_string()),
@@ -164,13 +164,13 @@ mod tests {
         table([("x-death", AMQPValue::FieldArray(deaths.into()))])
     }
 
-    fn headed(headers: &[(&str, &str)]) -> Message {
+    fn with_headers(headers: &[(&str, &str)]) -> Message {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Message { headers, ..Message::default() }
     }
 
     #[test]
-    fn a_message_died_where_it_was_rejected_last() {
+    fn died_in_is_the_queue_of_the_last_rejection() {
         assert_eq!(
             died_in(&deaths(vec![death("b", "rejected"), death("a", "rejected")])).as_deref(),
             Some("b")
@@ -185,10 +185,10 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_the_server_are_neither_read_nor_written() {
+    fn server_headers_are_neither_read_nor_written() {
         let table = table([("x-death", text("a")), ("CC", text("b")), ("tenantId", text("1"))]);
         assert_eq!(headers_of(&table), BTreeMap::from([("tenantId".to_owned(), "1".to_owned())]));
-        let message = headed(&[("x-delivery-count", "3"), ("BCC", "everywhere"), ("tenantId", "1")]);
+        let message = with_headers(&[("x-delivery-count", "3"), ("BCC", "everywhere"), ("tenantId", "1")]);
         let written = properties_of(&message, FRAME).unwrap();
         let names: Vec<_> =
             written.headers().as_ref().unwrap().into_iter().map(|(name, _)| name.as_str()).collect();
@@ -196,25 +196,25 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_utf8_are_written_as_escapes_and_stay_different() {
+    fn invalid_utf8_bodies_are_escaped_and_stay_different() {
         assert_eq!(body_of("{\"title\":\"灯\"}".into()), "{\"title\":\"灯\"}");
         assert_eq!(body_of(b"a\xff\x00\xc3(".to_vec()), "a\\xff\0\\xc3(");
         assert_ne!(body_of(vec![0xfe]), body_of(vec![0xff]));
     }
 
     #[test]
-    fn numbers_in_the_headers_of_others_are_read() {
+    fn numeric_headers_of_other_publishers_are_read() {
         let table = table([("tenantId", AMQPValue::LongLongInt(-7)), ("odd", AMQPValue::Void)]);
         assert_eq!(headers_of(&table), BTreeMap::from([("tenantId".to_owned(), "-7".to_owned())]));
     }
 
     #[test]
-    fn what_amqp_cannot_carry_is_told_before_it_is_sent() {
+    fn message_that_amqp_cannot_carry_is_rejected_before_publishing() {
         let id = |length: usize| Message { message_id: Some("x".repeat(length)), ..Message::default() };
         assert!(properties_of(&id(255), FRAME).is_ok());
         assert!(properties_of(&id(256), FRAME).unwrap_err().contains("message_id has 256 bytes"));
-        assert!(properties_of(&headed(&[(&"n".repeat(256), "v")]), FRAME).is_err());
-        assert!(properties_of(&headed(&[("n", &"v".repeat(3_000))]), 4_096).is_ok());
-        assert!(properties_of(&headed(&[("n", &"v".repeat(4_096))]), 4_096).is_err());
+        assert!(properties_of(&with_headers(&[(&"n".repeat(256), "v")]), FRAME).is_err());
+        assert!(properties_of(&with_headers(&[("n", &"v".repeat(3_000))]), 4_096).is_ok());
+        assert!(properties_of(&with_headers(&[("n", &"v".repeat(4_096))]), 4_096).is_err());
     }
 }

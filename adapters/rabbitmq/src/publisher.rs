@@ -1,8 +1,8 @@
-//! The one task that publishes, on a connection and a channel of its own.
+//! The task that publishes, on its own connection and channel.
 //!
-//! **Invariant:** a message is confirmed only if every confirm of its window is in, its own is an ack, and no message
-//! like it came back. lapin hands a returned message out with whichever confirm completes next, so a return is told by
-//! what it carries, and only within a window that is complete.
+//! **Invariant:** a message counts as confirmed only if all confirms of its window have arrived, its own confirm is
+//! an ack, and no message with its key was returned. lapin attaches a returned message to whichever confirm completes
+//! next, so a return is matched by its content, and only within a complete window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -18,28 +18,28 @@ use lapin::{BasicProperties, Channel, Confirmation, PublisherConfirm};
 use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
-use crate::fault::{Fault, Kind, answered};
+use crate::fault::{ErrorClass, RabbitError, with_timeout};
 use crate::link::Link;
 use crate::message::{properties_of, short};
 use crate::shared::Shared;
 
-/// What became of a window.
-pub(crate) type Answer = Result<Vec<PublishOutcome>, BrokerError>;
+/// Outcomes of a window.
+pub(crate) type WindowResult = Result<Vec<PublishOutcome>, BrokerError>;
 
-/// A window to be published, and who waits for what becomes of it.
+/// A window to publish, with the sender for its outcomes.
 pub(crate) struct Job {
     pub(crate) window: Vec<Outgoing>,
-    pub(crate) answer: oneshot::Sender<Answer>,
+    pub(crate) reply: oneshot::Sender<WindowResult>,
 }
 
-/// Publishes window by window until nobody can ask for more. A window that was handed over is published whole, also if
-/// its caller went away.
+/// Publishes one window after the other until all senders are dropped. A received window is published completely,
+/// even if its caller was cancelled.
 pub(crate) async fn run(mut jobs: mpsc::Receiver<Job>, shared: Arc<Shared>) {
     let mut publisher = Publisher { shared, open: None };
     while let Some(job) = jobs.recv().await {
-        let answer = publisher.publish(job.window).await;
-        // The caller may have gone away.
-        let _ = job.answer.send(answer);
+        let reply = publisher.publish(job.window).await;
+        // The caller may have been cancelled.
+        let _ = job.reply.send(reply);
     }
 }
 
@@ -48,43 +48,43 @@ struct Publisher {
     open: Option<Open>,
 }
 
-/// A channel with confirms.
+/// A channel with publisher confirms.
 struct Open {
     link: Arc<Link>,
     channel: Channel,
-    /// A window on it was given up while the server took nothing: its confirms and returns may still come.
-    doubtful: bool,
+    /// A window was abandoned while the server blocked the connection: its confirms and returns may still arrive.
+    is_unreliable: bool,
 }
 
-/// A message as it goes out.
-struct Parcel {
-    address: Address,
+/// A message converted for publishing.
+struct PreparedMessage {
+    key: ReturnKey,
     properties: BasicProperties,
     body: String,
 }
 
-/// What a returned message is known by. Messages that share it are treated alike by the server.
+/// Identifies a returned message. The server handles messages with the same key alike.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Address {
+struct ReturnKey {
     message_id: Option<ShortString>,
     exchange: ShortString,
     routing_key: ShortString,
 }
 
-/// A message of the window: on its way, or never sent because it cannot be.
-enum Place {
-    Sent(Outgoing, Address),
+/// A message of the window: sent, or not sendable.
+enum WindowSlot {
+    Sent(Outgoing, ReturnKey),
     Unsendable(Outgoing, String),
 }
 
 impl Publisher {
-    async fn publish(&mut self, window: Vec<Outgoing>) -> Answer {
+    async fn publish(&mut self, window: Vec<Outgoing>) -> WindowResult {
         if window.is_empty() {
             return Ok(Vec::new());
         }
         let frame_max = match self.open().await {
             Ok(open) => open.link.frame_max(),
-            Err(fault) => return Err(fault.away()),
+            Err(error) => return Err(error.into_unreachable()),
         };
         let declared = self.shared.exchange();
         if declared.is_none() && window.iter().any(|outgoing| matches!(outgoing.route(), Route::Topic(_))) {
@@ -92,31 +92,32 @@ impl Publisher {
             return Err(BrokerError::Refused { what });
         }
         let exchange = declared.unwrap_or_default();
-        let (mut places, mut parcels) = (Vec::with_capacity(window.len()), Vec::with_capacity(window.len()));
+        let mut slots = Vec::with_capacity(window.len());
+        let mut messages = Vec::with_capacity(window.len());
         for outgoing in window {
-            match pack(&exchange, &outgoing, frame_max) {
-                Ok(parcel) => {
-                    places.push(Place::Sent(outgoing, parcel.address.clone()));
-                    parcels.push(parcel);
+            match prepare(&exchange, &outgoing, frame_max) {
+                Ok(prepared) => {
+                    slots.push(WindowSlot::Sent(outgoing, prepared.key.clone()));
+                    messages.push(prepared);
                 }
-                Err(why) => places.push(Place::Unsendable(outgoing, why)),
+                Err(why) => slots.push(WindowSlot::Unsendable(outgoing, why)),
             }
         }
-        match self.confirmations(parcels).await {
-            Ok(confirmations) => self.sort(places, confirmations),
-            Err(fault) => self.failed(places, fault),
+        match self.confirmations(messages).await {
+            Ok(confirmations) => self.outcomes(slots, confirmations),
+            Err(error) => self.failed(slots, error),
         }
     }
 
-    /// The channel, opened anew where the last one is gone or not to be trusted.
-    async fn open(&mut self) -> Result<&Open, Fault> {
+    /// Returns the channel; opens a new one if the last one is closed or unreliable.
+    async fn open(&mut self) -> Result<&Open, RabbitError> {
         if let Some(open) = &self.open {
-            // The connection is kept while it is blocked: it is how the end of that is learnt.
+            // A blocked connection is kept, because the server reports the end of the block on it.
             if let Some(reason) = open.link.blocked().filter(|_| open.link.is_up()) {
-                return Err(Fault::Blocked(reason));
+                return Err(RabbitError::Blocked(reason));
             }
-            if open.doubtful {
-                open.link.cut();
+            if open.is_unreliable {
+                open.link.abort();
             }
             if !open.link.is_up() || !open.channel.status().connected() {
                 self.open = None;
@@ -127,163 +128,167 @@ impl Publisher {
             None => {
                 let link = self.shared.publishing.link().await?;
                 if let Some(reason) = link.blocked() {
-                    return Err(Fault::Blocked(reason));
+                    return Err(RabbitError::Blocked(reason));
                 }
                 let channel = link.channel().await?;
                 let select = channel.confirm_select(ConfirmSelectOptions::default());
-                answered("asking for confirms", self.shared.settings.answer_timeout, select).await?;
-                Open { link, channel, doubtful: false }
+                with_timeout("asking for confirms", self.shared.settings.answer_timeout, select).await?;
+                Open { link, channel, is_unreliable: false }
             }
         };
         Ok(self.open.insert(open))
     }
 
-    /// Every confirm of a window, in its order.
-    async fn confirmations(&self, parcels: Vec<Parcel>) -> Result<Vec<Confirmation>, Fault> {
-        let Some(open) = &self.open else { return Err(Fault::Broken("the channel is closed".to_owned())) };
+    /// All confirms of a window, in order.
+    async fn confirmations(&self, messages: Vec<PreparedMessage>) -> Result<Vec<Confirmation>, RabbitError> {
+        let Some(open) = &self.open else {
+            return Err(RabbitError::Other("the channel is closed".to_owned()));
+        };
         let confirming =
-            answered("publishing", self.shared.settings.confirm_timeout, send(&open.channel, parcels));
+            with_timeout("publishing", self.shared.settings.confirm_timeout, send(&open.channel, messages));
         tokio::select! {
             biased;
             confirmations = confirming => confirmations,
-            reason = open.link.until_blocked() => Err(Fault::Blocked(reason)),
+            reason = open.link.until_blocked() => Err(RabbitError::Blocked(reason)),
         }
     }
 
-    #[allow(clippy::disallowed_methods, reason = "here the confirms are seen")]
-    fn sort(&mut self, places: Vec<Place>, confirmations: Vec<Confirmation>) -> Answer {
-        let known: BTreeSet<&Address> = places
+    #[allow(clippy::disallowed_methods, reason = "this function sees all confirms")]
+    fn outcomes(&mut self, slots: Vec<WindowSlot>, confirmations: Vec<Confirmation>) -> WindowResult {
+        let sent_keys: BTreeSet<&ReturnKey> = slots
             .iter()
             .filter_map(|place| match place {
-                Place::Sent(_, address) => Some(address),
-                Place::Unsendable(..) => None,
+                WindowSlot::Sent(_, key) => Some(key),
+                WindowSlot::Unsendable(..) => None,
             })
             .collect();
-        let (mut acked, mut returned) = (Vec::with_capacity(confirmations.len()), BTreeMap::new());
+        let mut acked = Vec::with_capacity(confirmations.len());
+        let mut returned = BTreeMap::new();
         for confirmation in confirmations {
             acked.push(confirmation.is_ack());
             if let Some(message) = confirmation.take_message() {
-                let (address, reason) = told_by(&message);
-                if !known.contains(&address) {
-                    self.retire();
-                    let what = format!("the server returned a message that was not sent: {address:?}");
-                    return Err(Fault::Broken(what).away());
+                let (key, reason) = return_key(&message);
+                if !sent_keys.contains(&key) {
+                    self.abort_connection();
+                    let what = format!("the server returned an unknown message: {key:?}");
+                    return Err(RabbitError::Other(what).into_unreachable());
                 }
-                returned.insert(address, reason);
+                returned.insert(key, reason);
             }
         }
         if !returned.is_empty() {
             // Its queue or binding may have disappeared.
-            self.shared.look_again.notify_one();
+            self.shared.recheck.notify_one();
         }
         if acked.contains(&false) {
             if returned.is_empty() && !acked.contains(&true) {
-                // It is not the messages: an outage is charged to none of them.
+                // Not caused by the messages: an outage does not count as their failure.
                 let what = format!("the server nacked all {} messages", acked.len());
-                return self.failed(places, Fault::Broken(what));
+                return self.failed(slots, RabbitError::Other(what));
             }
-            // RabbitMQ nacks what it cannot hand to the leader of a queue. A channel that was opened while there was no
-            // leader keeps looking for the old one, and nacks everything until that node is back.
-            self.retire();
+            // RabbitMQ nacks a message that it cannot pass to the leader of a queue. A channel that was opened while
+            // there was no leader keeps using the former leader and nacks everything until that node returns.
+            self.abort_connection();
         }
         let mut acked = acked.into_iter();
-        Ok(places
+        Ok(slots
             .into_iter()
             .map(|place| match place {
-                Place::Unsendable(outgoing, why) => outgoing.nacked(why),
-                Place::Sent(outgoing, address) => match (returned.get(&address), acked.next()) {
+                WindowSlot::Unsendable(outgoing, why) => outgoing.nacked(why),
+                WindowSlot::Sent(outgoing, key) => match (returned.get(&key), acked.next()) {
                     (Some(reason), _) => outgoing.returned(reason),
                     (None, Some(true)) => outgoing.confirmed(),
-                    (None, Some(false)) => outgoing.nacked("the server could not take it"),
+                    (None, Some(false)) => outgoing.nacked("the server could not store it"),
                     (None, None) => outgoing.unknown("no confirm"),
                 },
             })
             .collect())
     }
 
-    /// Nothing is known of what was sent. Where the server closed the channel because of a message, the window is
-    /// refused, so that the caller publishes it one by one; alone, the message is the culprit.
-    fn failed(&mut self, places: Vec<Place>, fault: Fault) -> Answer {
-        warn!(error = %fault, "[RabbitMQ] a window of {} messages was not confirmed", places.len());
-        match (&fault, &mut self.open) {
-            (Fault::Blocked(_), Some(open)) => open.doubtful = true,
-            _ => self.retire(),
+    /// Handles a window of unknown outcome. If the server closed the channel because of a message, the window is
+    /// `Refused`, so that the caller publishes its messages one by one; for a window of one message, that message is
+    /// the cause.
+    fn failed(&mut self, slots: Vec<WindowSlot>, error: RabbitError) -> WindowResult {
+        warn!(error = %error, "[RabbitMQ] window of {} messages not confirmed", slots.len());
+        match (&error, &mut self.open) {
+            (RabbitError::Blocked(_), Some(open)) => open.is_unreliable = true,
+            _ => self.abort_connection(),
         }
-        match fault.kind() {
-            Kind::Away | Kind::Denied => Err(fault.away()),
-            Kind::Missing => {
-                self.shared.look_again.notify_one();
-                Err(fault.away())
+        match error.class() {
+            ErrorClass::Unreachable | ErrorClass::Denied => Err(error.into_unreachable()),
+            ErrorClass::NotFound => {
+                self.shared.recheck.notify_one();
+                Err(error.into_unreachable())
             }
-            Kind::Unfit if places.len() == 1 => Ok(places
+            ErrorClass::Invalid if slots.len() == 1 => Ok(slots
                 .into_iter()
                 .map(|place| match place {
-                    Place::Sent(outgoing, _) => outgoing.nacked(fault.to_string()),
-                    Place::Unsendable(outgoing, why) => outgoing.nacked(why),
+                    WindowSlot::Sent(outgoing, _) => outgoing.nacked(error.to_string()),
+                    WindowSlot::Unsendable(outgoing, why) => outgoing.nacked(why),
                 })
                 .collect()),
-            Kind::Unfit => Err(BrokerError::Refused { what: fault.to_string() }),
+            ErrorClass::Invalid => Err(BrokerError::Refused { what: error.to_string() }),
         }
     }
 
-    /// Ends the connection with whatever is on its way.
-    fn retire(&mut self) {
+    /// Closes the connection together with unconfirmed messages.
+    fn abort_connection(&mut self) {
         if let Some(open) = self.open.take() {
-            open.link.cut();
+            open.link.abort();
         }
     }
 }
 
-fn pack(exchange: &str, outgoing: &Outgoing, frame_max: usize) -> Result<Parcel, String> {
-    // The default exchange leads to the queue of that name, past every binding.
+fn prepare(exchange: &str, outgoing: &Outgoing, frame_max: usize) -> Result<PreparedMessage, String> {
+    // The default exchange routes directly to the queue of that name, without bindings.
     let (exchange, routing_key) = match outgoing.route() {
         Route::Topic(routing_key) => (exchange, routing_key),
         Route::Queue(queue) => ("", queue),
     };
     let message = outgoing.message();
     let properties = properties_of(message, frame_max)?;
-    let address = Address {
+    let key = ReturnKey {
         message_id: properties.message_id().clone(),
         exchange: short("the exchange", exchange)?,
         routing_key: short("the routing key", routing_key)?,
     };
-    Ok(Parcel { address, properties, body: message.body.clone() })
+    Ok(PreparedMessage { key, properties, body: message.body.clone() })
 }
 
-fn told_by(message: &BasicReturnMessage) -> (Address, String) {
-    let address = Address {
+fn return_key(message: &BasicReturnMessage) -> (ReturnKey, String) {
+    let key = ReturnKey {
         message_id: message.delivery.properties.message_id().clone(),
         exchange: message.delivery.exchange.clone(),
         routing_key: message.delivery.routing_key.clone(),
     };
-    (address, format!("{} {}", message.reply_code, message.reply_text))
+    (key, format!("{} {}", message.reply_code, message.reply_text))
 }
 
-/// Publishes all and waits for all. The first poll of a publish puts its frames behind those before it, so a window
-/// goes out in its order and in few writes.
-async fn send(channel: &Channel, parcels: Vec<Parcel>) -> lapin::Result<Vec<Confirmation>> {
+/// Publishes all messages and waits for all confirms. The first poll of a publish appends its frames to the write
+/// buffer, so a window is sent in order and in few writes.
+async fn send(channel: &Channel, messages: Vec<PreparedMessage>) -> lapin::Result<Vec<Confirmation>> {
     let options = BasicPublishOptions { mandatory: true, immediate: false };
-    let mut publishing = Vec::with_capacity(parcels.len());
-    for parcel in &parcels {
-        let Address { exchange, routing_key, .. } = parcel.address.clone();
-        let properties = parcel.properties.clone();
+    let mut publishing = Vec::with_capacity(messages.len());
+    for prepared in &messages {
+        let ReturnKey { exchange, routing_key, .. } = prepared.key.clone();
+        let properties = prepared.properties.clone();
         let mut publish: Pin<Box<dyn Future<Output = lapin::Result<PublisherConfirm>> + Send>> = Box::pin(
-            channel.basic_publish(exchange, routing_key, options, parcel.body.as_bytes(), properties),
+            channel.basic_publish(exchange, routing_key, options, prepared.body.as_bytes(), properties),
         );
         let first = std::future::poll_fn(|context| Poll::Ready(publish.as_mut().poll(context))).await;
         publishing.push(match first {
             Poll::Ready(done) => Publishing::Written(done?),
-            Poll::Pending => Publishing::OnItsWay(publish),
+            Poll::Pending => Publishing::Pending(publish),
         });
     }
-    let mut confirms = Vec::with_capacity(parcels.len());
+    let mut confirms = Vec::with_capacity(messages.len());
     for publishing in publishing {
         confirms.push(match publishing {
             Publishing::Written(confirm) => confirm,
-            Publishing::OnItsWay(publish) => publish.await?,
+            Publishing::Pending(publish) => publish.await?,
         });
     }
-    let mut confirmations = Vec::with_capacity(parcels.len());
+    let mut confirmations = Vec::with_capacity(messages.len());
     for confirm in confirms {
         confirmations.push(confirm.await?);
     }
@@ -292,5 +297,5 @@ async fn send(channel: &Channel, parcels: Vec<Parcel>) -> lapin::Result<Vec<Conf
 
 enum Publishing<'a> {
     Written(PublisherConfirm),
-    OnItsWay(Pin<Box<dyn Future<Output = lapin::Result<PublisherConfirm>> + Send + 'a>>),
+    Pending(Pin<Box<dyn Future<Output = lapin::Result<PublisherConfirm>> + Send + 'a>>),
 }

@@ -1,6 +1,6 @@
-//! What a queue that exists with other arguments is refused with, in words that help.
+//! Explains why the server refused a declaration: the queue or exchange exists with other arguments.
 
-/// What RabbitMQ says of an argument that is not what it was.
+/// An argument that differs from the existing one, as reported by RabbitMQ.
 #[derive(Debug, PartialEq, Eq)]
 struct Difference<'a> {
     argument: &'a str,
@@ -8,54 +8,54 @@ struct Difference<'a> {
     kind: &'a str,
     name: &'a str,
     vhost: &'a str,
-    asked: &'a str,
+    requested: &'a str,
     current: &'a str,
 }
 
-/// Queue, argument, both values and the way out; what the server said where that cannot be read.
-pub(crate) fn explain(said: &str) -> String {
-    let Some(Difference { argument, kind, name, vhost, asked, current }) = parse(said) else {
-        return said.to_owned();
+/// Returns queue, argument, both values and a solution; the server's text if it cannot be parsed.
+pub(crate) fn explain(text: &str) -> String {
+    let Some(Difference { argument, kind, name, vhost, requested, current }) = parse(text) else {
+        return text.to_owned();
     };
-    let way_out = match argument {
-        // What quorum queues alone have.
+    let solution = match argument {
+        // Only quorum queues have these arguments.
         "x-dead-letter-strategy" | "x-overflow" if kind == "queue" => format!(
             "set rabbitmq.queue-type to {}, or let its consumers drain it, delete it (rabbitmqctl -p '{vhost}' \
-             delete_queue '{name}') and start again",
+             delete_queue '{name}') and restart",
             if current == "none" { "classic" } else { "quorum" }
         ),
         "x-queue-type" => format!(
             "set rabbitmq.queue-type to {current}, or let its consumers drain it, delete it (rabbitmqctl -p '{vhost}' \
-             delete_queue '{name}') and start again"
+             delete_queue '{name}') and restart"
         ),
         _ if kind == "queue" => format!(
-            "go back to the setting that it was declared with, or let its consumers drain it, delete it (rabbitmqctl \
-             -p '{vhost}' delete_queue '{name}') and start again"
+            "restore the setting with which it was declared, or let its consumers drain it, delete it (rabbitmqctl \
+             -p '{vhost}' delete_queue '{name}') and restart"
         ),
-        _ => format!("delete the {kind} when nothing needs it any more, or use another vhost"),
+        _ => format!("delete the {kind} when it is no longer used, or use another vhost"),
     };
     format!(
-        "the {kind} {name} exists with another {argument}: it has {current}, and {asked} is asked for; nothing was \
-         changed. The way out: {way_out}"
+        "the {kind} {name} exists with a different {argument}: {current} instead of the requested {requested}; nothing was \
+         changed. Solution: {solution}"
     )
 }
 
 /// `.. inequivalent arg 'A' for queue 'Q' in vhost 'V': received X but current is Y`.
-fn parse(said: &str) -> Option<Difference<'_>> {
-    let (_, rest) = said.split_once("inequivalent arg '")?;
+fn parse(text: &str) -> Option<Difference<'_>> {
+    let (_, rest) = text.split_once("inequivalent arg '")?;
     let (argument, rest) = rest.split_once("' for ")?;
     let (kind, rest) = rest.split_once(" '")?;
     let (name, rest) = rest.split_once("' in vhost '")?;
     let (vhost, rest) = rest.split_once("': received ")?;
-    let (asked, current) = rest.split_once(" but current is ")?;
-    Some(Difference { argument, kind, name, vhost, asked: value(asked), current: value(current) })
+    let (requested, current) = rest.split_once(" but current is ")?;
+    Some(Difference { argument, kind, name, vhost, requested: value(requested), current: value(current) })
 }
 
 /// `the value 'V' of type 'T'`, `'V'` or `none`.
-fn value(said: &str) -> &str {
-    match said.split_once('\'') {
+fn value(text: &str) -> &str {
+    match text.split_once('\'') {
         Some((_, rest)) => rest.split_once('\'').map_or(rest, |(value, _)| value),
-        None => said,
+        None => text,
     }
 }
 
@@ -64,48 +64,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_names_queue_argument_both_values_and_the_way_out() {
-        let said = "PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'order.timeout.delay.queue' in \
+    fn explanation_names_queue_argument_both_values_and_solution() {
+        let refusal = "PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'order.timeout.delay.queue' in \
                     vhost 'shop': received the value '37000' of type 'long' but current is the value '61000' of type \
                     'long'";
-        let told = explain(said);
-        for part in
-            ["order.timeout.delay.queue", "x-message-ttl", "has 61000", "37000 is asked", "delete_queue"]
-        {
-            assert!(told.contains(part), "{part} is not in: {told}");
+        let explanation = explain(refusal);
+        for part in [
+            "order.timeout.delay.queue",
+            "x-message-ttl",
+            ": 61000 instead",
+            "requested 37000",
+            "delete_queue",
+        ] {
+            assert!(explanation.contains(part), "{part} is not in: {explanation}");
         }
     }
 
     #[test]
-    fn an_argument_that_is_not_there_is_none() {
-        let said = "PRECONDITION_FAILED - inequivalent arg 'x-dead-letter-exchange' for queue 'q' in vhost '/': \
+    fn missing_argument_is_parsed_as_none() {
+        let refusal = "PRECONDITION_FAILED - inequivalent arg 'x-dead-letter-exchange' for queue 'q' in vhost '/': \
                     received none but current is the value 'e' of type 'longstr'";
-        let difference = parse(said).unwrap();
-        assert_eq!((difference.asked, difference.current), ("none", "e"));
+        let difference = parse(refusal).unwrap();
+        assert_eq!((difference.requested, difference.current), ("none", "e"));
     }
 
     #[test]
-    fn another_queue_type_is_the_setting_s_fault() {
-        let said = "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received \
+    fn different_queue_type_refers_to_the_setting() {
+        let refusal = "PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received \
                     'quorum' but current is 'classic'";
-        assert!(explain(said).contains("set rabbitmq.queue-type to classic"));
+        assert!(explain(refusal).contains("set rabbitmq.queue-type to classic"));
     }
 
     #[test]
-    fn what_only_quorum_queues_have_tells_of_the_queue_type_too() {
-        let said = |received: &str, current: &str| {
+    fn argument_of_quorum_queues_refers_to_the_queue_type_setting() {
+        let explain_strategy = |received: &str, current: &str| {
             explain(&format!(
                 "PRECONDITION_FAILED - inequivalent arg 'x-dead-letter-strategy' for queue 'q' in vhost '/': received \
                  {received} but current is {current}"
             ))
         };
         let strategy = "the value 'at-least-once' of type 'longstr'";
-        assert!(said("none", strategy).contains("set rabbitmq.queue-type to quorum"));
-        assert!(said(strategy, "none").contains("set rabbitmq.queue-type to classic"));
+        assert!(explain_strategy("none", strategy).contains("set rabbitmq.queue-type to quorum"));
+        assert!(explain_strategy(strategy, "none").contains("set rabbitmq.queue-type to classic"));
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_as_it_was_said() {
+    fn unparsable_refusal_is_returned_unchanged() {
         assert_eq!(explain("PRECONDITION_FAILED - something else"), "PRECONDITION_FAILED - something else");
     }
 }

@@ -1,25 +1,25 @@
-//! Where RabbitMQ is and how it is spoken to.
+//! Connection settings of RabbitMQ.
 
 use std::fmt;
 use std::time::Duration;
 
 use lapin::uri::{AMQPScheme, AMQPUri};
 
-/// Heartbeats, unless the URL asks for others: a peer that is gone is noticed within twice as long.
+/// Heartbeat interval unless the URL sets one. A dead peer is detected within twice this time.
 const HEARTBEAT_SECONDS: u16 = 10;
 
-/// What queues are declared as (`rabbitmq.queue-type`).
+/// Type of the declared queues (`rabbitmq.queue-type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum QueueType {
-    /// Replicated, on disk before a confirm, dead-lettered at least once.
+    /// Replicated, stored on disk before the confirm, dead-lettered at least once.
     #[default]
     Quorum,
-    /// Kept on one node, dead-lettered at most once.
+    /// Stored on one node, dead-lettered at most once.
     Classic,
 }
 
 impl QueueType {
-    /// Its name, as RabbitMQ and the configuration have it.
+    /// Name in RabbitMQ and in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             QueueType::Quorum => "quorum",
@@ -28,7 +28,7 @@ impl QueueType {
     }
 }
 
-/// Why settings are no use.
+/// Invalid settings, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidSettings(String);
 
@@ -40,7 +40,7 @@ impl fmt::Display for InvalidSettings {
 
 impl std::error::Error for InvalidSettings {}
 
-/// A node of the cluster.
+/// Address of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Host {
     pub(crate) name: String,
@@ -56,50 +56,50 @@ impl fmt::Display for Host {
     }
 }
 
-/// Where RabbitMQ is and how it is spoken to. Every wait has its limit here.
+/// Connection settings. They contain every time limit.
 #[derive(Clone)]
 pub struct RabbitSettings {
-    /// User, vhost and options; where it leads to is in `hosts`.
+    /// User, vhost and options; the addresses are in `hosts`.
     pub(crate) uri: AMQPUri,
-    /// At least one.
+    /// At least one node.
     pub(crate) hosts: Vec<Host>,
     pub(crate) authorities: Option<String>,
-    /// What queues are declared as.
+    /// Type of the declared queues.
     pub queue_type: QueueType,
-    /// The name that the server shows for our connections.
+    /// Connection name shown by the server.
     pub connection_name: String,
-    /// How long a connection may take to come up.
+    /// Time limit for opening a connection.
     pub connect_timeout: Duration,
-    /// How long the confirms of a window may take; then their outcome is unknown and the connection is given up.
+    /// Time limit for the confirms of a window. After it their outcome is unknown and the connection is closed.
     pub confirm_timeout: Duration,
-    /// How long any other answer may take.
+    /// Time limit for any other reply of the server.
     pub answer_timeout: Duration,
-    /// How often queues, bindings and subscriptions are looked after.
+    /// Interval of the check of queues, bindings and subscriptions.
     pub watch_interval: Duration,
-    /// The longest pause between two attempts to connect; the first is a fortieth of it.
+    /// Longest pause between two connection attempts; the first pause is 1/40 of it.
     pub longest_pause: Duration,
 }
 
 impl RabbitSettings {
-    /// Reads `amqp://user:password@host:port/vhost` or `amqps://..`. Without a vhost, or with an empty one, it is `/`.
+    /// Parses `amqp://user:password@host:port/vhost` or `amqps://..`. A missing or empty vhost means `/`.
     ///
-    /// The nodes of a cluster are named with commas between them: `amqp://user:password@a:5672,b:5672,c:5672/vhost`.
-    /// Connections begin at any of them, and go to the next when one is away.
+    /// The nodes of a cluster are separated by commas: `amqp://user:password@a:5672,b:5672,c:5672/vhost`. A
+    /// connection starts at a random node and continues with the next one if a node is unreachable.
     pub fn parse(url: &str) -> Result<RabbitSettings, InvalidSettings> {
-        let (before, names, after) = around_hosts(url);
+        let (before, names, after) = split_hosts(url);
         let names: Vec<&str> = names.split(',').collect();
         if names.len() > 1 && names.iter().any(|name| name.is_empty() || name.starts_with(':')) {
-            // The parser of lapin takes a missing host for localhost.
-            return Err(InvalidSettings("the URL of RabbitMQ names an empty host between commas".to_owned()));
+            // lapin's parser reads a missing host as localhost.
+            return Err(InvalidSettings("the RabbitMQ URL has an empty host between commas".to_owned()));
         }
         let mut uris = Vec::with_capacity(names.len());
         for name in names {
-            // What the parser says repeats the URL with its password.
-            let mut uri: AMQPUri = format!("{before}{name}{after}").parse().map_err(|_| {
-                InvalidSettings("the URL of RabbitMQ cannot be read as an AMQP URL".to_owned())
-            })?;
-            if let Some(address) = bracketed(name) {
-                // That parser takes an IPv6 address for a missing host, too.
+            // The parser's error contains the URL with its password.
+            let mut uri: AMQPUri = format!("{before}{name}{after}")
+                .parse()
+                .map_err(|_| InvalidSettings("the RabbitMQ URL is not a valid AMQP URL".to_owned()))?;
+            if let Some(address) = ipv6_address(name) {
+                // lapin's parser reads an IPv6 address as a missing host, too.
                 uri.authority.host = address.to_owned();
             }
             uris.push(uri);
@@ -107,7 +107,7 @@ impl RabbitSettings {
         let host = |uri: &AMQPUri| Host { name: uri.authority.host.clone(), port: uri.authority.port };
         let hosts = uris.iter().map(host).collect();
         let Some(mut uri) = uris.into_iter().next() else {
-            return Err(InvalidSettings("the URL of RabbitMQ names no host".to_owned()));
+            return Err(InvalidSettings("the RabbitMQ URL has no host".to_owned()));
         };
         if uri.vhost.is_empty() {
             uri.vhost = "/".to_owned();
@@ -127,28 +127,26 @@ impl RabbitSettings {
         })
     }
 
-    /// Trusts these certificates (PEM) for `amqps`, beside the public authorities.
+    /// Trusts these certificates (PEM) for `amqps`, in addition to the public authorities.
     pub fn trusting(mut self, authorities: String) -> Result<RabbitSettings, InvalidSettings> {
         if !authorities.contains("-----BEGIN CERTIFICATE-----") {
-            return Err(InvalidSettings(
-                "the authorities of RabbitMQ hold no certificate in PEM form".to_owned(),
-            ));
+            return Err(InvalidSettings("the CA file of RabbitMQ contains no PEM certificate".to_owned()));
         }
         if self.uri.scheme == AMQPScheme::AMQP {
             return Err(InvalidSettings(
-                "authorities are given, but amqp:// is not encrypted: use amqps://".to_owned(),
+                "a CA file is configured, but amqp:// is not encrypted: use amqps://".to_owned(),
             ));
         }
         self.authorities = Some(authorities);
         Ok(self)
     }
 
-    /// The host it is on.
+    /// Host of the first node.
     pub fn host(&self) -> &str {
         &self.uri.authority.host
     }
 
-    /// Where it is, without the password: for people.
+    /// URL without the password, for messages to operators.
     pub fn place(&self) -> String {
         let AMQPUri { scheme, authority, vhost, .. } = &self.uri;
         let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
@@ -166,16 +164,16 @@ impl fmt::Debug for RabbitSettings {
     }
 }
 
-/// A URL cut before and after the hosts it names.
-fn around_hosts(url: &str) -> (&str, &str, &str) {
+/// Splits a URL into the parts before, of and after its hosts.
+fn split_hosts(url: &str) -> (&str, &str, &str) {
     let begin = url.find("://").map_or(0, |at| at + "://".len());
     let end = url[begin..].find(['/', '?', '#']).map_or(url.len(), |at| begin + at);
     let begin = url[begin..end].rfind('@').map_or(begin, |at| begin + at + 1);
     (&url[..begin], &url[begin..end], &url[end..])
 }
 
-/// The IPv6 address in `[::1]` or `[::1]:5672`.
-fn bracketed(host: &str) -> Option<&str> {
+/// IPv6 address in `[::1]` or `[::1]:5672`.
+fn ipv6_address(host: &str) -> Option<&str> {
     Some(host.strip_prefix('[')?.split_once(']')?.0)
 }
 
@@ -188,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_names_user_host_port_and_vhost() {
+    fn url_is_parsed_into_user_host_port_and_vhost() {
         let uri = parsed("amqp://shop:se%40cret@broker.local:5673/orders");
         let AMQPUri { authority, vhost, .. } = uri;
         assert_eq!(vhost, "orders");
@@ -200,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_vhost_it_is_the_default_one() {
+    fn missing_vhost_is_the_default_vhost() {
         for url in ["amqp://localhost", "amqp://localhost/", "amqp://localhost/%2f", "amqps://localhost:5671"]
         {
             assert_eq!(parsed(url).vhost, "/", "{url}");
@@ -212,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_address_is_the_host_it_names() {
+    fn ipv6_address_is_accepted_as_host() {
         for url in ["amqp://[::1]:5673/v", "amqp://u:p@[::1]:5673", "amqp://u@[::1]:5673/?heartbeat=3"] {
             assert_eq!(hosts(url), ["[::1]:5673"], "{url}");
         }
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_of_a_cluster_stand_between_commas() {
+    fn cluster_nodes_are_separated_by_commas() {
         let settings =
             RabbitSettings::parse("amqps://shop:a,b@one,two:5673,[::1]:7/orders?heartbeat=3").unwrap();
         let hosts: Vec<String> = settings.hosts.iter().map(Host::to_string).collect();
@@ -237,20 +235,20 @@ mod tests {
     }
 
     #[test]
-    fn heartbeats_are_asked_for_unless_the_url_says_otherwise() {
+    fn heartbeat_defaults_unless_the_url_sets_it() {
         assert_eq!(parsed("amqp://localhost").query.heartbeat, Some(HEARTBEAT_SECONDS));
         assert_eq!(parsed("amqp://localhost?heartbeat=3").query.heartbeat, Some(3));
     }
 
     #[test]
-    fn what_is_no_amqp_url_is_refused() {
+    fn invalid_amqp_url_is_rejected() {
         for url in ["http://localhost", "localhost:5672", "amqp:", ""] {
             assert!(RabbitSettings::parse(url).is_err(), "{url}");
         }
     }
 
     #[test]
-    fn the_password_is_shown_to_nobody() {
+    fn password_is_not_displayed() {
         let settings = RabbitSettings::parse("amqp://shop:secret@localhost/v").unwrap();
         for shown in [settings.place(), format!("{settings:?}")] {
             assert!(!shown.contains("secret") && shown.contains("shop@localhost"), "{shown}");
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn authorities_are_certificates_and_need_an_encrypted_connection() {
+    fn ca_file_must_contain_a_certificate_and_requires_amqps() {
         let pem = "-----BEGIN CERTIFICATE-----\n";
         let trusting = |url: &str, pem: &str| RabbitSettings::parse(url).unwrap().trusting(pem.to_owned());
         assert!(trusting("amqps://localhost", pem).is_ok());

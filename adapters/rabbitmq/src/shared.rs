@@ -1,4 +1,4 @@
-//! What publisher, subscriptions and watch have in common.
+//! State shared by publisher, subscriptions and watch task.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,75 +8,76 @@ use handover_outbox::topology::Topology;
 use tokio::sync::Notify;
 
 use crate::connector::Connector;
-use crate::inbox::Inbox;
+use crate::inbox::DeliveryBuffer;
 use crate::settings::RabbitSettings;
 
 pub(crate) struct Shared {
     pub(crate) settings: Arc<RabbitSettings>,
-    /// Blocked by the server when it takes no messages, so nothing else goes over it.
+    /// Connection for publishing only, because the server blocks it when it accepts no messages.
     pub(crate) publishing: Arc<Connector>,
-    /// For consumers, declarations and counts.
+    /// Connection for consumers, declarations and counts.
     pub(crate) consuming: Arc<Connector>,
-    /// Rung when something may have disappeared from the server.
-    pub(crate) look_again: Arc<Notify>,
+    /// Notified when an object may have disappeared from the server.
+    pub(crate) recheck: Arc<Notify>,
     topology: Mutex<Option<Arc<Topology>>>,
-    inboxes: Mutex<BTreeMap<u64, Weak<Inbox>>>,
-    last_inbox: AtomicU64,
+    buffers: Mutex<BTreeMap<u64, Weak<DeliveryBuffer>>>,
+    last_buffer_id: AtomicU64,
 }
 
 impl Shared {
     pub(crate) fn new(settings: RabbitSettings) -> Shared {
-        let (settings, look_again) = (Arc::new(settings), Arc::new(Notify::new()));
-        let connector = |purpose| Connector::new(purpose, Arc::clone(&settings), Arc::clone(&look_again));
+        let settings = Arc::new(settings);
+        let recheck = Arc::new(Notify::new());
+        let connector = |purpose| Connector::new(purpose, Arc::clone(&settings), Arc::clone(&recheck));
         Shared {
             publishing: connector("publishing"),
             consuming: connector("consuming"),
             settings: Arc::clone(&settings),
-            look_again,
+            recheck,
             topology: Mutex::default(),
-            inboxes: Mutex::default(),
-            last_inbox: AtomicU64::new(0),
+            buffers: Mutex::default(),
+            last_buffer_id: AtomicU64::new(0),
         }
     }
 
-    /// The exchange that is published to; `None` before anything was declared.
+    /// Exchange for publishing; `None` before a topology is declared.
     pub(crate) fn exchange(&self) -> Option<String> {
         lock(&self.topology).as_ref().map(|topology| topology.exchange.clone())
     }
 
-    /// What is to be kept on the server.
+    /// Topology to maintain on the server.
     pub(crate) fn topology(&self) -> Option<Arc<Topology>> {
         lock(&self.topology).clone()
     }
 
-    /// Adds to what is to be kept: a queue that is left out of a later declaration stays.
-    pub(crate) fn keep(&self, wanted: &Topology) {
+    /// Adds a topology to maintain. Queues that a later topology does not contain are kept.
+    pub(crate) fn add_topology(&self, added: &Topology) {
         let mut topology = lock(&self.topology);
-        let mut kept = wanted.clone();
-        if let Some(earlier) = topology.as_ref().filter(|earlier| earlier.exchange == wanted.exchange) {
-            let new = |name: &str| !wanted.queues.iter().any(|spec| spec.name == name);
-            kept.queues.extend(earlier.queues.iter().filter(|spec| new(&spec.name)).cloned());
+        let mut merged = added.clone();
+        if let Some(earlier) = topology.as_ref().filter(|earlier| earlier.exchange == added.exchange) {
+            let new = |name: &str| !added.queues.iter().any(|spec| spec.name == name);
+            merged.queues.extend(earlier.queues.iter().filter(|spec| new(&spec.name)).cloned());
         }
-        *topology = Some(Arc::new(kept));
+        *topology = Some(Arc::new(merged));
     }
 
-    /// A new inbox for deliveries of a queue.
-    pub(crate) fn inbox(&self, queue: &str) -> Arc<Inbox> {
-        let inbox = Arc::new(Inbox::new(queue));
-        let mut inboxes = lock(&self.inboxes);
-        inboxes.retain(|_, inbox| inbox.strong_count() > 0);
-        inboxes.insert(self.last_inbox.fetch_add(1, Ordering::Relaxed), Arc::downgrade(&inbox));
-        inbox
+    /// Creates the buffer of a new subscription to a queue.
+    pub(crate) fn new_buffer(&self, queue: &str) -> Arc<DeliveryBuffer> {
+        let buffer = Arc::new(DeliveryBuffer::new(queue));
+        let mut buffers = lock(&self.buffers);
+        buffers.retain(|_, buffer| buffer.strong_count() > 0);
+        buffers.insert(self.last_buffer_id.fetch_add(1, Ordering::Relaxed), Arc::downgrade(&buffer));
+        buffer
     }
 
-    /// The inboxes of live subscriptions.
-    pub(crate) fn inboxes(&self) -> Vec<Arc<Inbox>> {
-        let inboxes: Vec<_> = lock(&self.inboxes).values().filter_map(Weak::upgrade).collect();
-        inboxes.into_iter().filter(|inbox| !inbox.has_ended()).collect()
+    /// Buffers of active subscriptions.
+    pub(crate) fn buffers(&self) -> Vec<Arc<DeliveryBuffer>> {
+        let buffers: Vec<_> = lock(&self.buffers).values().filter_map(Weak::upgrade).collect();
+        buffers.into_iter().filter(|buffer| !buffer.has_ended()).collect()
     }
 }
 
-/// The lock, also after a panic elsewhere: every state under it is whole.
+/// Locks a mutex and ignores poisoning: each update of the state is complete.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,19 +16,20 @@ use tokio::sync::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use crate::fault::{Fault, Kind, answered};
-use crate::inbox::{Ended, Frames, Inbox};
+use crate::fault::{ErrorClass, RabbitError, with_timeout};
+use crate::inbox::{DeliveryBuffer, Ended, Frames};
 use crate::message::{delivery_of, short};
 use crate::shared::Shared;
 
-/// A consumer's end of a queue. Its channel closes with it, and RabbitMQ takes back what is unsettled.
+/// A subscription to a queue. Closing its channel makes RabbitMQ return the unsettled messages to the queue.
 pub(crate) struct RabbitSubscription {
-    inbox: Arc<Inbox>,
+    buffer: Arc<DeliveryBuffer>,
     channel: Channel,
     limit: Duration,
-    /// Acks reach the server in the order in which tags were struck out, or one for several would settle too much.
+    /// Acks MUST be sent in the order in which tags were removed from the buffer; otherwise an ack for several tags
+    /// would settle too many.
     settling: Mutex<()>,
-    _intake: AbortOnDropHandle<()>,
+    _receiver: AbortOnDropHandle<()>,
 }
 
 impl RabbitSubscription {
@@ -44,57 +45,58 @@ impl RabbitSubscription {
             let channel = shared.consuming.link().await?.channel().await?;
             let mut opening = Opening { channel: channel.clone(), limit, is_subscribed: false };
             let consumer = opening.consume(name, prefetch).await?;
-            Ok::<_, Fault>((channel, consumer))
+            Ok::<_, RabbitError>((channel, consumer))
         };
-        let (channel, consumer) = opening.await.map_err(|fault| {
-            if fault.kind() == Kind::Missing {
-                shared.look_again.notify_one();
+        let (channel, consumer) = opening.await.map_err(|error| {
+            if error.class() == ErrorClass::NotFound {
+                shared.recheck.notify_one();
             }
-            fault.refused_or_away()
+            error.into_refused_or_unreachable()
         })?;
-        let inbox = shared.inbox(queue);
-        let intake = tokio::spawn(take_in(consumer, Arc::clone(&inbox), Arc::clone(shared)));
+        let buffer = shared.new_buffer(queue);
+        let receiver = tokio::spawn(receive(consumer, Arc::clone(&buffer), Arc::clone(shared)));
         Ok(RabbitSubscription {
-            inbox,
+            buffer,
             channel,
             limit,
             settling: Mutex::new(()),
-            _intake: AbortOnDropHandle::new(intake),
+            _receiver: AbortOnDropHandle::new(receiver),
         })
     }
 
     fn closed(&self) -> BrokerError {
-        BrokerError::Closed { queue: self.inbox.queue().to_owned() }
+        BrokerError::Closed { queue: self.buffer.queue().to_owned() }
     }
 
-    /// Writes an ack or a nack for these tags. One that fails ends the subscription: nobody knows what it settled.
-    async fn settle(&self, tags: &[DeliveryTag], how: How) -> Result<(), BrokerError> {
+    /// Sends acks or nacks for these tags. After an error the subscription ends, because it is unknown which tags
+    /// were settled.
+    async fn settle(&self, tags: &[DeliveryTag], how: Settlement) -> Result<(), BrokerError> {
         let _turn = self.settling.lock().await;
-        let Frames { up_to, single } = self.inbox.settle(tags).map_err(|Ended| self.closed())?;
+        let Frames { up_to, single } = self.buffer.settle(tags).map_err(|Ended| self.closed())?;
         let together = up_to.map(|tag| (tag, true));
         let frames = together.into_iter().chain(single.into_iter().map(|tag| (tag, false)));
         let writing = try_join_all(frames.map(|(tag, multiple)| async move {
             match how {
-                How::Ack => self.channel.basic_ack(tag, BasicAckOptions { multiple }).await,
-                How::Nack(requeue) => {
+                Settlement::Ack => self.channel.basic_ack(tag, BasicAckOptions { multiple }).await,
+                Settlement::Nack(requeue) => {
                     let requeue = requeue == Requeue::Yes;
                     self.channel.basic_nack(tag, BasicNackOptions { multiple, requeue }).await
                 }
             }
         }));
-        match answered("settling", self.limit, writing).await {
-            Ok(_) if !self.inbox.has_ended() => Ok(()),
+        match with_timeout("settling", self.limit, writing).await {
+            Ok(_) if !self.buffer.has_ended() => Ok(()),
             Ok(_) => Err(self.closed()),
-            Err(fault) => {
-                self.inbox.end();
-                Err(fault.away())
+            Err(error) => {
+                self.buffer.end();
+                Err(error.into_unreachable())
             }
         }
     }
 }
 
-/// A channel on its way to be a subscription's. Where it does not become one, it is closed: lapin keeps it open for a
-/// consumer that the server confirms too late, of which it then tells nobody, and which keeps what it is handed.
+/// A channel that is being opened for a subscription. If that fails, the channel is closed: lapin would keep it open
+/// for a consumer that the server confirms too late and that nobody uses, and its deliveries would stay unsettled.
 struct Opening {
     channel: Channel,
     limit: Duration,
@@ -102,12 +104,13 @@ struct Opening {
 }
 
 impl Opening {
-    async fn consume(&mut self, queue: ShortString, prefetch: NonZeroU16) -> Result<Consumer, Fault> {
+    async fn consume(&mut self, queue: ShortString, prefetch: NonZeroU16) -> Result<Consumer, RabbitError> {
         let qos = self.channel.basic_qos(prefetch.get(), BasicQosOptions::default());
-        answered("setting the prefetch", self.limit, qos).await?;
-        let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
+        with_timeout("setting the prefetch", self.limit, qos).await?;
+        let options = BasicConsumeOptions::default();
+        let arguments = FieldTable::default();
         let consume = self.channel.basic_consume(queue, "".into(), options, arguments);
-        let consumer = answered("subscribing", self.limit, consume).await?;
+        let consumer = with_timeout("subscribing", self.limit, consume).await?;
         self.is_subscribed = true;
         Ok(consumer)
     }
@@ -119,58 +122,61 @@ impl Drop for Opening {
             return;
         }
         if let Ok(runtime) = Handle::try_current() {
-            let (channel, limit) = (self.channel.clone(), self.limit);
+            let channel = self.channel.clone();
+            let limit = self.limit;
             runtime.spawn(async move {
-                // Late or failed: it was written, and the server comes to it after what it is busy with.
-                let _ = answered("closing a channel", limit, channel.close(200, "not needed".into())).await;
+                // After a timeout or error: the close was sent, and the server will process it.
+                let _ =
+                    with_timeout("closing a channel", limit, channel.close(200, "not needed".into())).await;
             });
         }
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-enum How {
+enum Settlement {
     Ack,
     Nack(Requeue),
 }
 
-/// Takes deliveries in until the server ends it: the queue was deleted, the channel or the connection is gone.
-async fn take_in(mut consumer: Consumer, inbox: Arc<Inbox>, shared: Arc<Shared>) {
+/// Receives deliveries until the server ends the consumer: the queue was deleted, or channel or connection was lost.
+async fn receive(mut consumer: Consumer, buffer: Arc<DeliveryBuffer>, shared: Arc<Shared>) {
     loop {
         match consumer.next().await {
-            Some(Ok(delivery)) => inbox.push(delivery_of(delivery)),
+            Some(Ok(delivery)) => buffer.push(delivery_of(delivery)),
             Some(Err(error)) => {
-                info!(queue = inbox.queue(), %error, "[RabbitMQ] a subscription ended");
+                info!(queue = buffer.queue(), %error, "[RabbitMQ] subscription ended");
                 break;
             }
             None => break,
         }
     }
-    if !inbox.has_ended() {
-        inbox.end();
-        shared.look_again.notify_one();
+    if !buffer.has_ended() {
+        buffer.end();
+        shared.recheck.notify_one();
     }
 }
 
 #[async_trait]
 impl Subscription for RabbitSubscription {
     async fn next(&self) -> Result<Vec<Delivery>, BrokerError> {
-        self.inbox.take().await.map_err(|Ended| self.closed())
+        self.buffer.take().await.map_err(|Ended| self.closed())
     }
 
     async fn ack(&self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {
-        self.settle(tags, How::Ack).await
+        self.settle(tags, Settlement::Ack).await
     }
 
     async fn nack(&self, tags: &[DeliveryTag], requeue: Requeue) -> Result<(), BrokerError> {
-        self.settle(tags, How::Nack(requeue)).await
+        self.settle(tags, Settlement::Nack(requeue)).await
     }
 
     async fn close(&self) -> Result<(), BrokerError> {
-        self.inbox.end();
+        self.buffer.end();
         if self.channel.status().connected() {
-            // A channel that is gone has returned its deliveries as well.
-            let _ = answered("closing a channel", self.limit, self.channel.close(200, "closed".into())).await;
+            // A closed channel has returned its deliveries too.
+            let _ =
+                with_timeout("closing a channel", self.limit, self.channel.close(200, "closed".into())).await;
         }
         Ok(())
     }
@@ -178,7 +184,7 @@ impl Subscription for RabbitSubscription {
 
 impl Drop for RabbitSubscription {
     fn drop(&mut self) {
-        // The channel closes itself when its last handle is gone.
-        self.inbox.end();
+        // lapin closes the channel when its last handle is dropped.
+        self.buffer.end();
     }
 }

@@ -1,4 +1,4 @@
-//! Exchange, queues and bindings on the server.
+//! Declares exchange, queues and bindings on the server.
 
 use std::time::Duration;
 
@@ -8,77 +8,85 @@ use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptio
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, ExchangeKind};
 
-use crate::fault::{Fault, Kind, answered};
+use crate::fault::{ErrorClass, RabbitError, with_timeout};
 use crate::link::Link;
 use crate::message::short;
 use crate::refusal;
 use crate::settings::{QueueType, RabbitSettings};
 use crate::version::Version;
 
-/// A queue as the server counts it.
+/// Counts of a queue as reported by the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct QueueCounts {
     pub(crate) name: String,
     pub(crate) ready: u64,
     pub(crate) consumers: u64,
 }
 
-/// Declares everything on a channel of its own, which a refusal closes. What exists as it should stays as it is.
+/// Declares the topology on a separate channel, because a refusal closes the channel. Existing objects with the same
+/// arguments stay unchanged.
 pub(crate) async fn declare(
     link: &Link,
     topology: &Topology,
     settings: &RabbitSettings,
-) -> Result<Vec<Counted>, BrokerError> {
-    let version = link.version().await.map_err(Fault::refused_or_away)?;
-    let channel = link.channel().await.map_err(Fault::refused_or_away)?;
-    let declaring = Declaring { channel: &channel, limit: settings.answer_timeout };
-    declaring.exchange(&topology.exchange).await?;
+) -> Result<Vec<QueueCounts>, BrokerError> {
+    let version = link.version().await.map_err(RabbitError::into_refused_or_unreachable)?;
+    let channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
+    let declaration = Declaration { channel: &channel, limit: settings.answer_timeout };
+    declaration.exchange(&topology.exchange).await?;
     let mut counted = Vec::with_capacity(topology.queues.len());
     for spec in &topology.queues {
         let arguments = arguments(spec, &topology.exchange, settings.queue_type, version);
         counted.push(
-            declaring.queue(&spec.name, QueueDeclareOptions::durable(), arguments).await.map_err(refused)?,
+            declaration
+                .queue(&spec.name, QueueDeclareOptions::durable(), arguments)
+                .await
+                .map_err(declaration_error)?,
         );
         for pattern in &spec.bindings {
-            declaring.bind(&spec.name, &topology.exchange, pattern).await?;
+            declaration.bind(&spec.name, &topology.exchange, pattern).await?;
         }
     }
     Ok(counted)
 }
 
-/// Counts queues without changing anything; one that does not exist is left out.
+/// Counts queues without changing anything. Missing queues are omitted.
 pub(crate) async fn count(
     link: &Link,
     queues: &[String],
     settings: &RabbitSettings,
-) -> Result<Vec<Counted>, BrokerError> {
-    let mut channel = link.channel().await.map_err(Fault::refused_or_away)?;
+) -> Result<Vec<QueueCounts>, BrokerError> {
+    let mut channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
     let mut counted = Vec::with_capacity(queues.len());
     for name in queues {
-        let declaring = Declaring { channel: &channel, limit: settings.answer_timeout };
+        let declaration = Declaration { channel: &channel, limit: settings.answer_timeout };
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::durable() };
-        match declaring.queue(name, options, FieldTable::default()).await {
+        match declaration.queue(name, options, FieldTable::default()).await {
             Ok(queue) => counted.push(queue),
-            Err(fault) if fault.kind() == Kind::Missing => {
-                channel = link.channel().await.map_err(Fault::refused_or_away)?;
+            Err(error) if error.class() == ErrorClass::NotFound => {
+                channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
             }
-            Err(fault) => return Err(fault.refused_or_away()),
+            Err(error) => return Err(error.into_refused_or_unreachable()),
         }
     }
     Ok(counted)
 }
 
-struct Declaring<'a> {
+struct Declaration<'a> {
     channel: &'a Channel,
     limit: Duration,
 }
 
-impl Declaring<'_> {
+impl Declaration<'_> {
     async fn exchange(&self, name: &str) -> Result<(), BrokerError> {
         let options = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
-        let declare =
-            self.channel.exchange_declare(named(name)?, ExchangeKind::Topic, options, FieldTable::default());
-        answered("declaring an exchange", self.limit, declare).await.map_err(refused)
+        let declare = self.channel.exchange_declare(
+            short_name(name)?,
+            ExchangeKind::Topic,
+            options,
+            FieldTable::default(),
+        );
+        with_timeout("declaring an exchange", self.limit, declare).await.map_err(declaration_error)
     }
 
     async fn queue(
@@ -86,11 +94,11 @@ impl Declaring<'_> {
         name: &str,
         options: QueueDeclareOptions,
         arguments: FieldTable,
-    ) -> Result<Counted, Fault> {
-        let name = named(name).map_err(|error| Fault::Broken(error.to_string()))?;
+    ) -> Result<QueueCounts, RabbitError> {
+        let name = short_name(name).map_err(|error| RabbitError::Other(error.to_string()))?;
         let declare = self.channel.queue_declare(name, options, arguments);
-        let queue = answered("declaring a queue", self.limit, declare).await?;
-        Ok(Counted {
+        let queue = with_timeout("declaring a queue", self.limit, declare).await?;
+        Ok(QueueCounts {
             name: queue.name().to_string(),
             ready: queue.message_count().into(),
             consumers: queue.consumer_count().into(),
@@ -98,27 +106,37 @@ impl Declaring<'_> {
     }
 
     async fn bind(&self, queue: &str, exchange: &str, pattern: &str) -> Result<(), BrokerError> {
-        let (options, arguments) = (QueueBindOptions::default(), FieldTable::default());
-        let bind =
-            self.channel.queue_bind(named(queue)?, named(exchange)?, named(pattern)?, options, arguments);
-        answered("binding a queue", self.limit, bind).await.map_err(Fault::refused_or_away)
+        let options = QueueBindOptions::default();
+        let arguments = FieldTable::default();
+        let bind = self.channel.queue_bind(
+            short_name(queue)?,
+            short_name(exchange)?,
+            short_name(pattern)?,
+            options,
+            arguments,
+        );
+        with_timeout("binding a queue", self.limit, bind)
+            .await
+            .map_err(RabbitError::into_refused_or_unreachable)
     }
 }
 
-fn named(name: &str) -> Result<ShortString, BrokerError> {
-    short("a name", name).map_err(|what| BrokerError::Refused { what })
+fn short_name(name: &str) -> Result<ShortString, BrokerError> {
+    short("the name", name).map_err(|what| BrokerError::Refused { what })
 }
 
-fn refused(fault: Fault) -> BrokerError {
-    match (fault.kind(), fault.reply()) {
-        (Kind::Unfit, Some(reply)) => {
+fn declaration_error(error: RabbitError) -> BrokerError {
+    match (error.class(), error.reply()) {
+        (ErrorClass::Invalid, Some(reply)) => {
             BrokerError::Refused { what: refusal::explain(reply.get_message().as_str()) }
         }
-        (Kind::Unfit | Kind::Away | Kind::Denied | Kind::Missing, _) => fault.refused_or_away(),
+        (ErrorClass::Invalid | ErrorClass::Unreachable | ErrorClass::Denied | ErrorClass::NotFound, _) => {
+            error.into_refused_or_unreachable()
+        }
     }
 }
 
-/// What makes a queue what its specification says. Without `reject-publish`, RabbitMQ silently goes back to
+/// Arguments of a queue according to its specification. Without `reject-publish`, RabbitMQ silently falls back to
 /// dead-lettering at most once.
 fn arguments(spec: &QueueSpec, exchange: &str, queue_type: QueueType, version: Version) -> FieldTable {
     let text = |text: &str| AMQPValue::LongString(text.into());

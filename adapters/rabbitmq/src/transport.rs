@@ -1,12 +1,12 @@
 //! Byte streams to a node, plain or TLS, and the runtime kit through which lapin accepts them.
 //!
-//! lapin's own TLS features always compile a reader of PKCS#12 files for client certificates (`p12-keystore` and over 30
-//! crates), which nothing here uses. So lapin is built without TLS, and this module does the handshake with
-//! `tokio-rustls`. [`Connection::connector`](lapin::Connection::connector) takes the stream of any reactor: the kit
-//! here is lapin's usual one for Tokio, except that its reactor names [`ByteStream`] as its type of stream.
+//! lapin's own TLS features always compile a reader of PKCS#12 files for client certificates (`p12-keystore` and over
+//! 30 crates), which is not used here. lapin is therefore built without TLS, and this module does the handshake with
+//! `tokio-rustls`. [`Connection::connector`](lapin::Connection::connector) accepts the stream of any reactor: the kit
+//! here is lapin's usual one for Tokio, except that its reactor uses [`ByteStream`] as stream type.
 //!
-//! **Invariant:** [`dial`] is the only way to a node. Built without TLS, lapin would connect to an `amqps` URL in plain
-//! text and report nothing.
+//! **Invariant:** connections are opened only by [`dial`]. Built without TLS, lapin would connect to an `amqps` URL
+//! in plain text without an error.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream as StdTcpStream};
@@ -72,7 +72,7 @@ impl Reactor for ByteStreamReactor {
     }
 }
 
-/// The kit on the current Tokio runtime; there has to be one.
+/// The kit on the current Tokio runtime, which MUST exist.
 pub(crate) fn runtime() -> LapinRuntime {
     let tokio = Tokio::current();
     Runtime::new(RuntimeParts::new(tokio.clone(), ByteStreamReactor(tokio)))
@@ -82,8 +82,8 @@ fn byte_stream(stream: impl Duplex + 'static) -> ByteStream {
     Compat::new(Box::new(stream))
 }
 
-/// Connects to a node's port, encrypted for `amqps`, within the connect timeout. The second value is another handle of the
-/// socket.
+/// Connects to a node's port within the connect timeout, encrypted for `amqps`. The second value is another handle of
+/// the socket.
 pub(crate) async fn dial(settings: &RabbitSettings, host: &Host) -> io::Result<(ByteStream, StdTcpStream)> {
     let late = || {
         io::Error::new(
@@ -118,7 +118,7 @@ fn client_config(authorities: Option<&str>) -> io::Result<ClientConfig> {
     if let Some(pem) = authorities {
         let certificates = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>();
         let unreadable = |error| {
-            let why = format!("the authorities of RabbitMQ cannot be read as PEM: {error}");
+            let why = format!("the CA file of RabbitMQ is not valid PEM: {error}");
             io::Error::new(io::ErrorKind::InvalidData, why)
         };
         roots.add_parsable_certificates(certificates.map_err(unreadable)?);
@@ -187,13 +187,10 @@ mod tests {
     }
 
     #[test]
-    fn authorities_that_are_no_pem_are_refused_with_the_reason() {
+    fn invalid_ca_file_is_rejected_with_the_reason() {
         let broken = "-----BEGIN CERTIFICATE-----\n%%%\n-----END CERTIFICATE-----\n";
         let error = client_config(Some(broken)).unwrap_err();
-        assert!(
-            error.to_string().starts_with("the authorities of RabbitMQ cannot be read as PEM: "),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("the CA file of RabbitMQ is not valid PEM: "), "{error}");
     }
 
     #[tokio::test]

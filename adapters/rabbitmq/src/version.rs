@@ -1,10 +1,10 @@
-//! Which RabbitMQ it is. lapin keeps what the server says of itself to itself, so this asks once more.
+//! Reads the version of the server. lapin does not expose the server's properties, so a second connection reads them.
 
 use std::fmt;
 
 use futures_util::{AsyncReadExt, AsyncWriteExt};
 
-use crate::fault::Fault;
+use crate::fault::RabbitError;
 use crate::settings::{Host, RabbitSettings};
 use crate::transport::dial;
 
@@ -12,8 +12,8 @@ use crate::transport::dial;
 const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
 /// The key `version` of a table, as a short string, and the type of its value: a long string.
 const VERSION_KEY: &[u8] = b"\x07versionS";
-/// The server introduces itself within this.
-const LONGEST_GREETING: usize = 64 * 1024;
+/// Maximum size of the server's greeting (`connection.start`).
+const MAX_GREETING_BYTES: usize = 64 * 1024;
 
 /// The version of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +23,7 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// From 4.0 on, a quorum queue without a delivery limit gets one of 20, and -1 is none.
+    /// From 4.0 on, a quorum queue without a delivery limit gets a limit of 20; -1 means no limit.
     pub(crate) fn limits_deliveries(self) -> bool {
         self >= Version { major: 4, minor: 0 }
     }
@@ -40,29 +40,31 @@ impl fmt::Display for Version {
     }
 }
 
-/// Opens a connection to a node as far as its greeting, and hangs up.
-pub(crate) async fn ask(settings: &RabbitSettings, host: &Host) -> Result<Version, Fault> {
-    let (what, limit) = ("the version", settings.connect_timeout);
-    let asking = async {
+/// Opens a connection to a node, reads the greeting and closes it.
+pub(crate) async fn fetch(settings: &RabbitSettings, host: &Host) -> Result<Version, RabbitError> {
+    let what = "the version";
+    let limit = settings.connect_timeout;
+    let fetching = async {
         let (mut stream, _) = dial(settings, host).await?;
         stream.write_all(PROTOCOL_HEADER).await?;
         stream.flush().await?;
-        let (mut greeting, mut part) = (Vec::new(), [0; 4096]);
+        let mut greeting = Vec::new();
+        let mut part = [0; 4096];
         loop {
             let read = stream.read(&mut part).await?;
             greeting.extend_from_slice(part.get(..read).unwrap_or_default());
             if let Some(version) = version_in(&greeting) {
                 return Ok(version);
             }
-            if read == 0 || greeting.len() > LONGEST_GREETING {
-                return Err(std::io::Error::other("the server does not tell its version").into());
+            if read == 0 || greeting.len() > MAX_GREETING_BYTES {
+                return Err(std::io::Error::other("the server's greeting contains no version").into());
             }
         }
     };
-    crate::fault::answered(what, limit, asking).await
+    crate::fault::with_timeout(what, limit, fetching).await
 }
 
-/// The version in the server's properties, once it is all there.
+/// Version in the server's properties, once it is completely received.
 fn version_in(greeting: &[u8]) -> Option<Version> {
     let at = greeting.windows(VERSION_KEY.len()).position(|window| window == VERSION_KEY)?;
     let (length, text) = greeting.get(at + VERSION_KEY.len()..)?.split_first_chunk()?;
@@ -75,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_found_once_it_is_whole() {
+    fn version_is_found_once_it_is_completely_received() {
         let mut greeting =
             b"\x01\x00\x00..\x07productS\x00\x00\x00\x08RabbitMQ\x07versionS\x00\x00\x00\x06".to_vec();
         assert_eq!(version_in(&greeting), None);
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn deliveries_are_limited_from_4_0_on() {
+    fn deliveries_are_limited_from_version_4_0() {
         for (text, limits) in [("3.10.8", false), ("3.13.7", false), ("4.0.0-rc.1", true), ("4.2.1", true)] {
             assert_eq!(Version::parse(text).unwrap().limits_deliveries(), limits, "{text}");
         }

@@ -1,5 +1,5 @@
-//! Looks after what was declared: whatever disappears is declared again, and a consumer that the server has forgotten
-//! is ended, so that its owner subscribes anew.
+//! Maintains the declared topology: declares missing objects again, and ends subscriptions whose consumer the server
+//! no longer has, so that the owner subscribes again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,64 +12,70 @@ use tracing::{error, warn};
 use crate::shared::Shared;
 use crate::topology::{count, declare};
 
-/// Between two looks, however often one is asked for.
+/// Shortest pause between two checks, even if more are requested.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// How long the server knows of no consumer before that is believed: it also says so of a queue that has no leader at
-/// the moment.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(2);
+/// How long the server must report no consumer before the subscription is ended: it also reports none for a queue
+/// without a leader.
+const MISSING_CONSUMER_GRACE: Duration = Duration::from_secs(2);
 
-/// Queues of which the server knew no consumer when it was last asked, although we are one; and since when.
-type Forgotten = BTreeMap<String, Instant>;
+/// Queues for which the server reported no consumer although this process is subscribed, with the time of the first
+/// report.
+type MissingConsumers = BTreeMap<String, Instant>;
 
-/// Looks again and again, until it is aborted.
-#[allow(clippy::disallowed_methods, reason = "a real server is looked after on real time")]
+/// Checks the topology periodically until the task is aborted.
+#[allow(clippy::disallowed_methods, reason = "a real server is checked in real time")]
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let (mut told, mut forgotten) = (None, Forgotten::new());
+    let mut logged_refusal = None;
+    let mut missing = MissingConsumers::new();
     loop {
         tokio::time::sleep(SHORTEST_PAUSE).await;
-        let pause = if forgotten.is_empty() { shared.settings.watch_interval } else { FORGOTTEN_AFTER };
-        // Elapsed or rung: it is time.
-        let _ = tokio::time::timeout(pause, shared.look_again.notified()).await;
-        match look(&shared, &mut forgotten).await {
-            Ok(()) => told = None,
-            // The connector tells of an outage.
+        let pause = if missing.is_empty() { shared.settings.watch_interval } else { MISSING_CONSUMER_GRACE };
+        // Timeout or notification: check now.
+        let _ = tokio::time::timeout(pause, shared.recheck.notified()).await;
+        match check(&shared, &mut missing).await {
+            Ok(()) => logged_refusal = None,
+            // The connector logs outages.
             Err(BrokerError::Unreachable(_) | BrokerError::Closed { .. }) => {}
             Err(BrokerError::Refused { what }) => {
-                if told.as_ref() != Some(&what) {
-                    error!(%what, "[RabbitMQ] [ALERT] the topology cannot be declared");
+                if logged_refusal.as_ref() != Some(&what) {
+                    error!(%what, "[RabbitMQ] [ALERT] cannot declare the topology");
                 }
-                told = Some(what);
+                logged_refusal = Some(what);
             }
         }
     }
 }
 
-async fn look(shared: &Shared, forgotten: &mut Forgotten) -> Result<(), BrokerError> {
+async fn check(shared: &Shared, missing: &mut MissingConsumers) -> Result<(), BrokerError> {
     let Some(topology) = shared.topology() else { return Ok(()) };
-    let link = shared.consuming.link().await.map_err(crate::fault::Fault::refused_or_away)?;
+    let link =
+        shared.consuming.link().await.map_err(crate::fault::RabbitError::into_refused_or_unreachable)?;
     let names: Vec<String> = topology.queues.iter().map(|spec| spec.name.clone()).collect();
-    let there: BTreeSet<String> =
+    let existing: BTreeSet<String> =
         count(&link, &names, &shared.settings).await?.into_iter().map(|counted| counted.name).collect();
-    for name in names.iter().filter(|name| !there.contains(*name)) {
-        warn!(queue = %name, "[RabbitMQ] [ALERT] a queue has disappeared; declaring it again");
+    for name in names.iter().filter(|name| !existing.contains(*name)) {
+        warn!(queue = %name, "[RabbitMQ] [ALERT] queue missing; declaring it again");
     }
-    // Those that were there before the server was asked, or a new one would look forgotten.
-    let inboxes = shared.inboxes();
+    // Only subscriptions that existed before the query: a newer consumer would look missing.
+    let buffers = shared.buffers();
     let counted = declare(&link, &topology, &shared.settings).await?;
     let now = Instant::now();
-    let mut still = Forgotten::new();
+    let mut still_missing = MissingConsumers::new();
     for queue in counted.iter().filter(|queue| queue.consumers == 0) {
-        let since = forgotten.get(&queue.name).copied().unwrap_or(now);
-        for inbox in inboxes.iter().filter(|inbox| inbox.queue() == queue.name && !inbox.has_ended()) {
-            if now - since < FORGOTTEN_AFTER {
-                still.insert(queue.name.clone(), since);
+        let since = missing.get(&queue.name).copied().unwrap_or(now);
+        for buffer in buffers.iter().filter(|buffer| buffer.queue() == queue.name && !buffer.has_ended()) {
+            if now - since < MISSING_CONSUMER_GRACE {
+                still_missing.insert(queue.name.clone(), since);
             } else {
-                warn!(queue = queue.name, "[RabbitMQ] the server knows of no consumer; subscribing anew");
-                inbox.end();
+                warn!(
+                    queue = queue.name,
+                    "[RabbitMQ] the server has no consumer of this process; subscribing again"
+                );
+                buffer.end();
             }
         }
     }
-    *forgotten = still;
+    *missing = still_missing;
     Ok(())
 }

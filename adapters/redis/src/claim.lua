@@ -1,7 +1,7 @@
--- Claims an idempotency key (seed 003 §2: set it if there is none), by this server's clock, in milliseconds.
--- KEYS[1]: the request. ARGV: the token of what may be replaced, body hash, token, trace id; how long the lease and the whole
--- request last; what is added to the clock (tests).
--- Answers {1, now, {}} if it is claimed; {0, now, what stands there} if not; {2, now, {}} if that is no request.
+-- Claims an idempotency key (seed 003 §2: set if absent), by the clock of this server, in milliseconds.
+-- KEYS[1]: the request. ARGV: the token of the entry that may be replaced, body hash, token, trace id, lease duration, lifetime of
+-- the request, offset added to the clock (tests).
+-- Returns {1, now, {}} if claimed; {0, now, stored fields} if another claim exists; {2, now, {}} if the key is not a hash.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[7]
 

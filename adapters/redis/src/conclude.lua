@@ -1,6 +1,6 @@
--- Keeps the answer of a request, until the request would have expired, if the claim still stands.
--- KEYS[1]: the request. ARGV: the token of the claim; the token of the answer, its HTTP status, its data.
--- Answers 1, or 0 if something else stands there, or nothing.
+-- Stores the response of a request, until the request expires, if the claim still exists.
+-- KEYS[1]: the request. ARGV: the token of the claim; the token, HTTP status and data of the response.
+-- Returns 1, or 0 if the key is absent or has another token.
 local kept = redis.pcall('HMGET', KEYS[1], 'token')
 if kept.err or kept[1] ~= ARGV[1] then
   return 0

@@ -1,4 +1,4 @@
-//! What stands under a key in Redis, as a request.
+//! Decoding of a request stored in Redis.
 
 use std::str::FromStr;
 
@@ -6,50 +6,51 @@ use chrono::{DateTime, Utc};
 use handover_outbox::ports::StoreError;
 use marketplace::ports::{IdempotencyError, KeptRequest, RequestScope, RequestState, StoredAnswer};
 
-/// A field, if it is there.
+/// The value of a hash field; `None` if it is absent.
 type Field = Option<Vec<u8>>;
 
-/// What `claim.lua` reads, in its order.
+/// The fields that `claim.lua` returns, in its order.
 pub(crate) type Fields = Vec<Field>;
 
-/// The request, or which field is none of ours.
-pub(crate) fn kept(
+/// Decodes a stored request. The error names the invalid field.
+pub(crate) fn decode(
     scope: &RequestScope,
     name: &str,
     fields: Fields,
 ) -> Result<KeptRequest, IdempotencyError> {
-    let of = Of(name);
-    let fields: [Field; 9] = fields.try_into().map_err(|_| of.corrupt("*", "it has other fields"))?;
+    let reader = FieldReader(name);
+    let fields: [Field; 9] =
+        fields.try_into().map_err(|_| reader.corrupt("*", "the number of fields is wrong"))?;
     let [body_hash, token, status, lease_until, answer_status, result, trace_id, created_at, expire_at] =
         fields;
-    let state = match of.text("status", status)?.as_str() {
-        "PROCESSING" => RequestState::Processing { until: of.time("leaseUntil", lease_until)? },
+    let state = match reader.text("status", status)?.as_str() {
+        "PROCESSING" => RequestState::Processing { until: reader.time("leaseUntil", lease_until)? },
         "SUCCESS" => RequestState::Success(StoredAnswer {
-            status: of.number("answerStatus", answer_status)?,
-            data: of.text("result", result)?,
+            status: reader.number("answerStatus", answer_status)?,
+            data: reader.text("result", result)?,
         }),
-        other => return Err(of.corrupt("status", &format!("{other:?} is unknown"))),
+        other => return Err(reader.corrupt("status", &format!("{other:?} is not a known status"))),
     };
     Ok(KeptRequest {
         scope: scope.clone(),
-        body_hash: of.text("bodyHash", body_hash)?,
-        token: of.text("token", token)?,
+        body_hash: reader.text("bodyHash", body_hash)?,
+        token: reader.text("token", token)?,
         state,
-        trace_id: of.text("traceId", trace_id)?,
-        create_time: of.time("createdAt", created_at)?,
-        expire_time: of.time("expireAt", expire_at)?,
+        trace_id: reader.text("traceId", trace_id)?,
+        create_time: reader.time("createdAt", created_at)?,
+        expire_time: reader.time("expireAt", expire_at)?,
     })
 }
 
-/// A value that breaks the rules of its field. A person has to look.
+/// The error for an invalid field, which an operator must correct.
 pub(crate) fn corrupt(name: &str, column: &'static str, why: &str) -> IdempotencyError {
     StoreError::Corrupt { table: "redis", column, key: name.to_owned(), why: why.to_owned() }.into()
 }
 
-/// Reads fields of the request of this name.
-struct Of<'a>(&'a str);
+/// Decodes the fields of the request with this key.
+struct FieldReader<'a>(&'a str);
 
-impl Of<'_> {
+impl FieldReader<'_> {
     fn text(&self, field: &'static str, value: Field) -> Result<String, IdempotencyError> {
         let value = value.ok_or_else(|| self.corrupt(field, "it is missing"))?;
         String::from_utf8(value).map_err(|error| self.corrupt(field, &error.to_string()))
@@ -57,12 +58,13 @@ impl Of<'_> {
 
     fn number<T: FromStr>(&self, field: &'static str, value: Field) -> Result<T, IdempotencyError> {
         let text = self.text(field, value)?;
-        text.parse().map_err(|_| self.corrupt(field, &format!("{text:?} is no number of its kind")))
+        text.parse()
+            .map_err(|_| self.corrupt(field, &format!("{text:?} is not a number of the expected type")))
     }
 
     fn time(&self, field: &'static str, value: Field) -> Result<DateTime<Utc>, IdempotencyError> {
         let ms = self.number(field, value)?;
-        DateTime::from_timestamp_millis(ms).ok_or_else(|| self.corrupt(field, "it is no time"))
+        DateTime::from_timestamp_millis(ms).ok_or_else(|| self.corrupt(field, "it is not a valid time"))
     }
 
     fn corrupt(&self, field: &'static str, why: &str) -> IdempotencyError {

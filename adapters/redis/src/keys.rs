@@ -1,4 +1,5 @@
-//! Idempotency keys of what keeps its answer afterwards: one script for each step, by the clock of the server.
+//! Idempotency keys of requests whose response is stored after their execution: one script per operation, by the clock of the
+//! server.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -12,65 +13,65 @@ use marketplace::ports::{
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, Script, ScriptInvocation};
 
-use crate::kept::{Fields, corrupt, kept};
+use crate::kept::{Fields, corrupt, decode};
 use crate::link::{Deadline, Link, RedisAway};
 
 static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("claim.lua")));
 static CONCLUDE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("conclude.lua")));
 static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("release.lua")));
 
-/// What the key of every request begins with (seed 003).
+/// Key prefix of requests (seed 003).
 const PREFIX: &str = "idempotent:";
-/// The longest answer that is kept, in bytes.
-pub(crate) const MAX_ANSWER_BYTES: usize = 1024 * 1024;
-/// How often a claim may find that what it was about to replace is another by now.
+/// Maximum size of a stored response, in bytes.
+pub(crate) const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
+/// Maximum number of attempts of a claim if another process replaces the expired entry first.
 const ATTEMPTS: usize = 4;
 
-/// Keeps keys in Redis.
+/// Idempotency keys in Redis.
 ///
-/// Whatever is not certain is refused: while Redis is away, late or talks nonsense nobody gets a claim, and nothing falls
-/// back to another store, in which the same key would be new.
+/// Any uncertainty is an error: while Redis is unavailable, slow or returns invalid responses, no claim succeeds. There is no
+/// fallback to another store, in which the same key would be new.
 pub struct RedisKeys {
     link: Arc<Link>,
-    /// Added to the server's clock, in milliseconds.
+    /// Offset added to the clock of the server, in milliseconds.
     clock_ahead_ms: Box<dyn Fn() -> i64 + Send + Sync>,
 }
 
-/// What claiming one answers: how it ended, now by the server's clock, what stands there.
-type Claimed = (i64, i64, Fields);
+/// Result of `claim.lua`: code, time of the server in milliseconds, stored fields.
+type ClaimReply = (i64, i64, Fields);
 
 impl RedisKeys {
-    /// On this connection, while it is there.
+    /// Creates a store on this connection.
     pub fn new(link: Arc<Link>) -> RedisKeys {
         RedisKeys { link, clock_ahead_ms: Box::new(|| 0) }
     }
 
-    /// The same on a server whose clock is said to be ahead by so much, for tests of clocks that are set.
+    /// Adds an offset to the clock of the server, for tests of clock changes.
     #[must_use]
     pub fn with_clock_ahead(self, ms: impl Fn() -> i64 + Send + Sync + 'static) -> RedisKeys {
         RedisKeys { clock_ahead_ms: Box::new(ms), ..self }
     }
 
-    /// Asks within what is left of `redis.timeout`. Whoever gets no good answer takes the connection away for all.
-    async fn ask<T: FromRedisValue>(
+    /// Runs a script within the rest of `redis.timeout`. A failure disables the connection for all requests.
+    async fn invoke<T: FromRedisValue>(
         &self,
-        asked: &ScriptInvocation<'_>,
+        script: &ScriptInvocation<'_>,
         deadline: &mut Deadline<'_>,
     ) -> Result<T, IdempotencyError> {
-        let connection = self.link.connection().ok_or_else(|| away(RedisAway::absent()))?;
-        let mut to = connection.to.clone();
-        deadline.answered(asked.invoke_async::<T>(&mut to)).await.map_err(|why| {
-            self.link.broken(&connection, &why);
-            away(why)
+        let connection = self.link.connection().ok_or_else(|| unavailable(RedisAway::not_connected()))?;
+        let mut handle = connection.handle.clone();
+        deadline.limit(script.invoke_async::<T>(&mut handle)).await.map_err(|why| {
+            self.link.disable(&connection, &why);
+            unavailable(why)
         })
     }
 
-    /// Whether a script changed something.
-    async fn changed(&self, asked: &ScriptInvocation<'_>) -> Result<Changed, IdempotencyError> {
-        match self.ask::<i64>(asked, &mut self.link.deadline()).await? {
+    /// Runs a script and converts its result, 0 or 1.
+    async fn changed(&self, script: &ScriptInvocation<'_>) -> Result<Changed, IdempotencyError> {
+        match self.invoke::<i64>(script, &mut self.link.deadline()).await? {
             0 => Ok(Changed::None),
             1 => Ok(Changed::One),
-            other => Err(away(RedisAway::nonsense(&other))),
+            other => Err(unavailable(RedisAway::invalid_response(&other))),
         }
     }
 }
@@ -78,18 +79,25 @@ impl RedisKeys {
 #[async_trait]
 impl IdempotencyStore for RedisKeys {
     async fn claim(&self, claim: &KeptRequest) -> Result<Option<StoredAnswer>, IdempotencyError> {
-        let (name, ahead_ms) = (name(&claim.scope), (self.clock_ahead_ms)());
+        let name = name(&claim.scope);
+        let ahead_ms = (self.clock_ahead_ms)();
         let mut deadline = self.link.deadline();
         let mut replaced = String::new();
         for _ in 0..ATTEMPTS {
-            let asked = claiming(&name, claim, &replaced, ahead_ms)?;
-            let (now, fields) = match self.ask::<Claimed>(&asked, &mut deadline).await? {
+            let script = claim_script(&name, claim, &replaced, ahead_ms)?;
+            let (now, fields) = match self.invoke::<ClaimReply>(&script, &mut deadline).await? {
                 (1, _, _) => return Ok(None),
                 (0, now_ms, fields) => (moment(now_ms, &name)?, fields),
-                (2, _, _) => return Err(corrupt(&name, "*", "it is no request; somebody else writes there")),
-                (other, _, _) => return Err(away(RedisAway::nonsense(&other))),
+                (2, _, _) => {
+                    return Err(corrupt(
+                        &name,
+                        "*",
+                        "the key has another type, so another application writes to it",
+                    ));
+                }
+                (other, _, _) => return Err(unavailable(RedisAway::invalid_response(&other))),
             };
-            let before = kept(&claim.scope, &name, fields)?;
+            let before = decode(&claim.scope, &name, fields)?;
             let token = before.token.clone();
             match before.claimed_by(claim, now)? {
                 Standing::Claimed => return Ok(None),
@@ -97,61 +105,64 @@ impl IdempotencyStore for RedisKeys {
                 Standing::Over => replaced = token,
             }
         }
-        // Each time somebody else replaced it: they are at work.
+        // Another process replaced the entry each time, so it is processing the request.
         Err(IdempotencyError::InProgress)
     }
 
-    async fn conclude(&self, token: &str, answered: &KeptRequest) -> Result<Changed, IdempotencyError> {
-        let RequestState::Success(answer) = &answered.state else {
-            return Err(backend("a request is concluded without an answer".to_owned()));
+    async fn conclude(&self, token: &str, concluded: &KeptRequest) -> Result<Changed, IdempotencyError> {
+        let RequestState::Success(answer) = &concluded.state else {
+            return Err(backend("cannot store the response of a request without one".to_owned()));
         };
-        if answer.data.len() > MAX_ANSWER_BYTES {
+        if answer.data.len() > MAX_RESPONSE_BYTES {
             let bytes = answer.data.len();
-            return Err(backend(format!("an answer of {bytes} bytes is too long for Redis")));
+            return Err(backend(format!(
+                "a response of {bytes} bytes exceeds the limit of {MAX_RESPONSE_BYTES} bytes and is not stored"
+            )));
         }
-        let name = name(&answered.scope);
-        let mut asked = CONCLUDE.key(name);
-        asked.arg(token).arg(&answered.token).arg(answer.status).arg(&answer.data);
-        self.changed(&asked).await
+        let name = name(&concluded.scope);
+        let mut script = CONCLUDE.key(name);
+        script.arg(token).arg(&concluded.token).arg(answer.status).arg(&answer.data);
+        self.changed(&script).await
     }
 
     async fn release(&self, scope: &RequestScope, token: &str) -> Result<Changed, IdempotencyError> {
-        let mut asked = RELEASE.key(name(scope));
-        asked.arg(token);
-        self.changed(&asked).await
+        let mut script = RELEASE.key(name(scope));
+        script.arg(token);
+        self.changed(&script).await
     }
 }
 
-fn claiming<'a>(
+fn claim_script<'a>(
     name: &str,
     claim: &KeptRequest,
     replaced: &str,
     ahead_ms: i64,
 ) -> Result<ScriptInvocation<'a>, IdempotencyError> {
     let RequestState::Processing { until } = &claim.state else {
-        return Err(backend("a key is claimed for what was answered".to_owned()));
+        return Err(backend("cannot claim a key for a request that already has a response".to_owned()));
     };
-    let lasts = |until: &DateTime<Utc>| (*until - claim.create_time).max(MILLISECOND).num_milliseconds();
-    let mut asked = CLAIM.key(name);
-    asked.arg(replaced).arg(&claim.body_hash).arg(&claim.token).arg(&claim.trace_id);
-    asked.arg(lasts(until)).arg(lasts(&claim.expire_time)).arg(ahead_ms);
-    Ok(asked)
+    let duration_ms =
+        |until: &DateTime<Utc>| (*until - claim.create_time).max(MILLISECOND).num_milliseconds();
+    let mut script = CLAIM.key(name);
+    script.arg(replaced).arg(&claim.body_hash).arg(&claim.token).arg(&claim.trace_id);
+    script.arg(duration_ms(until)).arg(duration_ms(&claim.expire_time)).arg(ahead_ms);
+    Ok(script)
 }
 
-/// What is asked of Redis lasts at least as long.
+/// Minimum duration of a lease or lifetime: `PEXPIRE` requires a positive number.
 const MILLISECOND: TimeDelta = TimeDelta::milliseconds(1);
 
-/// Where the request is kept. The route's length says where it ends, whatever is in it.
+/// The Redis key of a request. The length of the route makes the key unambiguous if the route contains colons.
 fn name(scope: &RequestScope) -> String {
     let RequestScope { tenant, user, route, key } = scope;
     format!("{PREFIX}{tenant}:{user}:{}:{route}:{key}", route.len())
 }
 
 fn moment(ms: i64, name: &str) -> Result<DateTime<Utc>, IdempotencyError> {
-    DateTime::from_timestamp_millis(ms).ok_or_else(|| away(RedisAway::nonsense(&(name, ms))))
+    DateTime::from_timestamp_millis(ms).ok_or_else(|| unavailable(RedisAway::invalid_response(&(name, ms))))
 }
 
-fn away(why: RedisAway) -> IdempotencyError {
+fn unavailable(why: RedisAway) -> IdempotencyError {
     IdempotencyError::Away(Box::new(why))
 }
 
@@ -159,10 +170,10 @@ fn backend(why: String) -> IdempotencyError {
     StoreError::Backend(why.into()).into()
 }
 
-/// Whether a connection does what requests will ask of it: all three steps, fast.
-pub(crate) async fn tried_out(
+/// Checks that a connection executes all three scripts within a timeout.
+pub(crate) async fn check(
     connection: &mut MultiplexedConnection,
-    within: Duration,
+    timeout: Duration,
 ) -> Result<(), RedisAway> {
     let name = format!("{PREFIX}probe");
     let mut claim = CLAIM.key(&name);
@@ -172,10 +183,10 @@ pub(crate) async fn tried_out(
     let mut release = RELEASE.key(&name);
     release.arg("probe");
     let (code, now_ms, _) =
-        Deadline::in_real_time(within).answered(claim.invoke_async::<Claimed>(connection)).await?;
-    let concluded = Deadline::in_real_time(within).answered(conclude.invoke_async::<i64>(connection)).await?;
-    let released = Deadline::in_real_time(within).answered(release.invoke_async::<i64>(connection)).await?;
-    // Somebody else may try it out at the same time.
-    let good = matches!((code, concluded, released), (0 | 1, 0, 0 | 1)) && now_ms > 0;
-    if good { Ok(()) } else { Err(RedisAway::nonsense(&(code, now_ms, concluded, released))) }
+        Deadline::in_real_time(timeout).limit(claim.invoke_async::<ClaimReply>(connection)).await?;
+    let concluded = Deadline::in_real_time(timeout).limit(conclude.invoke_async::<i64>(connection)).await?;
+    let released = Deadline::in_real_time(timeout).limit(release.invoke_async::<i64>(connection)).await?;
+    // Another process may run the check at the same time.
+    let is_valid = matches!((code, concluded, released), (0 | 1, 0, 0 | 1)) && now_ms > 0;
+    if is_valid { Ok(()) } else { Err(RedisAway::invalid_response(&(code, now_ms, concluded, released))) }
 }

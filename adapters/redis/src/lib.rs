@@ -1,8 +1,8 @@
-//! Redis: the rate limiter that processes share, and the idempotency keys of what needs no transaction, behind the ports of
-//! the application.
+//! Redis: the rate limiter shared by all processes, and the idempotency keys of requests that need no transaction, behind the
+//! ports of the application.
 //!
-//! **Invariant:** whatever Redis does, an answer is there within `redis.timeout`; no process hands out more than it would
-//! without Redis, and no key is claimed that Redis did not give.
+//! **Invariant:** every call returns within `redis.timeout`, whatever the state of Redis. No process accepts more requests than it
+//! would without Redis, and a key is claimed only if Redis confirms the claim.
 
 mod kept;
 mod keys;

@@ -1,4 +1,4 @@
-//! Token buckets that processes share: one script, by the clock of the server.
+//! Token buckets shared by all processes: one script, by the clock of the server.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -13,33 +13,33 @@ use crate::link::{Deadline, Link, RedisAway};
 
 static TAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("take.lua")));
 
-/// What every bucket's key begins with (seed 003).
+/// Key prefix of buckets (seed 003).
 const PREFIX: &str = "ratelimit:";
 
-/// Limits what all processes take that share a Redis.
+/// Rate limiter shared by all processes that use the same Redis server.
 ///
-/// Each request first takes a token of this process's own bucket, which is never emptier than the shared one: so a flood does
-/// not reach Redis, and when Redis goes away, forgets everything or answers nonsense, this process goes on where it is.
+/// Each request first takes a token of the local bucket of this process, which is never emptier than the shared one. So a flood
+/// does not reach Redis, and if Redis becomes unavailable, loses its data or returns invalid responses, the local bucket takes over.
 pub struct RedisLimiter {
-    own: Arc<dyn RateLimiter>,
+    local: Arc<dyn RateLimiter>,
     link: Arc<Link>,
-    /// Added to the server's clock, in microseconds.
+    /// Offset added to the clock of the server, in microseconds.
     clock_ahead_us: Box<dyn Fn() -> i64 + Send + Sync>,
 }
 
 impl RedisLimiter {
-    /// On this connection; while it is not there, `own` decides alone.
-    pub fn new(link: Arc<Link>, own: Arc<dyn RateLimiter>) -> RedisLimiter {
-        RedisLimiter { own, link, clock_ahead_us: Box::new(|| 0) }
+    /// Creates a limiter on this connection; while it is unavailable, only `local` decides.
+    pub fn new(link: Arc<Link>, local: Arc<dyn RateLimiter>) -> RedisLimiter {
+        RedisLimiter { local, link, clock_ahead_us: Box::new(|| 0) }
     }
 
-    /// The same on a server whose clock is said to be ahead by so much, for tests of clocks that are set.
+    /// Adds an offset to the clock of the server, for tests of clock changes.
     #[must_use]
     pub fn with_clock_ahead(self, us: impl Fn() -> i64 + Send + Sync + 'static) -> RedisLimiter {
         RedisLimiter { clock_ahead_us: Box::new(us), ..self }
     }
 
-    /// Whether Redis decides now.
+    /// Whether the shared buckets in Redis are in use at the moment.
     pub fn is_shared(&self) -> bool {
         self.link.is_there()
     }
@@ -48,23 +48,29 @@ impl RedisLimiter {
 #[async_trait]
 impl RateLimiter for RedisLimiter {
     async fn take(&self, key: &LimitKey, bucket: Bucket) -> Taken {
-        let own = self.own.take(key, bucket).await;
-        let Taken::Token { .. } = own else { return own };
+        let local = self.local.take(key, bucket).await;
+        let Taken::Token { .. } = local else { return local };
         if let Some(connection) = self.link.connection() {
             let name = format!("{PREFIX}{key}");
-            match shared(connection.to.clone(), &name, bucket, (self.clock_ahead_us)(), self.link.deadline())
-                .await
+            match shared(
+                connection.handle.clone(),
+                &name,
+                bucket,
+                (self.clock_ahead_us)(),
+                self.link.deadline(),
+            )
+            .await
             {
                 Ok(taken) => return taken,
-                Err(away) => self.link.broken(&connection, &away),
+                Err(error) => self.link.disable(&connection, &error),
             }
         }
         metrics::counter!(LIMIT_FALLBACK).increment(1);
-        own
+        local
     }
 }
 
-/// Takes a token of a shared bucket.
+/// Takes a token of a shared bucket in Redis.
 async fn shared(
     mut connection: MultiplexedConnection,
     name: &str,
@@ -73,14 +79,14 @@ async fn shared(
     mut deadline: Deadline<'_>,
 ) -> Result<Taken, RedisAway> {
     let every_us = u64::try_from(bucket.token_every().as_micros()).unwrap_or(u64::MAX);
-    let mut asked = TAKE.key(name);
-    asked.arg(bucket.capacity().get()).arg(every_us).arg(clock_ahead_us);
-    let answer = deadline.answered(asked.invoke_async::<(i64, i64)>(&mut connection)).await?;
-    taken(answer, bucket, every_us).ok_or_else(|| RedisAway::nonsense(&answer))
+    let mut script = TAKE.key(name);
+    script.arg(bucket.capacity().get()).arg(every_us).arg(clock_ahead_us);
+    let response = deadline.limit(script.invoke_async::<(i64, i64)>(&mut connection)).await?;
+    decode(response, bucket, every_us).ok_or_else(|| RedisAway::invalid_response(&response))
 }
 
-/// What an answer of the script means, if it can be one.
-fn taken((allowed, number): (i64, i64), bucket: Bucket, every_us: u64) -> Option<Taken> {
+/// Decodes the response of the script; `None` if it is invalid.
+fn decode((allowed, number): (i64, i64), bucket: Bucket, every_us: u64) -> Option<Taken> {
     match (allowed, u64::try_from(number).ok()?) {
         (1, left) => {
             let remaining = u32::try_from(left).ok().filter(|left| *left < bucket.capacity().get())?;
@@ -93,11 +99,11 @@ fn taken((allowed, number): (i64, i64), bucket: Bucket, every_us: u64) -> Option
     }
 }
 
-/// Whether a connection does what requests will ask of it: write, and be fast.
-pub(crate) async fn tried_out(connection: MultiplexedConnection, within: Duration) -> Result<(), RedisAway> {
-    // A second for a token: the bucket is gone soon.
+/// Checks that a connection executes the script within a timeout.
+pub(crate) async fn check(connection: MultiplexedConnection, timeout: Duration) -> Result<(), RedisAway> {
+    // One token per second, so that the bucket of the check expires soon.
     let bucket = Bucket::new(std::num::NonZeroU32::MIN, 1_000_000)
         .map_err(|error| RedisAway::from(redis::RedisError::from(std::io::Error::other(error))))?;
-    let deadline = Deadline::in_real_time(within);
+    let deadline = Deadline::in_real_time(timeout);
     shared(connection, &format!("{PREFIX}probe"), bucket, 0, deadline).await.map(drop)
 }

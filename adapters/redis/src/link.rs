@@ -1,7 +1,7 @@
-//! The connection: there or not. Requests never wait for one to come up.
+//! The connection to Redis. Requests never wait for a connection attempt.
 //!
-//! One connection is shared by all requests. The first that gets no good answer in time takes it away for all; a task of its
-//! own brings the next one, once that answers as fast as a request needs it.
+//! All requests share one connection. The first request that fails or times out disables it for all; a background task
+//! reconnects, and enables the new connection after it has responded as fast as a request requires.
 
 use std::fmt;
 use std::pin::Pin;
@@ -21,12 +21,12 @@ use tokio_util::sync::CancellationToken;
 use crate::settings::RedisSettings;
 use crate::{keys, limiter};
 
-/// The first pause before another attempt to connect; doubled each time.
+/// Pause before the second connection attempt; doubled with each further attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// A connection that lasted as long was a good one: the pauses begin anew.
-const LASTED: Duration = Duration::from_secs(10);
+/// After a connection of at least this duration the pause is reset to `FIRST_PAUSE`.
+const STABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// What Redis is used for.
+/// Purpose for which Redis is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Token buckets ([`RedisLimiter`](crate::RedisLimiter)).
@@ -36,7 +36,7 @@ pub enum Use {
 }
 
 impl Use {
-    /// The metric that is 1 while it is away.
+    /// The gauge that is 1 while Redis is unavailable.
     const fn gauge(self) -> &'static str {
         match self {
             Use::Limits => LIMIT_AWAY,
@@ -44,49 +44,48 @@ impl Use {
         }
     }
 
-    /// What is the case while it is away.
+    /// Describes the effect while Redis is unavailable.
     pub const fn without(self) -> &'static str {
         match self {
-            Use::Limits => "each process limits requests for itself",
-            Use::Keys => "redrive, replay, discard, release and repair are refused under an idempotency key",
+            Use::Limits => "each process applies its own rate limits",
+            Use::Keys => {
+                "redrive, replay, discard, release and repair requests with an idempotency key are refused"
+            }
         }
     }
 
-    const fn there(self) -> &'static str {
+    /// Describes the effect while Redis is available.
+    const fn with(self) -> &'static str {
         match self {
-            Use::Limits => "processes share their rate limits",
-            Use::Keys => "idempotency keys of operators are kept there",
+            Use::Limits => "all processes share their rate limits",
+            Use::Keys => "idempotency keys of operators are stored in Redis",
         }
     }
 
-    async fn tried_out(
-        self,
-        connection: &mut MultiplexedConnection,
-        within: Duration,
-    ) -> Result<(), RedisAway> {
+    async fn check(self, connection: &mut MultiplexedConnection, timeout: Duration) -> Result<(), RedisAway> {
         match self {
-            Use::Limits => limiter::tried_out(connection.clone(), within).await,
-            Use::Keys => keys::tried_out(connection, within).await,
+            Use::Limits => limiter::check(connection.clone(), timeout).await,
+            Use::Keys => keys::check(connection, timeout).await,
         }
     }
 }
 
-/// Redis gave no good answer in time.
+/// Redis did not give a valid response in time.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RedisAway(String);
 
 impl RedisAway {
-    pub(crate) fn late(within: Duration) -> RedisAway {
-        RedisAway(format!("no answer within {within:?}"))
+    pub(crate) fn timed_out(timeout: Duration) -> RedisAway {
+        RedisAway(format!("no answer within {timeout:?}"))
     }
 
-    pub(crate) fn absent() -> RedisAway {
-        RedisAway("there is no connection to Redis".to_owned())
+    pub(crate) fn not_connected() -> RedisAway {
+        RedisAway("not connected to Redis".to_owned())
     }
 
-    pub(crate) fn nonsense(answer: &dyn fmt::Debug) -> RedisAway {
-        RedisAway(format!("it answers {answer:?}, which means nothing"))
+    pub(crate) fn invalid_response(response: &dyn fmt::Debug) -> RedisAway {
+        RedisAway(format!("invalid response {response:?}"))
     }
 }
 
@@ -96,149 +95,153 @@ impl From<redis::RedisError> for RedisAway {
     }
 }
 
-/// How long Redis may still take to answer; of several questions, all together.
+/// Deadline for one or several consecutive calls to Redis.
 pub(crate) struct Deadline<'a> {
-    within: Duration,
-    over: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
+    timeout: Duration,
+    expired: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
 }
 
 impl Deadline<'_> {
-    /// For a connection that is tried out.
+    /// Creates a deadline in real time, to check a new connection.
     #[allow(clippy::disallowed_methods, reason = "whether a server is fast enough is a matter of real time")]
-    pub(crate) fn in_real_time(within: Duration) -> Deadline<'static> {
-        Deadline { within, over: Box::pin(sleep(within)) }
+    pub(crate) fn in_real_time(timeout: Duration) -> Deadline<'static> {
+        Deadline { timeout, expired: Box::pin(sleep(timeout)) }
     }
 
-    /// What Redis answers, unless it is late.
-    pub(crate) async fn answered<T>(
+    /// Awaits a response until the deadline.
+    pub(crate) async fn limit<T>(
         &mut self,
-        asking: impl Future<Output = RedisResult<T>>,
+        call: impl Future<Output = RedisResult<T>>,
     ) -> Result<T, RedisAway> {
         tokio::select! {
             biased;
-            answer = asking => Ok(answer?),
-            () = &mut self.over => Err(RedisAway::late(self.within)),
+            response = call => Ok(response?),
+            () = &mut self.expired => Err(RedisAway::timed_out(self.timeout)),
         }
     }
 }
 
-/// A connection, and which of all there were.
+/// A connection with a sequence number, which distinguishes it from earlier ones.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    pub(crate) to: MultiplexedConnection,
+    pub(crate) handle: MultiplexedConnection,
     number: u64,
 }
 
-/// The connection that requests share, whatever they use it for.
+/// The connection shared by all uses and requests.
 pub struct Link {
     settings: RedisSettings,
-    /// How long requests wait is measured by it.
+    /// Measures the timeout of requests.
     clock: Arc<dyn Clock>,
     uses: Vec<Use>,
     connection: RwLock<Option<Connection>>,
-    made: AtomicU64,
+    connections: AtomicU64,
     lost: Notify,
 }
 
 impl Link {
-    /// Brings a connection that is good for these uses, and another one whenever that is lost, until the process stops.
+    /// Starts a background task that connects, checks the connection for these uses, and reconnects after a loss, until the
+    /// process stops.
     pub fn keep(settings: RedisSettings, uses: Vec<Use>, clock: Arc<dyn Clock>, tasks: &Tasks) -> Arc<Link> {
         let link = Arc::new(Link {
             settings,
             clock,
             uses,
             connection: RwLock::default(),
-            made: AtomicU64::default(),
+            connections: AtomicU64::default(),
             lost: Notify::new(),
         });
-        let (kept, stopping) = (Arc::clone(&link), tasks.stopping().clone());
-        drop(tasks.spawn(async move { kept.keeping(&stopping).await }));
+        let background = Arc::clone(&link);
+        let stopping = tasks.stopping().clone();
+        drop(tasks.spawn(async move { background.reconnect_loop(&stopping).await }));
         link
     }
 
-    /// Whether Redis is asked now.
+    /// Whether a connection is available.
     pub fn is_there(&self) -> bool {
         self.connection().is_some()
     }
 
-    /// How long a request waits for Redis, from now on (`redis.timeout`).
+    /// The deadline of a request that starts now (`redis.timeout`).
     pub(crate) fn deadline(&self) -> Deadline<'_> {
-        let within = self.settings.timeout;
-        Deadline { within, over: self.clock.sleep(within) }
+        let timeout = self.settings.timeout;
+        Deadline { timeout, expired: self.clock.sleep(timeout) }
     }
 
-    /// The connection, if there is one now.
+    /// The current connection, if one is available.
     pub(crate) fn connection(&self) -> Option<Connection> {
         self.connection.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// This connection is no good any more.
-    pub(crate) fn broken(&self, connection: &Connection, why: &RedisAway) {
+    /// Disables a connection after a failure, and starts reconnecting.
+    pub(crate) fn disable(&self, connection: &Connection, why: &RedisAway) {
         let mut current = self.connection.write().unwrap_or_else(PoisonError::into_inner);
-        // Of the requests that see it break one tells; one that is late says nothing about the next connection.
+        // Only the first failing request logs the outage. A late failure must not disable the next connection.
         if current.take_if(|current| current.number == connection.number).is_some() {
-            self.away(why);
+            self.log_unavailable(why);
             self.lost.notify_one();
         }
     }
 
-    fn away(&self, why: &RedisAway) {
-        self.count(1.0);
-        let means = self.told(Use::without);
+    fn log_unavailable(&self, why: &RedisAway) {
+        self.set_gauges(1.0);
+        let effect = self.describe(Use::without);
         tracing::warn!(place = %self.settings.place(), error = %why,
-            "Redis is away: until it is back, {means}");
+            "redis: unavailable; until it is available again, {effect}");
     }
 
-    fn count(&self, away: f64) {
+    fn set_gauges(&self, unavailable: f64) {
         for each in &self.uses {
-            metrics::gauge!(each.gauge()).set(away);
+            metrics::gauge!(each.gauge()).set(unavailable);
         }
     }
 
-    fn told(&self, what: fn(Use) -> &'static str) -> String {
+    fn describe(&self, what: fn(Use) -> &'static str) -> String {
         self.uses.iter().map(|each| what(*each)).collect::<Vec<_>>().join(", and ")
     }
 
-    async fn keeping(&self, stopping: &CancellationToken) {
-        let (mut pause, mut told) = (FIRST_PAUSE, false);
+    async fn reconnect_loop(&self, stopping: &CancellationToken) {
+        let mut pause = FIRST_PAUSE;
+        let mut is_logged = false;
         while !stopping.is_cancelled() {
             match connect(&self.settings, &self.uses).await {
-                Ok(to) => {
+                Ok(handle) => {
                     let since = Instant::now();
-                    self.there(to, told);
+                    self.enable(handle, is_logged);
                     tokio::select! {
                         biased;
                         () = stopping.cancelled() => return,
                         () = self.lost.notified() => {}
                     }
-                    told = true;
-                    if since.elapsed() > LASTED {
+                    is_logged = true;
+                    if since.elapsed() > STABLE_AFTER {
                         pause = FIRST_PAUSE;
                     }
                 }
-                Err(error) if told => tracing::debug!(%error, "Redis is still away"),
+                Err(error) if is_logged => tracing::debug!(%error, "redis: still unavailable"),
                 Err(error) => {
-                    self.away(&error);
-                    told = true;
+                    self.log_unavailable(&error);
+                    is_logged = true;
                 }
             }
-            // The result tells whether to stop; the loop asks itself.
+            // Ends early if the process stops; the loop condition checks that.
             let _ = timeout(pause, stopping.cancelled()).await;
             pause = (pause * 2).min(self.settings.longest_pause);
         }
     }
 
-    fn there(&self, to: MultiplexedConnection, again: bool) {
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
-        *self.connection.write().unwrap_or_else(PoisonError::into_inner) = Some(Connection { to, number });
-        self.count(0.0);
-        let said = if again { "Redis is back" } else { "Redis is there" };
-        let means = self.told(Use::there);
-        tracing::info!(place = %self.settings.place(), "{said}: {means}");
+    fn enable(&self, handle: MultiplexedConnection, is_reconnect: bool) {
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        *self.connection.write().unwrap_or_else(PoisonError::into_inner) =
+            Some(Connection { handle, number });
+        self.set_gauges(0.0);
+        let event = if is_reconnect { "available again" } else { "connected" };
+        let effect = self.describe(Use::with);
+        tracing::info!(place = %self.settings.place(), "redis: {event}; {effect}");
     }
 }
 
-/// A connection that does what a request asks of it, as fast as a request needs it.
+/// Connects, and checks that the scripts of all uses respond as fast as a request requires.
 async fn connect(settings: &RedisSettings, uses: &[Use]) -> Result<MultiplexedConnection, RedisAway> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(settings.connect_timeout))
@@ -246,16 +249,16 @@ async fn connect(settings: &RedisSettings, uses: &[Use]) -> Result<MultiplexedCo
     let connecting = settings.client.get_multiplexed_async_connection_with_config(&config);
     let mut connection = timeout(settings.connect_timeout, connecting)
         .await
-        .map_err(|_| RedisAway::late(settings.connect_timeout))??;
+        .map_err(|_| RedisAway::timed_out(settings.connect_timeout))??;
     for each in uses {
-        // The first call may have to teach the script; the second is as any.
-        each.tried_out(&mut connection, settings.connect_timeout).await?;
-        each.tried_out(&mut connection, settings.timeout).await?;
+        // The first call may have to load the script; the second must meet the timeout of a request.
+        each.check(&mut connection, settings.connect_timeout).await?;
+        each.check(&mut connection, settings.timeout).await?;
     }
     Ok(connection)
 }
 
-/// Whether Redis is there and does what these uses ask of it.
+/// Checks that Redis is reachable and supports these uses.
 pub async fn probe(settings: &RedisSettings, uses: &[Use]) -> Result<(), RedisAway> {
     connect(settings, uses).await.map(drop)
 }

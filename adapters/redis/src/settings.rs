@@ -1,52 +1,52 @@
-//! Where Redis is and how it is spoken to.
+//! Connection settings of Redis.
 
 use std::fmt;
 use std::time::Duration;
 
 use redis::{Client, ConnectionAddr, TlsCertificates};
 
-/// Why settings are no use.
+/// Reason why the settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSettings(String);
 
-/// Where Redis is and how it is spoken to. Shown without its password.
+/// Connection settings of Redis. The `Debug` output does not contain the password.
 #[derive(Clone)]
 pub struct RedisSettings {
     pub(crate) client: Client,
-    /// How long a request may wait for an answer (`redis.timeout`); then it goes on without.
+    /// Timeout of a request to Redis (`redis.timeout`); after it the request continues without Redis.
     pub timeout: Duration,
-    /// How long a connection may take to come up, TLS and password included.
+    /// Timeout for connecting, including TLS and authentication.
     pub connect_timeout: Duration,
-    /// The longest pause between two attempts to connect.
+    /// Maximum pause between two connection attempts.
     pub longest_pause: Duration,
 }
 
 impl RedisSettings {
-    /// How long a request waits for an answer, unless somebody sets it otherwise.
+    /// Default of [`RedisSettings::timeout`].
     pub const TIMEOUT: Duration = Duration::from_millis(50);
 
-    /// Reads `redis://user:password@host:port/number` or `rediss://..`, which is encrypted.
+    /// Parses `redis://user:password@host:port/number`, or `rediss://..` for TLS.
     pub fn parse(url: &str) -> Result<RedisSettings, InvalidSettings> {
         let scheme = url.split_once("://").map(|(scheme, _)| scheme);
         let encrypted = match scheme {
             Some("redis") => false,
             Some("rediss") => true,
-            Some(_) | None => return Err(InvalidSettings("it is no URL of Redis".to_owned())),
+            Some(_) | None => return Err(InvalidSettings("it is not a Redis URL".to_owned())),
         };
         if url.contains('#') {
-            let why = "what follows # would have certificates taken unseen, which is no encryption";
+            let why = "the part after # would disable certificate verification";
             return Err(InvalidSettings(why.to_owned()));
         }
         if encrypted {
-            // An error means that one is installed already.
+            // An error means that a provider is already installed.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        // The driver's own words name neither the place nor the way out.
+        // The error of the driver does not tell which part is wrong or how to correct it.
         let client = Client::open(url).map_err(|_| {
             InvalidSettings(
-                "it cannot be read as redis://user:password@host:port/number: a port is a number up to 65535, and of a \
-                 password @ is written %40, / %2F and % %25"
+                "it cannot be parsed as redis://user:password@host:port/number: the port must be a number up to 65535; in a \
+                 password write @ as %40, / as %2F and % as %25"
                     .to_owned(),
             )
         })?;
@@ -58,11 +58,13 @@ impl RedisSettings {
         })
     }
 
-    /// With the authorities (PEM) that its certificate is checked by, instead of those of the machine.
+    /// Verifies the server certificate with these authorities (PEM) instead of those of the machine.
     pub fn trusting(self, authorities: &str) -> Result<RedisSettings, InvalidSettings> {
         let info = self.client.get_connection_info().clone();
         if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            return Err(InvalidSettings("the connection is not encrypted".to_owned()));
+            return Err(InvalidSettings(
+                "the connection is not encrypted, so certificates are not used".to_owned(),
+            ));
         }
         let roots = TlsCertificates { client_tls: None, root_cert: Some(authorities.as_bytes().to_vec()) };
         let client =
@@ -70,7 +72,7 @@ impl RedisSettings {
         Ok(RedisSettings { client, ..self })
     }
 
-    /// Where it is, without user and password.
+    /// Address and database number, without user name and password.
     pub fn place(&self) -> String {
         let info = self.client.get_connection_info();
         format!("Redis at {}, database {}", info.addr(), info.redis_settings().db())

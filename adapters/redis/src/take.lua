@@ -1,13 +1,13 @@
--- One token of a bucket (seed 003 §3), by this server's clock. Whole numbers only: nothing is lost to rounding.
--- KEYS[1]: the bucket. ARGV: how many tokens it holds; how long a token takes; what is added to the clock (tests).
--- Answers {1, tokens left}, or {0, how long until there is one}. Times are in microseconds.
+-- Takes one token of a bucket (seed 003 §3), by the clock of this server. Integers only, so nothing is lost by rounding.
+-- KEYS[1]: the bucket. ARGV: capacity, time per token, offset added to the clock (tests). Times are in microseconds.
+-- Returns {1, remaining tokens}, or {0, time until the next token}.
 local capacity, every = tonumber(ARGV[1]), tonumber(ARGV[2])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] + ARGV[3]
 
 local kept = redis.pcall('HMGET', KEYS[1], 'tokens', 'lastRefillTime')
 if kept.err then
-  -- Not a bucket: somebody else's key of that name.
+  -- The key exists with another type, so it is not a bucket: replace it.
   redis.call('DEL', KEYS[1])
   kept = {}
 end

@@ -1,30 +1,30 @@
-//! Unpredictable numbers.
+//! Random numbers of the operating system.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use handover_outbox::ports::Chance;
 
-/// The operating system has no random numbers for us.
+/// The operating system could not provide random bytes.
 #[derive(Debug, thiserror::Error)]
-#[error("the operating system gave no random bytes: {0}")]
+#[error("the operating system could not provide random bytes: {0}")]
 pub struct NoEntropy(#[from] getrandom::Error);
 
-/// Bytes for a secret, straight from the operating system.
+/// Returns random bytes for a secret, directly from the operating system.
 pub fn secret_bytes<const N: usize>() -> Result<[u8; N], NoEntropy> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Numbers for jitter and event ids: SplitMix64 (Steele, Lea, Flood 2014), seeded by the operating system. One atomic
-/// addition each, no lock, no system call. Not for secrets: those are [`secret_bytes`].
+/// Random numbers for jitter and event ids: SplitMix64 (Steele, Lea, Flood 2014), seeded by the operating system. Each number
+/// costs one atomic addition, without a lock or system call. Not for secrets; use [`secret_bytes`] instead.
 #[derive(Debug)]
 pub struct OsChance {
     state: AtomicU64,
 }
 
 impl OsChance {
-    /// Seeded anew.
+    /// Creates a generator with a new seed from the operating system.
     pub fn seeded() -> Result<OsChance, NoEntropy> {
         Ok(OsChance { state: AtomicU64::new(u64::from_ne_bytes(secret_bytes()?)) })
     }

@@ -1,7 +1,7 @@
-//! The one clock of a deployment.
+//! Production clocks.
 //!
-//! **Invariant:** what it tells is cut to microseconds, the finest that every engine stores; a time that was written
-//! equals the one that is read back.
+//! **Invariant:** times are truncated to microseconds, the finest precision that every engine stores, so that a stored time
+//! equals the one read back.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -10,44 +10,44 @@ use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use handover_outbox::ports::Clock;
 
-/// The clock of this machine. With SQLite the database runs in this process, so its clock is the database's clock.
+/// The clock of this machine. SQLite runs in this process, so it is also the clock of the database there.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
 #[async_trait]
 impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods, reason = "this is the Clock port's one production implementation")]
+    #[allow(clippy::disallowed_methods, reason = "production implementation of the Clock port")]
     fn now(&self) -> DateTime<Utc> {
         Utc::now().trunc_subsecs(6)
     }
 
-    #[allow(clippy::disallowed_methods, reason = "this is the Clock port's one production implementation")]
+    #[allow(clippy::disallowed_methods, reason = "production implementation of the Clock port")]
     async fn sleep(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
     }
 }
 
-/// A clock that follows another machine's, the database server's: that of this machine, moved by what was sampled.
+/// A clock that follows the database server: the clock of this machine plus a sampled offset.
 #[derive(Debug, Default)]
 pub struct FollowingClock {
     offset_us: AtomicI64,
 }
 
 impl FollowingClock {
-    /// The other clock said `theirs` at some moment between `asked` and `answered` of this machine. Where that cannot be
-    /// reconciled with what is told so far, the clock is moved, and how far is told; within the uncertainty of a sample
-    /// it stays as it is.
+    /// Processes a sample: the server returned `theirs` for a query sent at `sent_at` and answered at `received_at`, both by the
+    /// clock of this machine. If the current offset is outside the uncertainty of the sample, the offset is replaced and its
+    /// change is returned; otherwise the clock is unchanged.
     pub fn follow(
         &self,
-        asked: DateTime<Utc>,
+        sent_at: DateTime<Utc>,
         theirs: DateTime<Utc>,
-        answered: DateTime<Utc>,
+        received_at: DateTime<Utc>,
     ) -> Option<TimeDelta> {
         let offset = self.offset();
-        if (theirs - answered..=theirs - asked).contains(&offset) {
+        if (theirs - received_at..=theirs - sent_at).contains(&offset) {
             return None;
         }
-        let sampled = theirs - (asked + (answered - asked) / 2);
+        let sampled = theirs - (sent_at + (received_at - sent_at) / 2);
         self.offset_us.store(sampled.num_microseconds().unwrap_or_default(), Ordering::Relaxed);
         Some(sampled - offset)
     }

@@ -1,4 +1,4 @@
-//! Time and chance from the operating system, behind the ports of the application.
+//! Clock and random numbers of the operating system, behind the ports of the application.
 
 mod chance;
 mod clock;

@@ -1,4 +1,4 @@
-//! The application: what every use case, consumer and job works with.
+//! The application: the dependencies and settings that every use case, consumer and job uses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,65 +17,63 @@ use handover_outbox::consumers::{Bound, Subscriber};
 use handover_outbox::ports::{Broker, EventMetadata, NewEvent, OnFailed, StoreError};
 use handover_outbox::{EventSpec, Outbox, Transactor};
 
-/// The rules that are settings.
+/// Configurable business rules.
 #[derive(Debug, Clone)]
 pub struct Rules {
     /// How long an order may stay unpaid (`order.timeout.pending-minutes`).
     pub pending_timeout: Duration,
-    /// How many failed publishes may be followed by another; goes into each outbox row (`outbox.retry`).
+    /// Maximum number of publish retries, stored in each outbox row (`outbox.retry`).
     pub max_retry_count: u32,
-    /// What a given-up event means for later ones of its aggregate (`outbox.on-failed`).
+    /// Whether a FAILED event blocks the later events of its aggregate (`outbox.on-failed`).
     pub on_failed: OnFailed,
-    /// What points are worth and how they are earned (`asset.points-per-unit`, `asset.earn-per-unit`).
+    /// Exchange rate of points and how they are earned (`asset.points-per-unit`, `asset.earn-per-unit`).
     pub points: PointsRules,
 }
 
 impl Rules {
-    /// Orders created at or before this moment are overdue now.
+    /// Creation time at or before which a pending order is overdue.
     pub fn overdue_line(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         TimeDelta::from_std(self.pending_timeout)
             .ok()
-            .and_then(|t| now.checked_sub_signed(t))
+            .and_then(|timeout| now.checked_sub_signed(timeout))
             .unwrap_or_default()
     }
 }
 
-/// Where no gateway is given: refunds wait until there is one.
+/// Used when no gateway is configured: refunds stay due until a process has one.
 struct NoGateway;
 
 #[async_trait]
 impl Gateway for NoGateway {
     async fn refund(&self, _: &RefundRequest) -> Result<(), GatewayError> {
-        Err(GatewayError::Unavailable("this process was given no payment gateway".to_owned()))
+        Err(GatewayError::Unavailable("no payment gateway is configured for this process".to_owned()))
     }
 }
 
-/// The marketplace's way into a transaction.
+/// [`Transactor`] for units of work of the marketplace.
 pub type MarketTransactor = Transactor<Work, dyn MarketView>;
 
-/// The application of one process. Clones share it.
+/// The application of one process. Clones share its state.
 #[derive(Clone)]
 pub struct App {
-    /// The way into a transaction; the outbox has its own into the same store.
+    /// Runs units of work. The outbox has its own transactor for the same store.
     pub tx: MarketTransactor,
-    /// Ids of this process.
     pub ids: Arc<Ids>,
-    /// The outbox, and what carries and takes its events.
+    /// The outbox with its broker, topology, event types and consumers.
     pub outbox: Outbox,
-    /// Who pays back.
+    /// Payment gateway used for refunds.
     pub gateway: Arc<dyn Gateway>,
-    /// The rules that are settings.
     pub rules: Arc<Rules>,
-    /// Consumers beside the marketplace's own.
+    /// Consumers in addition to those of the marketplace.
     pub added: Arc<[Subscriber<Work>]>,
-    /// How long idempotency keys and answers last.
+    /// Lease and retention of idempotency keys and stored responses.
     pub requests: Arc<RequestSettings>,
-    /// Where the keys of requests are that keep their answers afterwards, if not in the database.
+    /// Store for requests whose response is stored after the command; `None`: the database.
     pub keys: Option<Arc<dyn IdempotencyStore>>,
 }
 
 impl App {
-    /// An application on these adapters.
+    /// Creates an application on these adapters.
     pub fn new(tx: MarketTransactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
         let outbox = Outbox {
             registry: Arc::new(event_types(rules.pending_timeout)),
@@ -96,66 +94,66 @@ impl App {
         App { outbox, ..app }
     }
 
-    /// The same application with this payment gateway.
+    /// Sets the payment gateway.
     pub fn with_gateway(self, gateway: Arc<dyn Gateway>) -> App {
         App { gateway, ..self }
     }
 
-    /// The same application with one more event type. The marketplace's own stay as they are.
+    /// Adds an event type. The event types of the marketplace are not changed.
     pub fn with_event(self, spec: EventSpec) -> App {
         App { outbox: self.outbox.with_event(spec), ..self }
     }
 
-    /// The same application with one more consumer, and the routing keys its queue is bound to.
+    /// Adds a consumer and binds its queue to these routing keys.
     pub fn with_consumer(self, subscriber: Subscriber<Work>, bindings: &[&str]) -> App {
         let outbox = self.outbox.with_consumer(&subscriber, bindings);
         let added = self.added.iter().cloned().chain([subscriber]).collect();
         App { added, outbox, ..self }
     }
 
-    /// Every consumer of this application with its queue.
+    /// Returns every consumer of this application with its queue.
     pub fn subscribers(&self) -> Vec<Subscriber<Work>> {
         standard(self).into_iter().chain(self.added.iter().cloned()).collect()
     }
 
-    /// The same consumers, at work in this application's store.
+    /// Returns these consumers bound to the store of this application.
     pub(crate) fn bound(&self) -> Vec<Bound> {
         self.subscribers().iter().map(|subscriber| subscriber.bind(&self.tx.store)).collect()
     }
 
-    /// The same application with these limits of idempotency keys.
+    /// Sets the lease and retention of idempotency keys.
     pub fn with_requests(self, requests: RequestSettings) -> App {
         App { requests: Arc::new(requests), ..self }
     }
 
-    /// The same application with these keys for requests that keep their answers afterwards
+    /// Sets the store for requests whose response is stored after the command
     /// ([`begin_afterwards`](crate::idempotency::begin_afterwards)).
     pub fn with_keys(self, keys: Arc<dyn IdempotencyStore>) -> App {
         App { keys: Some(keys), ..self }
     }
 
-    /// The same application for what runs by itself: not in the queue of its callers.
+    /// Returns the application for background tasks, which do not share the concurrency limit of its callers.
     pub fn of_its_own(&self) -> App {
         App { tx: self.tx.of_its_own(), outbox: self.outbox.of_its_own(), ..self.clone() }
     }
 
-    /// Now, by the deployment's clock.
+    /// Current time of the deployment's clock.
     pub fn now(&self) -> DateTime<Utc> {
         self.tx.clock.now()
     }
 
-    /// A view for reading.
+    /// Opens a view for reading.
     pub async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         self.tx.store.view().await
     }
 
-    /// For what announces nothing.
-    pub(crate) fn silent_announcer(&self, trace_id: &str, now: DateTime<Utc>) -> Announcer {
+    /// Returns a factory for a change without events.
+    pub(crate) fn announcer_without_events(&self, trace_id: &str, now: DateTime<Utc>) -> Announcer {
         let metadata = EventMetadata { trace_id: Some(trace_id.to_owned()), ..EventMetadata::default() };
         Announcer { ids: Vec::new(), metadata, now, max_retry_count: self.rules.max_retry_count }
     }
 
-    /// What a command needs to announce up to `events` events: chosen now, before the first attempt.
+    /// Chooses the ids and the time for up to `events` events of a command, before its first attempt.
     pub fn announcer(&self, context: &CommandContext, events: usize) -> Announcer {
         Announcer {
             ids: (0..events).map(|_| self.ids.event()).collect(),
@@ -166,23 +164,24 @@ impl App {
     }
 }
 
-/// The circumstances under which a command announces its events, fixed before its first attempt.
+/// Builds the events of a command. Ids, time and trace are fixed before the first attempt, so that a repeated attempt
+/// writes the same events.
 #[derive(Debug, Clone)]
 pub struct Announcer {
     ids: Vec<EventId>,
     metadata: handover_outbox::ports::EventMetadata,
-    /// When the command happens.
+    /// Time of the command.
     pub now: DateTime<Utc>,
     max_retry_count: u32,
 }
 
 impl Announcer {
-    /// The id of the command's first event: in the outbox if and only if the command was committed.
+    /// Id of the command's first event. It is in the outbox if and only if the command was committed.
     pub fn first_id(&self) -> Option<&EventId> {
         self.ids.first()
     }
 
-    /// Whether the command was committed: whether its first event is in the outbox.
+    /// Whether an earlier attempt committed the command: its first event is in the outbox.
     pub(crate) async fn is_announced(&self, unit: &mut Work) -> Result<bool, StoreError> {
         match self.first_id() {
             Some(id) => Ok(!unit.outbox().outbox_by_event(std::slice::from_ref(id)).await?.is_empty()),
@@ -190,23 +189,23 @@ impl Announcer {
         }
     }
 
-    /// The same announcer in another trace: that of the request whose work the command goes on with. Without one it stays
-    /// in the trace of the command.
-    pub(crate) fn continuing(&self, trace: Option<&Trace>) -> Announcer {
-        let mut continuing = self.clone();
+    /// Returns the factory with the trace of the request that the command continues. Without one it keeps the trace of the
+    /// command.
+    pub(crate) fn in_trace(&self, trace: Option<&Trace>) -> Announcer {
+        let mut events = self.clone();
         if let Some(Trace { trace_id, traceparent }) = trace.cloned() {
-            continuing.metadata.trace_id = Some(trace_id);
-            continuing.metadata.traceparent = traceparent;
+            events.metadata.trace_id = Some(trace_id);
+            events.metadata.traceparent = traceparent;
         }
-        continuing
+        events
     }
 
-    /// The trace of the command.
+    /// Trace id of the command.
     pub fn trace_id(&self) -> &str {
         self.metadata.trace_id.as_deref().unwrap_or_default()
     }
 
-    /// The outbox rows of these events of one aggregate change, with ids from the `skip`th on.
+    /// Builds the outbox rows of one aggregate change. Skips the first `skip` ids, which belong to earlier changes.
     pub fn rows(
         &self,
         skip: usize,
@@ -214,7 +213,7 @@ impl Announcer {
         aggregate_seq: i64,
         bodies: &[marketplace_domain::EventBody],
     ) -> Vec<NewEvent> {
-        debug_assert!(skip + bodies.len() <= self.ids.len(), "the announcer was made for fewer events");
+        debug_assert!(skip + bodies.len() <= self.ids.len(), "more events than ids were chosen for");
         self.ids
             .iter()
             .skip(skip)

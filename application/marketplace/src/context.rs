@@ -1,4 +1,4 @@
-//! Who asks, for which tenant, in which trace: what every use case takes.
+//! Context of a command: actor, tenant, trace and idempotency claim. Every use case takes one.
 
 use std::fmt;
 
@@ -10,24 +10,23 @@ use crate::use_cases::UseCaseError;
 use handover_outbox::operations::Operator;
 use handover_outbox::ports::EventMetadata;
 
-/// What a signed-in user may do beyond buying and selling (spec §1 "tenant").
+/// Role of a signed-in user (spec §1 "tenant").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Buys and sells.
     User,
-    /// Sees and moves the rows of its own tenant.
+    /// Reads and operates on the rows of its own tenant.
     Operator,
-    /// Sees and moves the rows of all tenants.
+    /// Reads and operates on the rows of all tenants.
     Platform,
-    /// Sees unmasked payloads.
+    /// Reads unmasked payloads.
     Pii,
 }
 
 impl Role {
-    /// Every role.
     pub const ALL: &'static [Role] = &[Role::User, Role::Operator, Role::Platform, Role::Pii];
 
-    /// Its name in tokens.
+    /// Name in tokens.
     pub const fn as_str(self) -> &'static str {
         match self {
             Role::User => "user",
@@ -37,32 +36,27 @@ impl Role {
         }
     }
 
-    /// The role of that name.
+    /// Parses the name in tokens.
     pub fn named(name: &str) -> Option<Role> {
         Role::ALL.iter().copied().find(|role| role.as_str() == name)
     }
 }
 
-/// Who acts.
+/// The user or component that runs a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Actor {
     /// A signed-in user.
-    User {
-        /// Who.
-        id: UserId,
-        /// With which roles.
-        roles: Vec<Role>,
-    },
-    /// The payment gateway, by a signed callback.
+    User { id: UserId, roles: Vec<Role> },
+    /// The payment gateway, authenticated by its callback signature.
     Gateway,
-    /// The service itself: a consumer or a job, by its name.
+    /// A consumer or job of the service, by its name.
     System(&'static str),
-    /// Whoever may write to the database itself, by the name of the system's user: every role is theirs already.
+    /// The operating system user who runs the command line. It has every role, because it has access to the database.
     CommandLine(String),
 }
 
 impl fmt::Display for Actor {
-    /// As the audit log names it: `user:9`, `command-line:root`.
+    /// Name in the audit log: `user:9`, `command-line:root`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Actor::User { id, .. } => write!(f, "user:{id}"),
@@ -73,21 +67,18 @@ impl fmt::Display for Actor {
     }
 }
 
-/// The circumstances of a command.
+/// Context of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandContext {
-    /// Who acts.
     pub actor: Actor,
-    /// In which tenant.
     pub tenant: TenantId,
-    /// In which trace.
     pub trace: Trace,
-    /// The claim of its idempotency key, if it came under one.
+    /// Claim of the idempotency key, if the request has one.
     pub idempotency: Option<Ticket>,
 }
 
 impl CommandContext {
-    /// The acting user, if it is one.
+    /// The signed-in user; `None` for other actors.
     pub fn user(&self) -> Option<UserId> {
         match &self.actor {
             Actor::User { id, .. } => Some(*id),
@@ -95,7 +86,6 @@ impl CommandContext {
         }
     }
 
-    /// Whether the actor has the role.
     pub fn has(&self, role: Role) -> bool {
         match &self.actor {
             Actor::User { roles, .. } => roles.contains(&role),
@@ -104,10 +94,10 @@ impl CommandContext {
         }
     }
 
-    /// The actor as an operator of the outbox.
+    /// Returns the actor as an operator of the outbox.
     ///
     /// # Errors
-    /// [`UseCaseError::NotAllowed`]: it is none.
+    /// [`UseCaseError::NotAllowed`]: the actor has neither the role `operator` nor `platform`.
     pub fn operator(&self) -> Result<Operator, UseCaseError> {
         if !self.has(Role::Operator) && !self.has(Role::Platform) {
             return Err(UseCaseError::NotAllowed { what: "the role operator" });
@@ -121,7 +111,7 @@ impl CommandContext {
         })
     }
 
-    /// What goes into the outbox rows of the command.
+    /// Metadata for the outbox rows of the command.
     pub fn metadata(&self) -> EventMetadata {
         EventMetadata {
             trace_id: Some(self.trace.trace_id.clone()),

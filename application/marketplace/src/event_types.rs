@@ -1,4 +1,4 @@
-//! What relay and consumers know of the marketplace's event types.
+//! Event types of the marketplace, as registered with the relay and the consumers.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use handover_outbox::{EventRegistry, EventSpec};
 use marketplace_domain::{AggregateType, EventType};
 use tracing::info_span;
 
-use crate::privacy::VISIBLE;
+use crate::privacy::VISIBLE_FIELDS;
 use crate::queues::timeout_delay_key;
 
-/// The event types of the marketplace (spec §3); the deadline of an order decides where ORDER_TIMEOUT waits.
+/// The event types of the marketplace (spec §3). The payment deadline selects the delay queue of ORDER_TIMEOUT.
 pub(crate) fn event_types(pending_timeout: Duration) -> EventRegistry {
     let spec = |event_type: &EventType| {
         let routing_key = if *event_type == EventType::OrderTimeout {
@@ -26,7 +26,7 @@ pub(crate) fn event_types(pending_timeout: Duration) -> EventRegistry {
         };
         let spec = EventSpec::new(event_type.as_str(), routing_key)
             .about(aggregate.as_str(), id_field)
-            .visible(&VISIBLE);
+            .visible(&VISIBLE_FIELDS);
         let spec = match aggregate {
             AggregateType::Order => spec.logged_in(|id| info_span!("order", orderId = id)),
             AggregateType::Payment | AggregateType::Refund | AggregateType::Invoice => spec,

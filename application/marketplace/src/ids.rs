@@ -1,7 +1,8 @@
-//! Ids, chosen before the attempt: integers from blocks reserved in the database, event ids as UUIDv7.
+//! Ids, chosen before the first attempt: integers from blocks reserved in the database, and UUIDv7 event ids.
 //!
-//! **Invariant:** an id is no proof of ownership. After a restored backup or a failover that lost commits, blocks hold ids
-//! that rows have already; a repeated attempt takes a row for its own only by what nobody else could have written.
+//! **Invariant:** an id does not prove ownership of a row. After a restored backup or a failover that lost commits, a block
+//! contains ids that are in use. A repeated attempt recognizes its own row only by values that no other attempt could have
+//! written.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,22 +16,22 @@ use crate::use_cases::UseCaseError;
 use handover_outbox::ports::StoreError;
 use handover_outbox::{UnitError as _, event_id, with_tx};
 
-/// How many ids a process reserves at a time; those it has not used when it ends are never used.
+/// Number of ids that a process reserves at a time. Unused ids of a block are lost when the process ends.
 pub const BLOCK: u32 = 100;
 
-/// Hands out ids within one process.
+/// Allocates the ids of one process.
 pub struct Ids {
     tx: MarketTransactor,
     blocks: Mutex<BTreeMap<IdKind, Range<i64>>>,
 }
 
 impl Ids {
-    /// Ids from this store.
+    /// Creates an allocator on this store.
     pub fn new(tx: MarketTransactor) -> Ids {
         Ids { tx, blocks: Mutex::default() }
     }
 
-    /// The next id of a kind.
+    /// Returns the next id of a kind. Reserves a new block if the current one is used up.
     pub async fn next<I: TryFrom<i64, Error = IdError>>(&self, kind: IdKind) -> Result<I, StoreError> {
         let mut blocks = self.blocks.lock().await;
         let block = blocks.entry(kind).or_insert(0..0);
@@ -48,8 +49,8 @@ impl Ids {
         I::try_from(id).map_err(|error| StoreError::Backend(Box::new(error)))
     }
 
-    /// Lets the blocks that lie below the largest id of their table begin above it; tells which did. For the start of a
-    /// process.
+    /// Raises every id sequence that is not above the largest id of its table, and returns the state before. Called at
+    /// process start.
     pub async fn raise(&self) -> Result<Vec<(IdKind, IdState)>, StoreError> {
         let mut raised = Vec::new();
         for kind in IdKind::ALL {
@@ -61,25 +62,25 @@ impl Ids {
         Ok(raised)
     }
 
-    /// Gives up the rest of a block of which one id is another's; the next begins above the largest id.
-    async fn renew(&self, taken: IdTaken) -> Result<(), StoreError> {
+    /// Discards the rest of a block that contains an id in use. The next block begins above the largest id.
+    async fn discard_block(&self, in_use: IdInUse) -> Result<(), StoreError> {
         let mut blocks = self.blocks.lock().await;
-        let state = raise(&self.tx, taken.kind).await?;
-        // Another request may have been faster.
+        let state = raise(&self.tx, in_use.kind).await?;
+        // A concurrent request may have replaced the block already.
         let is_above = |block: &Range<i64>| !block.is_empty() && block.start > state.largest;
-        if !blocks.get(&taken.kind).is_some_and(is_above) {
-            blocks.remove(&taken.kind);
+        if !blocks.get(&in_use.kind).is_some_and(is_above) {
+            blocks.remove(&in_use.kind);
         }
         Ok(())
     }
 
-    /// A new event id: UUIDv7 of the clock's now.
+    /// Returns a new event id: a UUIDv7 with the current time of the clock.
     pub fn event(&self) -> EventId {
         event_id(&self.tx)
     }
 }
 
-/// Lets the next block of a kind begin above the largest id, if it does not; tells how it stood before.
+/// Raises the id sequence of a kind above the largest id if necessary, and returns the state before.
 async fn raise(tx: &MarketTransactor, kind: IdKind) -> Result<IdState, StoreError> {
     let state: IdState = with_tx(tx, move |unit, _| {
         Box::pin(async move {
@@ -96,53 +97,57 @@ async fn raise(tx: &MarketTransactor, kind: IdKind) -> Result<IdState, StoreErro
             kind = kind.as_str(),
             next = state.next,
             largest = state.largest,
-            "[ids] [ALERT] a block of ids lay below the largest id of its table, as after a restored backup; \
-             ids continue above it"
+            "[ids] [ALERT] next id was not above the largest id of its table, as after a restored backup; \
+             raised above it"
         );
     }
     Ok(state)
 }
 
-/// An id that was chosen for a new row belongs to a row of somebody else.
+/// An id chosen for a new row is already in use by a row of another request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{} {id} belongs to another request: a block of ids was set back; `handover doctor` tells more", kind.as_str())]
-pub(crate) struct IdTaken {
+#[error(
+    "{} id {id} is already in use: the id sequence was reset, for example by a restored backup; run `handover doctor`",
+    kind.as_str()
+)]
+pub(crate) struct IdInUse {
     kind: IdKind,
     id: i64,
 }
 
-impl IdTaken {
-    /// The refusal that ends an attempt, so that it is repeated with another id.
+impl IdInUse {
+    /// The error that ends an attempt, so that the command is repeated with another id.
     pub(crate) fn refusal(kind: IdKind, id: i64) -> UseCaseError {
-        StoreError::Backend(Box::new(IdTaken { kind, id })).into()
+        StoreError::Backend(Box::new(IdInUse { kind, id })).into()
     }
 
-    fn of(error: &UseCaseError) -> Option<IdTaken> {
+    fn of(error: &UseCaseError) -> Option<IdInUse> {
         let Some(StoreError::Backend(cause)) = error.store_error() else { return None };
         cause.downcast_ref().copied()
     }
 }
 
-/// Ends an attempt whose id has a row, which the caller knows not to be its own.
-pub(crate) async fn require_free(unit: &mut Work, kind: IdKind, id: i64) -> Result<(), UseCaseError> {
-    if unit.id_is_taken(kind, id).await? { Err(IdTaken::refusal(kind, id)) } else { Ok(()) }
+/// Fails if the id is in use. The caller MUST have checked that the row is not its own.
+pub(crate) async fn require_unused(unit: &mut Work, kind: IdKind, id: i64) -> Result<(), UseCaseError> {
+    if unit.id_is_taken(kind, id).await? { Err(IdInUse::refusal(kind, id)) } else { Ok(()) }
 }
 
-/// How often a command begins again with other ids: a payment and its refund, and once more for a process that raced.
-const RENEWALS: usize = 4;
+/// Maximum number of repetitions with other ids: one each for a payment and its refund, and the rest for concurrent
+/// requests.
+const MAX_REPETITIONS: usize = 4;
 
-/// Runs a command that chooses ids, and again with others if one of them is found to be another's.
-pub(crate) async fn with_own_ids<T, F>(ids: &Ids, command: impl Fn() -> F) -> Result<T, UseCaseError>
+/// Runs a command that chooses ids, and repeats it with other ids if one is already in use.
+pub(crate) async fn with_unused_ids<T, F>(ids: &Ids, command: impl Fn() -> F) -> Result<T, UseCaseError>
 where
     F: Future<Output = Result<T, UseCaseError>>,
 {
-    for _ in 0..RENEWALS {
+    for _ in 0..MAX_REPETITIONS {
         match command().await {
-            Err(error) => match IdTaken::of(&error) {
-                Some(taken) => ids.renew(taken).await?,
+            Err(error) => match IdInUse::of(&error) {
+                Some(in_use) => ids.discard_block(in_use).await?,
                 None => return Err(error),
             },
-            done => return done,
+            result => return result,
         }
     }
     command().await

@@ -1,8 +1,8 @@
-//! The marketplace: use cases, what its consumers do with events, and what runs by the clock. It announces and consumes by the
-//! outbox (`handover_outbox`), which knows nothing of it.
+//! The marketplace: use cases, event handlers and periodic jobs. It publishes and consumes events through the outbox
+//! (`handover_outbox`), which does not depend on it.
 //!
-//! The feature `mutants` is for the simulator alone: with it one planted fault can be switched on per thread. Without it,
-//! as in every program that is shipped, the module `mutants` is private and its switch is the constant `false`.
+//! The feature `mutants` is for the simulator only: it allows one planted fault per thread. Without the feature, as in
+//! every released program, the module `mutants` is private and `planted` is the constant `false`.
 
 mod app;
 mod assets;

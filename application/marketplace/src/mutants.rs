@@ -1,5 +1,5 @@
-//! Planted faults of the marketplace, by which the simulator is measured; how they work is said in
-//! `handover_outbox::mutants`, whose own they stand beside.
+//! Planted faults of the marketplace. They test whether the simulator detects defects; see `handover_outbox::mutants` for
+//! the mechanism and the faults of the outbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,143 +12,144 @@ use tracing::debug;
 pub use handover_outbox::mutants::{plant, struck};
 
 handover_outbox::planted_faults! {
-    // The consumers.
-    /// Each party is told of its own: buyer and seller are swapped.
+    // Consumers.
+    /// Each party receives its own notifications. Fault: buyer and seller are swapped.
     ///
-    /// Seen: a notification on the buyer's side has another recipient than the buyer of its order.
+    /// Observable as: a notification on the buyer side has a recipient other than the buyer of its order.
     WrongPartyNotified => "wrong-party-notified",
-    /// No handler acts on what an event says alone: the order's row is not compared.
+    /// A handler applies an event only if the order row confirms it. Fault: the row is not compared.
     ///
-    /// Seen: an effect of an event that the order's row contradicts.
+    /// Observable as: an effect of an event that contradicts the order row.
     ContradictionApplied => "contradiction-applied",
 
     // Orders, products, payments.
-    /// Only a pending order is closed by its deadline: a live one is, whatever its status.
+    /// A deadline closes only pending orders. Fault: it also closes paid and shipped orders.
     ///
-    /// Seen: an ORDER_CANCELLED by timeout follows an ORDER_PAID of the same order; a paid order of which a client was
-    /// told is cancelled.
+    /// Observable as: an ORDER_CANCELLED with reason timeout after an ORDER_PAID of the same order; a cancelled order
+    /// that a client saw as paid.
     TimeoutSweepWithoutStatusCheck => "timeout-sweep-without-status-check",
-    /// An overdue order is closed: it never is.
+    /// Overdue orders are closed. Fault: they are not.
     ///
-    /// Seen: stuck: an order is overdue and pending for ever.
+    /// Observable as: an order that stays pending after its deadline.
     TimeoutNeverCloses => "timeout-never-closes",
-    /// A cancelled order frees its product: it does not.
+    /// A cancelled order releases its product. Fault: it does not.
     ///
-    /// Seen: a product is sold and no live order has it.
+    /// Observable as: a product is sold, but no live order has it.
     ProductNotReleased => "product-not-released",
-    /// State and events are one transaction: those of a new order are appended later, whatever became of it.
+    /// State and events are written in one transaction. Fault: the events of a new order are appended later in another
+    /// one.
     ///
-    /// Seen: an order without its ORDER_CREATED (lost in a crash), or an ORDER_CREATED without its order; a committed
-    /// unit inserts an order and appends nothing.
+    /// Observable as: an order without its ORDER_CREATED after a crash, or an ORDER_CREATED without its order; a
+    /// committed unit of work inserts an order and appends no event.
     EventOutsideTransaction => "event-outside-transaction",
-    /// Every transition announces itself: completion does not.
+    /// Every transition appends an event. Fault: completion does not.
     ///
-    /// Seen: an order has more versions than ordered events.
+    /// Observable as: an order has more versions than ordered events.
     EventForgotten => "event-forgotten",
-    /// What was granted stays granted: after a commit of unknown outcome it is decided again.
+    /// A committed decision is final. Fault: after a commit of unknown outcome the command is decided again.
     ///
-    /// Seen: a client is refused a step that was committed in its own trace.
+    /// Observable as: a client receives a refusal for a step that its own request committed.
     RetryAfterUnknownDecidesAgain => "retry-after-unknown-decides-again",
-    /// One command, one thing: after a commit of unknown outcome a product is listed under a new id.
+    /// One command creates one product. Fault: after a commit of unknown outcome it creates another with a new id.
     ///
-    /// Seen: more products of a seller than it listed; a committed product that nobody was told of, beside the one of
-    /// which the lister was told.
+    /// Observable as: a seller has more products than it listed; a committed product that no response contains.
     RetryAfterUnknownWithANewId => "retry-after-unknown-with-a-new-id",
-    /// Who is slower looks again: a conditional write that changed no row counts as done.
+    /// A conditional write that changes no row is a conflict. Fault: it counts as done.
     ///
-    /// Seen: two live orders of one product; two events of one aggregate with one `aggregate_seq`; a client was told what
-    /// is not there.
+    /// Observable as: two live orders of one product; two events of one aggregate with the same `aggregate_seq`; a
+    /// response that does not match the rows.
     VersionConflictIgnored => "version-conflict-ignored",
-    /// A payment is settled once: the same report settles it again.
+    /// A payment is settled once. Fault: the same report settles it again.
     ///
-    /// Seen: two PAYMENT_SUCCEEDED of one payment; a payment in time has its refund due.
+    /// Observable as: two PAYMENT_SUCCEEDED of one payment; a refund is due for a payment that was in time.
     PaymentSettledTwice => "payment-settled-twice",
-    /// Money for an order that is past paying is given back: its refund is not recorded as due.
+    /// A payment for an order that can no longer be paid is refunded. Fault: its refund is not recorded as due.
     ///
-    /// Seen: a payment is SUCCESS, did not pay its order, and has no refund due.
+    /// Observable as: a payment is SUCCESS, did not pay its order, and has no refund due.
     LatePaymentNotRecorded => "late-payment-not-recorded",
-    /// Only the buyer pays: the seller may as well.
+    /// Only the buyer can pay. Fault: the seller can, too.
     ///
-    /// Seen: a payment was started by another than the buyer of its order.
+    /// Observable as: a payment was started by a user other than the buyer of its order.
     SellerStartsPayment => "seller-starts-payment",
-    /// Strangers find no order: they do.
+    /// Only the parties of an order can read it. Fault: every user of the tenant can.
     ///
-    /// Seen: a user is shown an order that it neither bought nor sold.
+    /// Observable as: a user receives an order that it neither bought nor sold.
     StrangerSeesOrder => "stranger-sees-order",
 
-    // Money and goods.
-    /// A release that comes before its lock leaves a tombstone: nothing is left, and the late lock holds for ever.
+    // Assets and money.
+    /// A release before its lock leaves a tombstone. Fault: it leaves none, and the late lock is never released.
     ///
-    /// Seen: an asset is held for an order that is over.
+    /// Observable as: an asset is held for an order that has ended.
     ReleaseLeavesNoTombstone => "release-leaves-no-tombstone",
-    /// A payment is accepted only when every asset is locked: it is not waited for.
+    /// A payment is accepted only if every asset of the order is locked. Fault: the locks are not checked.
     ///
-    /// Seen: an order is paid while an asset that it names is not locked.
+    /// Observable as: an order is paid while one of its assets is not locked.
     PaymentBeforeLocks => "payment-before-locks",
-    /// A lock that is refused for good cancels its order: the order stays pending.
+    /// A permanently refused lock cancels the order. Fault: the order stays pending.
     ///
-    /// Seen: an order is pending, or paid, whose lock was refused.
+    /// Observable as: an order with a refused lock is pending or paid.
     RefusedLockLeavesOrder => "refused-lock-leaves-order",
-    /// Points are earned once per order, under the order's key: here under the event's.
+    /// Points are earned once per order, with a key of the order. Fault: the key contains the event id.
     ///
-    /// Seen: an order has earned twice, or the points of a user are more than were earned.
+    /// Observable as: an order earned points twice; a user has more points than were earned.
     EarnUnderAnotherKey => "earn-under-another-key",
-    /// A refund takes back what the order earned.
+    /// A refund deducts the points that the order earned. Fault: it does not.
     ///
-    /// Seen: an order that was paid back has earned points.
+    /// Observable as: a refunded order still has earned points.
     RefundLeavesEarnedPoints => "refund-leaves-earned-points",
-    /// The reaper never releases the lock of an order that was paid.
+    /// The reaper never releases the lock of a paid order. Fault: it does.
     ///
-    /// Seen: an order is paid whose hold is released.
+    /// Observable as: a paid order whose hold is released.
     ReaperIgnoresPaid => "reaper-ignores-paid",
-    /// An order that is being paid back is not shipped.
+    /// An order is not shipped during or after its refund. Fault: it can be.
     ///
-    /// Seen: an order is shipped while its refund is being processed, or was paid back.
+    /// Observable as: an order is shipped although its refund is in processing or done.
     ShipWhileRefunding => "ship-while-refunding",
-    /// Under one idempotency key another body is another request.
+    /// An idempotency key cannot be used with another body. Fault: the body is not compared.
     ///
-    /// Seen: a request is answered with what another one did.
+    /// Observable as: a request receives the response of another request.
     AnotherBodyIsARepeat => "another-body-is-a-repeat",
-    /// Only whoever holds the claim of an idempotency key can commit under it.
+    /// Only the current claim of an idempotency key can commit. Fault: the token is not compared.
     ///
-    /// Seen: a request has two effects.
+    /// Observable as: a request has two effects.
     AnswerWithoutItsToken => "answer-without-its-token",
-    /// The answer of a request is kept in the transaction of what it did.
+    /// A response is stored in the transaction of its command. Fault: it is stored afterwards.
     ///
-    /// Seen: a request has two effects.
+    /// Observable as: a request has two effects.
     AnswerKeptAfterwards => "answer-kept-afterwards",
-    /// No more goes back than came in money: what was paid with assets is paid out as well.
+    /// A refund pays back at most the captured amount. Fault: it also pays out the part that was paid with assets.
     ///
-    /// Seen: more goes back than came.
+    /// Observable as: more money was refunded than captured.
     RefundWithoutCap => "refund-without-cap",
-    /// Money that goes back is booked.
+    /// Each refunded amount is in the ledger. Fault: it is not.
     ///
-    /// Seen: the gateway's account is not what it paid and what it was paid.
+    /// Observable as: the gateway account differs from captures minus payouts.
     PayoutNotBooked => "payout-not-booked",
-    /// A lost event that was consumed before is announced under the id by which its consumers know it.
+    /// A lost event that was consumed is appended with its old id. Fault: it gets a new id.
     ///
-    /// Seen: an effect is there twice.
+    /// Observable as: an effect exists twice.
     RepairWithNewId => "repair-with-new-id",
-    /// What is held is taken from what is available.
+    /// A held amount is deducted from the available balance. Fault: it is not.
     ///
-    /// Seen: a balance is not what the entries of the ledger say.
+    /// Observable as: a balance differs from the ledger entries.
     FreezeTakesNothing => "freeze-takes-nothing",
-    /// A refund in processing is asked for until the gateway reports: here once.
+    /// A refund in processing is requested until the gateway reports. Fault: it is requested once.
     ///
-    /// Seen: a refund is stuck.
+    /// Observable as: a refund stays in processing.
     RefundAskedOnce => "refund-asked-once",
 }
 
-/// The names of every mutant, the outbox's among them.
+/// The names of all mutants, including those of the outbox.
 #[cfg(feature = "mutants")]
 pub fn names() -> Vec<&'static str> {
     let of_outbox = handover_outbox::mutants::Mutant::ALL.iter().map(|mutant| mutant.name());
     of_outbox.chain(Mutant::ALL.iter().map(|mutant| mutant.name())).collect()
 }
 
-/// Appends events in a unit of their own, some time later.
+/// Appends events later, in a separate unit of work.
 pub(crate) fn append_later(tx: Transactor, events: Vec<NewEvent>) {
-    let (tasks, events) = (tx.tasks.clone(), Arc::new(events));
+    let tasks = tx.tasks.clone();
+    let events = Arc::new(events);
     let append = async move {
         tx.clock.sleep(Duration::from_millis(20)).await;
         let appended: Result<(), StoreError> = with_tx(&tx, move |unit, _| {
@@ -157,7 +158,7 @@ pub(crate) fn append_later(tx: Transactor, events: Vec<NewEvent>) {
         })
         .await;
         if let Err(error) = appended {
-            debug!(%error, "events were not appended");
+            debug!(%error, "mutant event-outside-transaction: events not appended");
         }
     };
     drop(tasks.spawn(append));

@@ -1,12 +1,12 @@
-//! What an operator sees of people: nothing, unless it holds the role `pii` (spec §1 "tenant"; 002: masked payloads).
+//! Masking of personal data: operators without the role `pii` do not see it (spec §1 "tenant"; 002: masked payloads).
 
 use handover_outbox::MASK;
 
 use crate::{CommandContext, Role};
 
-/// Fields of payloads that tell of orders, money and times, and of nobody. Who buys, who sells, how somebody pays and what
-/// the gateway calls it (`buyerId`, `sellerId`, `paymentMethod`, `transactionId`) are not among them.
-pub(crate) const VISIBLE: [&str; 29] = [
+/// Payload fields without personal data: orders, amounts and times. `buyerId`, `sellerId`, `paymentMethod` and
+/// `transactionId` are masked.
+pub(crate) const VISIBLE_FIELDS: [&str; 29] = [
     "amount",
     "cancelledAt",
     "changedAt",
@@ -38,12 +38,12 @@ pub(crate) const VISIBLE: [&str; 29] = [
     "walletAmount",
 ];
 
-/// Whether this caller sees people.
+/// Whether the caller may see personal data.
 pub(crate) fn sees_people(context: &CommandContext) -> bool {
     context.has(Role::Pii)
 }
 
-/// What somebody wrote, as this caller sees it.
-pub(crate) fn shown_words(context: &CommandContext, words: String) -> String {
-    if sees_people(context) { words } else { MASK.to_owned() }
+/// Returns free text of a user, masked if the caller may not see it.
+pub(crate) fn masked_text(context: &CommandContext, text: String) -> String {
+    if sees_people(context) { text } else { MASK.to_owned() }
 }

@@ -4,48 +4,47 @@ use std::time::Duration;
 
 use handover_outbox::topology::{QueueSpec, Topology};
 
-/// The topic exchange every event is published to.
+/// The topic exchange to which every event is published.
 pub const EXCHANGE: &str = "order.events.exchange";
-/// The key dead letters are routed with.
+/// Routing key of dead letters.
 pub const DEAD_LETTER_KEY: &str = "order.dlq";
-/// The queue of dead letters.
 pub const DEAD_LETTER_QUEUE: &str = "order.dlq.queue";
-/// The key under which due timeouts are routed.
+/// Routing key of expired order timeouts.
 pub const TIMEOUT_KEY: &str = "order.timeout";
-/// The queue of due timeouts.
+/// Queue of expired order timeouts.
 pub const TIMEOUT_QUEUE: &str = "order.timeout.queue";
-/// The key of timeouts that are not due, with the default TTL.
+/// Routing key of order timeouts that wait for the default TTL.
 pub const TIMEOUT_DELAY_KEY: &str = "order.timeout.delay";
-/// The queue of timeouts that are not due, with the default TTL.
+/// Delay queue with the default TTL.
 pub const TIMEOUT_DELAY_QUEUE: &str = "order.timeout.delay.queue";
-/// The listing projection's queue.
+/// Queue of the listing projection.
 pub const INVENTORY_QUEUE: &str = "inventory.update.queue";
-/// The shipment tasks' queue.
+/// Queue of shipment tasks.
 pub const FULFILLMENT_QUEUE: &str = "order.fulfillment.queue";
-/// The notifications' queue.
+/// Queue of notifications.
 pub const STATUS_SYNC_QUEUE: &str = "order.status.sync.queue";
-/// The coupons' queue.
+/// Queue of the coupon consumer.
 pub const COUPON_QUEUE: &str = "asset.coupon.queue";
-/// The wallets' queue.
+/// Queue of the wallet consumer.
 pub const WALLET_QUEUE: &str = "asset.wallet.queue";
-/// The points' queue.
+/// Queue of the points consumer.
 pub const POINTS_QUEUE: &str = "asset.points.queue";
-/// The buyers' credit's queue.
+/// Queue of the buyer credit consumer.
 pub const CREDIT_QUEUE: &str = "buyer.credit.queue";
-/// The webhook dispatcher's queue.
+/// Queue of the webhook dispatcher.
 pub const WEBHOOK_QUEUE: &str = "webhook.dispatch.queue";
 
-/// What the asset consumers act on.
+/// Routing keys of the asset consumers.
 const ASSET_BINDINGS: &[&str] = &["order.created", "order.paid", "order.cancelled", "order.refunded"];
 
-/// The TTL that needs no mark in the delay queue's name (000 §4.5).
+/// The TTL of the delay queue without a suffix in its name (000 §4.5).
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// The topology for a payment deadline of `timeout`. A queue is declared with its consumer: one without would only
-/// fill up, and a consumer takes no history.
+/// The topology for a payment deadline of `timeout`. It contains only queues that have a consumer: a queue without one
+/// would grow without limit, and a new consumer does not process events from before its subscription.
 pub fn topology(timeout: Duration) -> Topology {
     let delay = QueueSpec {
-        name: format!("{TIMEOUT_DELAY_QUEUE}{}", ttl_mark(timeout)),
+        name: format!("{TIMEOUT_DELAY_QUEUE}{}", ttl_suffix(timeout)),
         bindings: vec![timeout_delay_key(timeout)],
         ttl: Some(timeout),
         dead_letter_key: Some(TIMEOUT_KEY.to_owned()),
@@ -75,12 +74,12 @@ pub fn topology(timeout: Duration) -> Topology {
         )
 }
 
-/// The key of the delay queue: a TTL other than the default is part of it, so that a changed setting meets no old
-/// queue and both drain (spec §3).
+/// Routing key of the delay queue. A TTL other than the default is part of the name, because RabbitMQ rejects a changed
+/// TTL on an existing queue. After a change of the setting, both queues drain (spec §3).
 pub fn timeout_delay_key(timeout: Duration) -> String {
-    format!("{TIMEOUT_DELAY_KEY}{}", ttl_mark(timeout))
+    format!("{TIMEOUT_DELAY_KEY}{}", ttl_suffix(timeout))
 }
 
-fn ttl_mark(timeout: Duration) -> String {
+fn ttl_suffix(timeout: Duration) -> String {
     if timeout == DEFAULT_TIMEOUT { String::new() } else { format!(".{}ms", timeout.as_millis()) }
 }

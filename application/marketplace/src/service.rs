@@ -1,4 +1,4 @@
-//! What a process of the marketplace runs, by role.
+//! Roles of a process: relay, consumers, jobs.
 
 use crate::App;
 use crate::jobs::{
@@ -10,47 +10,45 @@ use handover_outbox::Wake;
 use handover_outbox::runtime::{self, keep_running};
 use handover_outbox::{ConsumerSettings, RelaySettings};
 
-/// The settings of everything that runs by itself.
+/// Settings of the background tasks.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The relay's.
     pub relay: RelaySettings,
-    /// The consumers'.
     pub consumer: ConsumerSettings,
-    /// The timeout sweep's.
+    /// Order timeout sweep.
     pub timeout: TimeoutSettings,
-    /// The refunds'.
+    /// Refund dispatcher.
     pub refund: RefundSettings,
-    /// The reaper's and the repair's.
+    /// Lock reaper and consistency repair.
     pub consistency: ConsistencySettings,
 }
 
-/// Which parts of the service a process runs (`serve --roles`). The HTTP edge is the composition root's.
+/// The roles of a process (`serve --roles`). The composition root starts the HTTP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roles {
-    /// Publishes the outbox.
+    /// Publishes outbox rows.
     pub relay: bool,
     /// Applies events.
     pub consumers: bool,
-    /// Sweeps.
+    /// Runs the periodic jobs.
     pub jobs: bool,
 }
 
 impl Roles {
-    /// All of them.
+    /// All roles.
     pub const ALL: Roles = Roles { relay: true, consumers: true, jobs: true };
 }
 
-/// Makes a process ready for its first order: every queue is declared, every consumer subscribed, and blocks of ids that
-/// were set back are raised. Every process does this before it takes an order, whatever its roles.
+/// Prepares a process: declares every queue, subscribes every consumer, and raises id sequences that a restored
+/// backup has reset. Every process MUST run this before it accepts an order, regardless of its roles.
 pub async fn prepare(app: &App) -> Result<(), UseCaseError> {
     runtime::prepare(&app.outbox).await?;
     app.ids.raise().await?;
     Ok(())
 }
 
-/// Starts the loops of these roles as tasks of the application's process and returns at once. They survive outages of
-/// database and broker by themselves, are started again after a panic, and end when `Tasks::stop` asks them to.
+/// Starts the tasks of these roles and returns immediately. The tasks retry after outages of database and broker, are
+/// restarted after a panic, and end on `Tasks::stop`.
 pub fn start(app: &App, wake: &Wake, roles: Roles, settings: &Settings) {
     let app = app.of_its_own();
     if roles.relay {
@@ -62,19 +60,23 @@ pub fn start(app: &App, wake: &Wake, roles: Roles, settings: &Settings) {
     if roles.jobs {
         let sweep = app.clone();
         keep_running(&app.outbox.tx, "request-sweep", move || RequestSweep::new(sweep.clone()).run());
-        let (sweep, timeout) = (app.clone(), settings.timeout.clone());
+        let sweep = app.clone();
+        let timeout = settings.timeout.clone();
         keep_running(&app.outbox.tx, "order-timeout-sweep", move || {
             TimeoutSweep::new(sweep.clone(), timeout.clone()).run()
         });
-        let (dispatcher, refund) = (app.clone(), settings.refund.clone());
+        let dispatcher = app.clone();
+        let refund = settings.refund.clone();
         keep_running(&app.outbox.tx, "refund-dispatcher", move || {
             RefundDispatcher::new(dispatcher.clone(), refund.clone()).run()
         });
-        let (reaper, consistency) = (app.clone(), settings.consistency.clone());
+        let reaper = app.clone();
+        let consistency = settings.consistency.clone();
         keep_running(&app.outbox.tx, "lock-timeout-reaper", move || {
             LockTimeoutReaper::new(reaper.clone(), consistency.clone()).run()
         });
-        let (repair, consistency) = (app.clone(), settings.consistency.clone());
+        let repair = app.clone();
+        let consistency = settings.consistency.clone();
         keep_running(&app.outbox.tx, "consistency-repair", move || {
             ConsistencyRepair::new(repair.clone(), consistency.clone()).run()
         });

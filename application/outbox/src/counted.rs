@@ -1,6 +1,6 @@
-//! What is counted (004 "Monitoring"): names and what they mean. Where nothing collects metrics, counting costs nothing.
+//! Metric names and counters (004 "Monitoring"). Without a metrics recorder, counting costs nothing.
 //!
-//! **Invariant:** what belongs to a unit of work is counted when that unit is committed, and once; no id is a label.
+//! **Invariant:** changes made in a unit of work are counted once, after its commit; no id is a label.
 
 use std::cell::RefCell;
 
@@ -8,41 +8,41 @@ use metrics::Counter;
 
 use crate::ports::{NewEvent, OutboxUnit, StoreError};
 
-/// A metric, by its name and what it counts.
+/// A metric: name, help text and kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metric {
-    /// As 004 names it, with dots.
+    /// Name as in 004, with dots.
     pub name: &'static str,
-    /// What it counts.
+    /// Help text for the metrics endpoint.
     pub help: &'static str,
-    /// How it is kept.
+    /// Kind of the metric.
     pub kind: MetricKind,
 }
 
-/// How a metric is kept.
+/// Kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It only grows.
+    /// Counter without labels.
     Counter,
-    /// It only grows, for each consumer (`consumer`).
+    /// Counter with the label `consumer`.
     CounterOfConsumer,
-    /// It is what it was when somebody last looked.
+    /// Value at the last sample.
     Gauge,
 }
 
 impl Metric {
-    /// A counter.
+    /// Describes a counter.
     pub const fn counter(name: &'static str, help: &'static str) -> Metric {
         Metric { name, help, kind: MetricKind::Counter }
     }
 
-    /// A gauge.
+    /// Describes a gauge.
     pub const fn gauge(name: &'static str, help: &'static str) -> Metric {
         Metric { name, help, kind: MetricKind::Gauge }
     }
 }
 
-const fn of_consumer(name: &'static str, help: &'static str) -> Metric {
+const fn counter_of_consumer(name: &'static str, help: &'static str) -> Metric {
     Metric { name, help, kind: MetricKind::CounterOfConsumer }
 }
 
@@ -50,52 +50,55 @@ pub(crate) const CREATED: &str = "outbox.event.created";
 pub(crate) const SENT: &str = "outbox.event.sent";
 pub(crate) const FAILED: &str = "outbox.event.failed";
 pub(crate) const DEAD: &str = "outbox.event.dead";
-/// The gauge of events that wait.
+/// Gauge of events that are not published yet.
 pub const PENDING: &str = "outbox.event.pending";
 pub(crate) const CONSUMED: &str = "consumer.event.consumed";
 pub(crate) const IDEMPOTENT: &str = "consumer.event.idempotent";
 pub(crate) const NOT_CONSUMED: &str = "consumer.event.failed";
 
-/// Every metric of the outbox. [`PENDING`] is for whoever serves to set.
+/// Every metric of the outbox. The caller sets [`PENDING`]: this crate does not sample the table.
 pub const METRICS: [Metric; 8] = [
     Metric::counter(
         CREATED,
-        "Events committed to the outbox by this process; rows that others insert by SQL are not counted",
+        "Events committed to the outbox by this process; rows inserted by SQL are not counted",
     ),
     Metric::counter(SENT, "Events that the broker confirmed to this process"),
-    Metric::counter(FAILED, "Failed publishes of events, given-up ones included"),
-    Metric::counter(DEAD, "Events given up after their last publish failed (FAILED)"),
-    Metric::gauge(PENDING, "Events that wait in the outbox (NEW and RETRY)"),
-    of_consumer(CONSUMED, "Events applied, each with the commit of what it did"),
-    of_consumer(IDEMPOTENT, "Deliveries of events that were applied before, ignored"),
-    of_consumer(NOT_CONSUMED, "Failed attempts at events, given-up ones included"),
+    Metric::counter(FAILED, "Failed publishes of events, including the last one before FAILED"),
+    Metric::counter(DEAD, "Events marked as FAILED after their last publish failed"),
+    Metric::gauge(PENDING, "Events that are not published yet (NEW and RETRY)"),
+    counter_of_consumer(CONSUMED, "Events applied and committed"),
+    counter_of_consumer(IDEMPOTENT, "Ignored deliveries of events that were already applied"),
+    counter_of_consumer(
+        NOT_CONSUMED,
+        "Failed attempts to apply an event, including the last one before DEAD",
+    ),
 ];
 
 tokio::task_local! {
-    /// What the unit of work that runs in this task will have done once it is committed.
-    static TALLY: RefCell<Vec<(Counter, u64)>>;
+    /// Counters to increment once the unit of work of this task is committed.
+    static PENDING_COUNTERS: RefCell<Vec<(Counter, u64)>>;
 }
 
-/// Runs one attempt at a unit of work. What it counts on the way counts if it ends well.
-pub(crate) async fn tallied<T, E>(attempt: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+/// Runs one attempt at a unit of work and increments its counters if it succeeds.
+pub(crate) async fn with_pending_counters<T, E>(attempt: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let counting = async {
         let done = attempt.await?;
-        for (counter, by) in TALLY.with(RefCell::take) {
+        for (counter, by) in PENDING_COUNTERS.with(RefCell::take) {
             counter.increment(by);
         }
         Ok(done)
     };
-    TALLY.scope(RefCell::default(), counting).await
+    PENDING_COUNTERS.scope(RefCell::default(), counting).await
 }
 
-/// Counts once the unit of work that runs here is committed; nothing outside of one.
+/// Increments the counter once the current unit of work is committed. Does nothing outside of a unit of work.
 pub fn when_committed(counter: Counter, by: usize) {
     let by = u64::try_from(by).unwrap_or(u64::MAX);
-    // An error means that there is no unit.
-    let _ = TALLY.try_with(|tally| tally.borrow_mut().push((counter, by)));
+    // An error means that no unit of work is running.
+    let _ = PENDING_COUNTERS.try_with(|counters| counters.borrow_mut().push((counter, by)));
 }
 
-/// Appends events to the outbox, and counts them once they are committed.
+/// Appends events to the outbox and counts them once they are committed.
 pub async fn append(unit: &mut dyn OutboxUnit, events: &[NewEvent]) -> Result<(), StoreError> {
     unit.append(events).await?;
     when_committed(metrics::counter!(CREATED), events.len());

@@ -1,10 +1,10 @@
-//! Event ids, chosen before the first attempt.
+//! Generates event ids. The caller does so before the first attempt at a unit of work.
 
 use handover_events::EventId;
 
 use crate::Transactor;
 
-/// A new event id: UUIDv7 (RFC 9562) of the clock's now, the rest by chance.
+/// A new event id: UUIDv7 (RFC 9562) from the clock's current time and random bits.
 pub fn event_id<U: ?Sized, V: ?Sized>(tx: &Transactor<U, V>) -> EventId {
     let millis = u64::try_from(tx.clock.now().timestamp_millis()).unwrap_or(0);
     let mut random = [0u8; 10];

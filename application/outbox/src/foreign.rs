@@ -1,13 +1,13 @@
-//! Texts that others wrote, in messages and in rows inserted by hand: they may have any length and any character.
+//! Untrusted text from messages and from rows inserted by SQL: it may have any length and contain any character.
 
 use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-/// What a NUL is written as: PostgreSQL stores none in a text.
+/// Replacement for NUL, which PostgreSQL cannot store in a text column.
 const NUL: &str = "\\x00";
 
-/// The text as every store can hold it: at most so many bytes of it, and no NUL.
+/// The text in a form that every store accepts: at most `most` bytes, without NUL.
 pub(crate) fn storable(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most && !text.contains('\0') {
         return Cow::Borrowed(text);
@@ -24,7 +24,7 @@ pub(crate) fn storable(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// SHA-256, hexadecimal.
+/// SHA-256 in hexadecimal.
 pub(crate) fn hash(text: &str) -> String {
     let digits = Sha256::digest(text.as_bytes()).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.filter_map(|digit| char::from_digit(u32::from(digit), 16)).collect()

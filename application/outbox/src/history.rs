@@ -1,4 +1,4 @@
-//! Writing the history of outbox rows.
+//! Writes the history of outbox rows.
 
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, HistoryKind, OutboxStatus};
@@ -6,8 +6,8 @@ use handover_events::{EventId, HistoryKind, OutboxStatus};
 use crate::Attempt;
 use crate::ports::{HistoryEntry, OutboxUnit, Redrive, RedrivenRow, StoreError};
 
-/// Adds entries whose moments were chosen before the first attempt at the unit: after a commit of unknown outcome, only
-/// those that are not there.
+/// Adds history entries. Their times MUST be chosen before the first attempt at the unit of work, so that after a
+/// commit of unknown outcome only missing entries are added.
 pub async fn add(
     unit: &mut dyn OutboxUnit,
     attempt: Attempt,
@@ -21,17 +21,17 @@ pub async fn add(
     if entries.is_empty() { Ok(()) } else { unit.add_history(&entries).await }
 }
 
-/// Who redrives, and why.
+/// Operator and reason of a redrive.
 #[derive(Debug, Clone, Copy)]
 pub struct RedrivenBy<'a> {
-    /// Who.
+    /// Name of the operator.
     pub actor: &'a str,
-    /// Why.
+    /// Reason, if the operator gave one.
     pub reason: Option<&'a str>,
 }
 
-/// Redrives rows and records who did it and when the broker had confirmed them, which the next confirm replaces. Returns
-/// how many rows moved.
+/// Redrives rows and adds history entries: who redrove them, and the earlier confirm time, which the next confirm
+/// overwrites. Returns how many rows changed.
 pub async fn redrive(
     unit: &mut dyn OutboxUnit,
     rows: &[Redrive],
@@ -47,7 +47,7 @@ pub async fn redrive(
     Ok(moved.len() as u64)
 }
 
-/// The confirm of a row that was `SENT`.
+/// History entry for the earlier confirm of a row that was `SENT`.
 fn sent(row: &RedrivenRow) -> Option<HistoryEntry> {
     let at = row.sent_time.filter(|_| row.status == OutboxStatus::Sent)?;
     Some(HistoryEntry {

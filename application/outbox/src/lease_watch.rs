@@ -1,7 +1,7 @@
-//! When a lease has ended, as its observer sees it.
+//! Detects the end of leases by the observer's monotonic clock.
 //!
-//! **Invariant:** a lease that is not renewed ends within its length of the observer's monotonic clock, whatever the
-//! database's clock does; a lease that is renewed does not end because that clock was set.
+//! **Invariant:** a lease that is not renewed ends within its length as measured by the observer's monotonic clock,
+//! whatever happens to the database clock. A lease that is renewed does not end because the database clock was set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,35 +9,36 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::Instant;
 
-/// The clocks of two processes are never further apart than this, but for a moment after one was set.
+/// Largest clock difference between two processes, except for a moment after a clock was set.
 const MAX_CLOCK_SKEW: TimeDelta = TimeDelta::seconds(30);
 
-/// Whether a row was written by a clock that was set back since: a lease in it says nothing. Who holds it in spite of
-/// that is stopped by the fence of its commit.
+/// Whether a row was written by a clock that has since been set back. A lease in such a row is not valid; if its
+/// owner is still working, the fence stops it at commit.
 pub fn is_of_the_future(written: DateTime<Utc>, now: DateTime<Utc>) -> bool {
     written > now + MAX_CLOCK_SKEW
 }
 
-/// Watches leases of others, whose ends were written by the clock of the database.
+/// Watches the leases of other processes, whose end times were written by the database clock.
 ///
-/// That clock says what is left of a lease when its end is seen for the first time, at most the length of a lease; from
-/// then on the observer's monotonic clock counts. A lease whose end was seen to change was renewed, and is watched anew.
+/// The database clock determines the remaining time when an end time is first seen, at most the length of a lease.
+/// From then on the observer's monotonic clock counts. A changed end time means that the lease was renewed, and
+/// starts a new observation.
 #[derive(Debug)]
 pub struct LeaseWatch<K> {
     length: Duration,
     last: Option<Moment>,
-    seen: BTreeMap<K, Sighting>,
+    seen: BTreeMap<K, Observation>,
 }
 
-/// One moment by both clocks.
+/// The same instant on both clocks.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     database: DateTime<Utc>,
-    here: Instant,
+    monotonic: Instant,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Sighting {
+struct Observation {
     until: DateTime<Utc>,
     ends: Instant,
 }
@@ -48,30 +49,31 @@ impl<K: Ord + Clone> LeaseWatch<K> {
         LeaseWatch { length, last: None, seen: BTreeMap::new() }
     }
 
-    /// Takes note of all leases with their ends, as they were read when the database's clock showed `now`; returns those
-    /// that have ended. To be called at least once per length of a lease.
+    /// Records the end times of all leases, as read when the database clock showed `now`, and returns the leases that
+    /// have ended. MUST be called at least once per lease length.
     pub fn ended(&mut self, now: DateTime<Utc>, leases: &[(K, DateTime<Utc>)]) -> BTreeSet<K> {
-        let here = Instant::now();
+        let monotonic = Instant::now();
         let stepped_forward = self.last.is_some_and(|last| {
-            let by_database = now - last.database;
-            let by_this_clock = TimeDelta::from_std(here - last.here).unwrap_or(TimeDelta::MAX);
-            by_database > by_this_clock + TimeDelta::from_std(self.length / 3).unwrap_or_default()
+            let elapsed_database = now - last.database;
+            let elapsed_monotonic = TimeDelta::from_std(monotonic - last.monotonic).unwrap_or(TimeDelta::MAX);
+            elapsed_database > elapsed_monotonic + TimeDelta::from_std(self.length / 3).unwrap_or_default()
         });
         let left = |until: DateTime<Utc>| {
-            // The end may have been written before the step or after it.
+            // The end time may have been written before or after the clock step.
             if stepped_forward {
                 return self.length;
             }
             (until - now).to_std().unwrap_or_default().min(self.length)
         };
         let watched = |(key, until): &(K, DateTime<Utc>)| {
-            let known = self.seen.get(key).filter(|sighting| sighting.until == *until);
-            let sighting = known.copied().unwrap_or(Sighting { until: *until, ends: here + left(*until) });
-            (key.clone(), sighting)
+            let known = self.seen.get(key).filter(|observation| observation.until == *until);
+            let observation =
+                known.copied().unwrap_or(Observation { until: *until, ends: monotonic + left(*until) });
+            (key.clone(), observation)
         };
         self.seen = leases.iter().map(watched).collect();
-        self.last = Some(Moment { database: now, here });
-        let has_ended = |(_, sighting): &(&K, &Sighting)| sighting.ends <= here;
+        self.last = Some(Moment { database: now, monotonic });
+        let has_ended = |(_, observation): &(&K, &Observation)| observation.ends <= monotonic;
         self.seen.iter().filter(has_ended).map(|(key, _)| key.clone()).collect()
     }
 }

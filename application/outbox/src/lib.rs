@@ -1,17 +1,19 @@
-//! A transactional outbox: events that commit with what they announce, a relay that publishes them, consumers that apply
-//! each exactly once and in the order of its aggregate, dead letters, and what operators do about them.
+//! A transactional outbox: events are committed together with the change they announce, a relay publishes them,
+//! consumers apply each event exactly once and in the order of its aggregate, and operators handle dead letters.
 //!
-//! - A unit of work *has* an outbox ([`ports::UnitOfWork`]): [`append`] puts events into it, in the transaction of the caller.
-//! - [`with_tx`] is the one way into a transaction.
-//! - An [`Outbox`] is what relay, consumers, drainer and operators of one process work with; [`runtime`] starts them.
-//! - A [`consumers::Handler`] applies events in a unit of its own type, joined with a store by
-//!   [`Subscriber::bind`](consumers::Subscriber::bind).
+//! - A unit of work *has* an outbox ([`ports::UnitOfWork`]): [`append`] adds events to it in the caller's
+//!   transaction.
+//! - [`with_tx`] is the only way to run a transaction.
+//! - An [`Outbox`] holds what the relay, consumers, dead-letter drainer and operators of one process need;
+//!   [`runtime`] starts these tasks.
+//! - A [`consumers::Handler`] applies events in the application's own unit of work;
+//!   [`Subscriber::bind`](consumers::Subscriber::bind) connects it to a store.
 //! - Database and broker are ports ([`ports`]).
 //!
-//! The feature `mutants` is for simulators alone: with it one planted fault can be switched on per thread. Without it, as in
-//! every program that is shipped, the switch is the constant `false`.
+//! The feature `mutants` is for simulators only: it can activate one planted fault per thread. Without the feature,
+//! as in every released program, the check is the constant `false`.
 
-// `#[wrappable]` names this crate, also in here.
+// `#[wrappable]` generates paths that start with `handover_outbox`, in this crate too.
 extern crate self as handover_outbox;
 
 pub mod consumers;
@@ -37,7 +39,7 @@ mod transaction;
 mod wake;
 pub mod wrap;
 
-pub use counted::{METRICS, Metric, MetricKind, PENDING, append, when_committed};
+pub use self::counted::{METRICS, Metric, MetricKind, PENDING, append, when_committed};
 pub use event_id::event_id;
 pub use lease_watch::{LeaseWatch, is_of_the_future};
 pub use outbox::Outbox;

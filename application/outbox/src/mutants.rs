@@ -1,21 +1,23 @@
-//! Planted faults, by which a simulator is measured: what it does not find when it is there, it would not find.
+//! Planted faults (mutants), used to test the simulator: it must detect each of them.
 //!
-//! Each is one condition at the place that keeps a promise, and a mistake that a developer could make there. At most one
-//! is planted at a time, by its name and per thread: a simulated run has a thread of its own. Without the feature `mutants`
-//! there is no way to plant any, `planted` is `false` at compile time, and nothing of them is in the program.
+//! Each fault is one condition at the place that keeps a guarantee, and a mistake that a developer could make there.
+//! At most one is active at a time, selected by name and per thread, because a simulated run has its own thread.
+//! Without the feature `mutants` none can be activated: `planted` is `false` at compile time and the faulty branches
+//! are not compiled into the program.
 //!
-//! Adding one: a variant with its promise and what an observer sees when it is broken, and `planted` as the *last* part
-//! of a condition, so that `struck` counts as little as possible that makes no difference. One that is planted nowhere
-//! is a warning of the compiler.
+//! To add one: add a variant that documents the guarantee and how the broken guarantee is observable, and call
+//! `planted` as the *last* part of a condition, so that `struck` counts as few harmless evaluations as possible. The
+//! compiler warns about a variant that is used nowhere.
 
 use crate::ports::{Confirmed, Message, OutboxRow, Outgoing, PublishOutcome};
 
-/// Declares the planted faults of a crate, which has a feature `mutants` that switches on that of this crate.
+/// Declares the planted faults of a crate. The crate must have a feature `mutants` that enables the feature `mutants`
+/// of this crate.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! planted_faults {
     ($($(#[$doc:meta])* $variant:ident => $name:literal,)+) => {
-        /// A planted fault: which promise it breaks, and what an observer must see.
+        /// A planted fault. Each variant documents the guarantee that it breaks and how this is observable.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Mutant {
             $($(#[$doc])* $variant,)+
@@ -23,10 +25,10 @@ macro_rules! planted_faults {
 
         #[cfg(feature = "mutants")]
         impl Mutant {
-            /// Every mutant.
+            /// Every mutant of this crate.
             pub const ALL: &'static [Mutant] = &[$(Mutant::$variant),+];
 
-            /// Its name in lists and on the command line.
+            /// Name in lists and on the command line.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Mutant::$variant => $name,)+
@@ -34,13 +36,13 @@ macro_rules! planted_faults {
             }
         }
 
-        /// Whether this mutant is planted on this thread.
+        /// Whether this mutant is active on this thread.
         #[cfg(feature = "mutants")]
         pub(crate) fn planted(mutant: Mutant) -> bool {
             $crate::mutants::strikes(mutant.name())
         }
 
-        /// Whether this mutant is planted on this thread.
+        /// Whether this mutant is active on this thread.
         #[cfg(not(feature = "mutants"))]
         #[inline(always)]
         pub(crate) const fn planted(_mutant: Mutant) -> bool {
@@ -51,141 +53,150 @@ macro_rules! planted_faults {
 
 planted_faults! {
     // The relay.
-    /// SENT means confirmed: every published row is taken for confirmed, whatever the broker answers.
+    /// SENT means confirmed. Fault: every published row counts as confirmed, whatever the broker returns.
     ///
-    /// Seen: an event is SENT although no broker ever confirmed it.
+    /// Observable as: an event is SENT although no broker confirmed it.
     MarkSentBeforeConfirm => "mark-sent-before-confirm",
-    /// SENT means routed to a queue: a returned message counts as confirmed.
+    /// SENT means routed to a queue. Fault: a returned message counts as confirmed.
     ///
-    /// Seen: an event is SENT although the broker returned every publish of it.
+    /// Observable as: an event is SENT although the broker returned every publish of it.
     IgnoreReturns => "ignore-returns",
-    /// SENT means answered for: a publish of unknown outcome counts as confirmed.
+    /// SENT means confirmed. Fault: a publish of unknown outcome counts as confirmed.
     ///
-    /// Seen: an event is SENT although no broker ever confirmed it.
+    /// Observable as: an event is SENT although no broker confirmed it.
     UnknownIsConfirmed => "unknown-is-confirmed",
-    /// A partition is settled only by its owner: the answer of the fence is ignored.
+    /// A partition is settled only by its owner. Fault: the result of the fence is ignored.
     ///
-    /// Seen: a committed unit moves rows of a partition for which its own fence did not name that partition.
+    /// Observable as: a committed unit changes rows of a partition that its own fence did not return.
     NoFence => "no-fence",
-    /// Who publishes a partition holds its lease: holds are kept in memory and never renewed.
+    /// A relay publishes a partition only while it owns the lease. Fault: ownership is kept in memory and never
+    /// renewed.
     ///
-    /// Seen: a row is published by a relay that has no valid lease of its partition; a partition changes its owner
-    /// although the old one beats on and never gave it back.
+    /// Observable as: a row is published by a relay without a valid lease of its partition; a partition changes its
+    /// owner although the old owner still sends heartbeats and never released it.
     LeaseNotRenewed => "lease-not-renewed",
-    /// `on-failed = hold`: the relay passes over failed events under it as well.
+    /// `on-failed = hold` blocks an aggregate. Fault: the relay skips failed events as under `continue`.
     ///
-    /// Seen: under `Hold` an event is published while an earlier ordered one of its aggregate is FAILED and not
-    /// released.
+    /// Observable as: under `Hold` an event is published while an earlier ordered event of its aggregate is FAILED
+    /// and not released.
     RelayIgnoresHeld => "relay-ignores-held",
-    /// Publishes are bounded: failures are not added up.
+    /// Publish attempts are limited. Fault: failures are not added up.
     ///
-    /// Seen: more charged publishes of an event than its `max_retry_count` and one, and it is not FAILED.
+    /// Observable as: an event has more than `max_retry_count + 1` counted publish attempts and is not FAILED.
     PublishRetriesUnbounded => "publish-retries-unbounded",
-    /// A failed publish is backed off: the next one is due at once.
+    /// A failed publish is retried after a backoff. Fault: the retry is due immediately.
     ///
-    /// Seen: two charged publishes of an event lie closer together than the delay of the retry policy.
+    /// Observable as: two counted publish attempts of an event are closer together than the delay of the retry
+    /// policy.
     PublishBackoffIgnored => "publish-backoff-ignored",
-    /// Events of an aggregate are published in order: a window goes on past one that failed in it.
+    /// Events of an aggregate are published in order. Fault: a window continues with the events after a failed one.
     ///
-    /// Seen: the broker confirms an event while an earlier ordered one of its aggregate is pending and was never
-    /// confirmed.
+    /// Observable as: the broker confirms an event while an earlier ordered event of its aggregate is pending and was
+    /// never confirmed.
     PublishOvertakesFailed => "publish-overtakes-failed",
-    /// An outage of the broker is no event's failure (`outage = wait`): it is charged all the same.
+    /// A broker outage does not count as an event's failure (`outage = wait`). Fault: it is counted.
     ///
-    /// Seen: `retry_count` exceeds the number of publishes that the broker returned or nacked; events are FAILED after
-    /// an outage alone.
+    /// Observable as: `retry_count` exceeds the number of publishes that the broker returned or nacked; events are
+    /// FAILED after nothing but an outage.
     OutageSpendsAttempts => "outage-spends-attempts",
-    /// A row that can never be sent is FAILED at its first attempt: it is retried like any other.
+    /// A row that can never be published is FAILED at its first attempt. Fault: it is retried like any other row.
     ///
-    /// Seen: a row without a readable payload becomes RETRY.
+    /// Observable as: a row without a readable payload becomes RETRY.
     UnsendableRetried => "unsendable-retried",
 
     // The consumers.
-    /// Attempts are bounded: each failure is written down as the first.
+    /// Attempts are limited. Fault: each failure is recorded as the first.
     ///
-    /// Seen: more failed attempts at an event than the policy allows, and it is not DEAD; no rest after the faults end.
+    /// Observable as: an event has more failed attempts than the policy allows and is not DEAD; the run does not
+    /// settle after the faults end.
     AttemptsNotCounted => "attempts-not-counted",
-    /// A failed attempt is backed off: the next one is due at once.
+    /// A failed attempt is retried after a backoff. Fault: the retry is due immediately.
     ///
-    /// Seen: two failed attempts at an event lie closer together than the delay of the retry policy.
+    /// Observable as: two failed attempts at an event are closer together than the delay of the retry policy.
     ConsumerBackoffIgnored => "consumer-backoff-ignored",
-    /// Effect and log row are one transaction: the handler's effects are committed before, in a unit of their own.
+    /// Effect and consume-log record are one transaction. Fault: the handler's effects are committed first, in a
+    /// separate unit.
     ///
-    /// Seen: effects of an event are there twice; a unit commits effects without the log row of their event.
+    /// Observable as: effects of an event exist twice; a unit commits effects without the consume-log record of their
+    /// event.
     DedupeOutsideTransaction => "dedupe-outside-transaction",
-    /// An event is applied once: a duplicate on the careful way is applied again.
+    /// An event is applied once. Fault: a duplicate that is processed individually is applied again.
     ///
-    /// Seen: effects of an event are there twice; a SUCCESS in the log is written over.
+    /// Observable as: effects of an event exist twice; a SUCCESS record in the consume log is overwritten.
     NoDedupe => "no-dedupe",
-    /// The commit comes before the ack: deliveries are acked when they come.
+    /// The commit precedes the ack. Fault: deliveries are acked on arrival.
     ///
-    /// Seen: a delivery is acked while the log of its consumer knows nothing of its event; after a crash the event comes
-    /// back only by the sweep.
+    /// Observable as: a delivery is acked while the consumer's log has no record of its event; after a crash only the
+    /// sweep recovers the event.
     AckBeforeCommit => "ack-before-commit",
-    /// A failed attempt is written down and tried again: it is acked, and nothing is written.
+    /// A failed attempt is recorded and retried. Fault: the delivery is acked and nothing is recorded.
     ///
-    /// Seen: a delivery is acked while the log of its consumer knows nothing of its event, or has it as PROCESSING.
+    /// Observable as: a delivery is acked while the consumer's log has no record of its event, or has it as
+    /// PROCESSING.
     AckWhatFailed => "ack-what-failed",
-    /// Effects of an aggregate are in order: each event is applied as it comes, on both ways.
+    /// Effects of an aggregate are applied in order. Fault: each event is applied on arrival, in groups and
+    /// individually.
     ///
-    /// Seen: effects of an order out of the order of `aggregate_seq`; an event becomes SUCCESS while an earlier ordered
-    /// one that is not FAILED in the outbox is unsettled.
+    /// Observable as: effects of an order do not follow `aggregate_seq`; an event becomes SUCCESS while an earlier
+    /// ordered event that is not FAILED in the outbox is unsettled.
     NoGate => "no-gate",
-    /// A dead event has a letter: it becomes DEAD without one.
+    /// A DEAD event has a dead letter. Fault: it becomes DEAD without one.
     ///
-    /// Seen: a committed unit makes an event DEAD and parks nothing; at rest there is no letter for an event that died in
-    /// the sweep. (One that died with its delivery in hand is parked later by the drainer.)
+    /// Observable as: a committed unit makes an event DEAD and parks no dead letter; at the end of the run an event
+    /// that became DEAD in the sweep has no dead letter. (For an event that became DEAD with its delivery, the
+    /// drainer parks one later.)
     DeadWithoutLetter => "dead-without-letter",
-    /// What is no event of ours is shown to a person: it is acked.
+    /// A message that is not an event of this outbox is parked for an operator. Fault: it is acked.
     ///
-    /// Seen: a stray message is in no queue and in no dead letter.
+    /// Observable as: an unknown message is in no queue and has no dead letter.
     StrayMessageDropped => "stray-message-dropped",
-    /// A dead letter is parked before it is acked: the drainer acks it only.
+    /// A dead letter is parked before it is acked. Fault: the drainer only acks it.
     ///
-    /// Seen: a stray or broker-dead-lettered message is in no queue and in no dead letter.
+    /// Observable as: an unknown or broker-dead-lettered message is in no queue and has no dead letter.
     DrainerForgets => "drainer-forgets",
-    /// What the broker loses after its confirm is applied from the outbox: nobody looks for it.
+    /// An event that the broker loses after its confirm is applied from the outbox. Fault: the sweep does not look
+    /// for lost events.
     ///
-    /// Seen: stuck: a SENT event is missing from a consumer's log for ever.
+    /// Observable as: the run never settles; a SENT event is missing from a consumer's log.
     NoSweepForLost => "no-sweep-for-lost",
-    /// What a crash leaves unsettled is taken up: leftovers are not.
+    /// Events left unsettled by a crash are applied by the sweep. Fault: the sweep skips them.
     ///
-    /// Seen: stuck: an event stays WAITING, FAILED or PROCESSING past its lease for ever.
+    /// Observable as: the run never settles; an event stays WAITING, FAILED or PROCESSING past its lease.
     LeftoversForgotten => "leftovers-forgotten",
 
     // Transactions.
-    /// What is told was committed: a commit of unknown outcome is taken for done.
+    /// Only committed results are reported. Fault: a commit of unknown outcome counts as success.
     ///
-    /// Seen: a client was told of something that is not there; a delivery is acked while the log
-    /// knows nothing of its event.
+    /// Observable as: a client received a result that does not exist; a delivery is acked while the consume log has
+    /// no record of its event.
     UnknownCommitIsSuccess => "unknown-commit-is-success",
 
     // Operators.
-    /// Operators see their own tenant: they see every one.
+    /// Operators see only their own tenant. Fault: they see every tenant.
     ///
-    /// Seen: an operator without the role `platform` is shown rows of another tenant, or moves them.
+    /// Observable as: an operator without the role `platform` reads or changes rows of another tenant.
     TenantIgnored => "tenant-ignored",
-    /// A redrive moves each event once: after a commit of unknown outcome it moves again.
+    /// A redrive changes each event once. Fault: after a commit of unknown outcome it is done again.
     ///
-    /// Seen: an answer that counts fewer than its audit entry; two audit entries of one call; an event redriven twice by
-    /// one call.
+    /// Observable as: a response with a lower count than its audit entry; two audit entries for one call; an event
+    /// redriven twice by one call.
     RedriveTwice => "redrive-twice",
-    /// Who moved what is in the audit log: a redrive is not.
+    /// Every change by an operator is in the audit log. Fault: a redrive is not recorded.
     ///
-    /// Seen: a committed unit moves SENT or FAILED rows to RETRY and writes no audit entry.
+    /// Observable as: a committed unit changes SENT or FAILED rows to RETRY and writes no audit entry.
     AuditForgotten => "audit-forgotten",
-    /// A letter is REPLAYED after the confirm: it is closed before the publish.
+    /// A dead letter becomes REPLAYED after the confirm. Fault: it is closed before the publish.
     ///
-    /// Seen: a letter is REPLAYED while its event is unsettled and no broker confirmed the replay; the client is told that
-    /// it was not replayed.
+    /// Observable as: a dead letter is REPLAYED while its event is unsettled and no broker confirmed the replay; the
+    /// client is informed that it was not replayed.
     ReplayClosesLetterFirst => "replay-closes-letter-first",
-    /// A replayed event is to be tried: the log keeps it DEAD.
+    /// A replayed event is retried. Fault: the consume log keeps it DEAD.
     ///
-    /// Seen: a letter is REPLAYED and its event is DEAD in the log, without effect.
+    /// Observable as: a dead letter is REPLAYED and its event is DEAD in the consume log, without effect.
     ReplayLeavesLogDead => "replay-leaves-log-dead",
-    /// A discarded event has no effect later: the log keeps it to be tried.
+    /// A discarded event has no effect later. Fault: the consume log keeps it retryable.
     ///
-    /// Seen: a letter is DISCARDED and its event is not DEAD in the log, or has its effect.
+    /// Observable as: a dead letter is DISCARDED and its event is not DEAD in the consume log, or has its effect.
     DiscardLeavesEventAlive => "discard-leaves-event-alive",
 }
 
@@ -201,18 +212,18 @@ mod switch {
         static STRUCK: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// Plants the mutant of this name on this thread, or none; whatever was planted before is gone.
+    /// Activates the mutant of this name on this thread, or none. Replaces the previous one.
     pub fn plant(mutant: Option<&'static str>) {
         PLANTED.set(mutant);
         STRUCK.set(0);
     }
 
-    /// How often the planted mutant's branch was taken. A run in which it never was says nothing about the oracle.
+    /// How often the active mutant's branch was taken. If it is 0, the run does not test the oracle.
     pub fn struck() -> u64 {
         STRUCK.get()
     }
 
-    /// Whether the mutant of this name is planted on this thread; counts it if it is.
+    /// Whether the mutant of this name is active on this thread. Counts the call if it is.
     pub fn strikes(mutant: &'static str) -> bool {
         let is_planted = PLANTED.get() == Some(mutant);
         if is_planted {
@@ -222,9 +233,9 @@ mod switch {
     }
 }
 
-/// A confirm that no broker gave.
-#[allow(clippy::disallowed_methods, reason = "the lie that some mutants tell")]
-pub(crate) fn claimed(row: &OutboxRow) -> Option<Confirmed> {
+/// A forged confirm: no broker sent it.
+#[allow(clippy::disallowed_methods, reason = "some mutants forge a confirm")]
+pub(crate) fn forged_confirm(row: &OutboxRow) -> Option<Confirmed> {
     match Outgoing::new(row.event_id.clone(), String::new(), Message::default()).confirmed() {
         PublishOutcome::Confirmed(confirmed) => Some(confirmed),
         PublishOutcome::Returned { .. } | PublishOutcome::Nacked { .. } | PublishOutcome::Unknown { .. } => {

@@ -1,4 +1,4 @@
-//! The outbox of one process: what its relay, its consumers, its drainer and its operators work with.
+//! [`Outbox`]: store, broker, event types and consumers of one process.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use crate::ports::{Broker, OnFailed, StoreError, View};
 use crate::topology::Topology;
 use crate::{EventRegistry, EventSpec, Transactor};
 
-/// The outbox of one process. Clones share it.
+/// Everything that the relay, consumers, dead-letter drainer and operators of one process need. Clones share it.
 #[derive(Clone)]
 pub struct Outbox {
-    /// The way into a transaction.
+    /// Runs transactions.
     pub tx: Transactor,
-    /// The carrier.
+    /// Message broker.
     pub broker: Arc<dyn Broker>,
-    /// Every event type that can be sent.
+    /// Registered event types.
     pub registry: Arc<EventRegistry>,
-    /// What the broker must offer.
+    /// Topology that the broker must provide.
     pub topology: Arc<Topology>,
-    /// The queue and the name of each consumer.
+    /// Queue and name of each consumer.
     pub consumers: Arc<[(&'static str, &'static str)]>,
-    /// What a given-up event means for later ones of its aggregate.
+    /// Effect of a `FAILED` event on later events of its aggregate.
     pub on_failed: OnFailed,
 }
 
 impl Outbox {
-    /// An outbox that knows no event type and no consumer, with the exchange and the queue of dead letters of this topology.
+    /// An outbox without event types and consumers, with this topology.
     pub fn new(tx: Transactor, broker: Arc<dyn Broker>, topology: Topology) -> Outbox {
         Outbox {
             tx,
@@ -39,41 +39,41 @@ impl Outbox {
         }
     }
 
-    /// With one more event type. A name that is registered keeps what it was registered with.
+    /// Registers an event type. A name that is already registered keeps its first registration.
     pub fn with_event(self, spec: EventSpec) -> Outbox {
         let registry = EventRegistry::clone(&self.registry).with(spec);
         Outbox { registry: Arc::new(registry), ..self }
     }
 
-    /// With one more consumer, and the routing keys its queue is bound to (`*` is one word, `#` any number). The queue is
-    /// declared with it and dead-letters as all others do.
+    /// Adds a consumer and declares its queue with these binding patterns (`*` matches one word, `#` any number).
+    /// Messages that the consumer rejects are dead-lettered.
     pub fn with_consumer<U: ?Sized + 'static>(self, subscriber: &Subscriber<U>, bindings: &[&str]) -> Outbox {
         let topology = Topology::clone(&self.topology).with(subscriber.queue, bindings);
         Outbox { topology: Arc::new(topology), ..self }.with_handler_of(subscriber)
     }
 
-    /// With the consumer of a queue that the topology has already.
+    /// Adds the consumer of a queue that is already part of the topology.
     pub fn with_handler_of<U: ?Sized + 'static>(self, subscriber: &Subscriber<U>) -> Outbox {
         let added = (subscriber.queue, subscriber.handler.name());
         Outbox { consumers: self.consumers.iter().copied().chain([added]).collect(), ..self }
     }
 
-    /// The same outbox for what runs by itself: not in the queue of its callers.
+    /// For background work: uses permits of its own, so that it does not wait behind requests.
     pub fn of_its_own(&self) -> Outbox {
         Outbox { tx: self.tx.of_its_own(), ..self.clone() }
     }
 
-    /// The name of the consumer of a queue.
+    /// Name of the consumer of a queue.
     pub fn consumer_of(&self, queue: &str) -> Option<&'static str> {
         self.consumers.iter().rfind(|(its, _)| *its == queue).map(|(_, name)| *name)
     }
 
-    /// Now, by the deployment's clock.
+    /// Current time of the deployment's clock.
     pub fn now(&self) -> DateTime<Utc> {
         self.tx.clock.now()
     }
 
-    /// A view for reading.
+    /// A view for reads outside of a transaction.
     pub async fn view(&self) -> Result<Box<dyn View>, StoreError> {
         self.tx.store.view().await
     }

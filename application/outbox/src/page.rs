@@ -1,16 +1,16 @@
-//! Pages of lists.
+//! Pages of query results.
 
 /// A page of a list, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What is on it.
+    /// Rows of this page.
     pub items: Vec<T>,
-    /// Where the next page begins: everything below this id. `None` on the last page.
+    /// Cursor of the next page: its ids are lower than this one. `None` on the last page.
     pub next: Option<i64>,
 }
 
 impl<T> Page<T> {
-    /// From one row more than asked for.
+    /// Builds a page from at most `limit + 1` rows; the extra row shows that there is a next page.
     pub fn cut(mut items: Vec<T>, limit: u32, id: impl Fn(&T) -> i64) -> Page<T> {
         let more = items.len() > limit as usize;
         items.truncate(limit as usize);

@@ -1,6 +1,8 @@
-//! What an operator sees of payloads who does not see people: the fields that event types declare as visible.
+//! Masks payloads for operators without access to personal data: only fields that event types declare as visible are
+//! shown.
 //!
-//! **Invariant:** a field that no type declares is masked, and so is what is no code, number or time.
+//! **Invariant:** a field that no type declares as visible is masked, and so is a value that is not a code, number or
+//! time.
 
 use std::collections::BTreeSet;
 
@@ -9,48 +11,50 @@ use serde_json::Value;
 use crate::EventRegistry;
 use crate::operations::Operator;
 
-/// What stands in the place of what is masked.
+/// Replacement for a masked value.
 pub const MASK: &str = "***";
 
-/// Fields of every envelope.
+/// Fields of every envelope; always visible.
 const ENVELOPE: [&str; 8] =
     ["aggregateId", "aggregateType", "eventId", "eventType", "occurredAt", "payload", "tenantId", "traceId"];
 
-/// The longest text that is taken for a code or a time.
+/// Longest text that counts as a code or a time.
 const MAX_CODE_CHARS: usize = 64;
 
-/// A payload or an envelope, as this operator sees it.
-pub(crate) fn shown(registry: &EventRegistry, operator: &Operator, json: String) -> String {
-    if operator.sees_people { json } else { masked(&json, &registry.visible()) }
+/// A payload or envelope as this operator may see it.
+pub(crate) fn visible_json(registry: &EventRegistry, operator: &Operator, json: String) -> String {
+    if operator.sees_people { json } else { masked_json(&json, &registry.visible()) }
 }
 
-/// A payload or an envelope, as somebody sees it who does not see people.
-fn masked(json: &str, visible: &BTreeSet<&str>) -> String {
+/// A payload or envelope for an operator without access to personal data.
+fn masked_json(json: &str, visible: &BTreeSet<&str>) -> String {
     match serde_json::from_str::<Value>(json) {
-        Ok(object @ Value::Object(_)) => of_value(object, visible).to_string(),
-        // No message of ours: nobody knows what it says.
+        Ok(object @ Value::Object(_)) => masked_value(object, visible).to_string(),
+        // Not one of our messages: its content is unknown.
         Ok(_) | Err(_) => Value::from(MASK).to_string(),
     }
 }
 
-fn of_value(value: Value, visible: &BTreeSet<&str>) -> Value {
+fn masked_value(value: Value, visible: &BTreeSet<&str>) -> Value {
     match value {
         Value::Object(fields) => {
-            let shown = |name: &str| ENVELOPE.contains(&name) || visible.contains(name);
+            let is_visible = |name: &str| ENVELOPE.contains(&name) || visible.contains(name);
             let field = |(name, value): (String, Value)| {
-                let value = if shown(&name) { of_value(value, visible) } else { MASK.into() };
-                // A name can tell as much as a value.
+                let value = if is_visible(&name) { masked_value(value, visible) } else { MASK.into() };
+                // A field name can contain personal data too.
                 (if is_code(&name) { name } else { MASK.to_owned() }, value)
             };
             Value::Object(fields.into_iter().map(field).collect())
         }
-        Value::Array(items) => Value::Array(items.into_iter().map(|item| of_value(item, visible)).collect()),
+        Value::Array(items) => {
+            Value::Array(items.into_iter().map(|item| masked_value(item, visible)).collect())
+        }
         Value::String(text) if !is_code(&text) => MASK.into(),
         Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => value,
     }
 }
 
-/// A status, an id, an amount, a time: nothing that people write to each other.
+/// Whether the text looks like a status, id, amount or time, not like free text.
 fn is_code(text: &str) -> bool {
     text.len() <= MAX_CODE_CHARS
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b':' | b'+'))

@@ -1,4 +1,4 @@
-//! What relay and consumers know of event types. A type that nobody registered is never sent.
+//! Registry of event types, used by relay and consumers. An event of an unregistered type is never published.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use tracing::Span;
 
 use crate::ports::UnorderedTypes;
 
-/// One event type.
+/// Description of one event type.
 #[derive(Debug, Clone)]
 pub struct EventSpec {
     name: String,
@@ -19,7 +19,7 @@ pub struct EventSpec {
     span: Option<fn(i64) -> Span>,
 }
 
-/// What every event of a type is about.
+/// Aggregate type, and the payload field with the aggregate's id, of all events of one type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Subject {
     aggregate_type: &'static str,
@@ -27,7 +27,7 @@ struct Subject {
 }
 
 impl EventSpec {
-    /// Events of this type are published with this routing key.
+    /// An ordered event type that is published with this routing key.
     pub fn new(name: impl Into<String>, routing_key: impl Into<String>) -> EventSpec {
         EventSpec {
             name: name.into(),
@@ -39,31 +39,32 @@ impl EventSpec {
         }
     }
 
-    /// Events of this type have no place in the order of their aggregate: none waits for others or holds them back.
+    /// Excludes this type from the order of its aggregate: such an event neither waits for other events nor blocks
+    /// them.
     pub fn unordered(self) -> EventSpec {
         EventSpec { is_ordered: false, ..self }
     }
 
-    /// Every event of this type is about an aggregate of this type, whose id is also in this field of the payload. A row that
-    /// says otherwise is never sent: no consumer could apply it.
+    /// Declares the aggregate type and the payload field that repeats the aggregate's id. A row that contradicts this
+    /// is never published: no consumer could apply it.
     pub fn about(self, aggregate_type: &'static str, id_field: &'static str) -> EventSpec {
         EventSpec { subject: Some(Subject { aggregate_type, id_field }), ..self }
     }
 
-    /// Fields of its payload that tell of no person, by their names wherever they stand: operators who do not see people see
-    /// these alone, and of these only codes, numbers and times.
+    /// Declares payload fields, by name at any depth, that contain no personal data. Operators without access to
+    /// personal data see only these fields, and of these only codes, numbers and times.
     pub fn visible(mut self, fields: &[&'static str]) -> EventSpec {
         self.visible.extend(fields);
         self
     }
 
-    /// The span in which consumers log that an event of this type was applied, given the id of its aggregate: for fields of
-    /// one's own in that line.
+    /// Sets the span in which consumers log that an event of this type was applied; it adds fields to that log line.
+    /// The argument is the aggregate's id.
     pub fn logged_in(self, span: fn(i64) -> Span) -> EventSpec {
         EventSpec { span: Some(span), ..self }
     }
 
-    /// Why this envelope cannot be an event of this type, if it cannot.
+    /// Checks the envelope against the type. The error says why it can never be published.
     fn check(&self, envelope: &Envelope) -> Result<(), String> {
         let Some(Subject { aggregate_type, id_field }) = self.subject else { return Ok(()) };
         let kind = &envelope.aggregate_type;
@@ -80,7 +81,7 @@ impl EventSpec {
     }
 }
 
-/// The event types of one application, by name.
+/// Event types of one application, by name.
 #[derive(Debug, Clone, Default)]
 pub struct EventRegistry {
     specs: BTreeMap<String, EventSpec>,
@@ -88,7 +89,7 @@ pub struct EventRegistry {
 }
 
 impl EventRegistry {
-    /// The same registry with one more type. A name that is taken keeps its type.
+    /// Adds a type. A name that is already registered keeps its first registration.
     pub fn with(mut self, spec: EventSpec) -> EventRegistry {
         self.specs.entry(spec.name.clone()).or_insert(spec);
         let unordered = self.specs.values().filter(|spec| !spec.is_ordered);
@@ -96,28 +97,28 @@ impl EventRegistry {
         self
     }
 
-    /// Whether events of this type can be sent.
+    /// Whether this type is registered.
     pub fn knows(&self, event_type: &str) -> bool {
         self.specs.contains_key(event_type)
     }
 
-    /// The types that have no place in the order of their aggregate.
+    /// Types that are excluded from the order of their aggregate.
     pub fn unordered(&self) -> &UnorderedTypes {
         &self.unordered
     }
 
-    /// The fields that any type declares as visible.
+    /// Fields that any registered type declares as visible.
     pub(crate) fn visible(&self) -> BTreeSet<&str> {
         self.specs.values().flat_map(|spec| spec.visible.iter().copied()).collect()
     }
 
-    /// The span in which a line about an event is logged.
+    /// Span for the log line about an event of this type.
     pub(crate) fn span(&self, event_type: &str, aggregate: i64) -> Span {
         let span = self.specs.get(event_type).and_then(|spec| spec.span);
         span.map_or_else(Span::none, |span| span(aggregate))
     }
 
-    /// The key that an envelope is routed by; the error says why it can never be sent.
+    /// Routing key of an envelope. The error says why it can never be published.
     pub(crate) fn routing_key(&self, envelope: &Envelope) -> Result<&str, String> {
         let event_type = &envelope.event_type;
         let spec = self.specs.get(event_type);

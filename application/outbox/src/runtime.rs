@@ -1,27 +1,29 @@
-//! Starts what carries events, and keeps it running: the relay, the consumers, the drainer of dead letters.
+//! Starts the relay, the consumers and the dead-letter drainer, and restarts each of them after a panic.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{error, warn};
 
-use crate::consumers::{Bound, Consumer, DeadLetterDrainer, answered, subscribe};
+use crate::consumers::{Bound, Consumer, DeadLetterDrainer, broker_timeout, subscribe};
 use crate::operations::OperationError;
 use crate::ports::{BrokerError, RelayId};
 use crate::relay::Relay;
 use crate::settings::{ConsumerSettings, RelaySettings};
 use crate::{Outbox, Transactor, Wake};
 
-/// The pause before a loop that panicked begins anew.
+/// Pause before a task is restarted after a panic.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// Declares the topology and subscribes every consumer, so that no event finds its queue or its consumer missing. A process
-/// starts without its broker too: events wait in the outbox, and the topology is declared once the broker is back.
+/// Declares the topology and subscribes every consumer, so that each event finds its queue and its consumer.
+///
+/// Succeeds while the broker is unreachable: events stay in the outbox, and the broker adapter declares the topology
+/// once it has reconnected.
 pub async fn prepare(outbox: &Outbox) -> Result<(), OperationError> {
-    match answered(outbox.broker.declare(&outbox.topology)).await {
+    match broker_timeout(outbox.broker.declare(&outbox.topology)).await {
         Ok(()) => {}
         Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
-            warn!(%error, "[ALERT] the broker is away; events wait until it comes");
+            warn!(%error, "[ALERT] broker unreachable; events stay in the outbox until it is reachable");
         }
         Err(refused @ BrokerError::Refused { .. }) => return Err(refused.into()),
     }
@@ -31,20 +33,24 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), OperationError> {
     Ok(())
 }
 
-/// Starts a relay.
+/// Starts a relay under a new random id.
 pub fn start_relay(outbox: &Outbox, wake: &Wake, settings: &RelaySettings) {
-    let (relay, wake, settings) = (outbox.clone(), wake.clone(), settings.clone());
+    let relay = outbox.clone();
+    let wake = wake.clone();
+    let settings = settings.clone();
     keep_running(&outbox.tx, "relay", move || {
         let id = RelayId(format!("relay-{:016x}", relay.tx.chance.next()));
         Relay::new(relay.clone(), wake.clone(), id, settings.clone()).run()
     });
 }
 
-/// Starts these consumers, and the drainer of what dies at them.
+/// Starts these consumers and the drainer of their dead letters.
 pub fn start_consumers(outbox: &Outbox, consumers: Vec<Bound>, settings: &ConsumerSettings) {
     let settings = Arc::new(settings.clone());
     for bound in &consumers {
-        let (outbox, settings, bound) = (outbox.clone(), Arc::clone(&settings), bound.clone());
+        let outbox = outbox.clone();
+        let settings = Arc::clone(&settings);
+        let bound = bound.clone();
         keep_running(&outbox.tx.clone(), bound.name(), move || {
             Consumer::new(outbox.clone(), bound.clone(), Arc::clone(&settings)).run()
         });
@@ -55,15 +61,16 @@ pub fn start_consumers(outbox: &Outbox, consumers: Vec<Bound>, settings: &Consum
     });
 }
 
-/// Runs a loop as a task until the process stops; one that panics is logged and begun anew.
-pub fn keep_running<F>(tx: &Transactor, what: &'static str, begin: impl Fn() -> F + Send + 'static)
+/// Runs a loop as a task until the process stops. A loop that panics is logged and restarted.
+pub fn keep_running<F>(tx: &Transactor, name: &'static str, start: impl Fn() -> F + Send + 'static)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let (tasks, clock) = (tx.tasks.clone(), Arc::clone(&tx.clock));
+    let tasks = tx.tasks.clone();
+    let clock = Arc::clone(&tx.clock);
     let supervisor = async move {
-        while let Err(panic) = tasks.spawn(begin()).await {
-            error!(%panic, "[{what}] [ALERT] a loop has panicked; it begins anew");
+        while let Err(panic) = tasks.spawn(start()).await {
+            error!(%panic, "[{name}] [ALERT] task panicked; restarting in {AFTER_PANIC:?}");
             clock.sleep(AFTER_PANIC).await;
         }
     };

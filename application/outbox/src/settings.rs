@@ -1,4 +1,4 @@
-//! How the relay and the consumers behave. Every limit has its default here and a check where it is read.
+//! Settings of relay and consumers. Every limit has its default here; the configuration checks its range.
 
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
@@ -7,34 +7,34 @@ use handover_events::RetryPolicy;
 
 use crate::ports::OnFailed;
 
-/// What a broker that is away means for the events being sent (`outbox.outage`).
+/// Effect of a broker outage on the events being published (`outbox.outage`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnOutage {
-    /// Nothing: they wait, and no attempt is spent.
+    /// They stay in the outbox, and no attempt is counted.
     #[default]
     Wait,
-    /// A failed attempt of each (000 to the letter).
+    /// It counts as a failed attempt of each event (000, taken literally).
     Count,
 }
 
-/// The relay's settings.
+/// Settings of the relay.
 #[derive(Debug, Clone)]
 pub struct RelaySettings {
-    /// Rows in a window (`outbox.batch`).
+    /// Maximum number of rows per window (`outbox.batch`).
     pub batch: NonZeroU32,
-    /// The longest it sleeps without looking (`outbox.scan-interval`).
+    /// Longest time between two polls (`outbox.scan-interval`).
     pub scan_interval: Duration,
-    /// When a failed publish is tried again (`outbox.retry`).
+    /// Retry policy for failed publishes (`outbox.retry`).
     pub retry: RetryPolicy,
-    /// What a FAILED row means for its aggregate (`outbox.on-failed`).
+    /// Effect of a `FAILED` row on its aggregate (`outbox.on-failed`).
     pub on_failed: OnFailed,
-    /// What an outage means (`outbox.outage`).
+    /// Effect of a broker outage (`outbox.outage`).
     pub on_outage: OnOutage,
-    /// How long a partition is leased, in milliseconds; renewed at a third.
+    /// Length of a partition lease in milliseconds; renewed after a third of it.
     pub lease_ms: u32,
-    /// How long it waits for the confirms of a window before their outcome is unknown.
+    /// How long the relay waits for the confirms of a window before their outcome counts as unknown.
     pub confirm_timeout: Duration,
-    /// The longest pause between probes of a broker that is away.
+    /// Longest pause between two probes of an unreachable broker.
     pub probe_cap: Duration,
 }
 
@@ -53,20 +53,20 @@ impl Default for RelaySettings {
     }
 }
 
-/// The settings of every consumer.
+/// Settings of all consumers.
 #[derive(Debug, Clone)]
 pub struct ConsumerSettings {
-    /// Unsettled deliveries at a time (`consumer.prefetch`).
+    /// Maximum number of unsettled deliveries (`consumer.prefetch`).
     pub prefetch: NonZeroU16,
-    /// When a failed attempt is made again and when it is the last (`consumer.backoff`, `consumer.retry-threshold`).
+    /// Retry policy for failed attempts (`consumer.backoff`, `consumer.retry-threshold`).
     pub retry: RetryPolicy,
-    /// How long one attempt may take.
+    /// Longest duration of one attempt.
     pub attempt_timeout: Duration,
-    /// How long a counted attempt is its worker's; longer than `attempt_timeout`.
+    /// Lease of an attempt that is counted before it runs; longer than `attempt_timeout`.
     pub lease: Duration,
-    /// How often leftovers and lost events are looked for.
+    /// Interval of the sweep for leftover and lost events.
     pub sweep_interval: Duration,
-    /// How long a confirmed event may be on its way before it counts as lost by the broker.
+    /// Time after which a confirmed event that was not delivered counts as lost by the broker.
     pub lost_after: Duration,
 }
 

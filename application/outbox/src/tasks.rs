@@ -1,5 +1,5 @@
-//! The tasks of one process: tracked, so that shutdown can wait for them; killable, so that a simulated crash takes
-//! them all at whatever await they have reached.
+//! Tasks of one process. They are tracked, so that shutdown can wait for them, and can be killed, so that a simulated
+//! crash ends each of them at its current await point.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-/// How many units of work one process runs at a time for its callers, and as many for what runs by itself.
+/// Limit of concurrent units of work for requests, and also for background work.
 pub const MAX_UNITS: usize = 64;
 
-/// The tasks of one process. Clones share them.
+/// Tasks of one process. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Tasks {
     tracker: TaskTracker,
     killed: CancellationToken,
     stopping: CancellationToken,
     units: Arc<Semaphore>,
-    own_units: Arc<Semaphore>,
+    background_units: Arc<Semaphore>,
 }
 
 impl Default for Tasks {
@@ -30,65 +30,66 @@ impl Default for Tasks {
             killed: CancellationToken::new(),
             stopping: CancellationToken::new(),
             units: Arc::new(Semaphore::new(MAX_UNITS)),
-            own_units: Arc::new(Semaphore::new(MAX_UNITS)),
+            background_units: Arc::new(Semaphore::new(MAX_UNITS)),
         }
     }
 }
 
 impl Tasks {
-    /// Runs a future as a task of this process, in the current tracing span. `None` from it means: killed.
-    #[allow(clippy::disallowed_methods, reason = "the one place where tasks are made")]
+    /// Runs a future as a task of this process, in the current tracing span. The output is `None` if the process was
+    /// killed.
+    #[allow(clippy::disallowed_methods, reason = "the only place that spawns tasks")]
     pub fn spawn<F>(&self, work: F) -> JoinHandle<Option<F::Output>>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
         let killed = self.killed.clone();
-        let mortal = async move {
+        let killable = async move {
             tokio::select! {
                 biased;
                 () = killed.cancelled() => None,
                 output = work => Some(output),
             }
         };
-        tokio::spawn(self.tracker.track_future(mortal.in_current_span()))
+        tokio::spawn(self.tracker.track_future(killable.in_current_span()))
     }
 
-    /// The same tasks, with the permits for what runs by itself: a flood of requests must not keep a relay from
-    /// renewing its lease.
+    /// The same tasks, with the permits for background work: many requests must not prevent a relay from renewing its
+    /// lease.
     pub fn of_its_own(&self) -> Tasks {
-        Tasks { units: Arc::clone(&self.own_units), ..self.clone() }
+        Tasks { units: Arc::clone(&self.background_units), ..self.clone() }
     }
 
-    /// Tells when the process has been asked to stop: take nothing new, finish what is begun.
+    /// Cancelled when the process has to stop: accept no new work, finish work in progress.
     pub fn stopping(&self) -> &CancellationToken {
         &self.stopping
     }
 
-    /// Asks every loop to stop and waits until every task has ended.
+    /// Signals every loop to stop and waits until every task has ended.
     pub async fn stop(&self) {
         self.stopping.cancel();
         self.tracker.close();
         self.tracker.wait().await;
     }
 
-    /// The simulated crash: every task ends at the await it has reached, nothing is cleaned up.
+    /// Simulates a crash: every task ends at its current await point without cleanup.
     pub fn kill(&self) {
         self.killed.cancel();
     }
 
-    /// Whether the process was killed.
+    /// Whether [`Tasks::kill`] was called.
     pub fn is_killed(&self) -> bool {
         self.killed.is_cancelled()
     }
 
-    /// Waits until no task is left.
+    /// Waits until every task has ended.
     pub async fn ended(&self) {
         self.tracker.close();
         self.tracker.wait().await;
     }
 
-    /// A permit to run one unit of work; bounds what a flood of requests can ask of the store.
+    /// Permits to run a unit of work. They limit the load that requests can put on the store.
     pub(crate) fn units(&self) -> &Arc<Semaphore> {
         &self.units
     }

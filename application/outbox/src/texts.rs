@@ -1,10 +1,10 @@
-//! The frozen texts (000 §15): they begin `last_error`, `error_message` and the log line, whatever the language.
+//! Texts fixed by 000 §15. `last_error`, `error_message` and the log line begin with them, in every language setting.
 
-/// An event that was applied already.
+/// The event was already applied.
 pub const DUPLICATE: &str = "事件已处理，忽略重复消息";
-/// An event type that nobody here knows.
+/// The event type is not registered.
 pub const UNSUPPORTED_TYPE: &str = "事件类型不支持";
-/// A publish that did not end in a confirm.
+/// A publish was not confirmed.
 pub const PUBLISH_FAILED: &str = "消息发送失败";
-/// An attempt at an event that failed.
+/// An attempt to apply the event failed.
 pub const CONSUME_FAILED: &str = "消息消费失败";

@@ -1,35 +1,36 @@
-//! Exchange, queues and bindings: what a service asks of its broker.
+//! Exchange, queues and bindings that a service needs from its broker.
 
 use std::time::Duration;
 
-/// A queue, what it is bound to, and where it sends what dies in it: always through the topic exchange.
+/// A queue with its bindings and dead-letter settings. Dead letters always pass through the topic exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueSpec {
-    /// Its name.
+    /// Name of the queue.
     pub name: String,
-    /// Patterns of the topic exchange: words between dots, `*` is one word, `#` any number.
+    /// Binding patterns of the topic exchange: words separated by dots; `*` matches one word, `#` any number of
+    /// words.
     pub bindings: Vec<String>,
-    /// Messages older than this are dead-lettered.
+    /// Messages that wait longer than this are dead-lettered.
     pub ttl: Option<Duration>,
-    /// The key that rejected and expired messages are routed with; `None` drops them.
+    /// Routing key for rejected and expired messages. With `None` they are dropped.
     pub dead_letter_key: Option<String>,
 }
 
-/// What a broker must offer.
+/// Topology that the broker must provide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
-    /// The topic exchange every event is published to.
+    /// Topic exchange to which every event is published.
     pub exchange: String,
-    /// Its queues.
+    /// All queues, including the dead-letter queue.
     pub queues: Vec<QueueSpec>,
-    /// Which of them holds dead letters.
+    /// Name of the queue that receives dead letters.
     pub dead_letter_queue: String,
-    /// The key dead letters are routed with.
+    /// Routing key for dead letters.
     pub dead_letter_key: String,
 }
 
 impl Topology {
-    /// An exchange with the queue of dead letters alone, and the key these are routed with.
+    /// An exchange and its dead-letter queue, bound with this key.
     pub fn new(exchange: &str, dead_letter_queue: &str, dead_letter_key: &str) -> Topology {
         let dead_letters = QueueSpec {
             name: dead_letter_queue.to_owned(),
@@ -45,7 +46,7 @@ impl Topology {
         }
     }
 
-    /// With one more queue of a consumer, which dead-letters what the consumer cannot do.
+    /// Adds the queue of a consumer. Messages that the consumer rejects are dead-lettered.
     pub fn with<K: AsRef<str>>(self, name: &str, bindings: &[K]) -> Topology {
         let dead_letter_key = Some(self.dead_letter_key.clone());
         self.with_queue(QueueSpec {
@@ -56,7 +57,7 @@ impl Topology {
         })
     }
 
-    /// With one more queue, before that of dead letters.
+    /// Adds a queue, before the dead-letter queue.
     pub fn with_queue(mut self, queue: QueueSpec) -> Topology {
         let last = self.queues.len().saturating_sub(1);
         self.queues.insert(last, queue);

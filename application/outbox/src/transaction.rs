@@ -1,4 +1,4 @@
-//! The one way into a transaction.
+//! [`with_tx`], the only way to run a transaction.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -7,22 +7,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Tasks;
-use crate::counted::tallied;
+use crate::counted::with_pending_counters;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{Chance, Clock, Store, StoreError, UnitOfWork, View, outbox_of};
 
 /// A boxed future that borrows the unit of work.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// How often a whole unit is tried before its error is shown.
+/// Retry policy for a whole unit of work.
 #[derive(Debug, Clone, Copy)]
 pub struct TxPolicy {
-    /// Attempts in all.
+    /// Total number of attempts.
     pub attempts: NonZeroU32,
-    /// The longest pause after the first failure; doubled with each.
+    /// Longest pause after the first failure; doubled after each further failure.
     pub pause: Duration,
-    /// After a transient error no attempt begins once this time has passed: waits for a lock that somebody else keeps
-    /// would add up.
+    /// After a transient error no attempt starts once this time has passed. Otherwise the waits for a lock held by
+    /// another transaction would add up.
     pub patience: Duration,
 }
 
@@ -36,20 +36,21 @@ impl Default for TxPolicy {
     }
 }
 
-/// Which attempt at a unit this is.
+/// Number of the current attempt at a unit of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt(u32);
 
 impl Attempt {
-    /// Whether an earlier attempt may have been committed without our knowing: look before deciding again.
+    /// Whether an earlier attempt may have been committed, with its outcome unknown. The unit of work must then look
+    /// for its own earlier writes before it decides again.
     pub const fn may_have_happened(self) -> bool {
         self.0 > 1
     }
 }
 
-/// An error that a unit of work can end with.
+/// Error type of a unit of work.
 pub trait UnitError: From<StoreError> + Send + 'static {
-    /// The store's error inside, if that is what it is.
+    /// The store error inside, if this is one.
     fn store_error(&self) -> Option<&StoreError>;
 }
 
@@ -59,22 +60,22 @@ impl UnitError for StoreError {
     }
 }
 
-/// What [`with_tx`] needs of the process, for units of one type. Clones share it.
+/// The store and the process services that [`with_tx`] needs. Clones share them.
 pub struct Transactor<U: ?Sized = dyn UnitOfWork, V: ?Sized = dyn View> {
-    /// Where units begin.
+    /// Store that begins the units of work.
     pub store: Arc<dyn Store<Unit = U, View = V>>,
-    /// Where they run.
+    /// Tasks that run them.
     pub tasks: Tasks,
-    /// Pauses between attempts.
+    /// Clock for the pauses between attempts.
     pub clock: Arc<dyn Clock>,
-    /// Spreads the pauses.
+    /// Random source for the jitter of the pauses.
     pub chance: Arc<dyn Chance>,
-    /// How often to try.
+    /// Retry policy.
     pub policy: TxPolicy,
 }
 
 impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
-    /// The same way into the units of another store.
+    /// The same services with another store.
     pub(crate) fn with_store<W: ?Sized, X: ?Sized>(
         &self,
         store: Arc<dyn Store<Unit = W, View = X>>,
@@ -88,20 +89,20 @@ impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
         }
     }
 
-    /// The same way for what runs by itself: not in the queue of its callers.
+    /// For background work: uses permits of its own, so that it does not wait behind requests.
     pub fn of_its_own(&self) -> Transactor<U, V> {
         Transactor { tasks: self.tasks.of_its_own(), ..self.clone() }
     }
 }
 
 impl<U: UnitOfWork + ?Sized + 'static, V: View + ?Sized + 'static> Transactor<U, V> {
-    /// The same way, of whose units the outbox alone is known.
+    /// The same store, reduced to the outbox ports.
     pub fn outbox(&self) -> Transactor {
         self.with_store(outbox_of(&self.store))
     }
 }
 
-// Derived, it would ask the same of `U` and `V`.
+// `derive(Clone)` would also require `U: Clone` and `V: Clone`.
 impl<U: ?Sized, V: ?Sized> Clone for Transactor<U, V> {
     fn clone(&self) -> Self {
         self.with_store(Arc::clone(&self.store))
@@ -110,10 +111,10 @@ impl<U: ?Sized, V: ?Sized> Clone for Transactor<U, V> {
 
 /// Runs `work` in a unit of work and commits it.
 ///
-/// - The whole attempt is repeated after a conflict, a transient error or a commit of unknown outcome, so `work` must
-///   choose nothing anew: ids and times come from outside.
+/// - The whole attempt is repeated after a conflict, a transient error or a commit of unknown outcome. `work` must
+///   therefore not generate ids or read the clock: both are chosen by the caller.
 /// - After an error nothing is committed.
-/// - It runs as a task of its own: a caller who goes away cannot cut it between begin and commit.
+/// - It runs as a separate task: a cancelled caller cannot interrupt it between begin and commit.
 pub async fn with_tx<U, V, T, E, F>(tx: &Transactor<U, V>, work: F) -> Result<T, E>
 where
     U: UnitOfWork + ?Sized + 'static,
@@ -126,7 +127,7 @@ where
     let task = tx.tasks.spawn(async move { attempts(&context, &work).await });
     match task.await {
         Ok(Some(result)) => result,
-        Ok(None) => Err(StoreError::Unavailable("the process is ending".into()).into()),
+        Ok(None) => Err(StoreError::Unavailable("the process is shutting down".into()).into()),
         Err(error) => Err(StoreError::Backend(Box::new(error)).into()),
     }
 }
@@ -144,13 +145,14 @@ where
         .acquire()
         .await
         .map_err(|error| E::from(StoreError::Unavailable(Box::new(error))))?;
-    let (mut number, begun) = (1, tx.clock.now());
+    let mut number = 1;
+    let started_at = tx.clock.now();
     loop {
-        let error = match tallied(attempt(tx, work, Attempt(number))).await {
+        let error = match with_pending_counters(attempt(tx, work, Attempt(number))).await {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        let elapsed = (tx.clock.now() - begun).to_std().unwrap_or_default();
+        let elapsed = (tx.clock.now() - started_at).to_std().unwrap_or_default();
         let retryable = error.store_error().is_some_and(|error| {
             error.is_retryable()
                 && (!matches!(error, StoreError::Transient(_)) || elapsed < tx.policy.patience)

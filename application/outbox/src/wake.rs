@@ -1,4 +1,4 @@
-//! Wakes the relay of this process when a commit left it something to do.
+//! Wakes the relay of this process after a commit that created work for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use handover_events::{Partition, PartitionSet};
 use tokio::sync::Notify;
 
-/// A bell with the partitions that rang it. Clones share it.
+/// Wake-up signal with the partitions to read. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Wake {
     inner: Arc<Inner>,
@@ -15,20 +15,20 @@ pub struct Wake {
 #[derive(Debug, Default)]
 struct Inner {
     partitions: AtomicU64,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl Wake {
-    /// Rings for these partitions. Rings while nobody waits are kept.
+    /// Notifies the relay of these partitions. A notification is stored until the relay waits.
     pub fn ring(&self, partitions: PartitionSet) {
         let bits = partitions.iter().fold(0u64, |bits, partition| bits | (1 << partition.number()));
         self.inner.partitions.fetch_or(bits, Ordering::AcqRel);
-        self.inner.bell.notify_one();
+        self.inner.notify.notify_one();
     }
 
-    /// Waits for a ring and takes the partitions that rang.
+    /// Waits for a notification and returns all notified partitions since the last call.
     pub async fn rung(&self) -> PartitionSet {
-        self.inner.bell.notified().await;
+        self.inner.notify.notified().await;
         let bits = self.inner.partitions.swap(0, Ordering::AcqRel);
         Partition::all().filter(|partition| bits & (1 << partition.number()) != 0).collect()
     }

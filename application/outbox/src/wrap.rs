@@ -1,7 +1,8 @@
-//! Wrappers of units and views: faults and counters for tests, with no line for a method that they do not change.
+//! Wrappers around units of work and views, for fault injection and counting in tests. A wrapper implements only the
+//! methods that it changes.
 //!
-//! Beside each port `P` with `#[wrappable]` there is `PWrapper`, whose methods call those of the inner unit; a wrapper
-//! implements it with the methods that differ. [`Wrapped<W>`](Wrapped) implements `P` if `W` implements `PWrapper`.
+//! For each port `P` marked `#[wrappable]` the macro generates a trait `PWrapper`, whose default methods call the
+//! inner unit. [`Wrapped<W>`](Wrapped) implements `P` if `W` implements `PWrapper`.
 
 use std::future::{Future, ready};
 
@@ -9,15 +10,16 @@ use async_trait::async_trait;
 
 use crate::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 
-/// What is around a unit or view.
+/// A wrapper around a unit of work or view.
 pub trait Wraps: Send {
-    /// The unit or view within.
+    /// Type of the wrapped unit or view.
     type Inner: ?Sized + Send;
 
-    /// The unit or view within.
+    /// The wrapped unit or view.
     fn inner(&mut self) -> &mut Self::Inner;
 
-    /// Called before each method of a port; after an error the method is not called.
+    /// Called before each method of a port. If it returns an error, the method is not called and the error is
+    /// returned.
     fn before(
         &mut self,
         _port: &'static str,
@@ -27,13 +29,13 @@ pub trait Wraps: Send {
     }
 }
 
-/// A wrapper of units.
+/// A wrapper around a unit of work.
 pub trait UnitWrapper: Wraps<Inner: UnitOfWork> {
-    /// Commits the inner unit, or not ([`UnitOfWork::commit`]).
+    /// Commits the inner unit, or not; see [`UnitOfWork::commit`].
     fn commit(self) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
-/// A unit or view that works as its wrapper says.
+/// A unit or view that behaves as its wrapper `W` defines.
 pub struct Wrapped<W>(pub W);
 
 impl<W: Wraps> View for Wrapped<W>

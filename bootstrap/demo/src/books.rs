@@ -1,5 +1,5 @@
-//! What is in the database: every row that a promise is about, read through a reader of its own, behind the service's
-//! back.
+//! Snapshot of the database: every row that a promise covers, read through a separate read-only connection and not
+//! through the service.
 
 mod assets;
 
@@ -17,81 +17,73 @@ use marketplace_domain::{AggregateType, Order, OrderId, Payment, Product, Produc
 
 pub(super) use assets::Assets;
 
-/// Rows read at a time.
+/// Rows per query.
 const PAGE: u32 = 1_000;
-/// The marketplace of the demo.
 const TENANT: TenantId = TenantId::DEFAULT;
 
-/// Every row that a promise is about.
+/// Every row that a promise covers. Effects of one order are in the order in which they were applied.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Books {
-    /// The orders.
+pub(super) struct DatabaseSnapshot {
     pub(super) orders: BTreeMap<OrderId, Order>,
-    /// Their payments.
     pub(super) payments: BTreeMap<OrderId, Vec<Payment>>,
-    /// The products.
     pub(super) products: BTreeMap<ProductId, Product>,
-    /// The outbox, in the order of its rows.
+    /// Outbox rows by id.
     pub(super) events: Vec<OutboxRow>,
-    /// The consume log.
+    /// Consume-log records.
     pub(super) consumed: Vec<Consumed>,
-    /// Changes of listings, those of an order in the order in which they were applied; so are the other effects.
     pub(super) listing_changes: Vec<ListingChange>,
-    /// Shipment tasks.
     pub(super) shipments: Vec<ShipmentTask>,
-    /// Notifications.
     pub(super) notifications: Vec<Notification>,
-    /// Changes of buyers' credit.
     pub(super) credit_changes: Vec<CreditChange>,
-    /// What the changes left of each seller's listing.
+    /// Current listing of each seller.
     pub(super) listings: BTreeMap<UserId, Vec<ListingEntry>>,
-    /// What the changes left of each buyer's credit.
+    /// Current credit of each buyer.
     pub(super) credit: BTreeMap<UserId, BuyerCredit>,
-    /// The dead letters.
     pub(super) dead_letters: Vec<DeadLetter>,
     /// Assets and refunds.
     pub(super) assets: Assets,
 }
 
-impl Books {
-    /// Reads everything. An order is found by its users and by its events, so that one without the other shows.
-    pub(super) async fn read(store: &MarketStore, users: &[UserId]) -> Result<Books, StoreError> {
+impl DatabaseSnapshot {
+    /// Reads all rows. Orders are read by user and by event, so that an order without events, and events without an order,
+    /// are detected.
+    pub(super) async fn read(store: &MarketStore, users: &[UserId]) -> Result<DatabaseSnapshot, StoreError> {
         let mut view = store.view().await?;
         let view = view.as_mut();
-        let mut books = Books {
+        let mut database = DatabaseSnapshot {
             events: events(view).await?,
             consumed: consumed(view).await?,
             dead_letters: dead_letters(view).await?,
             products: products(view).await?,
-            ..Books::default()
+            ..DatabaseSnapshot::default()
         };
         for user in users {
             for order in orders(view, *user).await? {
-                books.orders.insert(order.id, order);
+                database.orders.insert(order.id, order);
             }
-            books.listings.insert(*user, view.listing_of(TENANT, *user).await?);
+            database.listings.insert(*user, view.listing_of(TENANT, *user).await?);
             if let Some(credit) = view.credit_of(TENANT, *user).await? {
-                books.credit.insert(*user, credit);
+                database.credit.insert(*user, credit);
             }
         }
-        for id in books.announced() {
+        for id in database.announced() {
             if let Some(order) = view.order_by_id(TENANT, id).await? {
-                books.orders.insert(id, order);
+                database.orders.insert(id, order);
             }
         }
-        let ids: BTreeSet<OrderId> = books.orders.keys().copied().chain(books.announced()).collect();
-        books.assets = Assets::read(view, users, &ids).await?;
+        let ids: BTreeSet<OrderId> = database.orders.keys().copied().chain(database.announced()).collect();
+        database.assets = Assets::read(view, users, &ids).await?;
         for id in ids {
-            books.payments.insert(id, view.payments_of(TENANT, id).await?);
-            books.listing_changes.extend(view.listing_changes(TENANT, id).await?);
-            books.shipments.extend(view.shipment_tasks(TENANT, id).await?);
-            books.notifications.extend(view.notifications_about(TENANT, id).await?);
-            books.credit_changes.extend(view.credit_changes(TENANT, id).await?);
+            database.payments.insert(id, view.payments_of(TENANT, id).await?);
+            database.listing_changes.extend(view.listing_changes(TENANT, id).await?);
+            database.shipments.extend(view.shipment_tasks(TENANT, id).await?);
+            database.notifications.extend(view.notifications_about(TENANT, id).await?);
+            database.credit_changes.extend(view.credit_changes(TENANT, id).await?);
         }
-        Ok(books)
+        Ok(database)
     }
 
-    /// The orders that events are about.
+    /// Ids of the orders that have events.
     fn announced(&self) -> BTreeSet<OrderId> {
         let of_orders =
             self.events.iter().filter(|event| event.aggregate.kind == AggregateType::Order.as_str());
@@ -99,7 +91,7 @@ impl Books {
     }
 }
 
-/// Whether a page was the last.
+/// Whether a page is the last one.
 fn is_last<T>(page: &[T]) -> bool {
     page.len() < PAGE as usize
 }

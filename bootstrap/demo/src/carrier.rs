@@ -1,7 +1,7 @@
-//! The real broker, and what befalls messages on their way: doubled, spoiled, out of reach.
+//! Wraps the real broker and injects faults: duplicated messages, one corrupted message, an outage.
 //!
-//! **Invariant:** nothing is only pretended: a copy is a message more in the real queue, a spoiled message lies there
-//! in place of the good one, and a lost connection returns what it held.
+//! **Invariant:** faults act on the real queues: a copy is one more message in the queue, a corrupted message replaces the
+//! intact one in the queue, and a lost connection requeues its unsettled deliveries.
 
 #[cfg(test)]
 mod tests;
@@ -19,30 +19,30 @@ use handover_outbox::ports::{
 use handover_outbox::topology::Topology;
 use marketplace::queues::DEAD_LETTER_QUEUE;
 
-use super::mishaps::{Fate, Line, Mishaps};
+use super::mishaps::{BrokerFaults, Connection, DeliveryAction};
 
-/// The broker with these mishaps on the way to it.
-pub(super) fn carried(broker: Arc<dyn Broker>, mishaps: Mishaps) -> Arc<dyn Broker> {
-    Arc::new(Carrier { broker, mishaps })
+/// Wraps `broker` so that it injects these faults.
+pub(super) fn with_faults(broker: Arc<dyn Broker>, faults: BrokerFaults) -> Arc<dyn Broker> {
+    Arc::new(FaultyBroker { broker, faults })
 }
 
-struct Carrier {
+struct FaultyBroker {
     broker: Arc<dyn Broker>,
-    mishaps: Mishaps,
+    faults: BrokerFaults,
 }
 
 #[async_trait]
-impl Broker for Carrier {
+impl Broker for FaultyBroker {
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
-        self.mishaps.line()?;
+        self.faults.connect()?;
         self.broker.declare(topology).await
     }
 
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        let line = self.mishaps.line()?;
+        let connection = self.faults.connect()?;
         let outcomes = self.broker.publish(window).await?;
-        // Lost on the way back: the messages are there, and nobody knows.
-        self.mishaps.holds(line)?;
+        // An outage that began meanwhile loses the confirms: the broker has the messages, but the relay does not learn it.
+        self.faults.check(connection)?;
         Ok(outcomes)
     }
 
@@ -51,20 +51,20 @@ impl Broker for Carrier {
         queue: &str,
         prefetch: NonZeroU16,
     ) -> Result<Box<dyn Subscription>, BrokerError> {
-        let line = self.mishaps.line()?;
+        let connection = self.faults.connect()?;
         let inner = self.broker.subscribe(queue, prefetch).await?;
-        Ok(Box::new(Carried {
+        Ok(Box::new(FaultySubscription {
             inner,
             broker: Arc::clone(&self.broker),
             queue: queue.to_owned(),
-            mishaps: self.mishaps.clone(),
-            line,
-            held: Mutex::default(),
+            faults: self.faults.clone(),
+            connection,
+            unsettled: Mutex::default(),
         }))
     }
 
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
-        self.mishaps.line()?;
+        self.faults.connect()?;
         self.broker.queues().await
     }
 
@@ -73,107 +73,107 @@ impl Broker for Carrier {
     }
 }
 
-/// A subscription over that connection.
-struct Carried {
+/// A subscription on one connection.
+struct FaultySubscription {
     inner: Box<dyn Subscription>,
     broker: Arc<dyn Broker>,
     queue: String,
-    mishaps: Mishaps,
-    line: Line,
-    /// The events of what was delivered.
-    held: Mutex<BTreeMap<DeliveryTag, EventId>>,
+    faults: BrokerFaults,
+    connection: Connection,
+    /// Deliveries that are not settled yet, with their events.
+    unsettled: Mutex<BTreeMap<DeliveryTag, EventId>>,
 }
 
-impl Carried {
-    /// The connection is lost: what the broker had delivered over it goes back into the queue.
-    async fn closed(&self) -> BrokerError {
-        // Fails only where the database does, and then the session's heartbeat ends it.
+impl FaultySubscription {
+    /// Closes the subscription of a lost connection: the broker requeues its unsettled deliveries.
+    async fn close_lost(&self) -> BrokerError {
+        // Fails only if the database fails; then the session ends when its heartbeat expires.
         let _ = self.inner.close().await;
         BrokerError::Closed { queue: self.queue.clone() }
     }
 
-    /// Puts a message with that body into the queue in place of a good one.
-    async fn spoil(&self, delivery: &Delivery, event: &EventId, body: String) -> Result<(), BrokerError> {
+    /// Replaces a delivery with a message that has this body.
+    async fn corrupt(&self, delivery: &Delivery, event: &EventId, body: String) -> Result<(), BrokerError> {
         if !self.enqueue(event, Message { body, ..delivery.message.clone() }).await {
-            // The good one comes again, and then it is tried again.
-            return Err(self.closed().await);
+            // The broker redelivers the intact message, and then this is tried again.
+            return Err(self.close_lost().await);
         }
-        self.mishaps.spoiled();
+        self.faults.record_corruption();
         self.inner.ack(&[delivery.tag]).await
     }
 
-    /// Puts a message into this queue alone; tells whether it is there.
+    /// Publishes a message to this queue only; returns whether the broker confirmed it.
     async fn enqueue(&self, event: &EventId, message: Message) -> bool {
         let outgoing = Outgoing::to_queue(event.clone(), self.queue.clone(), message);
         let outcomes = self.broker.publish(vec![outgoing]).await.unwrap_or_default();
         matches!(outcomes.as_slice(), [PublishOutcome::Confirmed(_)])
     }
 
-    /// What becomes of one delivery on its way; `None`: it is not delivered.
-    async fn carry(&self, delivery: Delivery) -> Result<Option<Delivery>, BrokerError> {
+    /// Applies the planned fault to a delivery; returns `None` if it must not reach the consumer.
+    async fn apply_fault(&self, delivery: Delivery) -> Result<Option<Delivery>, BrokerError> {
         let event = delivery.message.message_id.as_ref().and_then(|id| id.parse::<EventId>().ok());
-        // A copy of a dead letter would not say where it died: those come once.
+        // Dead letters are not duplicated: a copy would not contain the queue in which the original was dead-lettered.
         let Some(event) = event.filter(|_| self.queue != DEAD_LETTER_QUEUE) else {
             return Ok(Some(delivery));
         };
-        match self.mishaps.fate(&self.queue, &event, &delivery.message.body) {
-            Fate::Arrive => {}
-            Fate::ComeTwice => {
+        match self.faults.next_action(&self.queue, &event, &delivery.message.body) {
+            DeliveryAction::Deliver => {}
+            DeliveryAction::Duplicate => {
                 if self.enqueue(&event, delivery.message.clone()).await {
-                    self.mishaps.doubled(&self.queue, &event);
+                    self.faults.record_duplicate(&self.queue, &event);
                 }
             }
-            Fate::BeSpoiled(body) => {
-                self.spoil(&delivery, &event, body).await?;
+            DeliveryAction::Corrupt(body) => {
+                self.corrupt(&delivery, &event, body).await?;
                 return Ok(None);
             }
-            Fate::BeLost => {
+            DeliveryAction::Drop => {
                 self.inner.ack(&[delivery.tag]).await?;
                 return Ok(None);
             }
         }
-        self.mishaps.handed(&self.queue, &event, &delivery.message.body);
-        self.held().insert(delivery.tag, event);
+        self.faults.record_delivery(&self.queue, &event, &delivery.message.body);
+        self.unsettled().insert(delivery.tag, event);
         Ok(Some(delivery))
     }
 
-    fn held(&self) -> MutexGuard<'_, BTreeMap<DeliveryTag, EventId>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unsettled(&self) -> MutexGuard<'_, BTreeMap<DeliveryTag, EventId>> {
+        self.unsettled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
-impl Subscription for Carried {
+impl Subscription for FaultySubscription {
     async fn next(&self) -> Result<Vec<Delivery>, BrokerError> {
         loop {
             let deliveries = tokio::select! {
                 biased;
-                () = self.mishaps.lost(self.line) => return Err(self.closed().await),
+                () = self.faults.wait_until_lost(self.connection) => return Err(self.close_lost().await),
                 next = self.inner.next() => next?,
             };
-            let mut carried = Vec::with_capacity(deliveries.len());
+            let mut delivered = Vec::with_capacity(deliveries.len());
             for delivery in deliveries {
-                carried.extend(self.carry(delivery).await?);
+                delivered.extend(self.apply_fault(delivery).await?);
             }
-            if !carried.is_empty() {
-                return Ok(carried);
+            if !delivered.is_empty() {
+                return Ok(delivered);
             }
         }
     }
 
     async fn ack(&self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {
-        self.mishaps.holds(self.line)?;
+        self.faults.check(self.connection)?;
         let acked: Vec<EventId> = {
-            let mut held = self.held();
-            tags.iter().filter_map(|tag| held.remove(tag)).collect()
+            let mut unsettled = self.unsettled();
+            tags.iter().filter_map(|tag| unsettled.remove(tag)).collect()
         };
-        // Counted first: an ack whose answer nobody waits for is one all the same.
-        self.mishaps.acked(&self.queue, &acked);
+        // Counted before the call: if the caller is cancelled, the ack may still take effect.
+        self.faults.record_acks(&self.queue, &acked);
         self.inner.ack(tags).await
     }
 
     async fn nack(&self, tags: &[DeliveryTag], requeue: Requeue) -> Result<(), BrokerError> {
-        self.mishaps.holds(self.line)?;
+        self.faults.check(self.connection)?;
         self.inner.nack(tags, requeue).await
     }
 

@@ -1,4 +1,4 @@
-//! A client of the API as any other: HTTP over a socket, bearer tokens, signed callbacks.
+//! HTTP client of the API, with bearer tokens and signed gateway callbacks.
 
 mod gateway;
 mod operator;
@@ -27,95 +27,91 @@ use tokio::sync::Semaphore;
 pub(super) use self::gateway::Report;
 use marketplace_wiring::{Failure, Secrets};
 
-/// How many requests are made at a time: as many as want the lamp.
-const LINES: usize = 64;
+/// Maximum number of concurrent requests: as many as there are buyers of the lamp.
+const MAX_CONCURRENT_REQUESTS: usize = 64;
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a token is good: a day that is kept is looked at for longer than it takes.
-const SIGNED_IN: Duration = Duration::from_secs(24 * 3600);
+/// Timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// Lifetime of tokens: longer than the day, because `--keep` prints two of them for use after it.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// An answer of the API.
+/// Response of the API.
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
-    /// The HTTP status.
+pub(super) struct ApiResponse {
     pub(super) status: u16,
-    /// The code of its envelope.
+    /// `code` of the envelope.
     pub(super) code: String,
-    /// What it carries.
+    /// `data` of the envelope.
     pub(super) data: Value,
 }
 
-impl Answer {
-    /// Whether the change was acknowledged.
-    pub(super) fn is_done(&self) -> bool {
+impl ApiResponse {
+    /// Whether the service acknowledged the request.
+    pub(super) fn is_success(&self) -> bool {
         (200..300).contains(&self.status) && self.code == "00000"
     }
 
-    /// Whether the state does not allow it: sold already, or too late.
-    pub(super) fn is_refused(&self) -> bool {
+    /// Whether the state of the product or order does not allow the change: already sold, or too late.
+    pub(super) fn is_conflict(&self) -> bool {
         self.status == 409 && self.code == "A0409"
     }
 
-    /// Whether it should be asked again: what it needs is not there yet, or its outcome is unknown.
-    pub(super) fn is_not_yet(&self) -> bool {
+    /// Whether the request should be repeated: a requirement is not met yet, or the outcome is unknown.
+    pub(super) fn is_retryable(&self) -> bool {
         ["C0001", "C0002"].contains(&self.code.as_str())
     }
 
-    /// Whether what was asked for is done already: a payment or refund without anything for the gateway to do.
+    /// Whether the payment or refund is already complete because no amount is left for the gateway.
     pub(super) fn is_settled(&self) -> bool {
         self.data.get("status").and_then(Value::as_str) == Some("SUCCESS")
     }
 
-    /// An amount in the answer.
+    /// An amount in the data.
     pub(super) fn money(&self, field: &str) -> Option<Money> {
         Money::parse(&self.data.get(field)?.to_string()).ok()
     }
 
-    /// The items of a list.
+    /// The items of a list response.
     pub(super) fn items(&self) -> &[Value] {
         self.data.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// An id in the answer.
+    /// An id in the data.
     pub(super) fn id<I: TryFrom<i64>>(&self, field: &str) -> Option<I> {
         I::try_from(self.data.get(field)?.as_i64()?).ok()
     }
 }
 
-/// No answer that could be read: the request was done, or not.
+/// No readable response; the request may have been executed.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer to {what}: {why}")]
-pub(super) struct Unanswered {
+#[error("no response to {what}: {why}")]
+pub(super) struct NoResponse {
     what: String,
     why: String,
 }
 
-/// What an order names beside money.
+/// Assets that an order uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Named {
-    /// A coupon.
+pub(super) struct AssetSelection {
     pub(super) coupon: Option<CouponId>,
-    /// So much of the wallet.
     pub(super) wallet: Money,
-    /// So many points.
     pub(super) points: Points,
 }
 
-/// A client with a token for everybody.
+/// Client with a token for each user.
 pub(super) struct Api {
     http: Client<HttpConnector, Full<Bytes>>,
     base: String,
     tokens: BTreeMap<UserId, String>,
     gateway: Webhook,
-    /// Each request that creates or moves something has a key of its own.
+    /// Source of idempotency keys; each POST gets a new one.
     keys: AtomicU64,
-    /// A request waits for one of these: those who wait for their turn hold up nobody.
-    lines: Semaphore,
+    /// Limits concurrent requests; waiting for a permit does not count towards the timeout.
+    permits: Semaphore,
 }
 
 impl Api {
-    /// Signs these users in, and the operator.
+    /// Issues tokens to these users and to the operator.
     pub(super) fn sign_in(
         address: SocketAddr,
         secrets: &Secrets,
@@ -129,7 +125,7 @@ impl Api {
         let roles = users.iter().map(|user| (*user, Role::User)).chain([(operator, Role::Operator)]);
         let tokens = roles
             .map(|(user, role)| {
-                let token = signer.issue(user, TenantId::DEFAULT, &[role], SIGNED_IN, SystemClock.now());
+                let token = signer.issue(user, TenantId::DEFAULT, &[role], TOKEN_LIFETIME, SystemClock.now());
                 Ok((user, token.map_err(|error| refused("auth.jwt-secret", error.to_string()))?))
             })
             .collect::<Result<_, Failure>>()?;
@@ -142,22 +138,27 @@ impl Api {
             gateway: Webhook::new(secrets.gateway.reveal())
                 .map_err(|error| refused("gateway.secret", error.to_string()))?,
             keys: AtomicU64::new(1),
-            lines: Semaphore::new(LINES),
+            permits: Semaphore::new(MAX_CONCURRENT_REQUESTS),
         })
     }
 
-    /// Where it calls: `http://127.0.0.1:...`.
+    /// Base URL: `http://127.0.0.1:...`.
     pub(super) fn base(&self) -> &str {
         &self.base
     }
 
-    /// The token of one who is signed in.
+    /// The token of a user; empty if the user has none.
     pub(super) fn token(&self, user: UserId) -> &str {
         self.tokens.get(&user).map(String::as_str).unwrap_or_default()
     }
 
     /// Lists a product.
-    pub(super) async fn list(&self, seller: UserId, title: &str, price: Money) -> Result<Answer, Unanswered> {
+    pub(super) async fn list(
+        &self,
+        seller: UserId,
+        title: &str,
+        price: Money,
+    ) -> Result<ApiResponse, NoResponse> {
         self.post(seller, "/api/v1/products", &json!({"title": title, "price": price})).await
     }
 
@@ -166,53 +167,53 @@ impl Api {
         &self,
         buyer: UserId,
         product: ProductId,
-        named: Named,
-    ) -> Result<Answer, Unanswered> {
+        assets: AssetSelection,
+    ) -> Result<ApiResponse, NoResponse> {
         let mut body = json!({"productId": product});
-        if let Some(coupon) = named.coupon {
+        if let Some(coupon) = assets.coupon {
             body["couponId"] = json!(coupon);
         }
-        if named.wallet > Money::ZERO {
-            body["walletAmount"] = json!(named.wallet);
+        if assets.wallet > Money::ZERO {
+            body["walletAmount"] = json!(assets.wallet);
         }
-        if named.points > Points::ZERO {
-            body["points"] = json!(named.points);
+        if assets.points > Points::ZERO {
+            body["points"] = json!(assets.points);
         }
         self.post(buyer, "/api/v1/orders", &body).await
     }
 
     /// Starts the payment of an order.
-    pub(super) async fn pay(&self, buyer: UserId, order: OrderId) -> Result<Answer, Unanswered> {
+    pub(super) async fn pay(&self, buyer: UserId, order: OrderId) -> Result<ApiResponse, NoResponse> {
         self.post(buyer, &format!("/api/v1/orders/{order}/payments"), &json!({"paymentMethod": "card"})).await
     }
 
-    /// The seller ships.
-    pub(super) async fn ship(&self, seller: UserId, order: OrderId) -> Result<Answer, Unanswered> {
+    /// The seller ships the order.
+    pub(super) async fn ship(&self, seller: UserId, order: OrderId) -> Result<ApiResponse, NoResponse> {
         let body = json!({"carrier": "SF", "trackingNo": format!("T{order}")});
         self.post(seller, &format!("/api/v1/orders/{order}/ship"), &body).await
     }
 
-    /// The buyer has it.
-    pub(super) async fn complete(&self, buyer: UserId, order: OrderId) -> Result<Answer, Unanswered> {
+    /// The buyer confirms the receipt.
+    pub(super) async fn complete(&self, buyer: UserId, order: OrderId) -> Result<ApiResponse, NoResponse> {
         self.post(buyer, &format!("/api/v1/orders/{order}/complete"), &json!({})).await
     }
 
-    /// The buyer cancels.
-    pub(super) async fn cancel(&self, buyer: UserId, order: OrderId) -> Result<Answer, Unanswered> {
+    /// The buyer cancels the order.
+    pub(super) async fn cancel(&self, buyer: UserId, order: OrderId) -> Result<ApiResponse, NoResponse> {
         self.post(buyer, &format!("/api/v1/orders/{order}/cancel"), &json!({})).await
     }
 
-    /// Somebody wants a paid order paid back.
+    /// Requests the refund of a paid order.
     pub(super) async fn refund(
         &self,
-        who: UserId,
+        requester: UserId,
         order: OrderId,
         reason: &str,
-    ) -> Result<Answer, Unanswered> {
-        self.post(who, &format!("/api/v1/orders/{order}/refunds"), &json!({"reason": reason})).await
+    ) -> Result<ApiResponse, NoResponse> {
+        self.post(requester, &format!("/api/v1/orders/{order}/refunds"), &json!({"reason": reason})).await
     }
 
-    async fn post(&self, user: UserId, path: &str, body: &Value) -> Result<Answer, Unanswered> {
+    async fn post(&self, user: UserId, path: &str, body: &Value) -> Result<ApiResponse, NoResponse> {
         let key = self.keys.fetch_add(1, Ordering::Relaxed);
         let headers = [
             ("authorization", format!("Bearer {}", self.token(user))),
@@ -222,7 +223,7 @@ impl Api {
         self.send(Method::POST, path, &headers, body.to_string()).await
     }
 
-    async fn get(&self, user: UserId, path: &str) -> Result<Answer, Unanswered> {
+    async fn get(&self, user: UserId, path: &str) -> Result<ApiResponse, NoResponse> {
         let token = [("authorization", format!("Bearer {}", self.token(user)))];
         self.send(Method::GET, path, &token, String::new()).await
     }
@@ -233,14 +234,14 @@ impl Api {
         path: &str,
         headers: &[(&str, String)],
         body: String,
-    ) -> Result<Answer, Unanswered> {
-        let unanswered = |why: String| Unanswered { what: format!("{method} {path}"), why };
+    ) -> Result<ApiResponse, NoResponse> {
+        let no_response = |why: String| NoResponse { what: format!("{method} {path}"), why };
         let mut request = Request::builder().method(&method).uri(format!("{}{path}", self.base));
         for (name, value) in headers {
             request = request.header(*name, value);
         }
-        let request = request.body(Full::from(body)).map_err(|error| unanswered(error.to_string()))?;
-        let _line = self.lines.acquire().await.map_err(|error| unanswered(error.to_string()))?;
+        let request = request.body(Full::from(body)).map_err(|error| no_response(error.to_string()))?;
+        let _permit = self.permits.acquire().await.map_err(|error| no_response(error.to_string()))?;
         let exchange = async {
             let response = self.http.request(request).await.map_err(|error| error.to_string())?;
             let status = response.status().as_u16();
@@ -248,11 +249,11 @@ impl Api {
             let mut envelope: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
             let code = envelope.get("code").and_then(Value::as_str).unwrap_or_default().to_owned();
             let data = envelope.get_mut("data").map(Value::take).unwrap_or_default();
-            Ok(Answer { status, code, data })
+            Ok(ApiResponse { status, code, data })
         };
-        tokio::time::timeout(PATIENCE, exchange)
+        tokio::time::timeout(REQUEST_TIMEOUT, exchange)
             .await
-            .unwrap_or_else(|_| Err(format!("nothing within {PATIENCE:?}")))
-            .map_err(unanswered)
+            .unwrap_or_else(|_| Err(format!("timed out after {REQUEST_TIMEOUT:?}")))
+            .map_err(no_response)
     }
 }

@@ -1,4 +1,4 @@
-//! The day from morning to evening, phase by phase.
+//! The phases of the day.
 
 use std::time::Duration;
 
@@ -8,84 +8,82 @@ use marketplace::App;
 use marketplace::ports::MarketStore;
 
 use super::OUTAGE;
-use super::client::{Answer, Unanswered};
-use super::journal::Account;
+use super::client::{ApiResponse, NoResponse};
+use super::journal::ClientRecord;
 use super::market::{Market, Offer, Pace};
-use super::mishaps::Mishaps;
+use super::mishaps::BrokerFaults;
 use super::plan::Plan;
-use super::settle::{Until, wait};
+use super::settle::{WaitFor, wait};
 
-/// What the operator says about the spoiled message.
-const EXPLANATION: &str = "spoiled on its way on purpose; its event was applied from the outbox";
+/// Note with which the operator discards the dead letter of the corrupted message.
+const EXPLANATION: &str = "corrupted by the demo on purpose; its event was applied from the outbox";
 
-/// What a day is played with.
+/// Everything that a day needs.
 pub(super) struct Day<'a> {
-    /// The service, for reading its state; the people of the market use the API.
+    /// The service, only to read its state; buyers, sellers and operators use the HTTP API.
     pub(super) app: &'a App,
-    /// The database, through readers of its own.
+    /// The database, through a separate read-only connection.
     pub(super) store: &'a MarketStore,
-    /// What befalls messages.
-    pub(super) mishaps: &'a Mishaps,
-    /// The people.
+    pub(super) faults: &'a BrokerFaults,
     pub(super) market: &'a Market,
 }
 
 impl Day<'_> {
-    /// Plays it; what the clients were told is the answer.
-    pub(super) async fn play(&self, plan: &Plan) -> Result<Account, StoreError> {
+    /// Plays the day and returns the responses that clients received.
+    pub(super) async fn play(&self, plan: &Plan) -> Result<ClientRecord, StoreError> {
         let progress = &self.market.progress;
-        self.mishaps.spoil(plan.spoiled);
-        progress.phase("giving to the buyers", plan.gifts.count());
-        let coupons = self.market.give(&plan.gifts).await;
-        progress.phase("opening the market", plan.deals.len() + 1);
+        self.faults.corrupt_nth_payment(plan.corrupted_payment);
+        progress.phase("granting assets to buyers", plan.asset_grants.count());
+        let coupons = self.market.grant_assets(&plan.asset_grants).await;
+        progress.phase("listing products", plan.deals.len() + 1);
         let mut offers = self.market.list_all([vec![plan.lamp.clone()], plan.deals.clone()].concat()).await;
         for offer in &mut offers {
-            offer.coupon = offer.deal.asked.coupon.and_then(|place| coupons.get(&place).copied());
+            offer.coupon = offer.deal.assets.coupon.and_then(|index| coupons.get(&index).copied());
         }
-        // Without a lamp there is no rush, and the verdict says so.
+        // If the lamp could not be listed, the rush is skipped and its promise is reported as broken.
         let lamp = (offers.first().is_some_and(|offer| offer.deal == plan.lamp)).then(|| offers.remove(0));
-        let (before, meanwhile, after) = parts(offers);
+        let (before, during_outage, after) = split_offers(offers);
 
         progress.phase("trading", before.len());
         self.market.trade(before, Pace::Full).await;
-        progress.phase("the rush for one lamp", 1);
+        progress.phase("concurrent orders for one lamp", 1);
         if let Some(lamp) = lamp {
-            self.market.rush(&lamp, &plan.crowd).await;
+            self.market.rush(&lamp, &plan.lamp_buyers).await;
         }
-        progress.phase("the broker is away", meanwhile.len());
-        self.outage(meanwhile).await;
-        progress.phase("trading goes on", after.len());
+        progress.phase("broker outage", during_outage.len());
+        self.outage(during_outage).await;
+        progress.phase("trading after the outage", after.len());
         self.market.trade(after, Pace::Full).await;
-        progress.phase("paying back", 0);
-        self.market.pay_back_all().await;
-        progress.phase("closing", 0);
-        wait(Until::Closed, self.app, self.store, progress).await?;
-        progress.phase("settling", 0);
-        wait(Until::Quiet, self.app, self.store, progress).await?;
-        progress.phase("looking at the dead letter", 0);
+        progress.phase("refunding late payments", 0);
+        self.market.report_unplanned_refunds().await;
+        progress.phase("waiting for unpaid orders to be cancelled", 0);
+        wait(WaitFor::NoUnpaidOrders, self.app, self.store, progress).await?;
+        progress.phase("settling events", 0);
+        wait(WaitFor::Idle, self.app, self.store, progress).await?;
+        progress.phase("handling the dead letter", 0);
         self.explain(plan).await;
         Ok(self.market.journal.read())
     }
 
-    /// Orders go on while the broker cannot be reached, and after that, if so many are left.
+    /// Trades these offers while the broker is unreachable; if they take longer, also after the outage.
     async fn outage(&self, offers: Vec<Offer>) {
-        self.mishaps.cut();
-        let away = async {
-            // A little longer, so that it is never shorter.
+        self.faults.begin_outage();
+        let outage = async {
+            // A margin, so that the measured outage is never shorter than OUTAGE.
             SystemClock.sleep(OUTAGE + Duration::from_millis(5)).await;
-            self.mishaps.mend();
-            self.market.progress.rename("the broker is back");
+            self.faults.end_outage();
+            self.market.progress.rename("broker reachable again");
         };
-        tokio::join!(away, self.market.trade(offers, Pace::Over(OUTAGE)));
+        tokio::join!(outage, self.market.trade(offers, Pace::Over(OUTAGE)));
     }
 
-    /// The operator looks at what died, and says why it did.
+    /// The operator lists the open dead letters and discards them with an explanation.
     async fn explain(&self, plan: &Plan) {
         let Market { api, journal, progress, .. } = self.market;
         let listed = acknowledged("dead letters", api.dead_letters(plan.operator).await);
         let items = match listed {
-            Ok(answer) => answer.items().to_vec(),
-            Err(odd) => return journal.note(|account| account.odd.push(odd)),
+            Ok(response) => response.items().to_vec(),
+            Err(unexpected) => return journal.note(|record| record.unexpected.push(unexpected)),
         };
         let text = |item: &serde_json::Value, field: &str| {
             item.get(field).and_then(|value| value.as_str()).unwrap_or_default().to_owned()
@@ -103,23 +101,23 @@ impl Day<'_> {
         }
         match acknowledged("discard", api.discard(plan.operator, &keys, EXPLANATION).await) {
             Ok(_) => progress.tell(&format!("discarded: {EXPLANATION}")),
-            Err(odd) => journal.note(|account| account.odd.push(odd)),
+            Err(unexpected) => journal.note(|record| record.unexpected.push(unexpected)),
         }
     }
 }
 
-fn acknowledged(what: &str, answered: Result<Answer, Unanswered>) -> Result<Answer, String> {
-    match answered {
-        Ok(answer) if answer.is_done() => Ok(answer),
-        Ok(Answer { status, code, .. }) => Err(format!("{what}: {status} {code}")),
-        Err(unanswered) => Err(unanswered.to_string()),
+fn acknowledged(what: &str, response: Result<ApiResponse, NoResponse>) -> Result<ApiResponse, String> {
+    match response {
+        Ok(response) if response.is_success() => Ok(response),
+        Ok(ApiResponse { status, code, .. }) => Err(format!("{what}: {status} {code}")),
+        Err(no_response) => Err(no_response.to_string()),
     }
 }
 
-/// Half of it before the outage, a fifth meanwhile, the rest after.
-fn parts(mut offers: Vec<Offer>) -> (Vec<Offer>, Vec<Offer>, Vec<Offer>) {
+/// Splits the offers: half before the outage, a fifth during it, the rest after it.
+fn split_offers(mut offers: Vec<Offer>) -> (Vec<Offer>, Vec<Offer>, Vec<Offer>) {
     let all = offers.len();
-    let mut meanwhile = offers.split_off(all / 2);
-    let after = meanwhile.split_off((all / 5).max(1).min(meanwhile.len()));
-    (offers, meanwhile, after)
+    let mut during_outage = offers.split_off(all / 2);
+    let after = during_outage.split_off((all / 5).max(1).min(during_outage.len()));
+    (offers, during_outage, after)
 }

@@ -1,29 +1,28 @@
-//! Every choice of a day, drawn from its seed: the same seed plans the same day.
+//! Random numbers from a seed: the same seed plans the same day.
 
 use handover_memory::SeededChance;
 use handover_outbox::ports::Chance;
 
-/// The dice of one day.
-pub(super) struct Dice(SeededChance);
+/// Random number generator of one day.
+pub(super) struct RandomNumbers(SeededChance);
 
-impl Dice {
-    /// The numbers of this seed, from the first.
-    pub(super) fn new(seed: u64) -> Dice {
-        Dice(SeededChance::new(seed))
+impl RandomNumbers {
+    pub(super) fn new(seed: u64) -> RandomNumbers {
+        RandomNumbers(SeededChance::new(seed))
     }
 
-    /// One of `0..n`; 0 where there is none.
+    /// Draws a number from `0..n`; returns 0 if `n` is 0.
     pub(super) fn below(&self, n: usize) -> usize {
         let n = u64::try_from(n).unwrap_or(u64::MAX);
         self.0.next().checked_rem(n).and_then(|drawn| usize::try_from(drawn).ok()).unwrap_or(0)
     }
 
-    /// One of these.
+    /// Picks one item; `None` if there are no items.
     pub(super) fn pick<'a, T>(&self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len()))
     }
 
-    /// Any order, each as likely (Fisher and Yates).
+    /// Shuffles the items uniformly (Fisher-Yates).
     pub(super) fn shuffle<T>(&self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
@@ -36,10 +35,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_order_and_loses_nothing() {
+    fn shuffle_of_same_seed_repeats_and_keeps_every_item() {
         let shuffled = |seed| {
             let mut items: Vec<usize> = (0..100).collect();
-            Dice::new(seed).shuffle(&mut items);
+            RandomNumbers::new(seed).shuffle(&mut items);
             items
         };
         assert_eq!(shuffled(7), shuffled(7));
@@ -50,8 +49,8 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_nothing_is_picked() {
-        assert_eq!(Dice::new(1).pick::<u8>(&[]), None);
-        assert_eq!(Dice::new(1).below(1), 0);
+    fn pick_from_empty_slice_returns_none() {
+        assert_eq!(RandomNumbers::new(1).pick::<u8>(&[]), None);
+        assert_eq!(RandomNumbers::new(1).below(1), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! A few figures of the day, from the times in its rows.
+//! Throughput and latency figures of the day, computed from the timestamps of its rows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,76 +8,80 @@ use handover_events::EventId;
 use marketplace_domain::RefundStatus;
 use serde::Serialize;
 
-use super::books::Books;
-use super::journal::Account;
-use super::mishaps::Happened;
+use super::books::DatabaseSnapshot;
+use super::journal::ClientRecord;
+use super::mishaps::InjectedFaults;
 
-/// What the day came to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Figures {
-    /// Orders played to their end per second, each with all its requests, while nothing held them up.
+    /// Orders played to their end per second, each with all its requests, outside the broker outage.
     pub(super) orders_per_second: f64,
-    /// From the commit of an event to its effect, in milliseconds: the median, while the broker was there.
+    /// Median time from the commit of an event to its effect, in milliseconds. Events delayed by the outage or by the
+    /// corrupted message are excluded.
     pub(super) commit_to_effect_p50_ms: i64,
-    /// The same: 99 of 100 were faster.
+    /// 99th percentile of the same.
     pub(super) commit_to_effect_p99_ms: i64,
     /// Events in the outbox.
     pub(super) events: usize,
-    /// Effects.
     pub(super) effects: usize,
-    /// Orders that named assets.
+    /// Orders paid partly or fully with assets.
     pub(super) orders_with_assets: usize,
-    /// Operations on coupons, wallets and points, those of operators left out.
+    /// Operations on coupons, wallets and points that orders caused; operator grants are excluded.
     pub(super) asset_operations: usize,
-    /// Requests made again because assets were not locked yet.
-    pub(super) asked_again: usize,
+    /// Requests repeated because assets were not locked yet.
+    #[serde(rename = "askedAgain")]
+    pub(super) retried_requests: usize,
     /// Refunds that succeeded.
     pub(super) refunds: usize,
-    /// And those that failed.
+    /// Refunds that failed.
     pub(super) failed_refunds: usize,
-    /// How long all of it took, in seconds.
+    /// Duration of the demo, in seconds.
     pub(super) seconds: f64,
 }
 
 impl Figures {
-    /// Of these rows, after so long.
-    pub(super) fn of(told: &Account, books: &Books, happened: &Happened, took: Duration) -> Figures {
+    pub(super) fn of(
+        clients: &ClientRecord,
+        database: &DatabaseSnapshot,
+        injected: &InjectedFaults,
+        duration: Duration,
+    ) -> Figures {
         let created: BTreeMap<&EventId, DateTime<Utc>> =
-            books.events.iter().map(|event| (&event.event_id, event.create_time)).collect();
-        let effects = effects(books);
-        let is_held_up = |event: &EventId, from: DateTime<Utc>, until: DateTime<Utc>| {
-            happened.away.is_some_and(|(cut, mended)| from < mended && cut < until)
-                || happened.spoiled.as_ref().is_some_and(|spoiled| spoiled.event == *event)
+            database.events.iter().map(|event| (&event.event_id, event.create_time)).collect();
+        let effects = effects(database);
+        let is_delayed = |event: &EventId, from: DateTime<Utc>, until: DateTime<Utc>| {
+            injected.outage.is_some_and(|(lost, restored)| from < restored && lost < until)
+                || injected.corrupted.as_ref().is_some_and(|corrupted| corrupted.event == *event)
         };
-        let mut waits: Vec<i64> = effects
+        let mut latencies_ms: Vec<i64> = effects
             .iter()
             .filter_map(|(event, at)| Some((*event, *created.get(event)?, *at)))
-            .filter(|(event, from, until)| !is_held_up(event, *from, *until))
+            .filter(|(event, from, until)| !is_delayed(event, *from, *until))
             .map(|(_, from, until)| (until - from).num_milliseconds())
             .collect();
-        waits.sort_unstable();
-        let (orders, trading) = told.trading;
+        latencies_ms.sort_unstable();
+        let (orders, trading) = clients.trading;
         let per_second = match trading.is_zero() {
             true => 0.0,
             false => orders as f64 / trading.as_secs_f64(),
         };
         Figures {
             orders_per_second: rounded(per_second),
-            commit_to_effect_p50_ms: percentile(&waits, 50),
-            commit_to_effect_p99_ms: percentile(&waits, 99),
-            events: books.events.len(),
+            commit_to_effect_p50_ms: percentile(&latencies_ms, 50),
+            commit_to_effect_p99_ms: percentile(&latencies_ms, 99),
+            events: database.events.len(),
             effects: effects.len(),
-            orders_with_assets: books.orders.values().filter(|order| !order.assets.is_empty()).count(),
-            asset_operations: books.assets.on_assets().count(),
-            asked_again: told.asked_again,
-            refunds: refunds(books, RefundStatus::Success),
-            failed_refunds: refunds(books, RefundStatus::Failed),
-            seconds: rounded(took.as_secs_f64()),
+            orders_with_assets: database.orders.values().filter(|order| !order.assets.is_empty()).count(),
+            asset_operations: database.assets.on_assets().count(),
+            retried_requests: clients.retried_requests,
+            refunds: refunds(database, RefundStatus::Success),
+            failed_refunds: refunds(database, RefundStatus::Failed),
+            seconds: rounded(duration.as_secs_f64()),
         }
     }
 
-    /// In a line.
+    /// The figures as one line of text.
     pub(super) fn line(&self) -> String {
         format!(
             "{:.0} orders/s; commit to effect p50 {} ms, p99 {} ms; {} events, {} effects; {} orders with assets, \
@@ -96,27 +100,27 @@ impl Figures {
     }
 }
 
-/// Every effect with its event and when it was applied.
-fn effects(books: &Books) -> Vec<(&EventId, DateTime<Utc>)> {
-    let listings = books.listing_changes.iter().map(|row| (&row.event_id, row.at));
-    let shipments = books.shipments.iter().map(|row| (&row.event_id, row.at));
-    let notifications = books.notifications.iter().map(|row| (&row.event_id, row.at));
-    let credit = books.credit_changes.iter().map(|row| (&row.event_id, row.at));
-    let assets = books.assets.on_assets().filter_map(|row| Some((row.event_id.as_ref()?, row.at)));
+/// Every effect as its event and the time when it was applied.
+fn effects(database: &DatabaseSnapshot) -> Vec<(&EventId, DateTime<Utc>)> {
+    let listings = database.listing_changes.iter().map(|row| (&row.event_id, row.at));
+    let shipments = database.shipments.iter().map(|row| (&row.event_id, row.at));
+    let notifications = database.notifications.iter().map(|row| (&row.event_id, row.at));
+    let credit = database.credit_changes.iter().map(|row| (&row.event_id, row.at));
+    let assets = database.assets.on_assets().filter_map(|row| Some((row.event_id.as_ref()?, row.at)));
     listings.chain(shipments).chain(notifications).chain(credit).chain(assets).collect()
 }
 
-fn refunds(books: &Books, status: RefundStatus) -> usize {
-    books.assets.refunds.values().flatten().filter(|refund| refund.status == status).count()
+fn refunds(database: &DatabaseSnapshot, status: RefundStatus) -> usize {
+    database.assets.refunds.values().flatten().filter(|refund| refund.status == status).count()
 }
 
-/// The smallest value that so many of a hundred do not exceed (nearest rank); 0 of none.
+/// Nearest-rank percentile of a sorted slice; 0 if it is empty.
 fn percentile(sorted: &[i64], percent: usize) -> i64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
 }
 
-/// One decimal.
+/// Rounds to one decimal.
 fn rounded(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
@@ -126,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_the_nearest_rank() {
+    fn percentile_uses_nearest_rank() {
         let hundred: Vec<i64> = (1..=100).collect();
         assert_eq!([percentile(&hundred, 50), percentile(&hundred, 99)], [50, 99]);
         assert_eq!([percentile(&[7], 50), percentile(&[7], 99), percentile(&[], 99)], [7, 7, 0]);

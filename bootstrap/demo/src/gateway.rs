@@ -1,7 +1,7 @@
-//! The payment gateway of the day.
+//! The payment gateway of the demo.
 //!
-//! **Invariant:** one voice reports what becomes of a refund. By day that is the people of the market, who report it
-//! succeeded or failed as planned; the gateway of the configuration, which would report too, is asked only after it.
+//! **Invariant:** each refund has one source of its result. During the day the demo itself reports the planned result to
+//! the callback; the configured sandbox gateway, which would report a result too, receives requests only after the day.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,31 +9,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
 
-/// Whether the day is over. Clones share it.
+/// Enables the configured gateway when the day is over. Clones share the state.
 #[derive(Clone, Default)]
-pub(super) struct Evening(Arc<AtomicBool>);
+pub(super) struct GatewaySwitch(Arc<AtomicBool>);
 
-impl Evening {
-    /// Now it is.
-    pub(super) fn begin(&self) {
+impl GatewaySwitch {
+    /// From now on requests reach the configured gateway.
+    pub(super) fn enable(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// This gateway, from the evening on. Requests before it are taken.
-    pub(super) fn opens(self, gateway: Arc<dyn Gateway>) -> Arc<dyn Gateway> {
-        Arc::new(DayGateway { evening: self, gateway })
+    /// Wraps `gateway`: requests before `enable` are accepted and not forwarded.
+    pub(super) fn wrap(self, gateway: Arc<dyn Gateway>) -> Arc<dyn Gateway> {
+        Arc::new(SwitchedGateway { switch: self, gateway })
     }
 }
 
-struct DayGateway {
-    evening: Evening,
+struct SwitchedGateway {
+    switch: GatewaySwitch,
     gateway: Arc<dyn Gateway>,
 }
 
 #[async_trait]
-impl Gateway for DayGateway {
+impl Gateway for SwitchedGateway {
     async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError> {
-        match self.evening.0.load(Ordering::Relaxed) {
+        match self.switch.0.load(Ordering::Relaxed) {
             true => self.gateway.refund(request).await,
             false => Ok(()),
         }
@@ -50,13 +50,13 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Asked(Mutex<Vec<RefundId>>);
+    struct RecordingGateway(Mutex<Vec<RefundId>>);
 
     #[async_trait]
-    impl Gateway for Asked {
+    impl Gateway for RecordingGateway {
         async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError> {
             self.0.lock().unwrap().push(request.refund);
-            Err(GatewayError::Refused("not today".to_owned()))
+            Err(GatewayError::Refused("refused by the test gateway".to_owned()))
         }
     }
 
@@ -73,14 +73,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn by_day_requests_are_taken_and_only_after_it_the_gateway_is_asked() {
-        let (asked, evening) = (Arc::new(Asked::default()), Evening::default());
-        let gateway = evening.clone().opens(Arc::clone(&asked) as Arc<dyn Gateway>);
-        assert!(gateway.refund(&request(1)).await.is_ok(), "the market will report it");
-        assert_eq!(*asked.0.lock().unwrap(), []);
-        evening.begin();
-        let answered = gateway.refund(&request(2)).await;
-        assert!(matches!(answered, Err(GatewayError::Refused(_))), "its answer is passed on: {answered:?}");
-        assert_eq!(*asked.0.lock().unwrap(), [RefundId::try_from(2).unwrap()]);
+    async fn requests_reach_gateway_only_after_enable() {
+        let recorder = Arc::new(RecordingGateway::default());
+        let switch = GatewaySwitch::default();
+        let gateway = switch.clone().wrap(Arc::clone(&recorder) as Arc<dyn Gateway>);
+        assert!(gateway.refund(&request(1)).await.is_ok(), "accepted; the demo reports the result");
+        assert_eq!(*recorder.0.lock().unwrap(), []);
+        switch.enable();
+        let response = gateway.refund(&request(2)).await;
+        assert!(
+            matches!(response, Err(GatewayError::Refused(_))),
+            "the gateway's error is returned: {response:?}"
+        );
+        assert_eq!(*recorder.0.lock().unwrap(), [RefundId::try_from(2).unwrap()]);
     }
 }

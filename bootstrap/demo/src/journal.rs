@@ -1,4 +1,5 @@
-//! What the clients were told. A promise is about what was acknowledged, so this is what the rows are held against.
+//! Record of the responses that clients received. Guarantees cover acknowledged changes, so the database rows are compared
+//! with this record.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,97 +7,88 @@ use std::time::Duration;
 
 use marketplace_domain::{OrderId, ProductId, UserId};
 
-use super::plan::Cover;
+use super::plan::AssetCoverage;
 
-/// The last step of an order that was acknowledged.
+/// A step of an order that the service acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
-    /// It was placed.
     Placed,
-    /// The gateway's report that the money has arrived was taken.
+    /// The service accepted the gateway's report that the payment succeeded.
     Paid,
-    /// It was shipped.
     Shipped,
-    /// It was received.
     Completed,
-    /// The buyer cancelled it.
+    /// The buyer cancelled the order.
     Cancelled,
-    /// The gateway's report that its payment failed was taken, which ends it.
+    /// The service accepted the gateway's report that the payment failed, which cancels an order with assets.
     PaymentFailed,
-    /// The report that the money has arrived was taken after the buyer had cancelled it.
-    PaidTooLate,
-    /// The gateway's report that the money is back was taken.
+    /// The service accepted the report of a successful payment after the buyer had cancelled the order.
+    PaidAfterCancel,
+    /// The service accepted the gateway's report that the refund succeeded.
     Refunded,
 }
 
-/// An order as its client knows it.
+/// An order according to the responses that its clients received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Told {
-    /// What was bought.
+pub(super) struct ClientOrder {
     pub(super) product: ProductId,
-    /// By whom.
     pub(super) buyer: UserId,
-    /// From whom.
     pub(super) seller: UserId,
-    /// The last step that was acknowledged.
+    /// The last acknowledged step.
     pub(super) step: Step,
-    /// Whether its buyer has the assets that it names.
-    pub(super) cover: Cover,
+    /// Whether the buyer has the assets that the order uses.
+    pub(super) cover: AssetCoverage,
 }
 
-/// How the rush for the lamp ended.
+/// Result of the concurrent orders for the lamp.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Rush {
-    /// What was wanted.
     pub(super) lamp: Option<ProductId>,
-    /// Who was told that it is theirs.
+    /// Orders that were accepted.
     pub(super) won: Vec<OrderId>,
-    /// How many were told that it is sold.
+    /// Number of orders refused because the lamp is sold.
     pub(super) refused: usize,
 }
 
-/// What the clients were told on one day.
+/// The responses that clients received during the day.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Account {
-    /// Products that were listed, with their sellers.
+pub(super) struct ClientRecord {
+    /// Listed products with their sellers.
     pub(super) products: BTreeMap<ProductId, UserId>,
-    /// Orders that were placed.
-    pub(super) orders: BTreeMap<OrderId, Told>,
-    /// The rush.
+    /// Placed orders.
+    pub(super) orders: BTreeMap<OrderId, ClientOrder>,
     pub(super) rush: Rush,
-    /// Steps that came after the deadline of their order, and were refused for it.
+    /// Number of requests refused because the order had already been closed.
     pub(super) late: usize,
-    /// Requests that were made again because the assets of their order were not locked yet.
-    pub(super) asked_again: usize,
-    /// Answers that no rule explains.
-    pub(super) odd: Vec<String>,
-    /// How long orders were placed at full speed, and how many that were.
+    /// Number of requests repeated because the assets of the order were not locked yet.
+    pub(super) retried_requests: usize,
+    /// Responses that no rule allows.
+    pub(super) unexpected: Vec<String>,
+    /// Number of orders traded at full speed, and the time this took.
     pub(super) trading: (usize, Duration),
 }
 
-/// The account, while it is being written.
+/// The client record while it is being written.
 #[derive(Default)]
-pub(super) struct Journal(Mutex<Account>);
+pub(super) struct Journal(Mutex<ClientRecord>);
 
 impl Journal {
-    /// Writes into it.
-    pub(super) fn note(&self, write: impl FnOnce(&mut Account)) {
-        write(&mut self.account());
+    pub(super) fn note(&self, write: impl FnOnce(&mut ClientRecord)) {
+        write(&mut self.record());
     }
 
-    /// This step of an order was acknowledged.
+    /// Records an acknowledged step of an order.
     pub(super) fn step(&self, order: OrderId, step: Step) {
-        if let Some(told) = self.account().orders.get_mut(&order) {
-            told.step = step;
+        if let Some(client_order) = self.record().orders.get_mut(&order) {
+            client_order.step = step;
         }
     }
 
-    /// The account so far.
-    pub(super) fn read(&self) -> Account {
-        self.account().clone()
+    /// Returns a copy of the record.
+    pub(super) fn read(&self) -> ClientRecord {
+        self.record().clone()
     }
 
-    fn account(&self) -> MutexGuard<'_, Account> {
+    fn record(&self) -> MutexGuard<'_, ClientRecord> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
-//! `demo`: a market day that proves itself. It plays a day through the API of a service of its own, lets happen to the
-//! messages what happens to messages, and then holds every row against what was promised.
+//! `demo`: a self-verifying market day. It starts a service, trades through its HTTP API while it injects message faults
+//! and a broker outage, and then compares every database row with the guarantees.
 //!
-//! **Invariant:** nothing outside its own folder is read or written.
+//! **Invariant:** the demo reads and writes nothing outside its own folder.
 
 mod args;
 mod books;
@@ -34,11 +34,11 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 pub use args::{DemoArgs, HELP};
-use books::Books;
+use books::DatabaseSnapshot;
 use client::Api;
 use day::Day;
 use figures::Figures;
-use gateway::Evening;
+use gateway::GatewaySwitch;
 use journal::Journal;
 use market::Market;
 use marketplace_wiring::Parts;
@@ -49,117 +49,116 @@ use marketplace_wiring::terminal::Output;
 use marketplace_wiring::terminal::progress::Progress;
 use marketplace_wiring::terminal::say;
 use marketplace_wiring::{Exit, Failure, Service, telemetry};
-use mishaps::Mishaps;
-use plan::{Plan, Unplannable};
+use mishaps::BrokerFaults;
+use plan::{InvalidPlan, Plan};
 use report::Report;
-use verdict::{Evidence, Taker, Terms};
+use verdict::{ConsumerEvents, Evidence, Expectations};
 
-/// How long the broker is away.
+/// Duration of the broker outage.
 const OUTAGE: Duration = Duration::from_secs(3);
-/// How much later than its deadline an unpaid order may be closed. A message closes it moments after the broker is back,
-/// on a very busy machine within seconds; the sweep, which runs every ten minutes, must have closed none. The bound lies
-/// between the two: it is no measure of the machine.
-const SLACK: Duration = Duration::from_secs(30);
-/// And how much more for each order of the day: they are placed as fast as they are answered, which is faster than they
-/// are settled.
-const SLACK_PER_ORDER: Duration = Duration::from_millis(1);
-/// A seed that a person can type.
-const SEEDS: u64 = 1_000_000_000;
+/// Maximum delay between the deadline of an unpaid order and its cancellation. A message cancels the order moments after
+/// the outage ends, on a busy machine within seconds; the sweep, which runs every ten minutes, must not cancel any. The
+/// bound lies between the two, so it does not depend on the speed of the machine.
+const CANCEL_DELAY_LIMIT: Duration = Duration::from_secs(30);
+/// Addition to [`CANCEL_DELAY_LIMIT`] for each order of the day: orders are placed faster than their events are settled.
+const CANCEL_DELAY_LIMIT_PER_ORDER: Duration = Duration::from_millis(1);
+/// Random seeds are below this limit, so that a person can type them.
+const RANDOM_SEED_LIMIT: u64 = 1_000_000_000;
 
-/// Plays the day and tells what became of the promises.
+/// Plays the day, verifies the database and prints the report.
 pub async fn run(arguments: &DemoArgs) -> Result<Exit, Failure> {
-    let mut stopped = StopSignals::listen()?;
+    let mut signals = StopSignals::listen()?;
     let folder = Folder::make(arguments.keep)?;
     let config = settings::write(folder.path(), arguments.orders)?;
     let log = File::create(folder.path().join("demo.log"))
-        .map_err(|cause| Failure::System { what: "the demo's folder cannot be written", cause })?;
+        .map_err(|cause| Failure::System { what: "cannot create the log file of the demo", cause })?;
     telemetry::install_in(&config.log, log);
     let seed = match arguments.seed {
         Some(seed) => seed,
-        None => OsChance::seeded()?.next() % SEEDS,
+        None => OsChance::seeded()?.next() % RANDOM_SEED_LIMIT,
     };
-    let mishaps = Mishaps::default();
-    let evening = Evening::default();
+    let faults = BrokerFaults::default();
+    let gateway_switch = GatewaySwitch::default();
     let between = Between {
         broker: Box::new({
-            let mishaps = mishaps.clone();
-            move |broker| carrier::carried(broker, mishaps)
+            let faults = faults.clone();
+            move |broker| carrier::with_faults(broker, faults)
         }),
         gateway: Box::new({
-            let evening = evening.clone();
-            move |gateway| evening.opens(gateway)
+            let gateway_switch = gateway_switch.clone();
+            move |gateway| gateway_switch.wrap(gateway)
         }),
     };
     let mut service = Service::start_between(&config, Parts::ALL, between).await?;
     let progress = Progress::start();
     progress.tell(&format!("seed {seed}, log in {}", folder.path().join("demo.log").display()));
     let played = async {
-        let demo = Demo { arguments, seed, config: &config, mishaps: &mishaps, progress: &progress };
+        let demo = Demo { arguments, seed, config: &config, faults: &faults, progress: &progress };
         let exit = demo.play(&service, &folder).await;
-        evening.begin();
+        gateway_switch.enable();
         exit
     };
     let ended = tokio::select! {
         biased;
-        name = stopped.next() => Ended::Stopped(name),
+        name = signals.next() => Ended::Stopped(name),
         played = played => Ended::Played(played),
     };
     progress.end();
     let exit = match ended {
         Ended::Stopped(name) => {
-            warn(&format!("{name}: the day was not played to its end"));
+            warn(&format!("{name}: demo interrupted; nothing was verified"));
             Ok(Exit::Failed)
         }
         Ended::Played(Err(failure)) => Err(failure),
         Ended::Played(Ok(exit)) if arguments.keep => tokio::select! {
-            _ = stopped.next() => Ok(exit),
+            _ = signals.next() => Ok(exit),
             failure = service.failed() => Err(failure),
         },
         Ended::Played(Ok(exit)) => Ok(exit),
     };
     tokio::select! {
         ended = service.stop(STOP_WITHIN) => ended?,
-        // A second signal: what is left of the service ends with the process.
-        _ = stopped.next() => {}
+        // A second signal: do not wait; the rest of the service ends with the process.
+        _ = signals.next() => {}
     }
     exit
 }
 
-/// How the day ended.
 enum Ended {
-    /// By a signal.
+    /// A signal with this name interrupted the day.
     Stopped(&'static str),
-    /// With a verdict, or without one.
     Played(Result<Exit, Failure>),
 }
 
-/// The folder of the day: removed at the end unless it is kept.
+/// The folder of the demo; removed at the end unless `--keep` is given.
 enum Folder {
-    Passing(TempDir),
+    Temporary(TempDir),
     Kept(PathBuf),
 }
 
 impl Folder {
     fn make(keep: bool) -> Result<Folder, Failure> {
         let made = tempfile::Builder::new().prefix("handover-demo-").tempdir();
-        let folder = made.map_err(|cause| Failure::System { what: "no folder for the demo", cause })?;
-        Ok(if keep { Folder::Kept(folder.keep()) } else { Folder::Passing(folder) })
+        let folder = made.map_err(|cause| Failure::System {
+            what: "cannot create a temporary folder for the demo",
+            cause,
+        })?;
+        Ok(if keep { Folder::Kept(folder.keep()) } else { Folder::Temporary(folder) })
     }
 
     fn path(&self) -> &Path {
         match self {
-            Folder::Passing(folder) => folder.path(),
+            Folder::Temporary(folder) => folder.path(),
             Folder::Kept(path) => path,
         }
     }
 }
 
-/// One day.
 struct Demo<'a> {
     arguments: &'a DemoArgs,
     seed: u64,
     config: &'a Config,
-    mishaps: &'a Mishaps,
+    faults: &'a BrokerFaults,
     progress: &'a Progress,
 }
 
@@ -169,7 +168,7 @@ impl Demo<'_> {
         let orders = usize::try_from(self.arguments.orders).unwrap_or(usize::MAX);
         let plan = Plan::draw(self.seed, orders)?;
         let (Some(address), Some(secrets)) = (service.address(), service.secrets()) else {
-            return Err(Failure::Http("it does not listen".to_owned()));
+            return Err(Failure::Http("the service does not listen".to_owned()));
         };
         let api = Arc::new(Api::sign_in(address, secrets, &plan.users(), plan.operator)?);
         let market = Market {
@@ -178,49 +177,50 @@ impl Demo<'_> {
             journal: Arc::<Journal>::default(),
             progress: self.progress.clone(),
         };
-        // A reader of its own: what it finds is in the file.
-        let looked = Looked::readable(&self.config.database).await?;
+        // A separate read-only connection: it sees only what was written to the file.
+        let read_only = Looked::readable(&self.config.database).await?;
         let app = service.app();
-        let day = Day { app, store: &looked.store, mishaps: self.mishaps, market: &market };
-        let told = day.play(&plan).await.map_err(Failure::database(&looked.choice))?;
+        let day = Day { app, store: &read_only.store, faults: self.faults, market: &market };
+        let clients = day.play(&plan).await.map_err(Failure::database(&read_only.choice))?;
 
         self.progress.phase("reading the database", 0);
-        let books =
-            Books::read(&looked.store, &plan.users()).await.map_err(Failure::database(&looked.choice))?;
-        let happened = self.mishaps.happened();
-        let promises = verdict::judge(&Evidence {
-            terms: Terms {
+        let database = DatabaseSnapshot::read(&read_only.store, &plan.users())
+            .await
+            .map_err(Failure::database(&read_only.choice))?;
+        let injected = self.faults.injected();
+        let promises = verdict::check_all(&Evidence {
+            expected: Expectations {
                 orders,
-                crowd: plan.crowd.len(),
-                pending: self.config.rules.pending_timeout,
-                bound: SLACK + SLACK_PER_ORDER * self.arguments.orders,
+                lamp_buyers: plan.lamp_buyers.len(),
+                payment_timeout: self.config.rules.pending_timeout,
+                cancel_delay_limit: CANCEL_DELAY_LIMIT + CANCEL_DELAY_LIMIT_PER_ORDER * self.arguments.orders,
                 outage: OUTAGE,
             },
-            told: &told,
-            books: &books,
-            happened: &happened,
-            takers: &takers(app),
+            clients: &clients,
+            database: &database,
+            injected: &injected,
+            consumers: &consumers(app),
             queued: settle::queued(app).await,
         });
-        looked.store.close().await;
-        let figures = Figures::of(&told, &books, &happened, begun.elapsed());
+        read_only.store.close().await;
+        let figures = Figures::of(&clients, &database, &injected, begun.elapsed());
         let kept = match folder {
-            Folder::Passing(_) => None,
+            Folder::Temporary(_) => None,
             Folder::Kept(path) => Some(path.as_path()),
         };
         let report = Report::new(promises, figures, self.seed, orders, kept);
         self.progress.end();
-        self.tell(&report, kept.map(|folder| report::greeting(folder, &api, &plan)))
+        self.print_report(&report, kept.map(|folder| report::instructions(folder, &api, &plan)))
     }
 
-    /// The verdict goes to stdout, what is wrong to stderr; the exit code says the same.
-    fn tell(&self, report: &Report, greeting: Option<String>) -> Result<Exit, Failure> {
-        let form = self.arguments.output.output;
-        say(&report.written(form))?;
-        match (greeting, form) {
-            (Some(greeting), Output::Table) => say(&greeting)?,
+    /// Prints the report to stdout and broken promises to stderr; the exit code is 1 if there are any.
+    fn print_report(&self, report: &Report, instructions: Option<String>) -> Result<Exit, Failure> {
+        let format = self.arguments.output.output;
+        say(&report.render(format))?;
+        match (instructions, format) {
+            (Some(instructions), Output::Table) => say(&instructions)?,
             // Stdout is one JSON document.
-            (Some(greeting), Output::Json) => warn(&greeting),
+            (Some(instructions), Output::Json) => warn(&instructions),
             (None, Output::Table | Output::Json) => {}
         }
         let mut exit = Exit::Done;
@@ -235,22 +235,22 @@ impl Demo<'_> {
     }
 }
 
-impl From<Unplannable> for Failure {
-    fn from(error: Unplannable) -> Failure {
-        Failure::Usage { what: error.to_string(), remedy: "report this".to_owned() }
+impl From<InvalidPlan> for Failure {
+    fn from(error: InvalidPlan) -> Failure {
+        Failure::Usage { what: error.to_string(), remedy: "this is a bug; report it".to_owned() }
     }
 }
 
-/// Who takes which events.
-fn takers(app: &App) -> Vec<Taker> {
-    let taker = |subscriber: handover_outbox::consumers::Subscriber<Work>| Taker {
-        consumer: subscriber.handler.name().to_owned(),
-        takes: subscriber.handler.takes().iter().map(|kind| (*kind).to_owned()).collect(),
+/// The consumers of the service with the event types they subscribe to.
+fn consumers(app: &App) -> Vec<ConsumerEvents> {
+    let consumer = |subscriber: handover_outbox::consumers::Subscriber<Work>| ConsumerEvents {
+        name: subscriber.handler.name().to_owned(),
+        event_types: subscriber.handler.takes().iter().map(|kind| (*kind).to_owned()).collect(),
     };
-    app.subscribers().into_iter().map(taker).collect()
+    app.subscribers().into_iter().map(consumer).collect()
 }
 
-/// A line on stderr. Whoever closed it does not want to know.
+/// Prints a line to stderr; errors are ignored because there is no other place to report them.
 fn warn(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }

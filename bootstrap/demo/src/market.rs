@@ -1,4 +1,4 @@
-//! The people of the market: what they ask of the API, and what they note of its answers.
+//! Buyers, sellers, operators and the gateway: they send requests to the API and record its responses.
 
 mod gifts;
 mod life;
@@ -14,57 +14,56 @@ use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::client::{Answer, Api, Named, Unanswered};
-use super::journal::{Journal, Step, Told};
+use super::client::{Api, ApiResponse, AssetSelection, NoResponse};
+use super::journal::{ClientOrder, Journal, Step};
 use super::plan::Deal;
 use marketplace_wiring::terminal::progress::Progress;
 
-/// How many people act at a time.
-const AT_A_TIME: usize = 16;
+/// Number of orders that are played concurrently.
+const CONCURRENCY: usize = 16;
 
 /// A deal whose product is listed.
 #[derive(Debug, Clone)]
 pub(super) struct Offer {
-    /// The deal.
     pub(super) deal: Deal,
-    /// Its product.
     pub(super) product: ProductId,
-    /// The coupon that its order names.
+    /// The coupon that the order uses.
     pub(super) coupon: Option<CouponId>,
 }
 
 impl Offer {
-    fn named(&self) -> Named {
-        Named { coupon: self.coupon, wallet: self.deal.asked.wallet, points: self.deal.asked.points }
+    fn order_assets(&self) -> AssetSelection {
+        AssetSelection {
+            coupon: self.coupon,
+            wallet: self.deal.assets.wallet,
+            points: self.deal.assets.points,
+        }
     }
 }
 
-/// How fast orders are placed.
+/// Pace at which orders are placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// As fast as they are answered.
+    /// As fast as the service responds.
     Full,
-    /// Spread over so long.
+    /// Spread evenly over this time.
     Over(Duration),
 }
 
-/// The market. Clones share it.
+/// The simulated market. Clones share the state.
 #[derive(Clone)]
 pub(super) struct Market {
-    /// Its client.
     pub(super) api: Arc<Api>,
-    /// Who gives and pays back.
+    /// The user who grants assets and retries refunds.
     pub(super) operator: UserId,
-    /// What it was told.
     pub(super) journal: Arc<Journal>,
-    /// How far it is.
     pub(super) progress: Progress,
 }
 
 impl Market {
-    /// Lists the products of these deals; those that could not be listed are left out, which the journal tells.
+    /// Lists the products of these deals. A deal that could not be listed is omitted and recorded in the journal.
     pub(super) async fn list_all(&self, deals: Vec<Deal>) -> Vec<Offer> {
-        let listed = self.each(deals, Pace::Full, |market, deal| async move {
+        let listed = self.for_each(deals, Pace::Full, |market, deal| async move {
             let product = market.list(deal.seller, &deal).await?;
             Some(Offer { deal, product, coupon: None })
         });
@@ -72,56 +71,59 @@ impl Market {
     }
 
     async fn list(&self, seller: UserId, deal: &Deal) -> Option<ProductId> {
-        let answer = self.acknowledged("list", self.api.list(seller, &deal.title, deal.price).await)?;
-        let product = self.expected(answer.id("productId"), "productId", &answer)?;
-        self.journal.note(|account| {
-            account.products.insert(product, seller);
+        let response = self.acknowledged("list", self.api.list(seller, &deal.title, deal.price).await)?;
+        let product = self.expected(response.id("productId"), "productId", &response)?;
+        self.journal.note(|record| {
+            record.products.insert(product, seller);
         });
         self.progress.step();
         Some(product)
     }
 
-    /// Plays these orders to the end that their plan has for them.
+    /// Plays the scenarios of these orders.
     pub(super) async fn trade(&self, offers: Vec<Offer>, pace: Pace) {
-        let (begun, count) = (Instant::now(), offers.len());
-        self.each(offers, pace, |market, offer| async move {
+        let (started, count) = (Instant::now(), offers.len());
+        self.for_each(offers, pace, |market, offer| async move {
             market.play(&offer).await;
             market.progress.step();
             Some(())
         })
         .await;
         if pace == Pace::Full {
-            self.journal.note(|account| {
-                account.trading.0 += count;
-                account.trading.1 += begun.elapsed();
+            self.journal.note(|record| {
+                record.trading.0 += count;
+                record.trading.1 += started.elapsed();
             });
         }
     }
 
-    /// Everybody wants this one at the same moment; whoever has it pays and receives it.
-    pub(super) async fn rush(&self, offer: &Offer, crowd: &[UserId]) {
-        let start = Arc::new(Barrier::new(crowd.len()));
+    /// All buyers order the lamp at the same moment; the one whose order is accepted pays and receives it.
+    pub(super) async fn rush(&self, offer: &Offer, lamp_buyers: &[UserId]) {
+        let start = Arc::new(Barrier::new(lamp_buyers.len()));
         let mut buyers = JoinSet::new();
-        for buyer in crowd.iter().copied() {
+        for buyer in lamp_buyers.iter().copied() {
             let (market, start) = (self.clone(), Arc::clone(&start));
-            let (product, named) = (offer.product, offer.named());
+            let (product, order_assets) = (offer.product, offer.order_assets());
             buyers.spawn(async move {
                 start.wait().await;
-                (buyer, market.api.order(buyer, product, named).await)
+                (buyer, market.api.order(buyer, product, order_assets).await)
             });
         }
-        self.journal.note(|account| account.rush.lamp = Some(offer.product));
-        while let Some(Ok((buyer, answered))) = buyers.join_next().await {
-            match answered {
-                Ok(answer) if answer.is_refused() => self.journal.note(|account| account.rush.refused += 1),
-                answered => {
+        self.journal.note(|record| record.rush.lamp = Some(offer.product));
+        while let Some(Ok((buyer, response))) = buyers.join_next().await {
+            match response {
+                Ok(response) if response.is_conflict() => {
+                    self.journal.note(|record| record.rush.refused += 1)
+                }
+                response => {
                     let deal = Deal { buyer, ..offer.deal.clone() };
-                    let Some(order) = self.placed(&Offer { deal: deal.clone(), ..offer.clone() }, answered)
+                    let Some(order) =
+                        self.record_placed(&Offer { deal: deal.clone(), ..offer.clone() }, response)
                     else {
                         continue;
                     };
-                    self.journal.note(|account| account.rush.won.push(order));
-                    self.go_on(&deal, order).await;
+                    self.journal.note(|record| record.rush.won.push(order));
+                    self.continue_order(&deal, order).await;
                 }
             }
         }
@@ -129,83 +131,84 @@ impl Market {
     }
 
     async fn play(&self, offer: &Offer) -> Option<()> {
-        let answered = self.api.order(offer.deal.buyer, offer.product, offer.named()).await;
-        let order = self.placed(offer, answered)?;
-        self.go_on(&offer.deal, order).await
+        let response = self.api.order(offer.deal.buyer, offer.product, offer.order_assets()).await;
+        let order = self.record_placed(offer, response)?;
+        self.continue_order(&offer.deal, order).await
     }
 
-    fn placed(&self, offer: &Offer, answered: Result<Answer, Unanswered>) -> Option<OrderId> {
-        let answer = self.acknowledged("order", answered)?;
-        let order = self.expected(answer.id("orderId"), "orderId", &answer)?;
-        let Deal { seller, buyer, asked, .. } = offer.deal;
-        let told = Told { product: offer.product, buyer, seller, step: Step::Placed, cover: asked.cover };
-        self.journal.note(|account| {
-            account.orders.insert(order, told);
+    fn record_placed(&self, offer: &Offer, response: Result<ApiResponse, NoResponse>) -> Option<OrderId> {
+        let response = self.acknowledged("order", response)?;
+        let order = self.expected(response.id("orderId"), "orderId", &response)?;
+        let Deal { seller, buyer, assets, .. } = offer.deal;
+        let client_order =
+            ClientOrder { product: offer.product, buyer, seller, step: Step::Placed, cover: assets.cover };
+        self.journal.note(|record| {
+            record.orders.insert(order, client_order);
         });
         Some(order)
     }
 
-    /// The answer, if it acknowledges; refused for being late is no fault.
-    fn in_time(&self, what: &str, answered: Result<Answer, Unanswered>) -> Option<Answer> {
-        match answered {
-            Ok(answer) if answer.is_refused() => {
-                self.journal.note(|account| account.late += 1);
+    /// Returns the response if it is a success. A refusal because the order is already closed is expected: it is counted.
+    fn in_time(&self, what: &str, response: Result<ApiResponse, NoResponse>) -> Option<ApiResponse> {
+        match response {
+            Ok(response) if response.is_conflict() => {
+                self.journal.note(|record| record.late += 1);
                 None
             }
-            answered => self.acknowledged(what, answered),
+            response => self.acknowledged(what, response),
         }
     }
 
-    /// The answer, if it acknowledges; any other is odd.
-    fn acknowledged(&self, what: &str, answered: Result<Answer, Unanswered>) -> Option<Answer> {
-        let odd = match answered {
-            Ok(answer) if answer.is_done() => return Some(answer),
-            Ok(Answer { status, code, .. }) => format!("{what}: {status} {code}"),
-            Err(unanswered) => unanswered.to_string(),
+    /// Returns the response if it is a success; records any other response as unexpected.
+    fn acknowledged(&self, what: &str, response: Result<ApiResponse, NoResponse>) -> Option<ApiResponse> {
+        let unexpected = match response {
+            Ok(response) if response.is_success() => return Some(response),
+            Ok(ApiResponse { status, code, .. }) => format!("{what}: {status} {code}"),
+            Err(no_response) => no_response.to_string(),
         };
-        self.journal.note(|account| account.odd.push(odd));
+        self.journal.note(|record| record.unexpected.push(unexpected));
         None
     }
 
-    /// What an answer should hold; without it the answer is odd.
-    fn expected<T>(&self, value: Option<T>, field: &str, answer: &Answer) -> Option<T> {
+    /// Returns the value of a field that the response must contain; records the response as unexpected without it.
+    fn expected<T>(&self, value: Option<T>, field: &str, response: &ApiResponse) -> Option<T> {
         if value.is_none() {
-            self.journal.note(|account| account.odd.push(format!("no {field} in {}", answer.data)));
+            self.journal.note(|record| record.unexpected.push(format!("no {field} in {}", response.data)));
         }
         value
     }
 
-    /// Does something with each, some at a time, in the order given; collects what comes of it in that order.
-    async fn each<T, U, F>(&self, items: Vec<T>, pace: Pace, work: fn(Market, T) -> F) -> Vec<U>
+    /// Runs `work` for each item with limited concurrency, starting in order; returns the results in that order.
+    async fn for_each<T, U, F>(&self, items: Vec<T>, pace: Pace, work: fn(Market, T) -> F) -> Vec<U>
     where
         T: Clone + Send + Sync + 'static,
         U: Send + 'static,
         F: Future<Output = Option<U>> + Send + 'static,
     {
-        let (items, next, begun) = (Arc::new(items), Arc::new(AtomicUsize::new(0)), Instant::now());
-        let mut people = JoinSet::new();
-        let people_at_a_time = match pace {
-            Pace::Full => AT_A_TIME,
-            // Nobody waits for another: whoever cannot go on while the broker is away waits until it is back.
+        let (items, next, started) = (Arc::new(items), Arc::new(AtomicUsize::new(0)), Instant::now());
+        let mut workers = JoinSet::new();
+        let concurrency = match pace {
+            Pace::Full => CONCURRENCY,
+            // No limit: an order that has to wait for the end of the outage must not delay others.
             Pace::Over(_) => items.len(),
         };
-        for _ in 0..people_at_a_time {
+        for _ in 0..concurrency {
             let (market, items, next) = (self.clone(), Arc::clone(&items), Arc::clone(&next));
-            people.spawn(async move {
+            workers.spawn(async move {
                 let mut done = Vec::new();
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(number) else { return done };
                     if let Pace::Over(whole) = pace {
                         let part = number as f64 / items.len() as f64;
-                        let due = begun + whole.mul_f64(part);
+                        let due = started + whole.mul_f64(part);
                         SystemClock.sleep(due.saturating_duration_since(Instant::now())).await;
                     }
                     done.extend(work(market.clone(), item.clone()).await.map(|value| (number, value)));
                 }
             });
         }
-        let mut done: Vec<(usize, U)> = people.join_all().await.into_iter().flatten().collect();
+        let mut done: Vec<(usize, U)> = workers.join_all().await.into_iter().flatten().collect();
         done.sort_by_key(|(number, _)| *number);
         done.into_iter().map(|(_, value)| value).collect()
     }

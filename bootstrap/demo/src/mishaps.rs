@@ -1,4 +1,4 @@
-//! What befalls messages on their way, and what has befallen them.
+//! Plan and record of the message faults that the wrapped broker injects.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,220 +10,225 @@ use handover_system::SystemClock;
 use marketplace::queues::FULFILLMENT_QUEUE;
 use tokio::sync::watch;
 
-/// Every so many deliveries one comes twice.
-const DOUBLED: u64 = 10;
+/// Every n-th delivery is duplicated.
+const DUPLICATE_EVERY: u64 = 10;
 
-/// What happens to messages, and what has happened. Clones share it.
+/// Planned and recorded faults. Clones share the state.
 #[derive(Clone, Default)]
-pub(super) struct Mishaps(Arc<Shared>);
+pub(super) struct BrokerFaults(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    line: watch::Sender<Line>,
-    ledger: Mutex<Ledger>,
+    connection: watch::Sender<Connection>,
+    state: Mutex<FaultState>,
 }
 
-/// The connection to the broker.
+/// State of the connection to the broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Line {
-    is_cut: bool,
-    /// How often it was cut: what was open before is lost for good.
-    cuts: u32,
+pub(super) struct Connection {
+    is_down: bool,
+    /// Number of outages so far: a connection made before the last one stays lost.
+    outages: u32,
 }
 
 #[derive(Default)]
-struct Ledger {
+struct FaultState {
     deliveries: u64,
-    ways: Ways,
-    spoil: Spoil,
-    away: Option<(DateTime<Utc>, DateTime<Utc>)>,
+    message_counts: CountsByQueueAndEvent,
+    corruption: CorruptionPlan,
+    outage: Option<(DateTime<Utc>, DateTime<Utc>)>,
 }
 
-/// The ways of messages, by queue and event.
-pub(super) type Ways = BTreeMap<(String, EventId), Way>;
+/// Message counts by queue and event.
+pub(super) type CountsByQueueAndEvent = BTreeMap<(String, EventId), MessageCounts>;
 
-/// What became of the messages of one event at one queue.
+/// Counts of the messages of one event in one queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Way {
-    /// Messages handed to the consumer as they were sent.
-    pub(super) whole: u64,
-    /// Copies put into the queue.
+pub(super) struct MessageCounts {
+    /// Messages delivered to the consumer with the body that was published.
+    pub(super) intact: u64,
+    /// Copies that the demo added to the queue.
     pub(super) copies: u64,
-    /// Messages that the consumer acked.
+    /// Messages that the consumer acknowledged.
     pub(super) acked: u64,
 }
 
-/// What is to happen to a message on its way to a consumer.
+/// What the wrapped broker does with a message before it reaches a consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It arrives.
-    Arrive,
-    /// It arrives, and a copy of it after it.
-    ComeTwice,
-    /// One with this body takes its place.
-    BeSpoiled(String),
-    /// A spoiled one has taken its place before: this one was sent again.
-    BeLost,
+pub(super) enum DeliveryAction {
+    Deliver,
+    /// Deliver the message and publish a copy to the same queue.
+    Duplicate,
+    /// Replace the message with one that has this body.
+    Corrupt(String),
+    /// Acknowledge without delivery: the event was published again after its message had been corrupted.
+    Drop,
 }
 
-/// The one message that is to be spoiled.
+/// Plan of the one message to corrupt.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-enum Spoil {
-    /// None.
+enum CorruptionPlan {
     #[default]
     Never,
-    /// That of an event after so many others.
+    /// Corrupt the next one after this many other events.
     After(u64),
-    /// It is chosen; the body is what is left of it.
-    Chosen { spoiled: Spoiled, body: String, is_done: bool },
+    /// The message is chosen; `body` is its corrupted body.
+    Chosen { corrupted: CorruptedMessage, body: String, is_done: bool },
 }
 
-/// The message that was spoiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Spoiled {
-    /// At which queue.
+pub(super) struct CorruptedMessage {
     pub(super) queue: String,
-    /// The event that it carried.
     pub(super) event: EventId,
 }
 
-/// What has happened.
+/// Faults that were injected.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Happened {
-    /// What became of messages, by queue and event.
-    pub(super) ways: Ways,
-    /// The message that was spoiled.
-    pub(super) spoiled: Option<Spoiled>,
-    /// From when to when the broker was out of reach.
-    pub(super) away: Option<(DateTime<Utc>, DateTime<Utc>)>,
+pub(super) struct InjectedFaults {
+    pub(super) message_counts: CountsByQueueAndEvent,
+    pub(super) corrupted: Option<CorruptedMessage>,
+    /// Begin and end of the outage.
+    pub(super) outage: Option<(DateTime<Utc>, DateTime<Utc>)>,
 }
 
-impl Mishaps {
-    /// Spoils the message of one event on its way to fulfillment: of the `number`th that comes there, from 1.
-    pub(super) fn spoil(&self, number: u64) {
-        self.ledger().spoil = Spoil::After(number.saturating_sub(1));
+impl BrokerFaults {
+    /// Plans to corrupt the message of the `number`-th event (from 1) that is delivered to fulfillment.
+    pub(super) fn corrupt_nth_payment(&self, number: u64) {
+        self.state().corruption = CorruptionPlan::After(number.saturating_sub(1));
     }
 
-    /// From here on the broker cannot be reached, and every connection to it is lost.
-    pub(super) fn cut(&self) {
-        self.0.line.send_modify(|line| *line = Line { is_cut: true, cuts: line.cuts + 1 });
+    /// Begins the outage: the broker is unreachable and every connection to it is lost.
+    pub(super) fn begin_outage(&self) {
+        self.0.connection.send_modify(|connection| {
+            *connection = Connection { is_down: true, outages: connection.outages + 1 }
+        });
         let now = SystemClock.now();
-        self.ledger().away = Some((now, now));
+        self.state().outage = Some((now, now));
     }
 
-    /// The broker can be reached again.
-    pub(super) fn mend(&self) {
-        self.0.line.send_modify(|line| line.is_cut = false);
-        if let Some((_, until)) = &mut self.ledger().away {
+    /// Ends the outage.
+    pub(super) fn end_outage(&self) {
+        self.0.connection.send_modify(|connection| connection.is_down = false);
+        if let Some((_, until)) = &mut self.state().outage {
             *until = SystemClock.now();
         }
     }
 
-    /// What has happened so far.
-    pub(super) fn happened(&self) -> Happened {
-        let ledger = self.ledger();
-        Happened {
-            ways: ledger.ways.clone(),
-            spoiled: match &ledger.spoil {
-                Spoil::Chosen { spoiled, is_done: true, .. } => Some(spoiled.clone()),
-                Spoil::Never | Spoil::After(_) | Spoil::Chosen { is_done: false, .. } => None,
+    /// Returns the faults injected so far.
+    pub(super) fn injected(&self) -> InjectedFaults {
+        let state = self.state();
+        InjectedFaults {
+            message_counts: state.message_counts.clone(),
+            corrupted: match &state.corruption {
+                CorruptionPlan::Chosen { corrupted, is_done: true, .. } => Some(corrupted.clone()),
+                CorruptionPlan::Never
+                | CorruptionPlan::After(_)
+                | CorruptionPlan::Chosen { is_done: false, .. } => None,
             },
-            away: ledger.away,
+            outage: state.outage,
         }
     }
 
-    /// The connection, if there is one.
-    pub(super) fn line(&self) -> Result<Line, BrokerError> {
-        let line = *self.0.line.borrow();
-        if line.is_cut { Err(unreachable()) } else { Ok(line) }
+    /// Returns the connection, or `Unreachable` during the outage.
+    pub(super) fn connect(&self) -> Result<Connection, BrokerError> {
+        let connection = *self.0.connection.borrow();
+        if connection.is_down { Err(unreachable()) } else { Ok(connection) }
     }
 
-    /// Whether a connection made then is still there.
-    pub(super) fn holds(&self, line: Line) -> Result<(), BrokerError> {
-        if *self.0.line.borrow() == line { Ok(()) } else { Err(unreachable()) }
+    /// Fails with `Unreachable` if the connection has been lost since it was made.
+    pub(super) fn check(&self, connection: Connection) -> Result<(), BrokerError> {
+        if *self.0.connection.borrow() == connection { Ok(()) } else { Err(unreachable()) }
     }
 
-    /// Waits until a connection made then is lost.
-    pub(super) async fn lost(&self, line: Line) {
-        let mut now = self.0.line.subscribe();
-        // An error would mean that the line is gone; then so is the connection.
-        let _ = now.wait_for(|now| *now != line).await;
+    /// Waits until the connection is lost.
+    pub(super) async fn wait_until_lost(&self, connection: Connection) {
+        let mut now = self.0.connection.subscribe();
+        // An error means that the sender was dropped; then the connection is lost too.
+        let _ = now.wait_for(|now| *now != connection).await;
     }
 
-    /// What is to happen to this message of an event on its way from that queue. The spoiled event is one that has not
-    /// come there before, so that no copy of it is whole; and none is made of it later.
-    pub(super) fn fate(&self, queue: &str, event: &EventId, body: &str) -> Fate {
-        let mut ledger = self.ledger();
-        let place = (queue.to_owned(), event.clone());
-        let is_new = !ledger.ways.contains_key(&place);
-        ledger.ways.entry(place).or_default();
-        match &mut ledger.spoil {
-            Spoil::Chosen { spoiled, body: rest, is_done } if spoiled.is_at(queue, event) => {
-                return match (body == rest, *is_done) {
-                    (true, _) => Fate::Arrive,
-                    (false, true) => Fate::BeLost,
-                    // Begun before, and then the connection was lost.
-                    (false, false) => Fate::BeSpoiled(rest.clone()),
+    /// Decides what to do with a message that leaves `queue`. Only an event that was not delivered there before is
+    /// corrupted, so that no intact copy of it exists; and it is never duplicated later.
+    pub(super) fn next_action(&self, queue: &str, event: &EventId, body: &str) -> DeliveryAction {
+        let mut state = self.state();
+        let key = (queue.to_owned(), event.clone());
+        let is_new = !state.message_counts.contains_key(&key);
+        state.message_counts.entry(key).or_default();
+        match &mut state.corruption {
+            CorruptionPlan::Chosen { corrupted, body: corrupted_body, is_done }
+                if corrupted.is_at(queue, event) =>
+            {
+                return match (body == corrupted_body, *is_done) {
+                    (true, _) => DeliveryAction::Deliver,
+                    (false, true) => DeliveryAction::Drop,
+                    // The connection was lost before the corrupted message was published.
+                    (false, false) => DeliveryAction::Corrupt(corrupted_body.clone()),
                 };
             }
-            spoil @ Spoil::After(0) if is_new && queue == FULFILLMENT_QUEUE => {
-                let rest: String = body.chars().take(body.chars().count() / 2).collect();
-                let spoiled = Spoiled { queue: queue.to_owned(), event: event.clone() };
-                *spoil = Spoil::Chosen { spoiled, body: rest.clone(), is_done: false };
-                return Fate::BeSpoiled(rest);
+            corruption @ CorruptionPlan::After(0) if is_new && queue == FULFILLMENT_QUEUE => {
+                let corrupted_body: String = body.chars().take(body.chars().count() / 2).collect();
+                let corrupted = CorruptedMessage { queue: queue.to_owned(), event: event.clone() };
+                *corruption =
+                    CorruptionPlan::Chosen { corrupted, body: corrupted_body.clone(), is_done: false };
+                return DeliveryAction::Corrupt(corrupted_body);
             }
-            Spoil::After(others) if is_new && queue == FULFILLMENT_QUEUE => *others -= 1,
-            Spoil::Never | Spoil::After(_) | Spoil::Chosen { .. } => {}
+            CorruptionPlan::After(others) if is_new && queue == FULFILLMENT_QUEUE => *others -= 1,
+            CorruptionPlan::Never | CorruptionPlan::After(_) | CorruptionPlan::Chosen { .. } => {}
         }
-        ledger.deliveries += 1;
-        if ledger.deliveries.is_multiple_of(DOUBLED) { Fate::ComeTwice } else { Fate::Arrive }
+        state.deliveries += 1;
+        if state.deliveries.is_multiple_of(DUPLICATE_EVERY) {
+            DeliveryAction::Duplicate
+        } else {
+            DeliveryAction::Deliver
+        }
     }
 
-    /// The spoiled message is in its queue.
-    pub(super) fn spoiled(&self) {
-        if let Spoil::Chosen { is_done, .. } = &mut self.ledger().spoil {
+    /// Records that the corrupted message is in its queue.
+    pub(super) fn record_corruption(&self) {
+        if let CorruptionPlan::Chosen { is_done, .. } = &mut self.state().corruption {
             *is_done = true;
         }
     }
 
-    /// A copy was put into that queue.
-    pub(super) fn doubled(&self, queue: &str, event: &EventId) {
-        self.ledger().way(queue, event).copies += 1;
+    /// Records that a copy was added to `queue`.
+    pub(super) fn record_duplicate(&self, queue: &str, event: &EventId) {
+        self.state().counts(queue, event).copies += 1;
     }
 
-    /// This message is handed to the consumer of that queue.
-    pub(super) fn handed(&self, queue: &str, event: &EventId, body: &str) {
-        let mut ledger = self.ledger();
-        let is_the_spoiled = matches!(&ledger.spoil,
-            Spoil::Chosen { spoiled, body: rest, .. } if spoiled.is_at(queue, event) && body == rest);
-        if !is_the_spoiled {
-            ledger.way(queue, event).whole += 1;
+    /// Records a delivery to the consumer of `queue`. The corrupted message is not counted.
+    pub(super) fn record_delivery(&self, queue: &str, event: &EventId, body: &str) {
+        let mut state = self.state();
+        let is_corrupted = matches!(&state.corruption,
+            CorruptionPlan::Chosen { corrupted, body: corrupted_body, .. } if corrupted.is_at(queue, event)
+                && body == corrupted_body);
+        if !is_corrupted {
+            state.counts(queue, event).intact += 1;
         }
     }
 
-    /// The consumer of that queue acks messages of these events.
-    pub(super) fn acked(&self, queue: &str, events: &[EventId]) {
-        let mut ledger = self.ledger();
-        events.iter().for_each(|event| ledger.way(queue, event).acked += 1);
+    /// Records that the consumer of `queue` acknowledged messages of these events.
+    pub(super) fn record_acks(&self, queue: &str, events: &[EventId]) {
+        let mut state = self.state();
+        events.iter().for_each(|event| state.counts(queue, event).acked += 1);
     }
 
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.0.ledger.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Ledger {
-    fn way(&mut self, queue: &str, event: &EventId) -> &mut Way {
-        self.ways.entry((queue.to_owned(), event.clone())).or_default()
+    fn state(&self) -> MutexGuard<'_, FaultState> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Spoiled {
+impl FaultState {
+    fn counts(&mut self, queue: &str, event: &EventId) -> &mut MessageCounts {
+        self.message_counts.entry((queue.to_owned(), event.clone())).or_default()
+    }
+}
+
+impl CorruptedMessage {
     fn is_at(&self, queue: &str, event: &EventId) -> bool {
         self.queue == queue && self.event == *event
     }
 }
 
 fn unreachable() -> BrokerError {
-    BrokerError::Unreachable("the connection to the broker is lost".into())
+    BrokerError::Unreachable("broker connection lost (outage injected by the demo)".into())
 }

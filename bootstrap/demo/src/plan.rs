@@ -1,29 +1,27 @@
-//! What is going to happen on the day: who sells what to whom, what it is paid with, and how each order goes on.
+//! The plan of the day: products, buyers and sellers, payment, and the scenario of each order.
 
 mod wishes;
 
 use handover_events::IdError;
 use marketplace_domain::{Money, UserId};
 
-use super::dice::Dice;
-pub(super) use wishes::{Asked, Cover, Gifts, Voucher};
-use wishes::{Wish, arrange};
+use super::dice::RandomNumbers;
+pub(super) use wishes::{AssetCoverage, AssetGrants, PlannedAssets, PlannedCoupon};
+use wishes::{AssetUse, assign_assets};
 
-/// Users who buy and sell: 1 to 50.
+/// Number of ordinary buyers and sellers; their ids are 1 to 50.
 const USERS: i64 = 50;
-/// Who wants the lamp, all at once: 1001 to 1064.
-const CROWD: i64 = 64;
-/// Where the numbers of the crowd begin.
-const CROWD_FROM: i64 = 1_001;
-/// Who sells the lamp.
+/// Number of buyers who order the lamp at the same moment; their ids are 1001 to 1064.
+const LAMP_BUYERS: i64 = 64;
+const LAMP_BUYERS_FROM: i64 = 1_001;
 const LAMP_SELLER: i64 = 1_000;
-/// Who asks for more than they have: 901 to 905.
-const POOR: i64 = 5;
-const POOR_FROM: i64 = 901;
-/// Who gives, pays back and looks at the dead letters.
+/// Number of buyers whose orders use more assets than they have; their ids are 901 to 905.
+const UNDERFUNDED: i64 = 5;
+const UNDERFUNDED_FROM: i64 = 901;
+/// The user who grants assets, retries refunds and handles dead letters.
 const OPERATOR: i64 = 9_000;
 
-const GOODS: [&str; 12] = [
+const TITLES: [&str; 12] = [
     "Desk lamp",
     "Bicycle",
     "Bookshelf",
@@ -40,205 +38,200 @@ const GOODS: [&str; 12] = [
 /// Prices are drawn from 1.00 to 500.00.
 const CHEAPEST_MINOR: i64 = 100;
 const PRICES: usize = 49_901;
-/// Of so many orders the gateway reports everything about one twice.
+/// One in this many orders gets every gateway report twice.
 const REPORTED_TWICE: usize = 4;
-/// The lamp costs 88.50.
+/// Price of the lamp: 88.50.
 const LAMP_MINOR: i64 = 8_850;
 
-/// How an order goes on after it was placed.
+/// Course of an order after it is placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fate {
+pub(super) enum Scenario {
     /// Paid, shipped, received.
     Completed,
     /// Paid and shipped.
     Shipped,
-    /// Paid.
     Paid,
     /// The first payment fails, the second succeeds.
-    PaidAtSecondTry,
-    /// The buyer thinks better of it.
+    PaidOnRetry,
+    /// The buyer cancels before paying.
     Cancelled,
-    /// Nobody ever pays.
-    LeftAlone,
-    /// The payment fails, and with it the order, which names assets.
+    /// The buyer never pays.
+    Unpaid,
+    /// The payment fails; this cancels the order because it uses assets.
     PaymentFailed,
-    /// The buyer cancels while the payment is on its way.
-    PaidTooLate,
-    /// Paid, and paid back.
+    /// The buyer cancels while the payment is in progress.
+    PaidAfterCancel,
+    /// Paid, then refunded.
     Refunded,
-    /// Paid; the first refund fails, and the operator asks again.
-    RefundedAtSecondTry,
+    /// Paid; the first refund fails, and the operator requests another one.
+    RefundedOnRetry,
 }
 
-/// The shares, of thirty: how orders go on, and what they name. Whatever a small day leaves out comes last here.
-const SHARES: [(Fate, Wish); 30] = [
-    (Fate::Completed, Wish::Mixed),
-    (Fate::Cancelled, Wish::Nothing),
-    (Fate::LeftAlone, Wish::Nothing),
-    (Fate::PaidAtSecondTry, Wish::Nothing),
-    (Fate::Shipped, Wish::Nothing),
-    (Fate::Refunded, Wish::Mixed),
-    (Fate::PaidTooLate, Wish::Nothing),
-    (Fate::Paid, Wish::TooMuch),
-    (Fate::Paid, Wish::Nothing),
-    (Fate::RefundedAtSecondTry, Wish::Nothing),
-    (Fate::Completed, Wish::Nothing),
-    (Fate::Completed, Wish::Whole),
-    // One of the two gets the coupon, so the way of both is the same.
-    (Fate::Completed, Wish::Shared),
-    (Fate::Completed, Wish::Shared),
-    (Fate::PaymentFailed, Wish::Coupon),
-    (Fate::Cancelled, Wish::Wallet),
-    (Fate::Paid, Wish::Nothing),
-    (Fate::Completed, Wish::Nothing),
-    (Fate::LeftAlone, Wish::Points),
-    (Fate::Shipped, Wish::Nothing),
-    (Fate::Completed, Wish::Nothing),
-    (Fate::Paid, Wish::Nothing),
-    (Fate::Refunded, Wish::Whole),
-    (Fate::Cancelled, Wish::Nothing),
-    (Fate::Completed, Wish::Nothing),
-    (Fate::RefundedAtSecondTry, Wish::Points),
-    (Fate::Paid, Wish::Nothing),
-    (Fate::LeftAlone, Wish::Nothing),
-    (Fate::PaidAtSecondTry, Wish::Nothing),
-    (Fate::Completed, Wish::Nothing),
+/// Scenarios and asset use of each thirty orders. A small day takes them from the front, so the rarest come last.
+const SHARES: [(Scenario, AssetUse); 30] = [
+    (Scenario::Completed, AssetUse::Mixed),
+    (Scenario::Cancelled, AssetUse::None),
+    (Scenario::Unpaid, AssetUse::None),
+    (Scenario::PaidOnRetry, AssetUse::None),
+    (Scenario::Shipped, AssetUse::None),
+    (Scenario::Refunded, AssetUse::Mixed),
+    (Scenario::PaidAfterCancel, AssetUse::None),
+    (Scenario::Paid, AssetUse::MoreThanBalance),
+    (Scenario::Paid, AssetUse::None),
+    (Scenario::RefundedOnRetry, AssetUse::None),
+    (Scenario::Completed, AssetUse::None),
+    (Scenario::Completed, AssetUse::WholePrice),
+    // Only one of the two orders gets the coupon, so both have the same scenario.
+    (Scenario::Completed, AssetUse::SharedCoupon),
+    (Scenario::Completed, AssetUse::SharedCoupon),
+    (Scenario::PaymentFailed, AssetUse::Coupon),
+    (Scenario::Cancelled, AssetUse::Wallet),
+    (Scenario::Paid, AssetUse::None),
+    (Scenario::Completed, AssetUse::None),
+    (Scenario::Unpaid, AssetUse::Points),
+    (Scenario::Shipped, AssetUse::None),
+    (Scenario::Completed, AssetUse::None),
+    (Scenario::Paid, AssetUse::None),
+    (Scenario::Refunded, AssetUse::WholePrice),
+    (Scenario::Cancelled, AssetUse::None),
+    (Scenario::Completed, AssetUse::None),
+    (Scenario::RefundedOnRetry, AssetUse::Points),
+    (Scenario::Paid, AssetUse::None),
+    (Scenario::Unpaid, AssetUse::None),
+    (Scenario::PaidOnRetry, AssetUse::None),
+    (Scenario::Completed, AssetUse::None),
 ];
 
-/// One thing that is going to be sold.
+/// A planned sale.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Deal {
-    /// Who sells it.
     pub(super) seller: UserId,
-    /// Who buys it.
     pub(super) buyer: UserId,
-    /// What it is.
     pub(super) title: String,
-    /// For how much.
     pub(super) price: Money,
-    /// How the order goes on.
-    pub(super) fate: Fate,
-    /// What it names beside money.
-    pub(super) asked: Asked,
-    /// Whether the gateway reports everything about it twice.
+    pub(super) scenario: Scenario,
+    pub(super) assets: PlannedAssets,
+    /// Whether the gateway sends each of its reports twice.
     pub(super) reported_twice: bool,
 }
 
 impl Deal {
-    /// Whether its order is certain to be paid in time.
+    /// Whether the order is certain to be paid in time.
     fn is_paid(&self) -> bool {
-        self.fate.is_paid() && self.asked.cover == Cover::Enough
+        self.scenario.is_paid() && self.assets.cover == AssetCoverage::Sufficient
     }
 }
 
-/// A whole day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Who buys and sells.
+    /// Ordinary buyers and sellers.
     users: Vec<UserId>,
-    /// What is sold, in the order in which it is bought.
+    /// Planned sales in the order in which they are bought.
     pub(super) deals: Vec<Deal>,
-    /// The one lamp; whoever of the crowd gets it is its buyer.
+    /// The lamp; the buyer is replaced by the one whose order is accepted.
     pub(super) lamp: Deal,
-    /// Who wants the lamp.
-    pub(super) crowd: Vec<UserId>,
-    /// Who asks for more than they have.
-    poor: Vec<UserId>,
-    /// What is given before the day begins.
-    pub(super) gifts: Gifts,
-    /// Who gives, pays back and looks at the dead letters.
+    /// Buyers who order the lamp at the same moment.
+    pub(super) lamp_buyers: Vec<UserId>,
+    /// Buyers whose orders use more assets than they have.
+    underfunded: Vec<UserId>,
+    /// Assets granted before trading begins.
+    pub(super) asset_grants: AssetGrants,
+    /// The user who grants assets, retries refunds and handles dead letters.
     pub(super) operator: UserId,
-    /// The how-manieth payment is the one whose message is spoiled on its way.
-    pub(super) spoiled: u64,
+    /// Number of the payment, from 1, whose message to fulfillment is corrupted.
+    pub(super) corrupted_payment: u64,
 }
 
 impl Plan {
-    /// The plan of this seed for so many orders, of which one is the lamp's.
-    pub(super) fn draw(seed: u64, orders: usize) -> Result<Plan, Unplannable> {
-        let dice = Dice::new(seed);
-        let users = numbered(1, USERS)?;
-        let poor = numbered(POOR_FROM, POOR)?;
-        let mut ways: Vec<(Fate, Wish)> = SHARES.into_iter().cycle().take(orders.saturating_sub(1)).collect();
-        dice.shuffle(&mut ways);
-        let (fates, wishes): (Vec<Fate>, Vec<Wish>) = ways.into_iter().unzip();
+    /// Draws the plan of a seed for `orders` orders, one of which is the lamp's.
+    pub(super) fn draw(seed: u64, orders: usize) -> Result<Plan, InvalidPlan> {
+        let random = RandomNumbers::new(seed);
+        let users = user_ids(1, USERS)?;
+        let underfunded = user_ids(UNDERFUNDED_FROM, UNDERFUNDED)?;
+        let mut orders_drawn: Vec<(Scenario, AssetUse)> =
+            SHARES.into_iter().cycle().take(orders.saturating_sub(1)).collect();
+        random.shuffle(&mut orders_drawn);
+        let (fates, uses): (Vec<Scenario>, Vec<AssetUse>) = orders_drawn.into_iter().unzip();
         let mut deals = fates
             .into_iter()
             .enumerate()
-            .map(|(number, fate)| {
-                let seller = dice.below(users.len());
-                // Anybody but the seller.
-                let buyer = (seller + 1 + dice.below(users.len() - 1)) % users.len();
-                let (seller, buyer) = users.get(seller).zip(users.get(buyer)).ok_or(Unplannable)?;
-                let title = dice.pick(&GOODS).copied().unwrap_or_default();
-                let minor = CHEAPEST_MINOR + i64::try_from(dice.below(PRICES)).unwrap_or_default();
+            .map(|(number, scenario)| {
+                let seller = random.below(users.len());
+                // Any user except the seller.
+                let buyer = (seller + 1 + random.below(users.len() - 1)) % users.len();
+                let (seller, buyer) = users.get(seller).zip(users.get(buyer)).ok_or(InvalidPlan)?;
+                let title = random.pick(&TITLES).copied().unwrap_or_default();
+                let minor = CHEAPEST_MINOR + i64::try_from(random.below(PRICES)).unwrap_or_default();
                 Ok(Deal {
                     seller: *seller,
                     buyer: *buyer,
                     title: format!("{title} no. {}", number + 1),
-                    price: Money::from_minor(minor).map_err(|_| Unplannable)?,
-                    fate,
-                    asked: Asked::NOTHING,
-                    reported_twice: dice.below(REPORTED_TWICE) == 0,
+                    price: Money::from_minor(minor).map_err(|_| InvalidPlan)?,
+                    scenario,
+                    assets: PlannedAssets::NOTHING,
+                    reported_twice: random.below(REPORTED_TWICE) == 0,
                 })
             })
-            .collect::<Result<Vec<Deal>, Unplannable>>()?;
-        let gifts = arrange(&mut deals, &wishes, &poor, &dice)?;
+            .collect::<Result<Vec<Deal>, InvalidPlan>>()?;
+        let asset_grants = assign_assets(&mut deals, &uses, &underfunded, &random)?;
         let paid = deals.iter().filter(|deal| deal.is_paid()).count();
-        let crowd = numbered(CROWD_FROM, CROWD)?;
+        let lamp_buyers = user_ids(LAMP_BUYERS_FROM, LAMP_BUYERS)?;
         let lamp = Deal {
             seller: LAMP_SELLER.try_into()?,
-            buyer: *crowd.first().ok_or(Unplannable)?,
+            buyer: *lamp_buyers.first().ok_or(InvalidPlan)?,
             title: "The only lamp of its kind".to_owned(),
-            price: Money::from_minor(LAMP_MINOR).map_err(|_| Unplannable)?,
-            fate: Fate::Completed,
-            asked: Asked::NOTHING,
+            price: Money::from_minor(LAMP_MINOR).map_err(|_| InvalidPlan)?,
+            scenario: Scenario::Completed,
+            assets: PlannedAssets::NOTHING,
             reported_twice: true,
         };
         Ok(Plan {
             users,
             deals,
             lamp,
-            crowd,
-            poor,
-            gifts,
+            lamp_buyers,
+            underfunded,
+            asset_grants,
             operator: OPERATOR.try_into()?,
-            spoiled: 1 + u64::try_from(dice.below(paid.div_ceil(4))).unwrap_or_default(),
+            corrupted_payment: 1 + u64::try_from(random.below(paid.div_ceil(4))).unwrap_or_default(),
         })
     }
 
-    /// Everybody who may buy or sell.
+    /// Everyone who buys or sells, including the lamp's seller.
     pub(super) fn users(&self) -> Vec<UserId> {
-        [self.users.as_slice(), &self.crowd, &self.poor, &[self.lamp.seller]].concat()
+        [self.users.as_slice(), &self.lamp_buyers, &self.underfunded, &[self.lamp.seller]].concat()
     }
 }
 
-impl Fate {
-    /// Whether money arrives.
+impl Scenario {
+    /// Whether a payment succeeds while the order needs it.
     fn is_paid(self) -> bool {
         match self {
-            Fate::Completed
-            | Fate::Shipped
-            | Fate::Paid
-            | Fate::PaidAtSecondTry
-            | Fate::Refunded
-            | Fate::RefundedAtSecondTry => true,
-            Fate::Cancelled | Fate::LeftAlone | Fate::PaymentFailed | Fate::PaidTooLate => false,
+            Scenario::Completed
+            | Scenario::Shipped
+            | Scenario::Paid
+            | Scenario::PaidOnRetry
+            | Scenario::Refunded
+            | Scenario::RefundedOnRetry => true,
+            Scenario::Cancelled | Scenario::Unpaid | Scenario::PaymentFailed | Scenario::PaidAfterCancel => {
+                false
+            }
         }
     }
 }
 
-/// A number of the plan that is no id or no price: a mistake of the plan's own.
+/// The plan contains an invalid user id or price: a bug in this module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the plan of the day names a user or a price that cannot be")]
-pub(super) struct Unplannable;
+#[error("the plan of the day contains an invalid user id or price")]
+pub(super) struct InvalidPlan;
 
-impl From<IdError> for Unplannable {
-    fn from(_: IdError) -> Unplannable {
-        Unplannable
+impl From<IdError> for InvalidPlan {
+    fn from(_: IdError) -> InvalidPlan {
+        InvalidPlan
     }
 }
 
-fn numbered(first: i64, count: i64) -> Result<Vec<UserId>, Unplannable> {
+fn user_ids(first: i64, count: i64) -> Result<Vec<UserId>, InvalidPlan> {
     Ok((first..first + count).map(UserId::try_from).collect::<Result<_, _>>()?)
 }
 

@@ -1,4 +1,4 @@
-//! The verdict as it is written: a table for a person, JSON for a program; and what to try on a market that is kept.
+//! The report as a table or as JSON, and the instructions that `--keep` prints.
 
 use std::path::Path;
 
@@ -12,7 +12,6 @@ use super::verdict::Promise;
 use marketplace_wiring::terminal::Output;
 use marketplace_wiring::terminal::output;
 
-/// Everything that is said about a day.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Report {
     verdict: &'static str,
@@ -25,7 +24,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Of these promises; the folder where it is kept.
+    /// `folder` is the folder of the demo if it is kept.
     pub(super) fn new(
         promises: Vec<Promise>,
         figures: Figures,
@@ -40,14 +39,12 @@ impl Report {
         Report { verdict, broken, promises, figures, seed, orders, folder }
     }
 
-    /// The promises that were broken.
     pub(super) fn broken(&self) -> impl Iterator<Item = &Promise> {
         self.promises.iter().filter(|promise| !promise.kept)
     }
 
-    /// In this form.
-    pub(super) fn written(&self, form: Output) -> String {
-        match form {
+    pub(super) fn render(&self, format: Output) -> String {
+        match format {
             Output::Json => output::json(self),
             Output::Table => self.table(),
         }
@@ -61,7 +58,7 @@ impl Report {
         let table = output::table(&["promise", "promised", "in the database", ""], rows);
         let kept = self.promises.len() - self.broken.len();
         format!(
-            "{table}\n{kept} of {} promises kept; {}\nthe same day again: handover demo --orders {} --seed {}\n",
+            "{table}\n{kept} of {} promises kept; {}\nto repeat this day: handover demo --orders {} --seed {}\n",
             self.promises.len(),
             self.figures.line(),
             self.orders,
@@ -70,17 +67,17 @@ impl Report {
     }
 }
 
-/// What to try on a market that is kept.
-pub(super) fn greeting(folder: &Path, api: &Api, plan: &Plan) -> String {
+/// Instructions for inspecting the service that `--keep` leaves running.
+pub(super) fn instructions(folder: &Path, api: &Api, plan: &Plan) -> String {
     let base = api.base();
     let buyer = plan.deals.first().map_or(plan.lamp.seller, |deal| deal.buyer);
     let program = std::env::args().next().unwrap_or_else(|| "handover".to_owned());
     format!(
         r#"
-The market stays open on {base} until it is stopped (Ctrl-C); its folder stays: {folder}
-  demo.log is the log of the day, handover.db holds every row, handover.toml says how it was played
+The service keeps running on {base} until it is stopped (Ctrl-C); its folder is kept: {folder}
+  demo.log is its log, handover.db its database, handover.toml its configuration
 
-Look around, as an operator and as a buyer:
+Examples, as an operator and as a buyer:
   operator="Authorization: Bearer {operator}"
   buyer="Authorization: Bearer {buyer}"
   curl -s "{base}/api/v1/ops/dead-letters" -H "$operator"

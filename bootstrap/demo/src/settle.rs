@@ -1,4 +1,4 @@
-//! Waits until nothing is on its way any more, within bounds.
+//! Waits until no work is pending, with a timeout.
 
 use std::time::Duration;
 
@@ -12,68 +12,71 @@ use tokio::time::Instant;
 
 use marketplace_wiring::terminal::progress::Progress;
 
-/// How often it is looked.
-const LOOK: Duration = Duration::from_millis(100);
-/// For how long nothing may move while something is open.
-const PATIENCE: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Waiting ends with pending work if nothing changes for this long.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Until {
-    /// No order is unpaid.
-    Closed,
-    /// Nothing is to be published, delivered or settled.
-    Quiet,
+pub(super) enum WaitFor {
+    /// No order is pending.
+    NoUnpaidOrders,
+    /// No event has to be published, delivered or settled.
+    Idle,
 }
 
-/// What is open, and how much is done: while that grows, waiting is worth it.
+/// Pending work, and a count of finished work that shows whether there is progress.
 #[derive(Debug, PartialEq, Eq)]
-struct Sight {
-    open: Vec<String>,
+struct PendingWork {
+    pending: Vec<String>,
     done: u64,
 }
 
-/// Waits; gives up when nothing has moved for a while, which the verdict will tell.
+/// Waits until the condition holds, or until nothing has changed for [`STALL_TIMEOUT`]; then the report shows the pending
+/// work as a broken promise.
 pub(super) async fn wait(
-    until: Until,
+    condition: WaitFor,
     app: &App,
     store: &MarketStore,
     progress: &Progress,
 ) -> Result<(), StoreError> {
-    let mut before: Option<Sight> = None;
-    let mut moved = Instant::now();
+    let mut before: Option<PendingWork> = None;
+    let mut last_change = Instant::now();
     loop {
-        let sight = look(until, app, store).await?;
-        if sight.open.is_empty() {
+        let work = read_pending_work(condition, app, store).await?;
+        if work.pending.is_empty() {
             return Ok(());
         }
-        progress.waiting(&sight.open.join(", "));
-        if before.as_ref() != Some(&sight) {
-            before = Some(sight);
-            moved = Instant::now();
-        } else if moved.elapsed() > PATIENCE {
+        progress.waiting(&work.pending.join(", "));
+        if before.as_ref() != Some(&work) {
+            before = Some(work);
+            last_change = Instant::now();
+        } else if last_change.elapsed() > STALL_TIMEOUT {
             return Ok(());
         }
-        SystemClock.sleep(LOOK).await;
+        SystemClock.sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn look(until: Until, app: &App, store: &MarketStore) -> Result<Sight, StoreError> {
-    let mut sight = Sight { open: Vec::new(), done: 0 };
-    let mut open = |count: u64, what: &str| {
+async fn read_pending_work(
+    condition: WaitFor,
+    app: &App,
+    store: &MarketStore,
+) -> Result<PendingWork, StoreError> {
+    let mut work = PendingWork { pending: Vec::new(), done: 0 };
+    let mut pending = |count: u64, what: &str| {
         if count > 0 {
-            sight.open.push(format!("{count} {what}"));
+            work.pending.push(format!("{count} {what}"));
         }
     };
     let mut view = store.view().await?;
-    // Every pending order is overdue by then.
+    // Every pending order is overdue at that time.
     let unpaid = view.orders_overdue(app.now() + TimeDelta::days(1), 1_000).await?;
-    open(unpaid.len() as u64, "unpaid orders");
-    if until == Until::Closed {
-        return Ok(sight);
+    pending(unpaid.len() as u64, "unpaid orders");
+    if condition == WaitFor::NoUnpaidOrders {
+        return Ok(work);
     }
     let counts = view.outbox_view().outbox_counts(None).await?;
-    open(counts.new + counts.retry, "events to publish");
+    pending(counts.new + counts.retry, "events to publish");
     let (mut unsettled, mut settled) = (0, 0);
     for count in view.outbox_view().consume_counts(None).await? {
         match count.status {
@@ -83,10 +86,10 @@ async fn look(until: Until, app: &App, store: &MarketStore) -> Result<Sight, Sto
             ConsumeStatus::Success | ConsumeStatus::Dead => settled += count.events,
         }
     }
-    open(unsettled, "events to settle");
-    open(queued(app).await, "messages queued");
-    if sight.open.is_empty() {
-        // Dearer to ask: what no message will bring any more is found by the consumers themselves.
+    pending(unsettled, "events to settle");
+    pending(queued(app).await, "messages queued");
+    if work.pending.is_empty() {
+        // A more expensive query, so it runs last: events whose messages were lost, which consumers find by scanning.
         let mut unseen = 0;
         for subscriber in app.subscribers() {
             let (name, takes) = (subscriber.handler.name(), subscriber.handler.takes());
@@ -99,14 +102,14 @@ async fn look(until: Until, app: &App, store: &MarketStore) -> Result<Sight, Sto
             }
         }
         if unseen > 0 {
-            sight.open.push("events that a broker lost".to_owned());
+            work.pending.push("events without a message".to_owned());
         }
     }
-    sight.done = counts.sent + settled;
-    Ok(sight)
+    work.done = counts.sent + settled;
+    Ok(work)
 }
 
-/// How many messages are in the queues; a broker that does not answer may hold any.
+/// Number of messages in the queues; `u64::MAX` if the broker cannot be queried.
 pub(super) async fn queued(app: &App) -> u64 {
     match app.outbox.broker.queues().await {
         Ok(queues) => queues.iter().map(|queue| queue.ready + queue.unacked).sum(),

@@ -1,5 +1,5 @@
-//! A lending library on handover's crates: own tables, own event type, own consumer; the outbox, the relay, the order of
-//! effects, exactly-once and the dead letters are handover's. `cargo run -p handover-example-library`
+//! Example service on handover's crates: a lending library with its own tables, event type and consumer. handover provides
+//! the outbox, the relay, ordering, exactly-once effects and dead letters. Run: `cargo run -p handover-example-library`
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,11 @@ use handover_system::{OsChance, SystemClock};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// The command: the book's own row and the event that announces it are one transaction.
+/// The command: changes the book's row and appends the event in one transaction.
 async fn lend(library: &Library, book: i64, reader: &'static str) -> Result<bool, StoreError> {
-    // Chosen before the first attempt, so that repeating the unit is harmless.
-    let (event_id, now) = (event_id(&library.tx), library.outbox.now());
+    // Ids are chosen before the first attempt, so that a repeated attempt appends no second event.
+    let event_id = event_id(&library.tx);
+    let now = library.outbox.now();
     with_tx(&library.tx, move |unit, attempt| {
         let event_id = event_id.clone();
         Box::pin(async move {
@@ -58,7 +59,7 @@ struct BookLent {
     reader: String,
 }
 
-/// The consumer: its effect is committed together with the note that the event was consumed, so it happens once.
+/// The consumer: its effect is committed in the same transaction as the consume-log record, so it happens exactly once.
 struct Reminders;
 
 #[async_trait]
@@ -81,7 +82,7 @@ impl Handler<Session> for Reminders {
     }
 }
 
-/// What the program works with.
+/// The parts of the service.
 struct Library {
     outbox: Outbox,
     tx: Transactor<Session, Session>,
@@ -89,9 +90,10 @@ struct Library {
     wake: Wake,
 }
 
-/// The wiring: a store, a broker on the same database, and what is our own.
+/// Wires a store, a broker on the same database, and the example's own tables, event type and consumer.
 async fn library(file: &std::path::Path) -> Result<Library, Error> {
-    let (clock, wake) = (Arc::new(SystemClock), Wake::default());
+    let clock = Arc::new(SystemClock);
+    let wake = Wake::default();
     let store = SqlStore::open_sqlite(&SqliteOptions::file(file), clock.clone(), wake.clone()).await?;
     store.migrate().await?;
     let mut unit = store.begin().await?;
@@ -141,10 +143,10 @@ async fn settled(outbox: &Outbox, events: usize) -> Result<(), Error> {
         }
         outbox.tx.clock.sleep(Duration::from_millis(10)).await;
     }
-    Err("the events did not arrive within ten seconds".into())
+    Err("the events were not consumed within ten seconds".into())
 }
 
-/// Lends three books, one of them twice, delivers everything a second time, and looks at what it left.
+/// Lends three books, tries to lend one of them twice, delivers all events a second time, and returns the reminders.
 async fn run() -> Result<Vec<String>, Error> {
     let folder = tempfile::tempdir()?;
     let library = library(&folder.path().join("library.db")).await?;
@@ -155,22 +157,22 @@ async fn run() -> Result<Vec<String>, Error> {
 
     for (book, reader) in [(1, "ann"), (2, "ben"), (3, "ann"), (1, "ben")] {
         let lent = lend(&library, book, reader).await?;
-        println!("book {book} to {reader}: {}", if lent { "lent" } else { "somebody has it" });
+        println!("book {book} to {reader}: {}", if lent { "lent" } else { "already lent" });
     }
     settled(outbox, 3).await?;
 
-    // Every event once more, as a broker or an operator may do at any time.
+    // Deliver every event again, as a broker or an operator may do at any time.
     let rows = outbox.view().await?.outbox_view().outbox_page(&OutboxFilter::default(), None, 100).await?;
     let now = outbox.now();
     let again: Vec<Redrive> =
         rows.into_iter().map(|row| Redrive { event_id: row.event_id, due: now }).collect();
     let mut unit = library.tx.store.begin().await?;
-    let sent_again = unit.outbox().redrive(&again, now).await?.len();
+    let redriven = unit.outbox().redrive(&again, now).await?.len();
     unit.commit().await?;
     settled(outbox, 3).await?;
 
     let reminders = reminders(&library).await?;
-    println!("{sent_again} events sent twice; reminders: {}", reminders.join(", "));
+    println!("{redriven} events sent twice; reminders: {}", reminders.join(", "));
     outbox.tx.tasks.stop().await;
     Ok(reminders)
 }
@@ -179,6 +181,6 @@ async fn run() -> Result<Vec<String>, Error> {
 async fn main() -> Result<(), Error> {
     match run().await?.len() {
         3 => Ok(()),
-        other => Err(format!("three books were lent, and {other} reminders are there").into()),
+        other => Err(format!("three books were lent, but there are {other} reminders").into()),
     }
 }

@@ -1,4 +1,4 @@
-//! The program `handover`: its command line, and what each command does.
+//! The program `handover`: command line and commands.
 
 pub mod asyncapi;
 pub mod cli;

@@ -1,7 +1,7 @@
 //! The process: arguments, the runtime, the exit code.
 //!
-//! In the library, not in `main.rs`: the bodies of async functions are compiled in the crate that polls them. Polled from
-//! the binary, most of the program would be compiled there, after everything else and beside nothing.
+//! This is in the library and not in `main.rs`, because rustc compiles the bodies of async functions in the crate that polls
+//! them. Polled from the binary, most of the program would be compiled there, after all other crates and not in parallel.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::cli::Cli;
 use crate::commands;
 use marketplace_wiring::{Exit, Failure};
 
-/// Runs the program: reads its arguments, does what they say, explains on stderr why it could not.
+/// Parses the arguments and runs the command; errors go to stderr.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {
@@ -27,13 +27,14 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        // Every other turn is for what other threads wake: under load a transaction whose statement is done would else
-        // wait, with the locks it holds, behind all the requests that just arrived. Not every turn, for their sake.
+        // Check the global queue on every second tick: otherwise, under load, a task that another thread woke, such as a
+        // transaction with a finished statement, would wait with its locks behind all newly arrived requests. A value of 1
+        // would starve the local queues.
         .global_queue_interval(2)
         .build()
-        .map_err(|cause| Failure::System { what: "no threads to run on", cause })?;
+        .map_err(|cause| Failure::System { what: "cannot start the worker threads", cause })?;
     let result = runtime.block_on(commands::run(cli));
-    // Whatever did not finish in its time is cut off: everything that counts is committed or will be done again.
+    // Abort what did not finish in time: it is either committed or will be repeated after the next start.
     runtime.shutdown_timeout(Duration::from_millis(200));
     result
 }

@@ -1,9 +1,9 @@
-//! Files beside the database: `handover.db` has `handover.db-lock`, `handover.db-jwt-secret`, ...
+//! Files next to the database file: `handover.db-lock`, `handover.db-jwt-secret`, ... for `handover.db`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The file of that purpose beside the database.
+/// Path of the file `<database>-<purpose>`.
 pub fn beside(database: &Path, purpose: &str) -> PathBuf {
     let mut name = OsString::from(database);
     name.push("-");

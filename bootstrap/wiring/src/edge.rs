@@ -1,4 +1,4 @@
-//! The HTTP edge of one process: bound, served, asked to stop.
+//! The HTTP server of one process: binding, serving, graceful stop, readiness.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::adapters::{Database, Redis, admission};
 use crate::config::{Config, Secret};
 use crate::{Failure, Secrets, descriptors, keys};
 
-/// How long requests in flight may take once the process is asked to stop.
+/// How long requests in flight may take after the stop signal.
 const DRAIN: Duration = Duration::from_secs(5);
-/// A database that does not answer within this is away.
-const PROBE_WITHIN: Duration = Duration::from_secs(1);
+/// A database that does not answer within this time counts as unavailable.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-type Served = Option<std::io::Result<()>>;
+type ServeResult = Option<std::io::Result<()>>;
 
-/// Listens there.
+/// Binds the address.
 pub async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(listen).await.map_err(|cause| Failure::Listen { listen, cause })
 }
@@ -38,12 +38,12 @@ pub async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
 /// The listeners of the API.
 pub(crate) struct Listeners {
     public: TcpListener,
-    /// Where operators' calls have one of their own.
+    /// `http.ops-listen`, if set.
     operators: Option<TcpListener>,
 }
 
 impl Listeners {
-    /// Listens wherever this configuration says.
+    /// Binds the configured addresses.
     pub(crate) async fn bind(config: &Config) -> Result<Listeners, Failure> {
         let public = bind(config.listen).await?;
         let operators = match config.http.ops_listen {
@@ -54,66 +54,65 @@ impl Listeners {
     }
 }
 
-/// The token that somebody asks for.
+/// Claims of a token to issue.
 pub struct TokenAsked<'a> {
-    /// Whose it is.
+    /// `sub`: the user's id.
     pub user: i64,
-    /// In which marketplace.
+    /// The marketplace.
     pub tenant: i64,
-    /// What the user may do.
     pub roles: &'a [Role],
-    /// For how long it is good.
+    /// Validity from now.
     pub ttl: Duration,
 }
 
-/// A token that signs a user in.
+/// Issues a token for a user.
 pub fn token(secret: &Secret, config: &Config, asked: &TokenAsked<'_>) -> Result<String, Failure> {
     let usage = |what: String| Failure::Usage { what, remedy: "see handover token --help".to_owned() };
     let user = UserId::try_from(asked.user).map_err(|error| usage(format!("--user {error}")))?;
     let tenant = TenantId::try_from(asked.tenant).map_err(|error| usage(format!("--tenant {error}")))?;
-    own(secret)?
+    own_tokens(secret)?
         .under(config.auth.rules.clone())
         .issue(user, tenant, asked.roles, asked.ttl, SystemClock.now())
         .map_err(|error| usage(error.to_string()))
 }
 
-/// Tokens under our own secret.
-fn own(secret: &Secret) -> Result<Tokens, Failure> {
+/// Tokens signed with `auth.jwt-secret`.
+fn own_tokens(secret: &Secret) -> Result<Tokens, Failure> {
     Tokens::new(secret.reveal().as_bytes())
         .map_err(|error| Failure::SecretRefused { key: "auth.jwt-secret", why: error.to_string() })
 }
 
-/// Whatever tokens this configuration takes.
+/// Verifier of all tokens that this configuration accepts.
 fn tokens(config: &Config, secrets: &Secrets) -> Result<Tokens, Failure> {
-    let keys = keys::configured(config)?;
+    let keys = keys::load(config)?;
     let tokens = match (&secrets.jwt, keys) {
-        (Some(secret), Some(keys)) => own(secret)?.and_keys(keys),
-        (Some(secret), None) => own(secret)?,
+        (Some(secret), Some(keys)) => own_tokens(secret)?.and_keys(keys),
+        (Some(secret), None) => own_tokens(secret)?,
         (None, keys) => Tokens::of_keys(keys.unwrap_or_default()),
     };
     Ok(tokens.under(config.auth.rules.clone()))
 }
 
-/// The API, being served.
-pub(crate) struct Listening {
+/// The running HTTP server.
+pub(crate) struct HttpServer {
     address: SocketAddr,
     operators: Option<SocketAddr>,
     stopping: Arc<AtomicBool>,
     stop: CancellationToken,
-    served: JoinHandle<Served>,
+    served: JoinHandle<ServeResult>,
 }
 
-impl Listening {
-    /// Serves the API of this application on the listeners.
+impl HttpServer {
+    /// Starts serving the API on the listeners.
     pub(crate) fn start(
         listeners: Listeners,
         config: &Config,
         app: &App,
         database: &Database,
         secrets: &Secrets,
-    ) -> Result<Listening, Failure> {
+    ) -> Result<HttpServer, Failure> {
         let address = |listener: &TcpListener| {
-            let unknown = |cause| Failure::System { what: "the listener has no address", cause };
+            let unknown = |cause| Failure::System { what: "cannot read the address of the listener", cause };
             listener.local_addr().map_err(unknown)
         };
         let operators = listeners.operators.as_ref().map(address).transpose()?;
@@ -125,16 +124,16 @@ impl Listening {
         let limits = limits(config);
         let tokens = tokens(config, secrets)?;
         if let Some(path) = &config.auth.keys {
-            keys::follow(app, tokens.clone(), path.clone());
+            keys::watch(app, tokens.clone(), path.clone());
         }
         let redis = Redis::keep(config.redis.as_ref(), &app.tx);
         let edge = Edge {
-            app: redis.keys_of(app.clone()),
+            app: redis.with_idempotency_keys(app.clone()),
             tokens,
             callbacks,
-            readiness: Box::new(Ready {
+            readiness: Box::new(ServiceReadiness {
                 stopping: Arc::clone(&stopping),
-                database: SharedReadiness::new(Answers(database.store().clone())),
+                database: SharedReadiness::new(DatabaseReadiness(database.store().clone())),
             }),
             admission: admission(&config.limits, &redis),
             limits: limits.clone(),
@@ -147,50 +146,53 @@ impl Listening {
             }
             None => (router_with(edge, metrics), None),
         };
-        let (stop, tasks) = (CancellationToken::new(), app.tx.tasks.clone());
-        let asked = stop.clone();
+        let stop = CancellationToken::new();
+        let tasks = app.tx.tasks.clone();
+        let stop_signal = stop.clone();
         let serving = async move {
-            let public = serve(listener, public, &tasks, asked.clone(), &limits);
+            let public = serve(listener, public, &tasks, stop_signal.clone(), &limits);
             let operators = async {
                 match of_operators {
-                    Some((listener, router)) => serve(listener, router, &tasks, asked.clone(), &limits).await,
+                    Some((listener, router)) => {
+                        serve(listener, router, &tasks, stop_signal.clone(), &limits).await
+                    }
                     None => Ok(()),
                 }
             };
             tokio::try_join!(public, operators).map(|_| ())
         };
         let served = app.tx.tasks.spawn(serving);
-        Ok(Listening { address, operators, stopping, stop, served })
+        Ok(HttpServer { address, operators, stopping, stop, served })
     }
 
-    /// Where it listens.
+    /// Address of the API.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where operators' calls have a listener of their own.
+    /// Address of the operators' listener, if there is one.
     pub(crate) fn operators(&self) -> Option<SocketAddr> {
         self.operators
     }
 
-    /// Not ready from now on, and no new connections.
+    /// Reports not ready and stops accepting connections.
     pub(crate) fn close(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.stop.cancel();
     }
 
-    /// Waits until the requests in flight have their answers.
+    /// Waits for the requests in flight.
     pub(crate) async fn ended(self) {
         if let Err(error) = self.served.await {
-            tracing::error!(%error, "the HTTP server did not end well");
+            tracing::error!(%error, "http: server task failed while stopping");
         }
     }
 
-    /// Waits until it ends without being asked to.
+    /// Waits until the server ends without a stop.
     pub(crate) async fn failed(&mut self) -> Failure {
         Failure::Http(match (&mut self.served).await {
             Ok(Some(Err(error))) => error.to_string(),
-            Ok(Some(Ok(())) | None) => "it ended without being asked to".to_owned(),
+            Ok(Some(Ok(())) | None) => "it ended unexpectedly".to_owned(),
             Err(error) => error.to_string(),
         })
     }
@@ -201,7 +203,7 @@ fn limits(config: &Config) -> Limits {
     let listeners = 1 + u32::from(config.http.ops_listen.is_some());
     Limits {
         drain: DRAIN,
-        connections: descriptors::room_for(standard.connections, listeners),
+        connections: descriptors::connection_limit(standard.connections, listeners),
         idle: config.http.idle_timeout,
         concurrent_requests: config.http.concurrent_requests,
         cors_origins: config.http.cors_origins.clone(),
@@ -209,33 +211,33 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-/// Ready: not stopping, and the database answers with the right schema.
-struct Ready {
+/// Ready while the process is not stopping and the database is ready.
+struct ServiceReadiness {
     stopping: Arc<AtomicBool>,
-    database: SharedReadiness<Answers>,
+    database: SharedReadiness<DatabaseReadiness>,
 }
 
 #[async_trait]
-impl Readiness for Ready {
+impl Readiness for ServiceReadiness {
     async fn problems(&self) -> Vec<Problem> {
         if self.stopping.load(Ordering::SeqCst) {
-            return problem("process", "it is stopping");
+            return problem("process", "stopping");
         }
         self.database.problems().await
     }
 }
 
-/// Ready: the database answers with the right schema.
-struct Answers(SqlMarket);
+/// Ready while the database answers and its schema is current.
+struct DatabaseReadiness(SqlMarket);
 
 #[async_trait]
-impl Readiness for Answers {
+impl Readiness for DatabaseReadiness {
     async fn problems(&self) -> Vec<Problem> {
-        match tokio::time::timeout(PROBE_WITHIN, self.0.is_ready()).await {
+        match tokio::time::timeout(PROBE_TIMEOUT, self.0.is_ready()).await {
             Ok(Ok(true)) => Vec::new(),
-            Ok(Ok(false)) => problem("database", "its schema is older than this program"),
-            Ok(Err(_)) => problem("database", "it does not answer"),
-            Err(_) => problem("database", "it does not answer in time"),
+            Ok(Ok(false)) => problem("database", "schema is older than this program; run `handover migrate`"),
+            Ok(Err(_)) => problem("database", "unreachable"),
+            Err(_) => problem("database", "no answer within 1 s"),
         }
     }
 }

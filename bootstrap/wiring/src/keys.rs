@@ -1,5 +1,5 @@
-//! The public keys of who else issues tokens (`auth.jwks-file`): read at the start, and again whenever the file changes,
-//! so that keys are exchanged without a restart and without a signal.
+//! Public keys of another token issuer (`auth.jwks-file`). They are read at startup and again whenever the file changes,
+//! so keys can be rotated without a restart or a signal.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,27 +10,28 @@ use marketplace_http::{KeySet, Tokens};
 use crate::Failure;
 use crate::config::{Config, read_keys};
 
-/// How often the file is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often the file is read.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The keys of this configuration, if it names any.
-pub(crate) fn configured(config: &Config) -> Result<Option<KeySet>, Failure> {
+/// Reads the configured key file, if `auth.jwks-file` is set.
+pub(crate) fn load(config: &Config) -> Result<Option<KeySet>, Failure> {
     let Some(path) = &config.auth.keys else { return Ok(None) };
     let refused = |why| Failure::SecretRefused { key: "auth.jwks-file", why };
     read_keys(path).map(Some).map_err(refused)
 }
 
-/// Has these tokens verified with whatever the file holds, for as long as the service runs. A file that cannot be used
-/// changes nothing, and is told of once.
-pub(crate) fn follow(app: &App, tokens: Tokens, path: PathBuf) {
-    let (clock, stopping) = (app.tx.clock.clone(), app.tx.tasks.stopping().clone());
+/// Watches the file and verifies tokens with its current keys as long as the service runs. A file that cannot be parsed
+/// is logged once, and the previous keys stay in use.
+pub(crate) fn watch(app: &App, tokens: Tokens, path: PathBuf) {
+    let clock = app.tx.clock.clone();
+    let stopping = app.tx.tasks.stopping().clone();
     let mut known = std::fs::read(&path).ok();
-    let following = async move {
+    let watching = async move {
         loop {
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => break,
-                () = clock.sleep(LOOK_EVERY) => {}
+                () = clock.sleep(POLL_INTERVAL) => {}
             }
             let found = std::fs::read(&path).ok();
             if found == known {
@@ -40,14 +41,14 @@ pub(crate) fn follow(app: &App, tokens: Tokens, path: PathBuf) {
             match read_keys(&path) {
                 Ok(keys) => {
                     let ids: Vec<&str> = keys.ids().collect();
-                    tracing::info!(file = %path.display(), keys = ids.join(" "), "tokens are verified with new keys");
+                    tracing::info!(file = %path.display(), keys = ids.join(" "), "auth: JWKS reloaded");
                     tokens.trust(keys);
                 }
                 Err(why) => {
-                    tracing::error!(file = %path.display(), why, "the keys for tokens cannot be used; the old ones stay");
+                    tracing::error!(file = %path.display(), why, "auth: cannot load the JWKS file; keeping the previous keys");
                 }
             }
         }
     };
-    drop(app.tx.tasks.of_its_own().spawn(following));
+    drop(app.tx.tasks.of_its_own().spawn(watching));
 }

@@ -1,7 +1,7 @@
-//! The composition root of the marketplace: configuration, adapters behind ports, and the life of a process that serves.
+//! The composition root of the marketplace: configuration, choice of adapters, and the service life cycle.
 //!
-//! Nothing here decides anything about orders or events. What it knows alone: which adapter stands behind which port,
-//! and in which order things start and end.
+//! It contains no rules about orders or events. It alone decides which adapter implements which port, and in which
+//! order components start and stop.
 
 pub mod adapters;
 pub mod beside;

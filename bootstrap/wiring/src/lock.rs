@@ -1,7 +1,7 @@
-//! One process serves a SQLite database: it holds an exclusive lock on a file beside it.
+//! Exclusive lock on the file `<database>-lock`: only one process at a time may serve a SQLite database.
 //!
-//! **Invariant:** the system gives the lock back when the process ends, however it ends, so nothing is left to clean
-//! up after a crash. The file itself stays: removing it would let two processes lock two files of one name.
+//! **Invariant:** the operating system releases the lock when the process ends, however it ends, so a crash needs no
+//! clean-up. The file itself is never removed: otherwise two processes could lock two files of the same name.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use crate::Failure;
 use crate::beside::beside;
 
-/// The right to serve a database, as long as it lives.
+/// Exclusive right to serve a database. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct DatabaseLock {
     _file: File,
 }
 
 impl DatabaseLock {
-    /// Takes it, or says who has it.
+    /// Acquires the lock, or fails with the id of the process that holds it.
     pub fn take(database: &Path) -> Result<DatabaseLock, Failure> {
         let path = beside(database, "lock");
         let failed = |cause| Failure::LockFile { path: path.clone(), cause };
@@ -26,7 +26,7 @@ impl DatabaseLock {
             match file.try_lock() {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) if last => {
-                    let holder = written_holder(&mut file);
+                    let holder = read_holder(&mut file);
                     return Err(Failure::InUse { database: database.to_owned(), holder });
                 }
                 Err(TryLockError::WouldBlock) => pause(),
@@ -37,7 +37,7 @@ impl DatabaseLock {
         Ok(DatabaseLock { _file: file })
     }
 
-    /// Who has it: the process id as that one wrote it. Looking takes a shared lock for an instant.
+    /// The id of the process that holds the lock, as that process wrote it. Takes a shared lock for a moment.
     pub fn holder(database: &Path) -> io::Result<Option<String>> {
         let mut file = match File::open(beside(database, "lock")) {
             Ok(file) => file,
@@ -46,7 +46,7 @@ impl DatabaseLock {
         };
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
-            Err(TryLockError::WouldBlock) => Ok(Some(written_holder(&mut file))),
+            Err(TryLockError::WouldBlock) => Ok(Some(read_holder(&mut file))),
             Err(TryLockError::Error(cause)) => Err(cause),
         }
     }
@@ -56,14 +56,14 @@ fn open(path: &PathBuf) -> io::Result<File> {
     File::options().read(true).write(true).create(true).truncate(false).open(path)
 }
 
-/// Longer than somebody looks.
-#[allow(clippy::disallowed_methods, reason = "once, at a start, before anything runs")]
+/// Waits longer than [`DatabaseLock::holder`] keeps its shared lock.
+#[allow(clippy::disallowed_methods, reason = "once, at startup, before any task runs")]
 fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(50));
 }
 
-/// Only for a message: who has it may not have written yet.
-fn written_holder(file: &mut File) -> String {
+/// For messages only: the holder may not have written its process id yet.
+fn read_holder(file: &mut File) -> String {
     let mut holder = String::new();
     let _ = file.read_to_string(&mut holder);
     if holder.trim().is_empty() { "unknown".to_owned() } else { holder.trim().to_owned() }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_lock_on_the_same_database_is_refused_and_names_the_holder() {
+    fn second_lock_on_same_database_is_refused_and_names_holder() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("shop.db");
         let first = DatabaseLock::take(&database).unwrap();
@@ -93,11 +93,11 @@ mod tests {
     }
 
     #[test]
-    fn looking_names_the_holder_and_takes_nothing() {
+    fn holder_returns_process_id_and_creates_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("shop.db");
         assert_eq!(DatabaseLock::holder(&database).unwrap(), None);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no file is created");
         let lock = DatabaseLock::take(&database).unwrap();
         assert_eq!(DatabaseLock::holder(&database).unwrap(), Some(std::process::id().to_string()));
         drop(lock);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_in_a_folder_that_is_not_there_is_refused() {
+    fn lock_in_missing_folder_is_refused() {
         let refusal = DatabaseLock::take(Path::new("/nowhere/shop.db")).unwrap_err();
         assert!(refusal.to_string().contains("/nowhere/shop.db-lock"), "{refusal}");
     }

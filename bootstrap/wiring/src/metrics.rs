@@ -1,4 +1,4 @@
-//! What this process counts, for Prometheus: collected from the moment that `serve` asks for it, told at `/metrics`.
+//! Metrics of this process for Prometheus: collected once `serve` installs the recorder, exported at `/metrics`.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -9,20 +9,20 @@ use marketplace::{App, METRICS};
 use marketplace_http::Render;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
-/// The collector of this process: there can be one.
+/// The recorder of this process; it can be installed only once.
 static COLLECTOR: OnceLock<PrometheusHandle> = OnceLock::new();
 
-/// How often what is pending is counted, at most; also how often the collector tidies up.
-const EVERY: Duration = Duration::from_secs(5);
-/// Counting pauses for that many times as long as it took: a great outbox is not counted all the time.
-const PAUSES: u32 = 20;
+/// Shortest interval between counts of pending events and between runs of the recorder's upkeep.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// After a count the task sleeps at least this many times its duration, so that a large outbox is not counted all the time.
+const PAUSE_FACTOR: u32 = 20;
 
-/// Begins to collect. A second call changes nothing.
+/// Installs the recorder. A second call changes nothing.
 pub fn install() {
     let builder = PrometheusBuilder::new().with_recommended_naming(true);
     match builder.install_recorder() {
         Ok(collector) => drop(COLLECTOR.set(collector)),
-        Err(error) => tracing::debug!(%error, "metrics are collected already"),
+        Err(error) => tracing::debug!(%error, "metrics: recorder is installed already"),
     }
     for metric in handover_outbox::METRICS.iter().chain(&METRICS) {
         match metric.kind {
@@ -34,18 +34,18 @@ pub fn install() {
     }
 }
 
-/// What `/metrics` tells, if anything is collected.
+/// Renders the response of `/metrics`, if the recorder is installed.
 pub(crate) fn render() -> Option<Render> {
     let collector = COLLECTOR.get()?.clone();
     Some(Arc::new(move || collector.render()))
 }
 
-/// Keeps the metrics of this application: each is there from the start, and what is pending is counted now and then.
+/// Registers every metric of this application with an initial value, and spawns the task that counts pending events.
 pub fn keep(app: &App) {
     let Some(collector) = COLLECTOR.get() else { return };
     for metric in handover_outbox::METRICS.iter().chain(&METRICS) {
         match metric.kind {
-            // One that is not there yet would look like one that is not kept.
+            // A counter that appears only with its first event would look like one that does not exist.
             MetricKind::Counter => metrics::counter!(metric.name).increment(0),
             MetricKind::CounterOfConsumer => {
                 for subscriber in app.subscribers() {
@@ -55,33 +55,34 @@ pub fn keep(app: &App) {
             MetricKind::Gauge => metrics::gauge!(metric.name).set(0.0),
         }
     }
-    let (app, stopping) = (app.of_its_own(), app.tx.tasks.stopping().clone());
+    let app = app.of_its_own();
+    let stopping = app.tx.tasks.stopping().clone();
     let tasks = app.tx.tasks.clone();
-    let keeping = async move {
+    let upkeep = async move {
         while !stopping.is_cancelled() {
-            let begun = began();
+            let begun = now();
             if let Err(error) = count_pending(&app).await {
-                tracing::debug!(%error, "what is pending was not counted");
+                tracing::debug!(%error, "metrics: cannot count pending events; keeping the previous value");
             }
             collector.run_upkeep();
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => {}
-                () = app.tx.clock.sleep(EVERY.max(begun.elapsed() * PAUSES)) => {}
+                () = app.tx.clock.sleep(UPKEEP_INTERVAL.max(begun.elapsed() * PAUSE_FACTOR)) => {}
             }
         }
     };
-    drop(tasks.spawn(keeping));
+    drop(tasks.spawn(upkeep));
 }
 
-#[allow(clippy::disallowed_methods, reason = "how long a query took is of this machine's time")]
-fn began() -> Instant {
+#[allow(clippy::disallowed_methods, reason = "measures the duration of a query")]
+fn now() -> Instant {
     Instant::now()
 }
 
 async fn count_pending(app: &App) -> Result<(), StoreError> {
     let counts = app.view().await?.outbox_view().outbox_counts(None).await?;
-    #[allow(clippy::cast_precision_loss, reason = "nobody minds one event in 2^53")]
+    #[allow(clippy::cast_precision_loss, reason = "exact up to 2^53 events")]
     metrics::gauge!(PENDING).set(counts.new.saturating_add(counts.retry) as f64);
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! The secrets that tokens and payment callbacks are verified with: from the configuration, or made at the first start
-//! and kept beside the database, readable by its owner alone.
+//! The secrets that verify tokens and payment callbacks: configured, or generated at the first start and stored next to
+//! the database file, readable by its owner only.
 //!
-//! **Invariant:** outside loopback, and on a database that other processes share, only configured secrets are used.
+//! **Invariant:** outside loopback, and on a database server, only configured secrets are used.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,27 +15,28 @@ use crate::Failure;
 use crate::beside::beside;
 use crate::config::{Config, DatabaseChoice, Secret};
 
-/// Random text of 32 characters has more kinds of them than this; `changeme` typed four times has not.
-const FEW_KINDS: usize = 9;
+/// Fewest distinct characters of a secret that is not a placeholder: 32 random characters have more, `changeme` repeated
+/// four times has fewer.
+const MIN_DISTINCT_CHARS: usize = 9;
 
-/// Both secrets.
+/// The secrets in use.
 #[derive(Debug, Clone)]
 pub struct Secrets {
-    /// Signs and verifies tokens (HS256). Where tokens of others are taken none is made.
+    /// Signs and verifies tokens (HS256). `None` if only tokens of another issuer (`auth.jwks-file`) are accepted.
     pub jwt: Option<Secret>,
-    /// Verifies the gateway's callbacks: `whsec_...`.
+    /// Signs requests to the gateway and verifies its callbacks: `whsec_...`.
     pub gateway: Secret,
 }
 
 impl Secrets {
-    /// Whether a service that listens at these addresses may start with what is configured. One that listens nowhere
-    /// needs none.
+    /// Checks that the configured secrets suffice for a service that listens on these addresses. A service without
+    /// listeners needs none.
     pub fn allow(config: &Config, listens: &[SocketAddr]) -> Result<(), Failure> {
         if !listens.is_empty() && config.database.file().is_none() {
             Secrets::of(config)?;
         }
         let Some(&listen) = listens.iter().find(|listen| !listen.ip().is_loopback()) else { return Ok(()) };
-        for (key, secret) in Secrets::needed(config) {
+        for (key, secret) in Secrets::required(config) {
             match secret {
                 None => return Err(Failure::SecretNeeded { key, listen }),
                 Some(secret) if secret.is_placeholder() => return Err(Failure::SecretWeak { key, listen }),
@@ -45,67 +46,69 @@ impl Secrets {
         Ok(())
     }
 
-    /// The secrets that this configuration works with, each if it is set.
-    fn needed(config: &Config) -> impl Iterator<Item = (&'static str, Option<&Secret>)> {
+    /// The keys of the secrets that this configuration needs, with their configured values.
+    fn required(config: &Config) -> impl Iterator<Item = (&'static str, Option<&Secret>)> {
         let jwt = (JWT.key, config.jwt_secret.as_ref());
         let gateway = (GATEWAY.key, config.gateway_secret.as_ref());
-        let takes_others = config.auth.keys.is_some();
-        [jwt, gateway].into_iter().filter(move |(key, set)| *key != JWT.key || set.is_some() || !takes_others)
+        let has_external_issuer = config.auth.keys.is_some();
+        [jwt, gateway]
+            .into_iter()
+            .filter(move |(key, set)| *key != JWT.key || set.is_some() || !has_external_issuer)
     }
 
-    /// Those that are set, the others made or found beside the database.
+    /// The configured secrets; missing ones are read from the files next to the database, or generated.
     pub fn of(config: &Config) -> Result<Secrets, Failure> {
         Ok(Secrets { jwt: Self::jwt(config)?, gateway: Self::gateway(config)? })
     }
 
-    /// What tokens are signed with, if there is such a secret.
+    /// The secret that signs tokens, unless another issuer signs them.
     pub fn jwt(config: &Config) -> Result<Option<Secret>, Failure> {
         match (&config.jwt_secret, &config.auth.keys) {
             (None, Some(_)) => Ok(None),
-            (set, _) => JWT.found(set.as_ref(), &config.database).map(Some),
+            (set, _) => JWT.resolve(set.as_ref(), &config.database).map(Some),
         }
     }
 
-    /// What requests to the gateway are signed with, and its reports verified.
+    /// The secret that signs requests to the gateway and verifies its callbacks.
     pub fn gateway(config: &Config) -> Result<Secret, Failure> {
-        GATEWAY.found(config.gateway_secret.as_ref(), &config.database)
+        GATEWAY.resolve(config.gateway_secret.as_ref(), &config.database)
     }
 
-    /// Where each comes from, key by key; nothing is made.
+    /// The source of each required secret by key. Generates nothing.
     pub fn look(config: &Config) -> Vec<(&'static str, Result<Source, Failure>)> {
         let kind = |key: &str| if key == JWT.key { &JWT } else { &GATEWAY };
         let source = |key, set| kind(key).source(set, &config.database);
-        Secrets::needed(config).map(|(key, set)| (key, source(key, set))).collect()
+        Secrets::required(config).map(|(key, set)| (key, source(key, set))).collect()
     }
 }
 
 impl Secret {
-    /// Whether it looks as if somebody had typed it in for the time being.
+    /// Whether the secret has so few distinct characters that it cannot be random.
     pub fn is_placeholder(&self) -> bool {
         let random = self.reveal().trim_start_matches("whsec_");
-        random.chars().collect::<BTreeSet<char>>().len() < FEW_KINDS
+        random.chars().collect::<BTreeSet<char>>().len() < MIN_DISTINCT_CHARS
     }
 }
 
-/// One of the two.
+/// Key and file of a secret.
 struct Kind {
     key: &'static str,
-    /// What the file beside the database is called after.
+    /// Suffix of the file next to the database.
     purpose: &'static str,
-    /// What it begins with.
+    /// Prefix of the secret's text.
     prefix: &'static str,
 }
 
 const JWT: Kind = Kind { key: "auth.jwt-secret", purpose: "jwt-secret", prefix: "" };
-// Hexadecimal is base64 too, so it may follow the prefix as it is.
+// 64 hexadecimal digits are also valid base64, which the Standard Webhooks specification requires after the prefix.
 const GATEWAY: Kind = Kind { key: "gateway.secret", purpose: "gateway-secret", prefix: "whsec_" };
 
 impl Kind {
-    /// Set, or kept beside the database; made if it is not there.
-    fn found(&self, set: Option<&Secret>, database: &DatabaseChoice) -> Result<Secret, Failure> {
+    /// The configured secret, or the one in its file, which is generated if it does not exist.
+    fn resolve(&self, set: Option<&Secret>, database: &DatabaseChoice) -> Result<Secret, Failure> {
         match set {
             Some(secret) => Ok(secret.clone()),
-            None => kept(&self.path(database)?, self.prefix),
+            None => load_or_generate(&self.path(database)?, self.prefix),
         }
     }
 
@@ -121,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// Where it is kept: a database of many processes has nothing beside it.
+    /// Path of the secret's file. A database server has none: its processes run on several machines.
     fn path(&self, database: &DatabaseChoice) -> Result<PathBuf, Failure> {
         match database {
             DatabaseChoice::File(path) => Ok(beside(path, self.purpose)),
@@ -132,21 +135,21 @@ impl Kind {
     }
 }
 
-/// Where a secret comes from.
+/// Source of a secret.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// The configuration.
     Set(Secret),
-    /// A file beside the database.
+    /// A file next to the database.
     Kept(PathBuf),
-    /// It will be made by the first start.
+    /// None yet: the first start generates it.
     ToBeMade,
 }
 
-/// The secret in the file; made if the file is not there.
-fn kept(path: &Path, prefix: &str) -> Result<Secret, Failure> {
+/// Reads the secret from its file, which is generated if it does not exist.
+fn load_or_generate(path: &Path, prefix: &str) -> Result<Secret, Failure> {
     if !path.exists() {
-        make(path, prefix, |cause| Failure::SecretFile { path: path.to_owned(), cause })?;
+        generate(path, prefix, |cause| Failure::SecretFile { path: path.to_owned(), cause })?;
     }
     read(path, prefix)
 }
@@ -164,9 +167,9 @@ fn read(path: &Path, prefix: &str) -> Result<Secret, Failure> {
     Ok(Secret::new(secret))
 }
 
-/// Written whole under another name, then linked: who finds the file finds all of it, and of two that make it at once
-/// one wins.
-fn make(path: &Path, prefix: &str, failed: impl Fn(io::Error) -> Failure) -> Result<(), Failure> {
+/// Writes a draft and hard-links it to the final name: the file appears complete, and if two processes generate it at the
+/// same time, one of them wins.
+fn generate(path: &Path, prefix: &str, failed: impl Fn(io::Error) -> Failure) -> Result<(), Failure> {
     let draft = beside(path, &format!("{}.new", hex(&secret_bytes::<8>()?)));
     let hex = hex(&secret_bytes::<32>()?);
     let written = write_private(&draft, &format!("{prefix}{hex}\n")).and_then(|()| {
@@ -191,14 +194,14 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Whether others than its owner may read or write the file.
+/// Whether other users may read or write the file.
 #[cfg(unix)]
 pub fn exposed(path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::PermissionsExt;
     Ok(fs::metadata(path)?.permissions().mode() & 0o077 != 0)
 }
 
-/// Whether others than its owner may read or write the file: not known here.
+/// Whether other users may read or write the file: unknown on this platform, so `false`.
 #[cfg(not(unix))]
 pub fn exposed(_path: &Path) -> io::Result<bool> {
     Ok(false)
@@ -223,23 +226,24 @@ mod tests {
     const SIGNING: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
     #[test]
-    fn secrets_are_made_once_kept_beside_the_database_and_private() {
+    fn secrets_are_generated_once_in_private_files_next_to_database() {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path(), &[]);
         let [first, again] = [(); 2].map(|()| Secrets::of(&config).unwrap());
         assert_eq!((&first.jwt, &first.gateway), (&again.jwt, &again.gateway));
-        let (jwt, gateway) = (first.jwt.unwrap(), first.gateway);
+        let jwt = first.jwt.unwrap();
+        let gateway = first.gateway;
         assert_ne!(jwt.reveal(), gateway.reveal().trim_start_matches("whsec_"));
         assert_eq!((jwt.reveal().len(), gateway.reveal().len()), (64, 70));
         assert!(!jwt.is_placeholder() && !gateway.is_placeholder());
         for purpose in ["jwt-secret", "gateway-secret"] {
             assert!(!exposed(&folder.path().join(format!("shop.db-{purpose}"))).unwrap());
         }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no draft is left");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no draft remains");
     }
 
     #[test]
-    fn placeholders_have_few_kinds_of_characters_and_random_text_many() {
+    fn placeholder_has_few_distinct_characters_and_random_text_many() {
         for typed in [&"changeme".repeat(4), &"a".repeat(32), "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
             assert!(Secret::new(typed).is_placeholder(), "{typed}");
         }
@@ -247,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_loopback_both_secrets_must_be_set() {
+    fn outside_loopback_both_secrets_are_required() {
         let folder = tempfile::tempdir().unwrap();
         let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
         let gateway = ("HANDOVER_GATEWAY__SECRET", SIGNING);
@@ -266,17 +270,18 @@ mod tests {
         for listen in ["127.0.0.1:8080", "[::1]:8080"] {
             assert_eq!(needed(&[], listen), None);
         }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made that is not used");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no unused secret is generated");
     }
 
     #[test]
-    fn outside_loopback_no_secret_may_look_like_a_placeholder_whichever_listener_it_is() {
+    fn outside_loopback_placeholder_is_refused_on_any_listener() {
         let folder = tempfile::tempdir().unwrap();
         let typed = ("HANDOVER_AUTH__JWT_SECRET", "changemechangemechangemechangeme");
         let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
         let typed_gateway = ("HANDOVER_GATEWAY__SECRET", "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
         let gateway = ("HANDOVER_GATEWAY__SECRET", SIGNING);
-        let (inside, outside) = (at("127.0.0.1:1")[0], at("192.0.2.1:1")[0]);
+        let inside = at("127.0.0.1:1")[0];
+        let outside = at("192.0.2.1:1")[0];
         for (set, weak) in [([typed, gateway], "auth.jwt-secret"), ([jwt, typed_gateway], "gateway.secret")] {
             let config = config(folder.path(), &set);
             Secrets::allow(&config, &[inside]).unwrap();
@@ -286,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn where_tokens_of_others_are_taken_no_secret_of_our_own_is_made_or_needed() {
+    fn with_external_issuer_no_jwt_secret_is_required_or_generated() {
         let folder = tempfile::tempdir().unwrap();
         let keys = folder.path().join("keys.json");
         let key = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
@@ -300,11 +305,11 @@ mod tests {
         let config = config(folder.path(), &set);
         Secrets::allow(&config, &at("0.0.0.0:8080")).unwrap();
         assert_eq!(Secrets::of(&config).unwrap().jwt, None);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "the keys alone are there");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the key file exists");
     }
 
     #[test]
-    fn on_a_server_both_secrets_must_be_set_and_nothing_is_made() {
+    fn on_database_server_both_secrets_are_required_and_none_is_generated() {
         let url = ("HANDOVER_DATABASE__URL", "postgres://shop:hush@db/shop");
         let jwt = ("HANDOVER_AUTH__JWT_SECRET", "an-example-of-a-secret-with-enough-bytes");
         let gateway = ("HANDOVER_GATEWAY__SECRET", SIGNING);
@@ -324,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn many_first_starts_at_once_agree_on_one_secret() {
+    fn concurrent_first_starts_agree_on_one_secret() {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path(), &[]);
         let found: Vec<Secret> = std::thread::scope(|scope| {
@@ -336,7 +341,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_secret_file_that_others_can_read_or_that_is_empty_is_refused() {
+    fn secret_file_that_others_can_read_or_that_is_empty_is_refused() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path(), &[]);

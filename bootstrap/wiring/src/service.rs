@@ -1,7 +1,7 @@
-//! The service of one process: everything wired, started and stopped in order.
+//! The service of one process: starts and stops its components in order.
 //!
-//! **Invariant:** what was begun is finished before what it needs is taken away: first the requests, then the loops,
-//! then the database, last the lock.
+//! **Invariant:** components stop before their dependencies: first HTTP requests, then the loops, then the database,
+//! and last the lock.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::adapters::{Between, Database, allow_gateway, application};
 use crate::config::Config;
-use crate::edge::{Listeners, Listening};
+use crate::edge::{HttpServer, Listeners};
 use crate::{Failure, Secrets};
 
 /// Which parts a process runs.
@@ -23,12 +23,12 @@ use crate::{Failure, Secrets};
 pub struct Parts {
     /// The HTTP API.
     pub api: bool,
-    /// What runs by itself.
+    /// Background loops: relay, consumers, jobs.
     pub roles: Roles,
 }
 
 impl Parts {
-    /// All of them.
+    /// All parts.
     pub const ALL: Parts = Parts { api: true, roles: Roles::ALL };
 }
 
@@ -41,34 +41,34 @@ impl fmt::Display for Parts {
     }
 }
 
-/// A service that runs. Dropped without [`Service::stop`] it is cut off, as by a crash.
+/// A running service. Dropping it without [`Service::stop`] aborts it, as a crash would.
 pub struct Service {
     app: App,
     database: Database,
-    edge: Option<(Listening, Secrets)>,
+    edge: Option<(HttpServer, Secrets)>,
 }
 
 impl Service {
-    /// Takes the database (a file is brought up to date, and what a crashed predecessor left in it is ended) and starts
-    /// the parts.
+    /// Opens the database and starts the parts. A database file is migrated, and leases that a crashed process left in it
+    /// are ended.
     pub async fn start(config: &Config, parts: Parts) -> Result<Service, Failure> {
         Service::start_between(config, parts, Between::nothing()).await
     }
 
-    /// The same, with something between the application and those outside.
+    /// Like [`Service::start`], with wrappers around broker and gateway.
     pub async fn start_between(config: &Config, parts: Parts, between: Between) -> Result<Service, Failure> {
         let listens = if parts.api { config.listens() } else { Vec::new() };
         Secrets::allow(config, &listens)?;
         allow_gateway(config, &listens)?;
-        // The addresses first: a port in use says so before anything is touched.
+        // Bind first: a port that is in use must fail the start before any file or row is changed.
         let listeners = match parts.api {
             true => Some(Listeners::bind(config).await?),
             false => None,
         };
         let wake = Wake::default();
         let database = Database::open(&config.database, &wake).await?;
-        database.take_over().await?;
-        // Jobs alone ask the gateway.
+        database.end_stale_leases().await?;
+        // Only jobs send requests to the gateway.
         let app = application(config, &database, between, parts.roles.jobs).await?;
         service::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
         database.keep_in_touch(&app.tx.tasks);
@@ -77,19 +77,19 @@ impl Service {
         let edge = match listeners {
             Some(listeners) => {
                 let secrets = Secrets::of(config)?;
-                Some((Listening::start(listeners, config, &app, &database, &secrets)?, secrets))
+                Some((HttpServer::start(listeners, config, &app, &database, &secrets)?, secrets))
             }
             None => None,
         };
         Ok(Service { app, database, edge })
     }
 
-    /// Where the API listens, if it does: the actual port when 0 was asked for.
+    /// Address of the API, if it is served. Has the actual port if 0 was configured.
     pub fn address(&self) -> Option<SocketAddr> {
         self.edge.as_ref().map(|(edge, _)| edge.address())
     }
 
-    /// Where operators' calls have a listener of their own, if they do.
+    /// Address of the separate listener for operators' calls, if `http.ops-listen` is set.
     pub fn operators_address(&self) -> Option<SocketAddr> {
         self.edge.as_ref().and_then(|(edge, _)| edge.operators())
     }
@@ -99,12 +99,11 @@ impl Service {
         self.edge.as_ref().map(|(_, secrets)| secrets)
     }
 
-    /// The application inside.
     pub fn app(&self) -> &App {
         &self.app
     }
 
-    /// Waits until the API ends by itself, which it should not.
+    /// Waits until the HTTP server ends unexpectedly.
     pub async fn failed(&mut self) -> Failure {
         match &mut self.edge {
             Some((edge, _)) => edge.failed().await,
@@ -112,8 +111,8 @@ impl Service {
         }
     }
 
-    /// Not ready any more; no new requests; what was begun is finished, leases are given back, the database is closed.
-    /// What does not finish in time is named.
+    /// Stops gracefully: reports not ready, accepts no new requests, finishes work in progress, releases leases, closes
+    /// the database. The error names the component that did not finish in time.
     pub async fn stop(self, within: Duration) -> Result<(), Failure> {
         let begun = Instant::now();
         let deadline = begun + within;
@@ -140,7 +139,7 @@ fn prepare_failed(config: &Config, error: UseCaseError) -> Failure {
     match error {
         UseCaseError::Store(cause) => Failure::database(&config.database)(cause),
         UseCaseError::Broker(cause) => Failure::Broker(cause),
-        // Preparing decides nothing about orders, products, money or assets.
+        // Unreachable: preparing changes no orders, products, payments or assets.
         other @ (UseCaseError::NotFound { .. }
         | UseCaseError::NotAllowed { .. }
         | UseCaseError::Order(_)
@@ -174,7 +173,7 @@ mod tests {
     const WITHIN: Duration = Duration::from_secs(30);
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_service_starts_stops_and_starts_again_in_one_process() {
+    async fn service_starts_stops_and_starts_again_in_one_process() {
         let folder = tempfile::tempdir().unwrap();
         for broker in ["database:", "memory:", "database:"] {
             let service = Service::start(&config(folder.path(), broker), Parts::ALL).await.unwrap();
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn one_database_has_one_service_and_a_dropped_one_gives_it_free() {
+    async fn second_service_on_same_database_is_refused_until_first_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path(), "database:");
         let first = Service::start(&config, Parts::ALL).await.unwrap();
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn without_the_part_api_nothing_listens() {
+    async fn service_without_api_part_opens_no_listener() {
         let folder = tempfile::tempdir().unwrap();
         let parts = Parts { api: false, ..Parts::ALL };
         let service = Service::start(&config(folder.path(), "database:"), parts).await.unwrap();

@@ -1,4 +1,4 @@
-//! The signals that ask the process to stop.
+//! Stop signals: SIGTERM and SIGINT.
 
 use std::time::Duration;
 
@@ -6,23 +6,26 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::Failure;
 
-/// How long a stop may take; the rest of ten seconds is for ending the process.
+/// Longest duration of a graceful stop. The process must end within 10 s; the rest is for shutting down the runtime.
 pub const STOP_WITHIN: Duration = Duration::from_millis(9_500);
 
-/// SIGTERM and SIGINT, caught.
+/// Receives SIGTERM and SIGINT.
 pub struct StopSignals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
 }
 
 impl StopSignals {
-    /// From here on no signal is lost.
+    /// Installs the handlers. From this call on, no signal is lost.
     pub fn listen() -> Result<StopSignals, Failure> {
-        let on = |kind| signal(kind).map_err(|cause| Failure::System { what: "no signal handler", cause });
+        let on = |kind| {
+            signal(kind)
+                .map_err(|cause| Failure::System { what: "cannot install the signal handlers", cause })
+        };
         Ok(StopSignals { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())? })
     }
 
-    /// Waits for the next one; tells its name.
+    /// Waits for the next signal and returns its name.
     pub async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

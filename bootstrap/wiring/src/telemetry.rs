@@ -1,4 +1,4 @@
-//! Log lines: to stderr, JSON unless a person reads them on a terminal. Stdout belongs to what a command answers.
+//! Logging to stderr (text on a terminal, JSON elsewhere) and trace export. Stdout is reserved for the output of commands.
 
 use std::fs::File;
 use std::io::IsTerminal;
@@ -12,27 +12,27 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{LogConfig, LogFormat};
 
-/// What has to be ended before the process is: the export of traces, where there is one.
+/// Trace export, if enabled. [`Telemetry::end`] flushes it before the process exits.
 #[derive(Default)]
-#[must_use = "what is queued is lost without its end"]
+#[must_use = "queued spans are lost unless `end` is called"]
 pub struct Telemetry {
     #[cfg(feature = "otel")]
     traces: Option<handover_otlp::Exporter>,
 }
 
 impl Telemetry {
-    /// Sends what is queued, within a few seconds.
+    /// Exports the queued spans, within a few seconds.
     pub async fn end(self) {
         #[cfg(feature = "otel")]
         if let Some(traces) = self.traces
             && let Err(error) = tokio::task::spawn_blocking(move || traces.stop()).await
         {
-            tracing::debug!(%error, "the export of traces did not end");
+            tracing::debug!(%error, "telemetry: trace exporter did not stop");
         }
     }
 }
 
-/// Installs the log for this process, and the export of traces where it is asked for. A second call changes nothing.
+/// Installs logging for this process, and trace export if configured. A second call changes nothing.
 pub fn install(config: &LogConfig) -> Telemetry {
     let json = match config.format {
         LogFormat::Json => true,
@@ -49,7 +49,7 @@ pub fn install(config: &LogConfig) -> Telemetry {
     if let Err(error) =
         tracing_subscriber::registry().with(config.filter.clone()).with(lines).with(hops).try_init()
     {
-        tracing::debug!(%error, "the log is installed already");
+        tracing::debug!(%error, "telemetry: logging is installed already");
     }
     telemetry
 }
@@ -62,9 +62,9 @@ fn traces(config: &LogConfig) -> (Telemetry, Option<handover_otlp::Hops>) {
             let hops = traces.layer();
             (Telemetry { traces: Some(traces) }, Some(hops))
         }
-        // Traces are a help, not a condition.
+        // The service also runs without trace export.
         Err(error) => {
-            eprintln!("handover: no traces are exported: {error}");
+            eprintln!("handover: trace export is disabled: {error}");
             Default::default()
         }
     }
@@ -78,17 +78,17 @@ fn traces(_: &LogConfig) -> (Telemetry, Option<tracing_subscriber::layer::Identi
 /// Why a list of directives is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilterError {
-    /// It is empty, or a part of it is nothing that is known.
+    /// It is empty, or one of its parts is not a directive.
     NoDirective,
     /// A part filters by a span or by fields (`target[span{field}]=level`).
     Span,
 }
 
 impl FilterError {
-    /// What is wrong with it.
+    /// The reason, for the user.
     pub fn why(self) -> &'static str {
         match self {
-            FilterError::NoDirective => "it is no level and no list of directives",
+            FilterError::NoDirective => "it is neither a level nor a list of directives",
             FilterError::Span => {
                 "filters by span or field ([...]) are not supported, only a level and target=level"
             }
@@ -96,15 +96,14 @@ impl FilterError {
     }
 }
 
-/// Reads directives with commas between them: a level, `target=level`, or `target=` for all of its levels. A target covers
-/// every target that begins with it, and the longest one decides. A single word is always a level: taken for a target, a
-/// mistyped level would turn off everything, alerts included.
+/// Parses comma-separated directives: a level, `target=level`, or `target=` for all levels. A directive covers every target
+/// with that prefix; the longest prefix wins. A single word is always a level: if it were parsed as a target, a mistyped
+/// level would turn off all logging, alerts included.
 pub fn filter(directives: &str) -> Result<Targets, FilterError> {
     if directives.is_empty() {
         return Err(FilterError::NoDirective);
     }
-    // The driver of RabbitMQ prints whole messages and reports every lost connection as an error of its own; its adapter
-    // reports what matters.
+    // lapin logs whole messages and logs every lost connection as an error; handover-rabbitmq logs what matters.
     let mut targets = Targets::new().with_target("lapin", LevelFilter::OFF);
     for directive in directives.split(',').filter(|directive| !directive.is_empty()) {
         let directive = directive.trim();
@@ -128,11 +127,11 @@ pub fn filter(directives: &str) -> Result<Targets, FilterError> {
     Ok(targets)
 }
 
-/// Installs the log of this process as JSON lines in a file. A second call changes nothing.
+/// Installs logging as JSON lines to a file. A second call changes nothing.
 pub fn install_in(config: &LogConfig, file: File) {
     let lines = tracing_subscriber::fmt::layer().with_writer(Mutex::new(file));
     let lines = lines.json().flatten_event(true).with_current_span(true).with_span_list(false);
     if let Err(error) = tracing_subscriber::registry().with(config.filter.clone()).with(lines).try_init() {
-        tracing::debug!(%error, "the log is installed already");
+        tracing::debug!(%error, "telemetry: logging is installed already");
     }
 }

@@ -1,14 +1,15 @@
-//! What an event is about.
+//! The aggregate that an event belongs to.
 
 use crate::TenantId;
 
-/// Which aggregate, within a tenant. The type is text: a row or message from elsewhere may name one we do not know.
+/// Identifies an aggregate within a tenant. The type is text, because a row or message of another writer may name an
+/// unknown type.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AggregateRef {
-    /// The tenant it belongs to.
+    /// The tenant that the aggregate belongs to.
     pub tenant: TenantId,
-    /// `Order`, `Book`, ...
+    /// The aggregate type: `Order`, `Book`, ...
     pub kind: String,
-    /// Its id.
+    /// The id within the aggregate type.
     pub id: i64,
 }

@@ -1,20 +1,20 @@
-//! The states of a consume-log row: what has become of one event at one consumer.
+//! The states of a consume-log record: the progress of one event at one consumer.
 
 use serde::{Deserialize, Serialize};
 
-/// Where an event stands at one consumer (spec §3 "Consuming").
+/// State of an event at one consumer (spec §3 "Consuming").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ConsumeStatus {
-    /// An attempt is counted and runs, until its lease ends.
+    /// An attempt has been counted and is running until its lease ends.
     Processing,
-    /// An earlier event of the aggregate has to be settled first.
+    /// An earlier event of the same aggregate must be settled first.
     Waiting,
-    /// Applied: its effects are committed. The only state that makes a delivery a duplicate.
+    /// The effects are committed. Only in this state is another delivery a duplicate.
     Success,
-    /// An attempt failed; another follows at `next_retry_time`.
+    /// An attempt failed; the next one is due at `next_retry_time`.
     Failed,
-    /// Given up; a person decides.
+    /// No further automatic attempt; an operator must decide.
     Dead,
 }
 
@@ -23,7 +23,7 @@ crate::named!(ConsumeStatus {
 });
 
 impl ConsumeStatus {
-    /// Whether nothing more happens by itself: later events of the aggregate need not wait for it.
+    /// Whether no further automatic attempt follows. Later events of the aggregate do not wait for a settled one.
     pub const fn is_settled(self) -> bool {
         match self {
             ConsumeStatus::Success | ConsumeStatus::Dead => true,
@@ -32,11 +32,11 @@ impl ConsumeStatus {
     }
 }
 
-/// What a failure means for the event.
+/// Classifies a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// Another attempt may succeed.
+    /// A later attempt may succeed.
     Recoverable,
-    /// No attempt ever will: unknown type, missing or illegal data, no such order (000 §9.3).
+    /// No attempt can succeed: unknown type, missing or invalid data, unknown order (000 §9.3).
     Unrecoverable,
 }

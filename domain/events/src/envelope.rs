@@ -1,4 +1,4 @@
-//! The envelope: the frozen outer form of every message (000 §6, spec §3).
+//! The envelope: the frozen outer format of every message (000 §6, spec §3).
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize, Serializer};
@@ -6,35 +6,35 @@ use serde_json::Value;
 
 use crate::{EnvelopeError, EventId, Fields};
 
-/// An event as it travels. Names, nesting and order of the fields are frozen; fields beyond them are ignored.
+/// An event on the wire. Names, nesting and order of the fields are frozen; additional fields are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Envelope {
-    /// Globally unique; the key of idempotence.
+    /// Globally unique id; the idempotency key of consumers.
     pub event_id: EventId,
-    /// As text: a consumer must be able to say that it does not support a type.
+    /// The event type, as text, so that a consumer can reject a type that it does not support.
     pub event_type: String,
-    /// What the event is about.
+    /// The type of the aggregate.
     pub aggregate_type: String,
-    /// Its id.
+    /// The id of the aggregate.
     pub aggregate_id: i64,
-    /// When it happened.
+    /// Time at which the event occurred, to the microsecond.
     #[serde(serialize_with = "rfc3339")]
     pub occurred_at: DateTime<Utc>,
-    /// The trace of the request that caused it.
+    /// The trace id of the request that caused the event.
     pub trace_id: String,
-    /// What happened, a JSON object; kept as it came, numbers to the digit.
+    /// The event data, a JSON object. It is kept unchanged; numbers keep all their digits.
     pub payload: Value,
 }
 
-/// Writes a time as UTC with `Z` and six fraction digits, so that times sort as text (spec §1 "time"); for serde's
+/// Writes a time as UTC with `Z` and six fraction digits, so that times sort as text (spec §1 "time"). For serde's
 /// `serialize_with`.
 pub fn rfc3339<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&time.to_rfc3339_opts(SecondsFormat::Micros, true))
 }
 
 impl Envelope {
-    /// Reads an envelope. The error names the first required field that is missing or ill-typed.
+    /// Parses an envelope. The error names the first required field that is missing or has the wrong type.
     pub fn parse(text: &str) -> Result<Envelope, EnvelopeError> {
         let mut value: Value = serde_json::from_str(text)
             .map_err(|error| EnvelopeError::NotAnObject { why: error.to_string() })?;
@@ -53,7 +53,7 @@ impl Envelope {
         Ok(Envelope { payload, ..envelope })
     }
 
-    /// The envelope as one line of JSON.
+    /// Serializes the envelope as one line of JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }

@@ -1,26 +1,26 @@
-//! Identifiers: integers that a JSON number carries whole, and the event id.
+//! Identifiers: integers that a JSON number represents exactly, and the event id.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The greatest integer id: 2^53 - 1, the last that every JSON reader keeps exact (spec §1 "ids").
+/// The largest integer id: 2^53 - 1, the largest integer that every JSON parser reads exactly (spec §1 "ids").
 pub const MAX_ID: i64 = (1 << 53) - 1;
 
-/// Why a value cannot be an id.
+/// Reason why a value is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// Not within 1 and 2^53 - 1.
+    /// The integer is not between 1 and 2^53 - 1.
     #[error("must be an integer from 1 to 9007199254740991")]
     OutOfRange,
-    /// An event id is not 1 to 64 visible ASCII characters.
+    /// The event id does not consist of 1 to 64 visible ASCII characters.
     #[error("must be 1 to 64 visible ASCII characters")]
     NotAnEventId,
 }
 
-/// Declares identifiers: integers from 1 to [`MAX_ID`](crate::MAX_ID), each a type of its own, with [`IdError`](crate::IdError)
-/// as the error of `TryFrom<i64>` and `FromStr`. In JSON an id is a number; the crate that declares one depends on serde.
+/// Declares identifier types: integers from 1 to [`MAX_ID`](crate::MAX_ID). `TryFrom<i64>` and `FromStr` fail with
+/// [`IdError`](crate::IdError). In JSON an id is a number. A crate that uses this macro must depend on serde.
 #[macro_export]
 macro_rules! integer_id {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
@@ -32,7 +32,7 @@ macro_rules! integer_id {
         pub struct $name(i64);
 
         impl $name {
-            /// The id as the number that goes into columns and JSON.
+            /// The id as the integer that is stored in columns and JSON.
             pub const fn get(self) -> i64 {
                 self.0
             }
@@ -67,18 +67,18 @@ macro_rules! integer_id {
 }
 
 integer_id! {
-    /// A tenant: one of those that share a deployment.
+    /// A tenant of a deployment.
     TenantId,
 }
 
 impl TenantId {
-    /// The tenant of a token or a row that names none (spec §1 "tenant").
+    /// The tenant of a token or row that does not name one (spec §1 "tenant").
     pub const DEFAULT: TenantId = TenantId(1);
 }
 
-/// The identity of an event and the key of its idempotence (000 §6).
+/// The id of an event, and its idempotency key (000 §6).
 ///
-/// Ours are UUIDv7; a row inserted by hand may carry any 1 to 64 visible ASCII characters
+/// Generated ids are UUIDv7; a row inserted with SQL may have any 1 to 64 visible ASCII characters
 /// (`event_id VARCHAR(64)`, 000 §14.1). Clones share the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

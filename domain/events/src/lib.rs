@@ -1,9 +1,8 @@
-//! Events: the envelope in which they travel, where they stand at the outbox and at each consumer, and when a failed
-//! attempt is made again.
+//! Events: the envelope, the states of an event at the outbox and at each consumer, partitions, and retry policies.
 //!
-//! Values and rules alone: nothing here waits, reads a clock, draws a random number or talks to anything.
+//! Only values and rules: no async, no clock, no random numbers, no I/O.
 //!
-//! **Invariant:** every function is total; a refusal is a value that says what was refused and why.
+//! **Invariant:** every function is total; a failure is an error value that states the rejected input and the reason.
 
 mod aggregate;
 mod consume;

@@ -1,23 +1,23 @@
-//! Enums whose names are frozen in columns and JSON.
+//! Enums whose names are stored in columns and JSON and therefore frozen.
 
-/// A name that is none of an enum's.
+/// The name does not belong to any value of the enum.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of {expected}")]
 pub struct UnknownName {
-    /// The names that exist.
+    /// The valid names, separated by spaces.
     pub expected: &'static str,
 }
 
-/// Gives an enum its names in columns and JSON: `as_str`, `Display`, `FromStr` with [`UnknownName`](crate::UnknownName) as
-/// its error, and `ALL`.
+/// Defines the names of an enum in columns and JSON: `as_str`, `Display`, `FromStr` with the error
+/// [`UnknownName`](crate::UnknownName), and `ALL`.
 #[macro_export]
 macro_rules! named {
     ($enum:ident { $($variant:ident => $name:literal),+ $(,)? }) => {
         impl $enum {
-            /// Every value.
+            /// All values, in the order of their declaration.
             pub const ALL: &'static [$enum] = &[$($enum::$variant),+];
 
-            /// Its name in columns and JSON.
+            /// The name in columns and JSON.
             pub const fn as_str(self) -> &'static str {
                 match self { $($enum::$variant => $name),+ }
             }

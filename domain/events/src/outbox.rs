@@ -1,27 +1,27 @@
-//! The states of an outbox row and the partitions that keep the order of an aggregate.
+//! The states of an outbox row, and the partitions that preserve the order of the events of an aggregate.
 
 use serde::{Deserialize, Serialize};
 
 use super::TenantId;
 
-/// Where an outbox row stands (000 §14.1).
+/// State of an outbox row (000 §14.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum OutboxStatus {
-    /// Not tried yet.
+    /// Not published yet.
     New,
-    /// Tried, due again at `next_retry_time`.
+    /// The last attempt was not confirmed; the next one is due at `next_retry_time`.
     Retry,
-    /// Confirmed by the broker and not returned.
+    /// The broker confirmed the message and did not return it.
     Sent,
-    /// Given up; a person decides.
+    /// All attempts failed; an operator must decide.
     Failed,
 }
 
 crate::named!(OutboxStatus { New => "NEW", Retry => "RETRY", Sent => "SENT", Failed => "FAILED" });
 
 impl OutboxStatus {
-    /// Whether the relay still has work with it. Only such a row may be settled.
+    /// Whether the relay still has to publish the row. Only a pending row may be settled.
     pub const fn is_pending(self) -> bool {
         match self {
             OutboxStatus::New | OutboxStatus::Retry => true,
@@ -30,18 +30,18 @@ impl OutboxStatus {
     }
 }
 
-/// What the history of an outbox row records.
+/// Kind of an entry in the history of an outbox row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HistoryKind {
-    /// An attempt was not confirmed; another follows.
+    /// An attempt was not confirmed; another one follows.
     Retry,
-    /// An attempt was not confirmed; none follows.
+    /// The last attempt was not confirmed.
     Failed,
-    /// An attempt was confirmed, before the row was redriven.
+    /// An attempt was confirmed; recorded when the row is redriven.
     Sent,
-    /// The row was redriven.
+    /// An operator redrove the row.
     Redriven,
-    /// A consumer that had applied the event ignored another delivery of it.
+    /// A consumer ignored another delivery of an event that it had already applied.
     Duplicate,
 }
 
@@ -53,58 +53,58 @@ crate::named!(HistoryKind {
     Duplicate => "DUPLICATE",
 });
 
-/// How many partitions the outbox is split into (design §4). Fixed: rows carry their number.
+/// Number of partitions of the outbox (design §4). It cannot change, because rows store their partition number.
 pub const PARTITIONS: u8 = 64;
 
-/// A share of the outbox that one relay owns at a time; all events of an aggregate are in one.
+/// A share of the outbox, owned by one relay at a time. All events of an aggregate are in the same partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition(u8);
 
 impl Partition {
-    /// Every partition.
+    /// All partitions, in ascending order.
     pub fn all() -> impl Iterator<Item = Partition> {
         (0..PARTITIONS).map(Partition)
     }
 
-    /// The partition of an aggregate. The SQL migrations compute the same number as a generated column,
-    /// so that a row inserted by hand has one too.
+    /// The partition of an aggregate. The SQL migrations compute the same number in a generated column, so that rows
+    /// inserted with SQL also have one.
     pub fn of(tenant: TenantId, aggregate_id: i64) -> Partition {
         let sum = i128::from(aggregate_id) + i128::from(tenant.get()) * 31;
         Partition(u8::try_from(sum.rem_euclid(i128::from(PARTITIONS))).unwrap_or(0))
     }
 
-    /// From its number, if there is such a partition.
+    /// The partition with this number; `None` if it does not exist.
     pub fn from_number(number: i64) -> Option<Partition> {
         u8::try_from(number).ok().filter(|n| *n < PARTITIONS).map(Partition)
     }
 
-    /// Its number, from 0.
+    /// The number of the partition, starting at 0.
     pub const fn number(self) -> u8 {
         self.0
     }
 }
 
-/// A set of partitions.
+/// A set of partitions, stored as a bit mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PartitionSet(u64);
 
 impl PartitionSet {
-    /// None.
+    /// The empty set.
     pub const EMPTY: PartitionSet = PartitionSet(0);
-    /// All of them.
+    /// The set of all partitions.
     pub const ALL: PartitionSet = PartitionSet(u64::MAX);
 
-    /// Whether the partition is in the set.
+    /// Whether the set contains the partition.
     pub const fn contains(self, partition: Partition) -> bool {
         self.0 & (1 << partition.0) != 0
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Its members in order.
+    /// The partitions of the set, in ascending order.
     pub fn iter(self) -> impl Iterator<Item = Partition> {
         Partition::all().filter(move |partition| self.contains(*partition))
     }

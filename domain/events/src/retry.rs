@@ -1,79 +1,80 @@
-//! When a failed attempt is made again, and when it is the last.
+//! Retry policies: the delay after each failure, and the maximum number of attempts.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// What follows a failure.
+/// Decision after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retry {
-    /// Try again after this long.
+    /// Retry after this delay.
     After(Duration),
-    /// That was the last attempt.
+    /// No attempt is left.
     GiveUp,
 }
 
-/// How long to wait after which failure.
+/// The delays between attempts, and the number of attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RetryPolicy {
-    /// One fixed delay per failure; the failure after the last delay is final (000 §7.3: 5 s, 30 s, 2 min, FAILED).
+    /// A fixed delay per failure; the failure after the last delay is final (000 §7.3: 5 s, 30 s, 2 min, FAILED).
     Schedule {
-        /// The delays, in order.
+        /// The delay after each failure, in order.
         delays: Vec<Duration>,
     },
-    /// `base`, doubled with each failure up to `cap`, shortened by chance; failure number `max_attempts` is final (003, 004).
+    /// Exponential backoff: `base`, doubled with each failure up to `cap`, minus the jitter. Failure number `max_attempts`
+    /// is final (003, 004).
     Exponential {
-        /// The delay after the first failure.
+        /// Delay after the first failure.
         base: Duration,
-        /// No delay is longer.
+        /// Maximum delay.
         cap: Duration,
-        /// How many attempts there are in all.
+        /// Total number of attempts.
         max_attempts: NonZeroU32,
-        /// How much of a delay chance may take away.
+        /// Maximum share by which a random number shortens a delay.
         jitter: Jitter,
     },
 }
 
-/// The share of a delay that chance may take away, in percent (0 to 100).
+/// Maximum share by which a random number shortens a delay, in percent (0 to 100).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Jitter(u8);
 
-/// Why a retry policy is refused.
+/// Reason why a retry policy is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RetryPolicyError {
-    /// Jitter above 1.
+    /// The jitter is above 1.
     #[error("jitter must be from 0 to 1")]
     Jitter,
-    /// A delay of nothing would spin.
+    /// A delay is zero, so retries would form a busy loop.
     #[error("a delay must be longer than zero")]
     ZeroDelay,
-    /// Delays must not shrink from one failure to the next.
-    #[error("delays must not shrink")]
+    /// A delay is shorter than the one before.
+    #[error("a delay must not be shorter than the one before")]
     Shrinking,
-    /// The cap is below the base.
+    /// The maximum delay is below the first delay.
     #[error("the cap must not be below the base")]
     CapBelowBase,
 }
 
 impl Jitter {
-    /// None: delays are exact.
+    /// No jitter: delays are exact.
     pub const NONE: Jitter = Jitter(0);
 
-    /// From a percentage.
+    /// Creates a jitter from a percentage; an error if it is above 100.
     pub fn percent(percent: u8) -> Result<Jitter, RetryPolicyError> {
         if percent <= 100 { Ok(Jitter(percent)) } else { Err(RetryPolicyError::Jitter) }
     }
 }
 
 impl RetryPolicy {
-    /// No delay is longer than an hour (spec §1 "retry schedule").
+    /// Maximum delay of exponential backoff, whatever the cap: one hour (spec §1 "retry schedule").
     pub const LONGEST: Duration = Duration::from_secs(3600);
 
-    /// The outbox's default: 5 s, 30 s, 2 min, then FAILED (000 §7.3).
+    /// Default policy of the outbox: 5 s, 30 s, 2 min, then FAILED (000 §7.3).
     pub fn outbox_default() -> RetryPolicy {
         RetryPolicy::Schedule { delays: [5, 30, 120].map(Duration::from_secs).to_vec() }
     }
 
-    /// A consumer's: the first delivery and `threshold` retries, 200 ms doubled up to 5 s (spec §3 "Consuming").
+    /// Policy of a consumer: one delivery and `threshold` retries, by default 200 ms doubled up to 5 s (spec §3 "Consuming").
     pub fn consumer(base: Duration, cap: Duration, threshold: u32) -> RetryPolicy {
         RetryPolicy::Exponential {
             base,
@@ -83,7 +84,7 @@ impl RetryPolicy {
         }
     }
 
-    /// Checks what the types do not: no zero delay, nothing that shrinks.
+    /// Validates the policy: no delay is zero or shorter than the one before.
     pub fn checked(self) -> Result<RetryPolicy, RetryPolicyError> {
         match &self {
             RetryPolicy::Schedule { delays } => {
@@ -106,7 +107,7 @@ impl RetryPolicy {
         Ok(self)
     }
 
-    /// How many attempts there are before the last failure is final.
+    /// Number of attempts; the failure of the last one is final.
     pub fn attempts(&self) -> u32 {
         match self {
             RetryPolicy::Schedule { delays } => {
@@ -116,7 +117,7 @@ impl RetryPolicy {
         }
     }
 
-    /// What follows failure number `failures` (1 is the first). `chance` is any number; it only picks the jitter.
+    /// Decides after failure number `failures` (1 is the first). `chance` is a random number that selects the jitter.
     pub fn after(&self, failures: NonZeroU32, chance: u64) -> Retry {
         if failures.get() >= self.attempts() {
             return Retry::GiveUp;

@@ -1,18 +1,18 @@
-//! Attributes for ports.
+//! Attribute macros for ports.
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote};
 use syn::{Error, FnArg, Ident, ItemTrait, Pat, ReturnType, TraitItem, TraitItemFn, Type, parse_macro_input};
 
-/// Generates the trait `PWrapper` beside a port `P` of a unit or view, and implements `P` for `Wrapped<W>`
+/// Generates the trait `PWrapper` for a port `P` of a unit of work or view, and implements `P` for `Wrapped<W>`
 /// (`handover_outbox::wrap`) where `W` implements `PWrapper`.
 ///
-/// `PWrapper` has the methods of `P`; each calls the method of the inner unit unless the wrapper overrides it.
+/// `PWrapper` has the methods of `P`. By default each calls the same method of the inner unit; a wrapper can override it.
 ///
-/// The argument says where the inner unit has the port: `#[wrappable]` if it implements the port itself, `#[wrappable(outbox)]` if its
-/// `outbox()` does, `#[wrappable(outbox_view)]` if its `outbox_view()` does. The attribute MUST stand before `#[async_trait]`, which
-/// replaces the `async fn` that it reads. A port with other items than `async fn` of plain arguments is a compile error.
+/// The argument selects the implementation of the port: `#[wrappable]` uses the inner unit itself, `#[wrappable(outbox)]` its
+/// `outbox()`, `#[wrappable(outbox_view)]` its `outbox_view()`. The attribute MUST precede `#[async_trait]`, which replaces the
+/// `async fn` that this macro reads. Any item of the port other than an `async fn` with plain arguments is a compile error.
 #[proc_macro_attribute]
 pub fn wrappable(part: TokenStream, port: TokenStream) -> TokenStream {
     let part = parse_macro_input!(part as Option<Ident>);
@@ -39,7 +39,7 @@ fn expand(part: Option<&Ident>, port: &ItemTrait) -> syn::Result<Tokens> {
     let mut implemented = Vec::new();
     for item in &port.items {
         let TraitItem::Fn(method) = item else {
-            return Err(Error::new_spanned(item, "a wrappable port has methods alone"));
+            return Err(Error::new_spanned(item, "a wrappable port may contain only methods"));
         };
         let docs = &method.attrs;
         let signature = &method.sig;
@@ -77,14 +77,14 @@ fn output_of(method: &TraitItemFn) -> syn::Result<&Type> {
         ReturnType::Type(_, output) if method.sig.asyncness.is_some() => Ok(output),
         ReturnType::Type(..) | ReturnType::Default => Err(Error::new_spanned(
             &method.sig,
-            "a method of a wrappable port is an `async fn` that returns a `Result`; `#[wrappable]` stands before `#[async_trait]`",
+            "a method of a wrappable port must be an `async fn` that returns a `Result`; put `#[wrappable]` before `#[async_trait]`",
         )),
     }
 }
 
 fn name_of(argument: &FnArg) -> syn::Result<&Ident> {
     let FnArg::Typed(typed) = argument else {
-        return Err(Error::new_spanned(argument, "expected `&mut self` as the first argument alone"));
+        return Err(Error::new_spanned(argument, "expected `&mut self` only as the first argument"));
     };
     let Pat::Ident(pattern) = &*typed.pat else {
         return Err(Error::new_spanned(argument, "expected a name, not a pattern"));

@@ -1,21 +1,20 @@
-//! A buyer's credit: what became of the orders that count, and the score that follows from it (spec §2).
+//! Buyer credit: counts of order outcomes, and the score computed from them (spec §2).
 //!
-//! **Invariant:** the score depends on the counts alone, never on the order in which they came about.
+//! **Invariant:** the score depends only on the counts, not on the order of the events.
 
 use serde::{Deserialize, Serialize};
 
 use crate::CancelReason;
 use handover_events::named;
 
-/// An end of an order that counts for its buyer.
+/// Outcome of an order that affects the credit of its buyer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum CreditStep {
-    /// The buyer received it.
+    /// The buyer confirmed receipt.
     Completed,
-    /// The buyer cancelled it.
     CancelledByBuyer,
-    /// It was not paid in time.
+    /// The order was not paid in time.
     CancelledByTimeout,
 }
 
@@ -24,7 +23,7 @@ named!(CreditStep {
 });
 
 impl CreditStep {
-    /// What a cancellation counts as; one that the buyer did not cause counts as nothing.
+    /// The outcome that a cancellation counts as; `None` if the buyer did not cause it.
     pub const fn of_cancellation(reason: CancelReason) -> Option<CreditStep> {
         match reason {
             CancelReason::Buyer => Some(CreditStep::CancelledByBuyer),
@@ -34,24 +33,21 @@ impl CreditStep {
     }
 }
 
-/// How many of a buyer's orders ended in which way.
+/// Number of a buyer's orders per outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct CreditCounts {
-    /// Received.
     pub completed: u32,
-    /// Cancelled by the buyer.
     pub cancelled_by_buyer: u32,
-    /// Not paid in time.
     pub cancelled_by_timeout: u32,
 }
 
 impl CreditCounts {
-    /// The score of a buyer of whom nothing is known.
+    /// Score of a buyer without counted orders.
     pub const FIRST_SCORE: u32 = 100;
-    /// No score is above this; none is below 0.
+    /// Maximum score; the minimum is 0.
     pub const GREATEST_SCORE: u32 = 120;
 
-    /// One more of these.
+    /// The counts after one more outcome.
     #[must_use]
     pub const fn and(self, step: CreditStep) -> CreditCounts {
         let mut counts = self;
@@ -64,7 +60,7 @@ impl CreditCounts {
         counts
     }
 
-    /// 100, +1 per completed, -2 per own cancellation, -5 per timeout; the total is kept within 0 and 120.
+    /// 100, +1 per completed order, -2 per cancellation by the buyer, -5 per timeout; the total is clamped to 0..=120.
     pub fn score(self) -> u32 {
         let earned = u64::from(Self::FIRST_SCORE) + u64::from(self.completed);
         let lost = 2 * u64::from(self.cancelled_by_buyer) + 5 * u64::from(self.cancelled_by_timeout);

@@ -1,9 +1,9 @@
 //! The rules of a second-hand order: pure values and decisions.
 //!
-//! Decisions take values and return `Result<(new state, events), refusal>`. Nothing here waits, reads a
-//! clock, draws a random number or talks to anything: time, ids and chance are arguments.
+//! Decisions take values and return `Result<(new state, events), refusal>`. They do not wait, read a clock, generate
+//! random numbers or perform I/O: time, ids and random numbers are arguments.
 //!
-//! **Invariant:** every function is total; a refusal is a value that says what was refused and why.
+//! **Invariant:** every function is total; a refusal is an error value that states the rejected input and the reason.
 
 mod assets;
 mod credit;

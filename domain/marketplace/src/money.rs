@@ -1,6 +1,6 @@
-//! Money: integer minor units inside, a JSON number with two decimals outside.
+//! Money: integer minor units internally, a JSON number with two decimals in payloads.
 //!
-//! **Invariant:** no binary floating point, no rounding. More than two decimals are refused.
+//! **Invariant:** no binary floating point, no rounding. More than two decimals are an error.
 
 use std::fmt;
 
@@ -10,26 +10,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Money(i64);
 
-/// Why a value is no amount of money.
+/// Reason why a value is not a valid amount of money.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MoneyError {
-    /// Not a plain decimal number.
     #[error("must be a plain decimal number such as 88.50")]
     NotDecimal,
-    /// More than two decimals; an amount is never rounded.
+    /// The number has more than two decimals; amounts are never rounded.
     #[error("must have at most two decimals")]
     TooPrecise,
-    /// Below zero or beyond what a JSON number carries whole.
+    /// The amount is negative, or above the largest integer that a JSON number represents exactly.
     #[error("must be from 0 to 90071992547409.91")]
     OutOfRange,
 }
 
 impl Money {
-    /// Nothing.
     pub const ZERO: Money = Money(0);
     const MAX_MINOR: i64 = handover_events::MAX_ID;
 
-    /// An amount of so many minor units.
+    /// Creates an amount from minor units.
     pub fn from_minor(minor: i64) -> Result<Money, MoneyError> {
         if (0..=Self::MAX_MINOR).contains(&minor) { Ok(Money(minor)) } else { Err(MoneyError::OutOfRange) }
     }
@@ -39,12 +37,12 @@ impl Money {
         self.0
     }
 
-    /// What is left after so much is taken; `None` where that is below zero.
-    pub fn less(self, taken: Money) -> Option<Money> {
-        (taken <= self).then(|| Money(self.0 - taken.0))
+    /// Subtracts an amount; `None` if the result is negative.
+    pub fn less(self, subtrahend: Money) -> Option<Money> {
+        (subtrahend <= self).then(|| Money(self.0 - subtrahend.0))
     }
 
-    /// Reads a plain decimal: digits, and after a point one or two more. No sign, no exponent.
+    /// Parses a plain decimal: digits, optionally a point and one or two decimals. No sign, no exponent.
     pub fn parse(text: &str) -> Result<Money, MoneyError> {
         let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
         if let Some(rest) = text.strip_prefix('-') {
@@ -84,7 +82,7 @@ impl std::str::FromStr for Money {
 
 impl Serialize for Money {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // A number that keeps its text (`arbitrary_precision`): 88.50 stays 88.50.
+        // `arbitrary_precision` keeps the digits of the number: 88.50 is not written as 88.5.
         serde_json::Number::from_string_unchecked(self.to_string()).serialize(serializer)
     }
 }
@@ -96,7 +94,7 @@ impl<'de> Deserialize<'de> for Money {
     }
 }
 
-/// An ISO 4217 code; a deployment has one (spec §2 "Payment and refund").
+/// ISO 4217 currency. A deployment uses one (spec §2 "Payment and refund").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Currency {
     /// Renminbi.

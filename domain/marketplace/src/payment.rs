@@ -1,4 +1,4 @@
-//! A payment: reported by the gateway's signed callback, settled once.
+//! A payment: settled exactly once, by the signed callback of the gateway.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -7,101 +7,74 @@ use super::event::{EventBody, PaymentFor, PaymentSettled};
 use super::{Currency, Money, Order, OrderId, OrderStatus, PaymentId};
 use handover_events::{TenantId, Trace};
 
-/// Where a payment stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PaymentStatus {
-    /// The gateway has not reported yet.
+    /// The gateway has not reported a result yet.
     Processing,
-    /// The money has arrived.
     Success,
-    /// It has not and will not.
     Failed,
 }
 
 handover_events::named!(PaymentStatus { Processing => "PROCESSING", Success => "SUCCESS", Failed => "FAILED" });
 
-/// What the gateway reports.
+/// Payment result reported by the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum PaymentResult {
-    /// The money has arrived.
     Success,
-    /// It will not.
     Failed,
 }
 
-/// One report of the gateway.
+/// A payment report of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settlement {
-    /// The gateway's own id of the transaction; the key of idempotence.
+    /// The gateway's transaction id; the idempotency key of the report.
     pub transaction_id: String,
-    /// What it reports.
     pub result: PaymentResult,
-    /// The amount it moved.
     pub amount: Money,
 }
 
-/// Why a report is refused.
+/// Reason why a payment report is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PaymentRefusal {
-    /// The amount is not the payment's.
-    #[error("the amount is {reported}, the payment is over {expected}")]
-    WrongAmount {
-        /// What the gateway reported.
-        reported: Money,
-        /// What the payment is over.
-        expected: Money,
-    },
-    /// The gateway reported this transaction for another payment.
+    /// The reported amount differs from the amount of the payment.
+    #[error("the reported amount is {reported}, but the payment amount is {expected}")]
+    WrongAmount { reported: Money, expected: Money },
+    /// The gateway already reported this transaction for another payment.
     #[error("the transaction {transaction_id} belongs to another payment")]
-    TransactionTaken {
-        /// The gateway's id of it.
-        transaction_id: String,
-    },
-    /// Already settled by another transaction, or the other way.
+    TransactionTaken { transaction_id: String },
+    /// The payment is already settled by another transaction or with the other result.
     #[error("the payment is already {status}")]
-    AlreadySettled {
-        /// How it was settled.
-        status: PaymentStatus,
-    },
+    AlreadySettled { status: PaymentStatus },
 }
 
-/// A payment and the version of its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payment {
-    /// Its id.
     pub id: PaymentId,
-    /// The marketplace.
     pub tenant: TenantId,
-    /// The order it pays.
     pub order: OrderId,
-    /// How much.
     pub amount: Money,
-    /// In which currency.
     pub currency: Currency,
-    /// How, as the buyer said.
+    /// Payment method chosen by the buyer.
     pub method: String,
-    /// Where it stands.
     pub status: PaymentStatus,
-    /// The gateway's transaction, once settled.
+    /// The gateway's transaction id; `None` until the payment is settled.
     pub transaction_id: Option<String>,
-    /// It succeeded, but its order did not need it any more: the money is owed back to the buyer.
+    /// The payment succeeded, but its order could no longer be paid: a refund is required.
     pub refund_due: bool,
-    /// The trace of the request that started it.
+    /// Trace context of the request that created the payment.
     pub trace: Option<Trace>,
-    /// Counts the changes of the row, from 1.
+    /// Version of the row, incremented by each change; starts at 1.
     pub version: i64,
-    /// When it was started.
     pub create_time: DateTime<Utc>,
-    /// When it last changed.
     pub update_time: DateTime<Utc>,
 }
 
 impl Payment {
-    /// Settles the payment: its new state and what is announced. The same report again changes nothing (`None`).
+    /// Settles the payment; returns its new state and the event. A repetition of the same report returns `None`.
     ///
-    /// `order` is the order as it stands now; a success that it cannot use any more marks the refund as due.
+    /// `order` is the current state of the order. A success for an order that is no longer pending sets `refund_due`.
     pub fn settle(
         &self,
         report: &Settlement,

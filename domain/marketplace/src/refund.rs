@@ -1,4 +1,4 @@
-//! A refund: money of one payment goes back through the gateway, once.
+//! A refund: returns the money of one payment through the gateway, exactly once.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -8,99 +8,81 @@ use super::{Currency, Money, Order, OrderId, Payment, PaymentId, RefundId};
 use handover_events::named;
 use handover_events::{TenantId, Trace};
 
-/// Where a refund stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum RefundStatus {
-    /// The gateway has not reported yet.
+    /// The gateway has not reported a result yet.
     Processing,
-    /// The money is back.
     Success,
-    /// It is not, and will not be by this refund.
+    /// The refund failed; another refund of the payment may follow.
     Failed,
 }
 
 named!(RefundStatus { Processing => "PROCESSING", Success => "SUCCESS", Failed => "FAILED" });
 
-/// What the gateway reports about a refund.
+/// Refund result reported by the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum RefundResult {
-    /// The money is back.
     Success,
-    /// It will not be.
     Failed,
 }
 
-/// Who or what asked for it.
+/// The reason for which the refund was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RefundCause {
-    /// The buyer.
     Buyer,
-    /// An operator.
     Operator,
-    /// The payment came when its order did not need it any more.
+    /// The payment succeeded after its order could no longer be paid.
     LatePayment,
 }
 
 named!(RefundCause { Buyer => "buyer", Operator => "operator", LatePayment => "late_payment" });
 
-/// Why a refund refuses.
+/// Reason why an action on a refund is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RefundRefusal {
-    /// Settled the other way.
+    /// The refund is already settled with the other result.
     #[error("the refund is already {status}")]
-    AlreadySettled {
-        /// How it was settled.
-        status: RefundStatus,
-    },
-    /// No payment of the order has money that could go back.
-    #[error("there is nothing to pay back for this order")]
+    AlreadySettled { status: RefundStatus },
+    /// The order has no payment that can be refunded.
+    #[error("the order has no payment that can be refunded")]
     NothingToRefund,
 }
 
-/// A refund and the version of its row. It is over the whole of its payment.
+/// A refund of the full amount of a payment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refund {
-    /// Its id.
     pub id: RefundId,
-    /// The marketplace.
     pub tenant: TenantId,
-    /// The order that was paid.
     pub order: OrderId,
-    /// The payment whose money goes back.
+    /// The payment that is refunded.
     pub payment: PaymentId,
-    /// How much.
     pub amount: Money,
-    /// In which currency.
     pub currency: Currency,
-    /// Who or what asked for it.
     pub cause: RefundCause,
-    /// Why, in the words of who asked.
+    /// Reason given by the requester.
     pub reason: String,
-    /// Where it stands.
     pub status: RefundStatus,
-    /// How often the gateway was asked.
+    /// Number of requests sent to the gateway.
     pub attempts: u32,
-    /// When it is to be asked again, while it has not reported.
+    /// When the next request is sent to the gateway; `None` once the refund is settled.
     pub next_attempt_time: Option<DateTime<Utc>>,
-    /// What went wrong the last time.
+    /// Error of the last request to the gateway.
     pub last_error: Option<String>,
-    /// The trace of the request that began it; of a late payment, the trace of the payment.
+    /// Trace context of the request that created the refund; for a late payment, that of the payment.
     pub trace: Option<Trace>,
-    /// Counts the changes of the row, from 1.
+    /// Version of the row, incremented by each change; starts at 1.
     pub version: i64,
-    /// When it was asked for.
     pub create_time: DateTime<Utc>,
-    /// When it last changed.
     pub update_time: DateTime<Utc>,
 }
 
 impl Refund {
-    /// The greatest number of characters of a reason (spec §4 "Limits").
+    /// Maximum number of characters of a reason (spec §4 "Limits").
     pub const MAX_REASON_CHARS: usize = 500;
 
-    /// The refund of a payment, due at once, in the trace of the payment.
+    /// Creates the refund of a payment: due immediately, with the trace context of the payment.
     pub fn of(
         payment: &Payment,
         id: RefundId,
@@ -128,7 +110,7 @@ impl Refund {
         }
     }
 
-    /// Settled as the gateway reports, and what is announced. The same report again changes nothing (`None`).
+    /// Settles the refund; returns its new state and the event. A repetition of the same report returns `None`.
     pub fn settle(
         &self,
         result: RefundResult,
@@ -157,22 +139,22 @@ impl Refund {
             RefundResult::Success => EventBody::RefundSucceeded(settled),
             RefundResult::Failed => EventBody::RefundFailed(settled),
         };
-        let after = Refund { status, next_attempt_time: None, ..self.moved(now) };
+        let after = Refund { status, next_attempt_time: None, ..self.updated(now) };
         Ok(Some((after, event)))
     }
 
-    /// The gateway is being asked once more; unless it reports, or has already, again at `next`.
+    /// Records a request to the gateway. While the refund is not settled, the next request is due at `next`.
     pub fn asked(&self, next: DateTime<Utc>, now: DateTime<Utc>) -> Refund {
         let next_attempt_time = (self.status == RefundStatus::Processing).then_some(next);
-        Refund { attempts: self.attempts.saturating_add(1), next_attempt_time, ..self.moved(now) }
+        Refund { attempts: self.attempts.saturating_add(1), next_attempt_time, ..self.updated(now) }
     }
 
-    /// Asking has gone wrong.
+    /// Records the error of a request to the gateway.
     pub fn noted(&self, error: String, now: DateTime<Utc>) -> Refund {
-        Refund { last_error: Some(error), ..self.moved(now) }
+        Refund { last_error: Some(error), ..self.updated(now) }
     }
 
-    fn moved(&self, now: DateTime<Utc>) -> Refund {
+    fn updated(&self, now: DateTime<Utc>) -> Refund {
         Refund { version: self.version + 1, update_time: now, ..self.clone() }
     }
 }

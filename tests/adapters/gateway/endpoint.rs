@@ -1,9 +1,9 @@
-//! Where a gateway may be.
+//! Validation of the gateway's URL.
 
 use marketplace_gateway::{BadEndpoint, Endpoint};
 
 #[test]
-fn a_gateway_is_reached_encrypted_or_on_this_machine() {
+fn parse_accepts_https_and_loopback_http() {
     for (url, base, address) in [
         ("https://pay.example", "https://pay.example", "pay.example:443"),
         ("https://pay.example:8443/v2/", "https://pay.example:8443/v2", "pay.example:8443"),
@@ -18,7 +18,7 @@ fn a_gateway_is_reached_encrypted_or_on_this_machine() {
 }
 
 #[test]
-fn anything_else_is_refused_with_its_reason() {
+fn parse_refuses_other_urls_with_reason() {
     for (url, why) in [
         ("", BadEndpoint::NoUrl),
         ("pay.example", BadEndpoint::NoUrl),

@@ -1,4 +1,4 @@
-//! The payment gateway: over HTTP, and the sandbox.
+//! The payment gateway: HTTP and sandbox.
 
 mod endpoint;
 mod http;

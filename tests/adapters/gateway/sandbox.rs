@@ -1,4 +1,4 @@
-//! The sandbox, on a clock that stands until it is moved.
+//! The sandbox gateway on a manual clock.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex};
@@ -14,24 +14,24 @@ use marketplace_gateway::{Reports, SandboxGateway};
 
 const DELAY: Duration = Duration::from_secs(1);
 
-/// Keeps what it is told; refuses while it is away.
+/// Records reports; returns an error while it is unavailable.
 #[derive(Default)]
-struct Desk {
-    told: Mutex<Vec<(i64, RefundResult)>>,
-    is_away: Mutex<bool>,
+struct RecordingReports {
+    received: Mutex<Vec<(i64, RefundResult)>>,
+    is_unavailable: Mutex<bool>,
 }
 
 #[async_trait]
-impl Reports for Desk {
+impl Reports for RecordingReports {
     async fn refund_ended(
         &self,
         request: &RefundRequest,
         result: RefundResult,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
-        if *self.is_away.lock().unwrap() {
-            return Err("away".into());
+        if *self.is_unavailable.lock().unwrap() {
+            return Err("unavailable".into());
         }
-        self.told.lock().unwrap().push((request.refund.get(), result));
+        self.received.lock().unwrap().push((request.refund.get(), result));
         Ok(())
     }
 }
@@ -39,38 +39,39 @@ impl Reports for Desk {
 struct World {
     clock: ManualClock,
     tasks: Tasks,
-    desk: Arc<Desk>,
+    reports: Arc<RecordingReports>,
     sandbox: SandboxGateway,
 }
 
 impl World {
     fn new() -> World {
         let clock = ManualClock::new("2026-01-31T08:00:00Z".parse().unwrap());
-        let (tasks, desk) = (Tasks::default(), Arc::new(Desk::default()));
-        let reports: Arc<dyn Reports> = Arc::<Desk>::clone(&desk);
-        let sandbox = SandboxGateway::new(reports, Arc::new(clock.clone()), tasks.clone(), DELAY);
-        World { clock, tasks, desk, sandbox }
+        let tasks = Tasks::default();
+        let reports = Arc::new(RecordingReports::default());
+        let port: Arc<dyn Reports> = Arc::<RecordingReports>::clone(&reports);
+        let sandbox = SandboxGateway::new(port, Arc::new(clock.clone()), tasks.clone(), DELAY);
+        World { clock, tasks, reports, sandbox }
     }
 
-    /// The gateway is asked, and its report is on its way.
-    async fn ask(&self, refund: i64, payment: i64, minor: i64) {
+    /// Requests a refund; its report is then scheduled.
+    async fn refund(&self, refund: i64, payment: i64, minor: i64) {
         self.sandbox.refund(&request(refund, payment, minor)).await.unwrap();
-        settled().await;
+        run_tasks().await;
     }
 
-    /// Time passes until what was asked for is reported.
-    async fn wait(&self) {
+    /// Advances the clock until scheduled reports are sent.
+    async fn pass_delay(&self) {
         self.clock.advance(DELAY);
-        settled().await;
+        run_tasks().await;
     }
 
-    fn told(&self) -> Vec<(i64, RefundResult)> {
-        self.desk.told.lock().unwrap().clone()
+    fn received(&self) -> Vec<(i64, RefundResult)> {
+        self.reports.received.lock().unwrap().clone()
     }
 }
 
-/// Lets every task go as far as it can: on one thread a yield is their turn.
-async fn settled() {
+/// Runs every task until it waits: on a single thread, a yield lets the others run.
+async fn run_tasks() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
@@ -89,61 +90,62 @@ fn request(refund: i64, payment: i64, minor: i64) -> RefundRequest {
 }
 
 #[tokio::test]
-async fn a_refund_is_reported_as_done_after_the_delay_and_not_before() {
+async fn refund_is_reported_after_delay_and_not_before() {
     let world = World::new();
-    world.ask(7, 5, 8_850).await;
+    world.refund(7, 5, 8_850).await;
     world.clock.advance(DELAY - Duration::from_millis(1));
-    settled().await;
-    assert_eq!(world.told(), []);
+    run_tasks().await;
+    assert_eq!(world.received(), []);
     world.clock.advance(Duration::from_millis(1));
-    settled().await;
-    assert_eq!(world.told(), [(7, RefundResult::Success)]);
+    run_tasks().await;
+    assert_eq!(world.received(), [(7, RefundResult::Success)]);
 }
 
 #[tokio::test]
-async fn asked_again_it_reports_again_and_meanwhile_once() {
+async fn repeated_request_is_reported_once_while_pending_and_again_afterwards() {
     let world = World::new();
-    world.ask(7, 5, 8_850).await;
-    world.ask(7, 5, 8_850).await;
-    world.wait().await;
-    assert_eq!(world.told(), [(7, RefundResult::Success)], "one report is enough for both");
-    world.ask(7, 5, 8_850).await;
-    world.wait().await;
-    assert_eq!(world.told(), [(7, RefundResult::Success); 2]);
+    world.refund(7, 5, 8_850).await;
+    world.refund(7, 5, 8_850).await;
+    world.pass_delay().await;
+    assert_eq!(world.received(), [(7, RefundResult::Success)], "one report for both requests");
+    world.refund(7, 5, 8_850).await;
+    world.pass_delay().await;
+    assert_eq!(world.received(), [(7, RefundResult::Success); 2]);
 }
 
 #[tokio::test]
-async fn a_report_that_nobody_took_comes_again_when_it_is_asked_again() {
+async fn failed_report_is_sent_again_when_request_is_repeated() {
     let world = World::new();
-    *world.desk.is_away.lock().unwrap() = true;
-    world.ask(7, 5, 8_850).await;
-    world.wait().await;
-    *world.desk.is_away.lock().unwrap() = false;
-    world.ask(7, 5, 8_850).await;
-    world.wait().await;
-    assert_eq!(world.told(), [(7, RefundResult::Success)]);
+    *world.reports.is_unavailable.lock().unwrap() = true;
+    world.refund(7, 5, 8_850).await;
+    world.pass_delay().await;
+    *world.reports.is_unavailable.lock().unwrap() = false;
+    world.refund(7, 5, 8_850).await;
+    world.pass_delay().await;
+    assert_eq!(world.received(), [(7, RefundResult::Success)]);
 }
 
 #[tokio::test]
-async fn an_amount_that_ends_in_13_fails_for_its_first_refund_and_not_for_the_next() {
+async fn amount_ending_in_13_fails_for_first_refund_and_succeeds_for_next() {
     let world = World::new();
     for (refund, payment, minor) in [(1, 1, 13), (1, 1, 13), (2, 1, 13), (3, 2, 8_813), (4, 3, 1_300)] {
-        world.ask(refund, payment, minor).await;
-        world.wait().await;
+        world.refund(refund, payment, minor).await;
+        world.pass_delay().await;
     }
-    let (success, failed) = (RefundResult::Success, RefundResult::Failed);
+    let success = RefundResult::Success;
+    let failed = RefundResult::Failed;
     assert_eq!(
-        world.told(),
+        world.received(),
         [(1, failed), (1, failed), (2, success), (3, failed), (4, success)],
-        "what was reported of a refund once is reported of it for good"
+        "the result of a refund never changes"
     );
 }
 
 #[tokio::test]
-async fn it_stops_with_its_process() {
+async fn stopped_process_sends_no_report() {
     let world = World::new();
-    world.ask(7, 5, 8_850).await;
+    world.refund(7, 5, 8_850).await;
     world.tasks.stop().await;
-    world.wait().await;
-    assert_eq!(world.told(), []);
+    world.pass_delay().await;
+    assert_eq!(world.received(), []);
 }

@@ -1,4 +1,4 @@
-//! A gateway that answers as it is told, and keeps what it was asked. One request on each connection.
+//! A scripted HTTP gateway that records its requests. It serves one request per connection.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,35 +9,35 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What it does with a request.
+/// The reaction to a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
-    /// A status and a body.
-    Says(u16, &'static str),
-    /// A status and a body that is no text.
-    SaysBytes(u16, Vec<u8>),
-    /// A status that sends elsewhere.
-    SendsTo(u16, String),
-    /// A status and a body that never ends.
-    Floods(u16),
-    /// A status, half a body, and nothing more.
-    Trickles(u16, &'static str),
-    /// Nothing.
-    Waits,
-    /// It closes the connection.
-    HangsUp,
+    /// A status and a text body.
+    Text(u16, &'static str),
+    /// A status and a binary body.
+    Bytes(u16, Vec<u8>),
+    /// A status and a `Location` header.
+    Redirect(u16, String),
+    /// A status and a body without end.
+    EndlessBody(u16),
+    /// A status and an incomplete body; the connection stays open.
+    PartialBody(u16, &'static str),
+    /// No response; the connection stays open.
+    Silence,
+    /// Closes the connection without a response.
+    Close,
 }
 
-/// What it was asked.
+/// A request as it was received.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) line: String,
-    /// With names in small letters.
+    /// With lower-case names.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Asked {
+impl ReceivedRequest {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
@@ -45,41 +45,42 @@ impl Asked {
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     serving: JoinHandle<()>,
 }
 
 impl Server {
-    /// Gives these replies in turn, and the last of them from then on.
+    /// Sends these replies in turn, then repeats the last one.
     pub(crate) async fn start(replies: &[Reply]) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
-        let (kept, replies) = (Arc::clone(&asked), replies.to_vec());
+        let requests: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
+        let recorded = Arc::clone(&requests);
+        let replies = replies.to_vec();
         let serving = tokio::spawn(async move {
             let mut number = 0;
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let reply = replies[number.min(replies.len() - 1)].clone();
                 number += 1;
-                let kept = Arc::clone(&kept);
+                let recorded = Arc::clone(&recorded);
                 tokio::spawn(async move {
                     if let Some(request) = read(&mut stream).await {
-                        kept.lock().unwrap().push(request);
-                        answer(stream, reply).await;
+                        recorded.lock().unwrap().push(request);
+                        respond(stream, reply).await;
                     }
                 });
             }
         });
-        Server { address, asked, serving }
+        Server { address, requests, serving }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
@@ -89,8 +90,9 @@ impl Drop for Server {
     }
 }
 
-async fn read(stream: &mut TcpStream) -> Option<Asked> {
-    let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+async fn read(stream: &mut TcpStream) -> Option<ReceivedRequest> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
     let head = loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             break end;
@@ -115,38 +117,38 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
             Ok(read) => body.extend_from_slice(&buffer[..read]),
         }
     }
-    Some(Asked { line, headers, body })
+    Some(ReceivedRequest { line, headers, body })
 }
 
-/// Whoever hangs up early does not want to know.
-async fn answer(mut stream: TcpStream, reply: Reply) {
+/// Sends the reply. Write errors are ignored: the client may close the connection early.
+async fn respond(mut stream: TcpStream, reply: Reply) {
     let head = |status: u16, length: usize| {
         format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n")
     };
     match reply {
-        Reply::Says(status, body) => {
+        Reply::Text(status, body) => {
             let _ = stream.write_all(format!("{}{body}", head(status, body.len())).as_bytes()).await;
         }
-        Reply::SaysBytes(status, body) => {
+        Reply::Bytes(status, body) => {
             let _ = stream.write_all(&[head(status, body.len()).as_bytes(), &body].concat()).await;
         }
-        Reply::SendsTo(status, place) => {
-            let moved = format!(
-                "HTTP/1.1 {status} X\r\nconnection: close\r\nlocation: {place}\r\ncontent-length: 0\r\n\r\n"
+        Reply::Redirect(status, location) => {
+            let response = format!(
+                "HTTP/1.1 {status} X\r\nconnection: close\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n"
             );
-            let _ = stream.write_all(moved.as_bytes()).await;
+            let _ = stream.write_all(response.as_bytes()).await;
         }
-        Reply::Floods(status) => {
+        Reply::EndlessBody(status) => {
             let mut sent = stream.write_all(head(status, usize::MAX / 4).as_bytes()).await;
             while sent.is_ok() {
                 sent = stream.write_all(&[b'x'; 64 * 1024]).await;
             }
         }
-        Reply::Trickles(status, body) => {
+        Reply::PartialBody(status, body) => {
             let _ = stream.write_all(format!("{}{body}", head(status, body.len() + 1)).as_bytes()).await;
             std::future::pending::<()>().await;
         }
-        Reply::Waits => std::future::pending().await,
-        Reply::HangsUp => {}
+        Reply::Silence => std::future::pending().await,
+        Reply::Close => {}
     }
 }

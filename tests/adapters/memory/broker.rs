@@ -1,4 +1,4 @@
-//! The trickiest promises of the broker; the shared contract suite has the rest.
+//! Tests specific to the broker in memory. The contract suite covers the rules for every broker.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -59,11 +59,11 @@ fn tags(deliveries: &[Delivery]) -> Vec<DeliveryTag> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_is_confirmed_where_a_queue_takes_it_once_and_returned_where_none_does() {
+async fn publish_confirms_routable_and_returns_unroutable_messages() {
     let broker = broker().await;
     broker.rebind(INVENTORY_QUEUE, "order.#");
     let outcomes =
-        publish(&broker, &[("a", "order.created"), ("b", "nobody.cares"), ("c", "order.created")]).await;
+        publish(&broker, &[("a", "order.created"), ("b", "no.binding"), ("c", "order.created")]).await;
     assert!(matches!(
         outcomes[..],
         [PublishOutcome::Confirmed(_), PublishOutcome::Returned { .. }, PublishOutcome::Confirmed(_)]
@@ -72,7 +72,7 @@ async fn a_message_is_confirmed_where_a_queue_takes_it_once_and_returned_where_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_message_reaches_a_waiting_consumer_when_its_time_is_over() {
+async fn delayed_message_reaches_waiting_consumer_when_ttl_expires() {
     let broker = broker().await;
     let subscription = subscribe(&broker, TIMEOUT_QUEUE, 20).await;
     let started = tokio::time::Instant::now();
@@ -85,12 +85,12 @@ async fn a_delayed_message_reaches_a_waiting_consumer_when_its_time_is_over() {
     let (deliveries, ()) = tokio::join!(subscription.next(), publishes);
     let deliveries = deliveries.unwrap();
     assert_eq!(ids(&deliveries), [("a", false)]);
-    assert_eq!(deliveries[0].died_in, None, "it expired; no consumer had it");
+    assert_eq!(deliveries[0].died_in, None, "an expired message was not rejected by a consumer");
     assert_eq!(started.elapsed(), DELAY);
 }
 
 #[tokio::test]
-async fn a_message_expires_only_at_the_head_of_its_queue() {
+async fn message_expires_only_at_head_of_queue() {
     let clock = ManualClock::new(DateTime::UNIX_EPOCH + DELAY);
     let broker = declared(Arc::new(clock.clone())).await;
     publish(&broker, &[("a", "order.timeout.delay")]).await;
@@ -103,7 +103,7 @@ async fn a_message_expires_only_at_the_head_of_its_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_closed_or_dropped_subscription_had_comes_back_in_order_and_marked() {
+async fn closed_or_dropped_subscription_returns_deliveries_in_order_as_redelivered() {
     let broker = broker().await;
     publish(&broker, &[("a", "order.paid"), ("b", "order.paid"), ("c", "order.paid")]).await;
     for drops in [true, false] {
@@ -123,7 +123,7 @@ async fn what_a_closed_or_dropped_subscription_had_comes_back_in_order_and_marke
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_used_up_prefetch_waits_until_something_is_settled() {
+async fn next_waits_for_settlement_when_prefetch_is_exhausted() {
     let broker = broker().await;
     publish(&broker, &[("a", "order.paid"), ("b", "order.paid")]).await;
     let subscription = subscribe(&broker, FULFILLMENT_QUEUE, 1).await;
@@ -137,15 +137,16 @@ async fn a_used_up_prefetch_waits_until_something_is_settled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_message_dies_into_the_dead_letter_queue_and_there_it_is_dropped() {
+async fn rejected_message_is_dead_lettered_and_dropped_when_rejected_again() {
     let broker = broker().await;
     publish(&broker, &[("a", "order.paid")]).await;
     let business = subscribe(&broker, FULFILLMENT_QUEUE, 1).await;
     business.nack(&tags(&business.next().await.unwrap()), Requeue::No).await.unwrap();
     let dead = subscribe(&broker, DEAD_LETTER_QUEUE, 1).await;
-    let letters = dead.next().await.unwrap();
-    assert_eq!((ids(&letters), letters[0].died_in.as_deref()), (vec![("a", false)], Some(FULFILLMENT_QUEUE)));
-    dead.nack(&tags(&letters), Requeue::No).await.unwrap();
+    let dead_letters = dead.next().await.unwrap();
+    assert_eq!(ids(&dead_letters), [("a", false)]);
+    assert_eq!(dead_letters[0].died_in.as_deref(), Some(FULFILLMENT_QUEUE));
+    dead.nack(&tags(&dead_letters), Requeue::No).await.unwrap();
     assert!(
         broker
             .queues()
@@ -158,7 +159,7 @@ async fn a_refused_message_dies_into_the_dead_letter_queue_and_there_it_is_dropp
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_arguments_are_refused_with_both_values_and_change_nothing() {
+async fn declare_refuses_different_arguments_with_both_values_and_changes_nothing() {
     let broker = broker().await;
     let mut other = standard();
     other.queues.insert(
@@ -182,7 +183,7 @@ async fn other_arguments_are_refused_with_both_values_and_change_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_unreachable_for_everyone_and_loses_nothing() {
+async fn outage_ends_all_calls_as_unreachable_and_loses_no_message() {
     let broker = broker().await;
     publish(&broker, &[("a", "order.paid")]).await;
     let before = subscribe(&broker, FULFILLMENT_QUEUE, 1).await;
@@ -200,7 +201,7 @@ async fn an_outage_is_unreachable_for_everyone_and_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_blocked_broker_takes_nothing_and_goes_on_delivering() {
+async fn blocked_broker_refuses_publishes_and_continues_to_deliver() {
     let broker = broker().await;
     publish(&broker, &[("a", "order.paid")]).await;
     broker.set_blocked(Some("low on disk"));
@@ -217,7 +218,7 @@ async fn a_blocked_broker_takes_nothing_and_goes_on_delivering() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_queue_that_expires_into_itself_drops_its_messages() {
+async fn queue_that_dead_letters_to_itself_drops_expired_messages() {
     let broker = broker().await;
     let queue = QueueSpec {
         name: "circle".to_owned(),
@@ -232,7 +233,7 @@ async fn a_queue_that_expires_into_itself_drops_its_messages() {
 }
 
 #[tokio::test]
-async fn a_manual_clock_wakes_who_has_slept_long_enough_and_nobody_when_it_is_set() {
+async fn manual_clock_wakes_sleepers_when_advanced_but_not_when_set() {
     let clock = ManualClock::new(DateTime::UNIX_EPOCH);
     let (slept, ()) = tokio::join!(
         async {

@@ -1,4 +1,4 @@
-//! The trickiest promises of the store and the broker in memory; the shared contract suite has the rest.
+//! Tests specific to the store and the broker in memory. The contract suites cover the rules for all adapters.
 
 mod broker;
 mod outbox;
@@ -9,7 +9,7 @@ use handover_memory::SeededChance;
 use handover_outbox::ports::Chance;
 
 #[test]
-fn seeded_chance_gives_the_numbers_of_the_reference_implementation() {
+fn seeded_chance_matches_reference_implementation() {
     let chance = SeededChance::new(1_234_567);
     assert_eq!([chance.next(), chance.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
 }

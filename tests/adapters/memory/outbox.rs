@@ -1,4 +1,4 @@
-//! What may be published, in a store of the outbox alone.
+//! Selection of due rows in a store with only the outbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn ids(rows: &[OutboxRow]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_are_seen_in_the_order_of_commits_not_of_ids() {
+async fn rows_become_visible_in_commit_order() {
     let store = store();
     let mut first = store.begin().await.unwrap();
     let mut second = store.begin().await.unwrap();
@@ -46,12 +46,12 @@ async fn rows_are_seen_in_the_order_of_commits_not_of_ids() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_follows_its_earlier_ones_and_those_held_back_do_not_count() {
+async fn due_rows_follow_aggregate_order_and_limit_ignores_blocked_rows() {
     let store = store();
     let later = START + Duration::from_secs(5);
     let mut unit = store.begin().await.unwrap();
     let timeout = NewEvent { event_type: BOOK_OVERDUE.to_owned(), ..event("a-timeout", 1, 1) };
-    // "b0" was inserted by hand: last, but first in the order of its aggregate.
+    // "b0" was inserted last, but is first in the order of its aggregate.
     let events = [
         event("a1", 1, 1),
         event("a2", 1, 2),
@@ -85,21 +85,21 @@ async fn an_event_follows_its_earlier_ones_and_those_held_back_do_not_count() {
     assert_eq!(due(&store, START, OnFailed::Hold, 2).await, ["a-timeout", "b0"]);
 }
 
-/// What the port says about `outbox_due`, word for word and slowly.
-fn due_by_the_book(rows: &[OutboxRow], now: DateTime<Utc>, on_failed: OnFailed) -> Vec<i64> {
+/// Reference implementation of `outbox_due`: simple and slow.
+fn reference_due(rows: &[OutboxRow], now: DateTime<Utc>, on_failed: OnFailed) -> Vec<i64> {
     let ordered = |row: &OutboxRow| row.event_type != BOOK_OVERDUE;
     let is_due = |row: &OutboxRow| row.next_retry_time.is_none_or(|due| due <= now);
     let free = rows.iter().filter(|row| {
-        let holds_it = |other: &OutboxRow| {
+        let blocks_it = |other: &OutboxRow| {
             let earlier = (other.aggregate_seq, other.id) < (row.aggregate_seq, row.id);
-            let held_by = match other.status {
+            let is_blocking = match other.status {
                 OutboxStatus::New | OutboxStatus::Retry => !is_due(other),
                 OutboxStatus::Failed => on_failed == OnFailed::Hold,
                 OutboxStatus::Sent => false,
             };
-            other.aggregate == row.aggregate && earlier && ordered(other) && held_by
+            other.aggregate == row.aggregate && earlier && ordered(other) && is_blocking
         };
-        row.status.is_pending() && is_due(row) && (!ordered(row) || !rows.iter().any(holds_it))
+        row.status.is_pending() && is_due(row) && (!ordered(row) || !rows.iter().any(blocks_it))
     });
     let mut free: Vec<i64> = free.map(|row| row.id).collect();
     free.sort_unstable();
@@ -107,7 +107,7 @@ fn due_by_the_book(rows: &[OutboxRow], now: DateTime<Utc>, on_failed: OnFailed) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_be_published_is_the_same_by_the_book_within_the_unit_and_after_its_commit() {
+async fn due_rows_match_reference_within_unit_and_after_commit() {
     for seed in 0..200 {
         let chance = SeededChance::new(seed);
         let roll = |sides: u64| i64::try_from(chance.next() % sides).unwrap();
@@ -149,16 +149,16 @@ async fn what_may_be_published_is_the_same_by_the_book_within_the_unit_and_after
             let next = unit.outbox().outbox_next_due(PartitionSet::ALL, now).await.unwrap();
             unit.commit().await.unwrap();
 
-            let mut book: Vec<i64> = within.iter().map(|row| row.id).collect();
-            book.sort_unstable();
-            assert_eq!(book, due_by_the_book(&rows, now, on_failed), "seed {seed}");
+            let mut due_ids: Vec<i64> = within.iter().map(|row| row.id).collect();
+            due_ids.sort_unstable();
+            assert_eq!(due_ids, reference_due(&rows, now, on_failed), "seed {seed}");
             assert_eq!(ids(&within), due(&store, now, on_failed, 1000).await, "seed {seed}");
-            let places = |aggregate: &AggregateRef| {
+            let positions = |aggregate: &AggregateRef| {
                 let rows =
                     within.iter().filter(|row| row.aggregate == *aggregate && row.event_type == BOOK_LENT);
                 rows.map(|row| (row.aggregate_seq, row.id)).collect::<Vec<_>>()
             };
-            assert!(within.iter().all(|row| places(&row.aggregate).is_sorted()), "seed {seed}");
+            assert!(within.iter().all(|row| positions(&row.aggregate).is_sorted()), "seed {seed}");
             for limit in 0..within.len() {
                 let some = due(&store, now, on_failed, u32::try_from(limit).unwrap()).await;
                 assert_eq!(some, ids(&within[..limit]), "seed {seed}");

@@ -1,4 +1,4 @@
-//! Tables that an application adds to the store, in the units of the outbox.
+//! Tables that an application adds to the store, in the same units of work as the outbox.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ struct Book {
 
 impl Row<Library> for Book {
     type Key = i64;
-    /// Books by their shelf.
+    /// Ids of books by shelf.
     type Index = BTreeMap<&'static str, BTreeSet<i64>>;
 
     fn key(&self) -> i64 {
@@ -94,7 +94,7 @@ async fn on_shelf(unit: &mut MemoryUnit<Library>, shelf: &str) -> Vec<i64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_of_an_application_and_events_are_committed_together_or_not_at_all() {
+async fn application_rows_and_events_are_committed_atomically() {
     let store = store();
     let empty = store.rows();
     for commits in [false, true] {
@@ -111,14 +111,14 @@ async fn rows_of_an_application_and_events_are_committed_together_or_not_at_all(
     assert_eq!(rows.len(), empty.len() + 2);
     assert!(
         rows.contains(&r#"books Book { id: 2, shelf: "new" }"#.to_owned()),
-        "id 1 is never used: {rows:?}"
+        "id 1 was rolled back and is not reused: {rows:?}"
     );
     let mut view = outbox_of(&Arc::new(store)).view().await.unwrap();
     assert_eq!(view.outbox_view().outbox_by_event(&["a".parse().unwrap()]).await.unwrap().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_sees_a_changed_row_in_its_new_place_alone_and_others_see_the_old_one() {
+async fn uncommitted_change_of_index_is_visible_only_in_its_unit() {
     let store = store();
     let mut unit = store.begin().await.unwrap();
     let id = add(&mut unit, "new").await;
@@ -135,7 +135,7 @@ async fn a_unit_sees_a_changed_row_in_its_new_place_alone_and_others_see_the_old
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadlock_across_rows_of_an_application_and_of_the_outbox_is_transient() {
+async fn deadlock_between_application_rows_and_outbox_is_transient() {
     let store = store();
     let mut unit = store.begin().await.unwrap();
     let id = add(&mut unit, "new").await;
@@ -157,7 +157,7 @@ async fn a_deadlock_across_rows_of_an_application_and_of_the_outbox_is_transient
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_statement_on_either_half_fails_the_whole_unit() {
+async fn failed_statement_on_application_or_outbox_fails_unit() {
     let store = store();
     let mut unit = store.begin().await.unwrap();
     unit.outbox().append(&[event("a", 1, 1)]).await.unwrap();

@@ -1,4 +1,4 @@
-//! The trickiest promises of the store, by rows of the marketplace; the shared contract suite has the rest.
+//! Tests specific to the store in memory, with rows of the marketplace. The contract suite covers the rules for every store.
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -58,7 +58,7 @@ async fn version(store: &MemoryStore, id: i64) -> Option<i64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conditional_write_waits_for_the_row_and_judges_what_was_committed_meanwhile() {
+async fn conditional_write_waits_for_row_lock_and_checks_committed_version() {
     let store = store();
     let sold = with_product(&store, 1).await.apply(ProductAction::Occupy, START).unwrap();
     let mut first = store.begin().await.unwrap();
@@ -69,7 +69,7 @@ async fn a_conditional_write_waits_for_the_row_and_judges_what_was_committed_mea
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_is_dropped_lets_its_waiters_on() {
+async fn dropped_unit_releases_its_locks() {
     let store = store();
     let sold = with_product(&store, 1).await.apply(ProductAction::Occupy, START).unwrap();
     let mut first = store.begin().await.unwrap();
@@ -84,7 +84,7 @@ async fn a_unit_that_is_dropped_lets_its_waiters_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_not_freed_in_time_is_transient_and_fails_the_unit() {
+async fn lock_timeout_is_transient_and_fails_unit() {
     let store = store();
     let sold = with_product(&store, 1).await.apply(ProductAction::Occupy, START).unwrap();
     let mut first = store.begin().await.unwrap();
@@ -97,7 +97,7 @@ async fn a_lock_that_is_not_freed_in_time_is_transient_and_fails_the_unit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadlock_is_transient_for_the_one_that_closes_the_circle() {
+async fn deadlock_is_transient_for_unit_that_closes_the_cycle() {
     let store = store();
     let one = with_product(&store, 1).await.apply(ProductAction::Occupy, START).unwrap();
     let two = with_product(&store, 2).await.apply(ProductAction::Occupy, START).unwrap();
@@ -116,7 +116,7 @@ async fn a_deadlock_is_transient_for_the_one_that_closes_the_circle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taken_key_is_a_conflict_only_once_the_other_has_committed() {
+async fn duplicate_key_is_conflict_only_after_other_unit_committed() {
     for commits in [true, false] {
         let store = store();
         let mut first = store.begin().await.unwrap();
@@ -124,8 +124,8 @@ async fn a_taken_key_is_a_conflict_only_once_the_other_has_committed() {
         first.insert_product(&product(1)).await.unwrap();
         second.insert_product(&product(2)).await.unwrap();
         let ends = async { if commits { first.commit().await.unwrap() } else { drop(first) } };
-        let taken = product(1);
-        let ((), inserted) = tokio::join!(ends, second.insert_product(&taken));
+        let duplicate = product(1);
+        let ((), inserted) = tokio::join!(ends, second.insert_product(&duplicate));
         assert_eq!(matches!(inserted, Err(StoreError::Conflict { .. })), commits);
         assert_eq!(second.commit().await.is_err(), commits);
         assert_eq!(version(&store, 2).await.is_none(), commits);
@@ -133,7 +133,7 @@ async fn a_taken_key_is_a_conflict_only_once_the_other_has_committed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_committed_is_seen_by_its_own_unit_alone() {
+async fn uncommitted_row_is_visible_only_in_its_unit() {
     let store = store();
     let mut unit = store.begin().await.unwrap();
     unit.insert_product(&product(1)).await.unwrap();
@@ -144,7 +144,7 @@ async fn what_is_not_committed_is_seen_by_its_own_unit_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_dropped_after_its_effect_has_committed_and_one_dropped_before_has_not() {
+async fn dropped_commit_is_effective_only_when_dropped_after_its_effect() {
     for (polls, committed) in [(1, None), (2, Some(1))] {
         let store = store();
         let mut unit = store.begin().await.unwrap();
@@ -155,14 +155,14 @@ async fn a_commit_dropped_after_its_effect_has_committed_and_one_dropped_before_
         }
         drop(commit);
         assert_eq!(version(&store, 1).await, committed);
-        // And its locks are free.
+        // Its locks are released in both cases.
         let mut next = store.begin().await.unwrap();
         assert_eq!(next.insert_product(&product(1)).await.is_err(), committed.is_some());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_block_of_ids_that_was_rolled_back_is_handed_out_again_and_a_committed_one_never() {
+async fn rolled_back_id_block_is_reused_and_committed_one_is_not() {
     let store = store();
     let mut unit = store.begin().await.unwrap();
     assert_eq!(unit.take_id_block(IdKind::Order, 100).await.unwrap(), 1);
@@ -175,8 +175,9 @@ async fn a_block_of_ids_that_was_rolled_back_is_handed_out_again_and_a_committed
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_rings_the_bell_of_its_own_process() {
-    let (ours, theirs) = (Wake::default(), Wake::default());
+async fn commit_notifies_relay_of_its_process() {
+    let ours = Wake::default();
+    let theirs = Wake::default();
     let store = store().for_process(ours.clone());
     let _other = store.for_process(theirs);
     let mut unit = store.begin().await.unwrap();

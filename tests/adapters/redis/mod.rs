@@ -1,5 +1,5 @@
-//! Redis: what is asked of it under which name, which answers are believed, and its settings. A server of this test's own
-//! answers as it is told; the contract suite and `limits` use a real one.
+//! Redis adapters against a scripted server: names of keys, validation of replies, settings. The contract suite and
+//! `limits` use a real server.
 
 mod server;
 mod settings;
@@ -20,37 +20,38 @@ use marketplace_redis::{Link, RedisKeys, RedisLimiter, RedisSettings, Use};
 use crate::{PATIENCE, eventually};
 use server::Server;
 
-/// Lets everybody in, in its own way.
-struct Own;
+/// Fallback limiter that always grants the same recognizable token.
+struct Fallback;
 
-const OWN: Taken = Taken::Token { remaining: 77 };
+const FALLBACK_TOKEN: Taken = Taken::Token { remaining: 77 };
 
 #[async_trait]
-impl RateLimiter for Own {
+impl RateLimiter for Fallback {
     async fn take(&self, _: &LimitKey, _: Bucket) -> Taken {
-        OWN
+        FALLBACK_TOKEN
     }
 }
 
-/// A connection for this use, once it is there.
-async fn link(server: &Server, what: Use, tasks: &Tasks) -> Arc<Link> {
+/// Connects for this use.
+async fn link(server: &Server, usage: Use, tasks: &Tasks) -> Arc<Link> {
     let mut settings = RedisSettings::parse(&server.url()).unwrap();
     settings.timeout = PATIENCE;
     settings.longest_pause = Duration::from_millis(1);
-    let link = Link::keep(settings, vec![what], Arc::new(SystemClock), tasks);
+    let link = Link::keep(settings, vec![usage], Arc::new(SystemClock), tasks);
     eventually(async || link.is_there()).await;
     link
 }
 
 #[tokio::test]
-async fn only_what_the_script_can_say_is_believed() {
-    let (server, tasks) = (Server::start().await, Tasks::default());
+async fn limiter_uses_fallback_when_reply_is_impossible() {
+    let server = Server::start().await;
+    let tasks = Tasks::default();
     let link = link(&server, Use::Limits, &tasks).await;
-    let limiter = RedisLimiter::new(Arc::clone(&link), Arc::new(Own));
+    let limiter = RedisLimiter::new(Arc::clone(&link), Arc::new(Fallback));
     let bucket = Bucket::new(NonZeroU32::new(3).unwrap(), 1000).unwrap();
     let key = LimitKey { route: Arc::from("GET /"), party: Party::Unknown };
     let wait = Duration::from_millis(1);
-    for (answer, taken) in [
+    for (reply, taken) in [
         ((1, 2), Some(Taken::Token { remaining: 2 })),
         ((1, 0), Some(Taken::Token { remaining: 0 })),
         ((0, 1000), Some(Taken::Refused { retry_after: wait })),
@@ -63,11 +64,11 @@ async fn only_what_the_script_can_say_is_believed() {
         ((-1, 1), None),
     ] {
         eventually(async || limiter.is_shared()).await;
-        server.answer_takes_with(answer);
-        assert_eq!(limiter.take(&key, bucket).await, taken.unwrap_or(OWN), "{answer:?}");
+        server.set_take_reply(reply);
+        assert_eq!(limiter.take(&key, bucket).await, taken.unwrap_or(FALLBACK_TOKEN), "{reply:?}");
         let connections = server.connections();
         if taken.is_none() {
-            // The connection is replaced.
+            // An impossible reply makes the adapter replace the connection.
             eventually(async || server.connections() > connections).await;
         }
     }
@@ -89,8 +90,9 @@ fn request(scope: RequestScope) -> KeptRequest {
 }
 
 #[tokio::test]
-async fn no_two_requests_have_one_name() {
-    let (server, tasks) = (Server::start().await, Tasks::default());
+async fn distinct_request_scopes_have_distinct_key_names() {
+    let server = Server::start().await;
+    let tasks = Tasks::default();
     let keys = RedisKeys::new(link(&server, Use::Keys, &tasks).await);
     let name = async |tenant: i64, user: i64, route: &str, key: &str| {
         let scope = RequestScope {

@@ -1,4 +1,4 @@
-//! A server that speaks the protocol of Redis (RESP2) and runs no script: it answers each as it is told.
+//! A server for the Redis protocol (RESP2) that does not execute scripts: it sends scripted replies.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -7,13 +7,13 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What a client sees to when it tries a connection out; it is answered well.
+/// Suffix of the key with which a client tests a connection; the test always succeeds.
 const PROBE: &str = ":probe";
 
 #[derive(Default)]
 struct State {
     connections: usize,
-    takes: (i64, i64),
+    take_reply: (i64, i64),
     last_key: String,
 }
 
@@ -43,17 +43,17 @@ impl Server {
         format!("redis://{}", self.address)
     }
 
-    /// From now on `take.lua` answers this.
-    pub(crate) fn answer_takes_with(&self, answer: (i64, i64)) {
-        self.state.lock().unwrap().takes = answer;
+    /// Sets the reply to `take.lua`.
+    pub(crate) fn set_take_reply(&self, reply: (i64, i64)) {
+        self.state.lock().unwrap().take_reply = reply;
     }
 
-    /// How many connections there were.
+    /// The number of accepted connections.
     pub(crate) fn connections(&self) -> usize {
         self.state.lock().unwrap().connections
     }
 
-    /// The key of the last script.
+    /// The key of the last script call.
     pub(crate) fn last_key(&self) -> String {
         self.state.lock().unwrap().last_key.clone()
     }
@@ -68,18 +68,18 @@ impl Drop for Server {
 async fn serve(stream: TcpStream, state: Arc<Mutex<State>>) {
     let mut stream = BufReader::new(stream);
     while let Some(command) = command(&mut stream).await {
-        let answer = answer(&command, &mut state.lock().unwrap());
-        if stream.write_all(answer.as_bytes()).await.is_err() {
+        let reply = reply(&command, &mut state.lock().unwrap());
+        if stream.write_all(reply.as_bytes()).await.is_err() {
             return;
         }
     }
 }
 
-/// The next command, word by word; nothing once the client has gone.
+/// Reads the next command as its words; `None` after the client has disconnected.
 async fn command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
-    let words = length(stream, '*').await?;
+    let count = length(stream, '*').await?;
     let mut command = Vec::new();
-    for _ in 0..words {
+    for _ in 0..count {
         let mut word = vec![0; length(stream, '$').await? + 2];
         stream.read_exact(&mut word).await.ok()?;
         word.truncate(word.len() - 2);
@@ -88,14 +88,14 @@ async fn command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     Some(command)
 }
 
-async fn length(stream: &mut BufReader<TcpStream>, sign: char) -> Option<usize> {
+async fn length(stream: &mut BufReader<TcpStream>, prefix: char) -> Option<usize> {
     let mut line = String::new();
     stream.read_line(&mut line).await.ok()?;
-    line.trim_end().strip_prefix(sign)?.parse().ok()
+    line.trim_end().strip_prefix(prefix)?.parse().ok()
 }
 
-/// The scripts are told apart by how many arguments they take, which come after EVALSHA, its hash, 1 and the key.
-fn answer(command: &[String], state: &mut State) -> String {
+/// The reply to a command. Scripts are distinguished by the number of arguments after EVALSHA, the hash, 1 and the key.
+fn reply(command: &[String], state: &mut State) -> String {
     if !command[0].eq_ignore_ascii_case("EVALSHA") {
         return "+OK\r\n".to_owned();
     }
@@ -104,7 +104,7 @@ fn answer(command: &[String], state: &mut State) -> String {
     match command.len() - 4 {
         // take.lua
         3 => {
-            let (allowed, number) = if is_probe { (1, 0) } else { state.takes };
+            let (allowed, number) = if is_probe { (1, 0) } else { state.take_reply };
             format!("*2\r\n:{allowed}\r\n:{number}\r\n")
         }
         // claim.lua

@@ -1,9 +1,9 @@
-//! Where Redis is.
+//! Settings of Redis connections.
 
 use marketplace_redis::RedisSettings;
 
 #[test]
-fn a_url_is_read_and_shown_without_its_password() {
+fn parsed_url_is_shown_without_password() {
     let settings = RedisSettings::parse("rediss://shop:hush@cache:6380/3").unwrap();
     assert_eq!(settings.place(), "Redis at cache:6380, database 3");
     assert!(!format!("{settings:?}").contains("hush"));
@@ -11,7 +11,7 @@ fn a_url_is_read_and_shown_without_its_password() {
 }
 
 #[test]
-fn what_is_no_redis_or_checks_no_certificate_is_refused() {
+fn parse_refuses_other_urls_and_disabled_certificate_checks() {
     for url in ["", "redis", "redis://", "http://cache", "unix:/run/redis", "redis://cache/x"] {
         assert!(RedisSettings::parse(url).is_err(), "{url}");
     }

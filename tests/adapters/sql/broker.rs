@@ -1,4 +1,4 @@
-//! What is specific to the database broker; what every broker must do is in the shared suite.
+//! Tests specific to the database broker. The contract suite covers the rules for every broker.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn ids(deliveries: &[Delivery]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn messages_go_round_publish_claim_ack_return_and_die() {
+async fn message_is_published_claimed_requeued_acked_and_dead_lettered() {
     let fixture = fixture().await;
     let broker = broker(&fixture).await;
     let window =
@@ -59,8 +59,8 @@ async fn messages_go_round_publish_claim_ack_return_and_die() {
     assert_eq!((ids(&again), again[0].redelivered), (vec!["a"], true));
     subscription.ack(&[again[0].tag]).await.unwrap();
     let dead = broker.subscribe(DEAD_LETTER_QUEUE, PREFETCH).await.unwrap();
-    let died = next(dead.as_ref()).await;
-    assert_eq!((ids(&died), died[0].died_in.as_deref()), (vec!["c"], Some(INVENTORY_QUEUE)));
+    let dead_letters = next(dead.as_ref()).await;
+    assert_eq!((ids(&dead_letters), dead_letters[0].died_in.as_deref()), (vec!["c"], Some(INVENTORY_QUEUE)));
     drop(dead);
     let dead = broker.subscribe(DEAD_LETTER_QUEUE, PREFETCH).await.unwrap();
     assert!(next(dead.as_ref()).await[0].redelivered);
@@ -69,12 +69,12 @@ async fn messages_go_round_publish_claim_ack_return_and_die() {
     assert_eq!((depth.ready, depth.unacked, depth.consumers), (0, 1, 1));
 }
 
-/// A clock on which nobody who sleeps wakes; it tells when somebody goes to sleep.
+/// A clock whose sleeps never end. It notifies when a sleep begins.
 #[derive(Default)]
-struct Endless(Notify);
+struct EndlessSleepClock(Notify);
 
 #[async_trait]
-impl Clock for Endless {
+impl Clock for EndlessSleepClock {
     fn now(&self) -> DateTime<Utc> {
         Utc::now()
     }
@@ -86,16 +86,16 @@ impl Clock for Endless {
 }
 
 #[tokio::test]
-async fn a_consumer_that_waits_is_woken_by_the_publish_itself() {
+async fn publish_wakes_waiting_consumer_without_poll() {
     let fixture = fixture().await;
-    let clock = Arc::new(Endless::default());
+    let clock = Arc::new(EndlessSleepClock::default());
     let store = SqlStore::open_sqlite(&fixture.options(), clock.clone(), Wake::default()).await.unwrap();
     let broker = DatabaseBroker::new(&store);
     broker.declare(&queues::topology(Duration::from_millis(300))).await.unwrap();
     let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
-    let addressed =
+    let direct =
         Outgoing::to_queue("addressed".parse().unwrap(), INVENTORY_QUEUE.into(), message("addressed"));
-    for message in [outgoing("routed", "order.created"), addressed] {
+    for message in [outgoing("routed", "order.created"), direct] {
         let id = message.event_id().to_string();
         let publish = async {
             clock.0.notified().await;
@@ -108,7 +108,7 @@ async fn a_consumer_that_waits_is_woken_by_the_publish_itself() {
 }
 
 #[tokio::test]
-async fn an_expired_message_is_moved_by_whoever_waits() {
+async fn waiting_consumer_moves_expired_message() {
     let fixture = fixture().await;
     let broker = broker(&fixture).await;
     let subscription = broker.subscribe(TIMEOUT_QUEUE, PREFETCH).await.unwrap();
@@ -119,33 +119,33 @@ async fn an_expired_message_is_moved_by_whoever_waits() {
 }
 
 #[tokio::test]
-async fn the_deliveries_of_a_dead_process_come_back_when_its_heartbeat_has_run_out() {
+async fn deliveries_are_returned_when_heartbeat_of_process_expires() {
     let fixture = fixture().await;
-    let dead = broker(&fixture).await;
-    dead.publish(vec![outgoing("a", "order.created")]).await.unwrap();
-    let forgotten = dead.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
-    assert_eq!(next(forgotten.as_ref()).await.len(), 1);
+    let suspended = broker(&fixture).await;
+    suspended.publish(vec![outgoing("a", "order.created")]).await.unwrap();
+    let expired = suspended.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    assert_eq!(next(expired.as_ref()).await.len(), 1);
     fixture.store.move_database_clock(chrono::Duration::seconds(16));
-    let alive = DatabaseBroker::new(&fixture.store);
-    let subscription = alive.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    let other = DatabaseBroker::new(&fixture.store);
+    let subscription = other.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
     let deliveries = next(subscription.as_ref()).await;
     assert!(deliveries[0].redelivered);
-    // The other one was not dead after all: what it acks is not its own any more.
-    let acked = forgotten.ack(&[deliveries[0].tag]).await;
+    // The first process resumes: its session has ended, so it cannot ack.
+    let acked = expired.ack(&[deliveries[0].tag]).await;
     assert!(matches!(acked, Err(BrokerError::Closed { .. })), "{acked:?}");
-    assert!(matches!(forgotten.next().await, Err(BrokerError::Closed { .. })));
+    assert!(matches!(expired.next().await, Err(BrokerError::Closed { .. })));
 }
 
 #[tokio::test]
-async fn a_step_of_the_databases_clock_ends_no_session_of_a_living_process() {
+async fn clock_step_of_database_ends_no_session_of_running_process() {
     let fixture = fixture().await;
-    let living = broker(&fixture).await;
-    living.publish(vec![outgoing("a", "order.created")]).await.unwrap();
-    let subscription = living.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
+    let running = broker(&fixture).await;
+    running.publish(vec![outgoing("a", "order.created")]).await.unwrap();
+    let subscription = running.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
     let deliveries = next(subscription.as_ref()).await;
     let other = DatabaseBroker::new(&fixture.store);
     for minutes in [5, -5] {
-        // Each subscription looks at the sessions of all processes: before the step and after it.
+        // Each new subscription checks the sessions of all processes, before and after the step.
         for step in [chrono::Duration::zero(), chrono::Duration::minutes(minutes)] {
             fixture.store.move_database_clock(step);
             drop(other.subscribe(TIMEOUT_QUEUE, PREFETCH).await.unwrap());
@@ -155,7 +155,7 @@ async fn a_step_of_the_databases_clock_ends_no_session_of_a_living_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_next_loses_nothing() {
+async fn dropped_next_loses_no_message() {
     let fixture = fixture().await;
     let broker = broker(&fixture).await;
     let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_dropped_next_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_queue_with_other_arguments_is_refused_with_both_values() {
+async fn declare_refuses_queue_with_different_ttl_and_names_both_values() {
     let fixture = fixture().await;
     let broker = broker(&fixture).await;
     let mut topology = queues::topology(Duration::from_millis(300));

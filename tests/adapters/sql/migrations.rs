@@ -1,4 +1,4 @@
-//! What the schema of an SQLite file guarantees by itself.
+//! Guarantees of the SQLite schema and its migrations.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use sqlx::{AssertSqlSafe, Executor, SqlSafeStr as _};
 use super::{fixture, unmigrated};
 
 #[tokio::test]
-async fn the_audit_log_can_only_be_added_to() {
+async fn audit_log_rejects_update_delete_and_replace() {
     let fixture = fixture().await;
-    let mut outside = fixture.outside().await;
+    let mut direct = fixture.direct_connection().await;
     let columns = "(tenant_id, actor, action, selection, changed, trace_id, create_time)";
     let values = "1, 'user:9', 'outbox.redrive', '{}', 1, 'trace-1', '2026-02-04T10:30:00.000001Z'";
     let insert = format!("INSERT INTO outbox_audit_log {columns} VALUES ({values})");
     for _ in 0..2 {
-        outside.execute(AssertSqlSafe(insert.clone())).await.unwrap();
+        direct.execute(AssertSqlSafe(insert.clone())).await.unwrap();
     }
     let replace = format!("REPLACE INTO outbox_audit_log (id, {} VALUES (1, {values})", &columns[1..]);
     for refused in [
@@ -27,81 +27,81 @@ async fn the_audit_log_can_only_be_added_to() {
         "DELETE FROM outbox_audit_log WHERE id = 1",
         &replace,
     ] {
-        let error = outside.execute(AssertSqlSafe(refused)).await.unwrap_err();
+        let error = direct.execute(AssertSqlSafe(refused)).await.unwrap_err();
         assert!(error.to_string().contains("the audit log is only ever added to"), "{refused}: {error}");
     }
     let mut view = fixture.store.view().await.unwrap();
-    let seen = view
+    let entries = view
         .outbox_view()
         .audit_page(&handover_outbox::ports::AuditFilter::default(), None, 10)
         .await
         .unwrap();
     assert_eq!(
-        seen.iter().map(|row| (row.id, row.effect.actor.as_str())).collect::<Vec<_>>(),
+        entries.iter().map(|row| (row.id, row.effect.actor.as_str())).collect::<Vec<_>>(),
         [(2, "user:9"), (1, "user:9")]
     );
 }
 
 #[tokio::test]
-async fn a_dead_letter_inserted_by_hand_is_read_and_one_in_no_status_refused() {
+async fn dead_letter_inserted_by_sql_is_readable_and_invalid_status_is_rejected() {
     let fixture = fixture().await;
-    let mut outside = fixture.outside().await;
+    let mut direct = fixture.direct_connection().await;
     let insert = "INSERT INTO dead_letters (queue, message_key, tenant_id, body, reason, died_at, status) \
                   VALUES ('b.queue', 'e-1', 1, '{}', 'late', '2026-02-04 10:30:00', 'REPLAYING')";
-    outside.execute(insert).await.unwrap();
+    direct.execute(insert).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     assert_eq!(view.outbox_view().undecided_dead_letters(None).await.unwrap(), 1);
-    assert!(outside.execute("UPDATE dead_letters SET status = 'LOST'").await.is_err());
+    assert!(direct.execute("UPDATE dead_letters SET status = 'LOST'").await.is_err());
 }
 
 #[tokio::test]
-async fn migration_beside_a_foreign_table_is_refused_and_creates_nothing() {
+async fn migration_is_refused_when_foreign_table_exists_and_creates_nothing() {
     let fixture = unmigrated().await;
-    let mut outside = fixture.outside().await;
-    outside.execute("CREATE TABLE orders (id INTEGER)").await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    direct.execute("CREATE TABLE orders (id INTEGER)").await.unwrap();
     let refused = fixture.store.migrate().await;
     assert!(matches!(&refused, Err(SchemaError::ForeignTable(table)) if table == "orders"), "{refused:?}");
     let tables: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM sqlite_schema").fetch_one(&mut outside).await.unwrap();
+        sqlx::query_scalar("SELECT count(*) FROM sqlite_schema").fetch_one(&mut direct).await.unwrap();
     assert_eq!(tables, 1);
 }
 
 #[tokio::test]
-async fn every_file_of_the_folder_is_recorded_as_the_driver_reads_it() {
+async fn embedded_migrations_are_recorded_as_the_driver_reads_the_files() {
     let fixture = fixture().await;
-    let mut outside = fixture.outside().await;
+    let mut direct = fixture.direct_connection().await;
     for part in ["outbox", "marketplace"] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations").join(part).join("sqlite");
-        let read = Migrator::new(folder.as_path()).await.unwrap();
-        let read: Vec<(i64, String, Vec<u8>)> = read
+        let migrator = Migrator::new(folder.as_path()).await.unwrap();
+        let read: Vec<(i64, String, Vec<u8>)> = migrator
             .iter()
             .map(|one| (one.version, one.description.to_string(), one.checksum.to_vec()))
             .collect();
         assert!(!read.is_empty(), "{part}");
         let sql = format!("SELECT version, description, checksum FROM {part}_migrations ORDER BY version");
         let recorded: Vec<(i64, String, Vec<u8>)> =
-            sqlx::query_as(AssertSqlSafe(sql)).fetch_all(&mut outside).await.unwrap();
+            sqlx::query_as(AssertSqlSafe(sql)).fetch_all(&mut direct).await.unwrap();
         assert_eq!(recorded, read, "{part}");
     }
 }
 
-/// A service that keeps its tables in the same file, by the driver's own migrations: whoever comes first.
+/// A host service with tables in the same file uses the driver's own migrations, before or after those of handover.
 #[tokio::test]
-async fn host_service_migrates_before_and_after() {
+async fn host_service_migrates_before_or_after_handover() {
     let books = "CREATE TABLE books (id INTEGER PRIMARY KEY)".into_sql_str();
     let books = Migration::new(1, "books".into(), MigrationType::Simple, books, false);
     let host = Migrator::with_migrations(vec![books]);
     for host_first in [true, false] {
         let fixture = unmigrated().await;
-        let mut outside = fixture.outside().await;
+        let mut direct = fixture.direct_connection().await;
         if host_first {
-            host.run(&mut outside).await.unwrap();
+            host.run(&mut direct).await.unwrap();
         }
         assert!(!fixture.store.is_ready().await.unwrap());
         fixture.store.migrate().await.unwrap();
-        host.run(&mut outside).await.unwrap();
+        host.run(&mut direct).await.unwrap();
         fixture.store.migrate().await.unwrap();
         assert!(fixture.store.is_ready().await.unwrap());
-        outside.execute("INSERT INTO books (id) VALUES (1)").await.unwrap();
+        direct.execute("INSERT INTO books (id) VALUES (1)").await.unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! What is specific to SQLite: a store on a file of its own, and values to fill it with.
+//! Tests specific to SQLite, with a fixture: a store on a temporary file, and sample events.
 
 mod broker;
 mod migrations;
@@ -26,8 +26,8 @@ impl Fixture {
         SqliteOptions::file(self.directory.path().join("test.db"))
     }
 
-    /// A connection behind the store's back.
-    async fn outside(&self) -> sqlx::SqliteConnection {
+    /// A direct connection that bypasses the store.
+    async fn direct_connection(&self) -> sqlx::SqliteConnection {
         let options = sqlx::sqlite::SqliteConnectOptions::new().filename(self.options().path());
         <sqlx::SqliteConnection as sqlx::Connection>::connect_with(&options).await.unwrap()
     }
@@ -39,7 +39,7 @@ async fn fixture() -> Fixture {
     fixture
 }
 
-/// A store on a database without any table.
+/// A store on an empty database.
 async fn unmigrated() -> Fixture {
     let directory = tempfile::tempdir().unwrap();
     let wake = Wake::default();

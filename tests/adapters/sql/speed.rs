@@ -1,4 +1,4 @@
-//! How long the hot statements take on SQLite:
+//! Duration of the hot statements on SQLite. Run with:
 //! `cargo test --release -p handover-tests --test adapters -- --ignored --nocapture speed`.
 
 use std::num::NonZeroU16;
@@ -48,8 +48,8 @@ async fn fill(store: &SqlMarket, events: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "long: prints how long the hot statements take"]
-async fn a_window_is_fast_behind_a_backlog() {
+#[ignore = "slow: prints the duration of the hot statements"]
+async fn window_with_backlog() {
     let fixture = fixture().await;
     let store = &fixture.store;
     let start = Instant::now();
@@ -62,16 +62,18 @@ async fn a_window_is_fast_behind_a_backlog() {
     println!("append: {:?} per unit of one row", start.elapsed() / 500);
     let broker = DatabaseBroker::new(store);
     broker.declare(&queues::topology(Duration::from_secs(60))).await.unwrap();
-    let (mut looked, mut published, mut marked) = (Vec::new(), Vec::new(), Vec::new());
+    let mut query_times = Vec::new();
+    let mut publish_times = Vec::new();
+    let mut mark_times = Vec::new();
     loop {
-        let (rows, took) = due(store).await;
+        let (rows, duration) = due(store).await;
         if rows.is_empty() {
             break;
         }
-        looked.push(took);
+        query_times.push(duration);
         let start = Instant::now();
         let outcomes = broker.publish(rows.iter().map(outgoing).collect()).await.unwrap();
-        published.push(start.elapsed());
+        publish_times.push(start.elapsed());
         let confirmed: Vec<_> = outcomes
             .iter()
             .filter_map(|outcome| match outcome {
@@ -85,11 +87,16 @@ async fn a_window_is_fast_behind_a_backlog() {
         let mut unit = store.begin().await.unwrap();
         assert_eq!(unit.outbox().mark_sent(&confirmed, Utc::now()).await.unwrap(), confirmed.len() as u64);
         unit.commit().await.unwrap();
-        marked.push(start.elapsed());
+        mark_times.push(start.elapsed());
     }
-    for (what, mut times) in [("due", looked), ("publish", published), ("mark", marked)] {
+    let measurements = [("due", query_times), ("publish", publish_times), ("mark", mark_times)];
+    for (statement, mut times) in measurements {
         times.sort();
-        println!("{what}: median {:?}, worst {:?} per 200", times[times.len() / 2], times[times.len() - 1]);
+        println!(
+            "{statement}: median {:?}, worst {:?} per 200",
+            times[times.len() / 2],
+            times[times.len() - 1]
+        );
     }
     let subscription = broker.subscribe(INVENTORY_QUEUE, NonZeroU16::new(20).unwrap()).await.unwrap();
     let start = Instant::now();
@@ -101,15 +108,16 @@ async fn a_window_is_fast_behind_a_backlog() {
 }
 
 #[tokio::test]
-#[ignore = "long: prints how long the hot statements take"]
-async fn rows_that_are_held_back_delay_nobody() {
+#[ignore = "slow: prints the duration of the hot statements"]
+async fn blocked_rows_do_not_delay_others() {
     for aggregates in [1, 10_000] {
         let fixture = fixture().await;
         let store = &fixture.store;
         let blockers: Vec<_> = (0..aggregates).map(|i| event(&format!("blocker{i}"), i, 1)).collect();
         append(store, &blockers).await.unwrap();
-        let held: Vec<_> = (0..10_000).map(|i| event(&format!("held{i}"), i % aggregates, 2 + i)).collect();
-        append(store, &held).await.unwrap();
+        let blocked: Vec<_> =
+            (0..10_000).map(|i| event(&format!("blocked{i}"), i % aggregates, 2 + i)).collect();
+        append(store, &blocked).await.unwrap();
         let free: Vec<_> = (0..200).map(|i| event(&format!("free{i}"), 100_000 + i, 1)).collect();
         append(store, &free).await.unwrap();
         let failed: Vec<_> = blockers
@@ -119,7 +127,7 @@ async fn rows_that_are_held_back_delay_nobody() {
                 status: OutboxStatus::Retry,
                 retry_count: 1,
                 next_retry_time: Some(Utc::now() + chrono::Duration::hours(1)),
-                error: "away".into(),
+                error: "broker unreachable".into(),
             })
             .collect();
         let mut unit = store.begin().await.unwrap();
@@ -128,9 +136,9 @@ async fn rows_that_are_held_back_delay_nobody() {
         println!("mark failed: {:?} for {}", start.elapsed(), failed.len());
         unit.commit().await.unwrap();
         for _ in 0..3 {
-            let (rows, took) = due(store).await;
+            let (rows, duration) = due(store).await;
             assert_eq!(rows.len(), 200);
-            println!("10,000 held of {aggregates} aggregates: {took:?}");
+            println!("10,000 blocked rows of {aggregates} aggregates: {duration:?}");
         }
     }
 }
@@ -159,14 +167,14 @@ fn consumption(consumer: &str, number: i64) -> Consumption {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "long: prints how long the hot statements take"]
-async fn what_operators_ask_of_a_long_history() {
+#[ignore = "slow: prints the duration of the hot statements"]
+async fn operator_queries_on_long_history() {
     let fixture = fixture().await;
     let store = &fixture.store;
     fill(store, 100_000).await;
     let all_sent = "UPDATE outbox_events SET status = 'SENT', sent_time = create_time";
-    sqlx::Executor::execute(&mut fixture.outside().await, all_sent).await.unwrap();
-    let mut recorded = Vec::new();
+    sqlx::Executor::execute(&mut fixture.direct_connection().await, all_sent).await.unwrap();
+    let mut record_times = Vec::new();
     for chunk in 0..500 {
         let consumer = if chunk % 2 == 0 { "inventory" } else { "webhooks" };
         let rows: Vec<_> = (0..200).map(|i| consumption(consumer, chunk * 200 + i)).collect();
@@ -174,23 +182,25 @@ async fn what_operators_ask_of_a_long_history() {
         let mut unit = store.begin().await.unwrap();
         unit.outbox().record(&rows).await.unwrap();
         unit.commit().await.unwrap();
-        recorded.push(start.elapsed());
+        record_times.push(start.elapsed());
     }
-    recorded.sort();
-    println!("record: median {:?} per 200", recorded[250]);
+    record_times.sort();
+    println!("record: median {:?} per 200", record_times[250]);
     let mut view = store.view().await.unwrap();
     for tenant in [None, Some(TenantId::DEFAULT)] {
         let start = Instant::now();
         view.outbox_view().outbox_counts(tenant).await.unwrap();
-        let counted = start.elapsed();
+        let outbox_counts = start.elapsed();
         view.outbox_view().consume_counts(tenant).await.unwrap();
-        let log = start.elapsed() - counted;
+        let log_counts = start.elapsed() - outbox_counts;
         view.outbox_view().blocked_page(&unordered(), tenant, None, 100).await.unwrap();
-        let blocked = start.elapsed() - counted - log;
-        println!("100,000 of {tenant:?}: outbox counts {counted:?}, log counts {log:?}, blocked {blocked:?}");
+        let blocked = start.elapsed() - outbox_counts - log_counts;
+        println!(
+            "100,000 of {tenant:?}: outbox counts {outbox_counts:?}, log counts {log_counts:?}, blocked {blocked:?}"
+        );
         let dead = ConsumedFilter { tenant, status: Some(ConsumeStatus::Dead), ..ConsumedFilter::default() };
         let start = Instant::now();
         assert!(view.outbox_view().consumed_page(&dead, None, 100).await.unwrap().is_empty());
-        println!("a page of the dead, of which there are none: {:?}", start.elapsed());
+        println!("empty page of DEAD records: {:?}", start.elapsed());
     }
 }

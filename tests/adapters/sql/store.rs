@@ -1,4 +1,4 @@
-//! What is specific to the store on SQLite; what every store must do is in the shared suite.
+//! Tests specific to the store on SQLite. The contract suite covers the rules for every store.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use sqlx::Executor;
 use super::{append, event, fixture};
 use crate::PATIENCE;
 
-const BY_HAND: &str = "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, \
+const SQL_INSERT: &str = "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, \
     retry_count, next_retry_time, create_time, update_time) VALUES ('by-hand', 'ORDER_CREATED', 'Order', 900001, '{}', \
     'NEW', 0, NULL, '2026-02-04 10:30:00', '2026-02-04 10:30:00')";
 
 #[tokio::test]
-async fn a_row_inserted_by_hand_with_the_frozen_columns_alone_is_due() {
+async fn row_inserted_by_sql_with_only_the_seed_columns_is_due() {
     let fixture = fixture().await;
-    fixture.outside().await.execute(BY_HAND).await.unwrap();
+    fixture.direct_connection().await.execute(SQL_INSERT).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
     assert_eq!(due.len(), 1);
@@ -32,31 +32,31 @@ async fn a_row_inserted_by_hand_with_the_frozen_columns_alone_is_due() {
 }
 
 #[tokio::test]
-async fn a_time_written_by_hand_compares_with_ours() {
+async fn time_inserted_by_sql_is_normalized() {
     let fixture = fixture().await;
-    let mut outside = fixture.outside().await;
-    outside.execute(BY_HAND).await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    direct.execute(SQL_INSERT).await.unwrap();
     let later = "UPDATE outbox_events SET status = 'RETRY', next_retry_time = datetime('now', '+1 hours')";
     let before = Utc::now();
-    outside.execute(later).await.unwrap();
+    direct.execute(later).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     let now = Utc::now();
     assert!(view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(now) }).await.unwrap().is_empty());
     let next = view.outbox_view().outbox_next_due(PartitionSet::ALL, now).await.unwrap().unwrap();
-    // Written without fractions of a second.
-    let written = (before - TimeDelta::seconds(1)..=now).contains(&(next - TimeDelta::hours(1)));
-    assert!(written, "{next} written between {before} and {now}");
+    // The inserted time has no fraction of a second.
+    let in_range = (before - TimeDelta::seconds(1)..=now).contains(&(next - TimeDelta::hours(1)));
+    assert!(in_range, "{next} written between {before} and {now}");
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(next) }).await.unwrap();
     assert_eq!(due.len(), 1);
 }
 
 #[tokio::test]
-async fn a_corrupt_value_is_named_with_its_table_column_and_row() {
+async fn corrupt_error_names_table_column_and_row() {
     let fixture = fixture().await;
-    let mut outside = fixture.outside().await;
-    let letter = "INSERT INTO dead_letters (queue, message_key, tenant_id, body, reason, died_at, status) \
+    let mut direct = fixture.direct_connection().await;
+    let insert = "INSERT INTO dead_letters (queue, message_key, tenant_id, body, reason, died_at, status) \
                   VALUES ('q', 'k', 1, '', '', 'yesterday', 'OPEN')";
-    outside.execute(letter).await.unwrap();
+    direct.execute(insert).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     let error = view.outbox_view().dead_letter("q", "k").await.unwrap_err();
     let StoreError::Corrupt { table, column, key, why } = error else { panic!("{error}") };
@@ -65,36 +65,36 @@ async fn a_corrupt_value_is_named_with_its_table_column_and_row() {
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published_and_listed() {
+async fn unreadable_row_does_not_block_other_rows() {
     let fixture = fixture().await;
-    append(&fixture.store, &[event("sound", 1, 1)]).await.unwrap();
-    let mut outside = fixture.outside().await;
-    outside.execute(BY_HAND).await.unwrap();
-    outside.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
-    outside
+    append(&fixture.store, &[event("valid", 1, 1)]).await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    direct.execute(SQL_INSERT).await.unwrap();
+    direct.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
+    direct
         .execute("UPDATE outbox_events SET update_time = 'yesterday' WHERE event_id = 'by-hand'")
         .await
         .unwrap();
     let mut view = fixture.store.view().await.unwrap();
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
-    assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["sound"]);
-    // A page that was short because of it would be taken for the last one.
+    assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["valid"]);
+    // A page that is short because of the unreadable row would be taken for the last one.
     for limit in [1, 10] {
         let page = view.outbox_view().outbox_page(&OutboxFilter::default(), None, limit).await.unwrap();
-        assert_eq!(page.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["sound"], "{limit}");
+        assert_eq!(page.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["valid"], "{limit}");
     }
-    let by_hand = "UPDATE outbox_events SET update_time = strftime('%Y-%m-%dT%H:%M:%S', 'now') WHERE event_id = 'by-hand'";
-    outside.execute(by_hand).await.unwrap();
+    let repair = "UPDATE outbox_events SET update_time = strftime('%Y-%m-%dT%H:%M:%S', 'now') WHERE event_id = 'by-hand'";
+    direct.execute(repair).await.unwrap();
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
-    assert_eq!(due.len(), 2, "a time without a zone is one");
+    assert_eq!(due.len(), 2, "a time without a zone is valid");
 }
 
 #[tokio::test]
-async fn the_database_refuses_a_row_the_relay_could_not_read() {
+async fn schema_rejects_rows_that_the_relay_cannot_read() {
     let fixture = fixture().await;
-    let mut outside = fixture.outside().await;
+    let mut direct = fixture.direct_connection().await;
     let time = "'2026-02-04 10:30:00'";
-    for (good, bad) in [
+    for (valid, invalid) in [
         ("'by-hand'", "'by hand'"),
         ("'NEW'", "'new'"),
         (time, "'soon'"),
@@ -105,13 +105,13 @@ async fn the_database_refuses_a_row_the_relay_could_not_read() {
         (time, "'infinity'"),
         ("NULL", "'2026-02-31 10:30:00'"),
     ] {
-        let insert = BY_HAND.replacen(good, bad, 1);
-        assert!(outside.execute(sqlx::AssertSqlSafe(insert)).await.is_err(), "{bad}");
+        let insert = SQL_INSERT.replacen(valid, invalid, 1);
+        assert!(direct.execute(sqlx::AssertSqlSafe(insert)).await.is_err(), "{invalid}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_begin_that_is_dropped_leaves_no_transaction() {
+async fn dropped_begin_leaves_no_transaction_open() {
     let fixture = fixture().await;
     for step in 0..200u64 {
         let begin = fixture.store.begin();
@@ -119,14 +119,14 @@ async fn a_begin_that_is_dropped_leaves_no_transaction() {
     }
     append(&fixture.store, &[event("after", 1, 1)]).await.unwrap();
     let count: i64 = sqlx::query_scalar("SELECT count(*) FROM outbox_events")
-        .fetch_one(&mut fixture.outside().await)
+        .fetch_one(&mut fixture.direct_connection().await)
         .await
         .unwrap();
-    assert_eq!(count, 1, "the commit was inside a transaction that somebody forgot");
+    assert_eq!(count, 1, "the commit was part of a transaction that was left open");
 }
 
 #[tokio::test]
-async fn after_a_failed_statement_a_unit_refuses_to_commit() {
+async fn unit_refuses_commit_after_failed_statement() {
     let fixture = fixture().await;
     append(&fixture.store, &[event("taken", 1, 1)]).await.unwrap();
     let mut unit = fixture.store.begin().await.unwrap();
@@ -138,9 +138,9 @@ async fn after_a_failed_statement_a_unit_refuses_to_commit() {
 }
 
 #[tokio::test]
-async fn the_partition_column_is_the_domains_partition() {
+async fn partition_column_equals_partition_of_domain() {
     let fixture = fixture().await;
-    let mut outside = fixture.outside().await;
+    let mut direct = fixture.direct_connection().await;
     let mut number: u64 = 0x9e37_79b9_7f4a_7c15;
     for round in 0..300 {
         number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -157,7 +157,7 @@ async fn the_partition_column_is_the_domains_partition() {
             .bind(round.to_string())
             .bind(aggregate)
             .bind(tenant.get())
-            .fetch_one(&mut outside)
+            .fetch_one(&mut direct)
             .await
             .unwrap();
         assert_eq!(partition, i64::from(Partition::of(tenant, aggregate).number()), "{tenant} {aggregate}");
@@ -165,7 +165,7 @@ async fn the_partition_column_is_the_domains_partition() {
 }
 
 #[tokio::test]
-async fn an_event_behind_a_greater_id_still_comes_in_the_order_of_its_aggregate() {
+async fn due_rows_follow_aggregate_order_when_earlier_event_has_greater_id() {
     let fixture = fixture().await;
     let events = [event("second", 7, 2), event("other", 8, 1), event("first", 7, 1)];
     append(&fixture.store, &events).await.unwrap();
@@ -177,7 +177,7 @@ async fn an_event_behind_a_greater_id_still_comes_in_the_order_of_its_aggregate(
 }
 
 #[tokio::test]
-async fn migrating_from_many_places_at_once_is_safe() {
+async fn concurrent_migrations_succeed() {
     let directory = tempfile::tempdir().unwrap();
     let options = SqliteOptions::file(directory.path().join("test.db"));
     let stores = (0..4).map(|_| {
@@ -196,7 +196,7 @@ async fn migrating_from_many_places_at_once_is_safe() {
 }
 
 #[tokio::test]
-async fn all_leases_end_at_once() {
+async fn end_all_leases_frees_partitions_and_removes_heartbeats() {
     let fixture = fixture().await;
     let relay = handover_outbox::ports::RelayId("r".into());
     let partition = Partition::of(TenantId::DEFAULT, 1);
@@ -212,10 +212,10 @@ async fn all_leases_end_at_once() {
 }
 
 #[tokio::test]
-async fn a_commit_that_appended_rings_for_its_partitions() {
+async fn commit_notifies_relay_for_partitions_of_appended_events() {
     let fixture = fixture().await;
     append(&fixture.store, &[event("a", 5, 1), event("b", 6, 1)]).await.unwrap();
-    let rung = tokio::time::timeout(PATIENCE, fixture.wake.rung()).await.unwrap();
+    let notified = tokio::time::timeout(PATIENCE, fixture.wake.rung()).await.unwrap();
     let expected: PartitionSet = [5, 6].map(|id| Partition::of(TenantId::DEFAULT, id)).into_iter().collect();
-    assert_eq!(rung, expected);
+    assert_eq!(notified, expected);
 }

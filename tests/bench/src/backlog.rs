@@ -47,7 +47,7 @@ fn product(app: &App, n: u32) -> Result<Product, BenchError> {
     })
 }
 
-/// Which events of its orders a backlog holds.
+/// Which events of its orders a backlog contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backlog {
     /// ORDER_CREATED and ORDER_TIMEOUT of each order.

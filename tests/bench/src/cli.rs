@@ -7,10 +7,10 @@ use marketplace_wiring::config::Sources;
 use marketplace_wiring::terminal::{Common, OutputArgs};
 
 const HELP: &str = "\
-Every figure is reported beside a baseline: the same work with the plain drivers, on the same
+Every figure is compared with a baseline: the same work directly with the drivers, on the same
 servers, in alternating turns. The ratio is the cost of ordering, leases, exactly-once and repair.
-  orders    the use case; baseline: the same six statements in one plain transaction
-  drain     the relay; baseline: claim a batch, publish it at once, mark it; no order, no fence
+  orders    the use case; baseline: the same six statements in one transaction
+  drain     the relay; baseline: claim a batch, publish it at once, mark it; no ordering or fencing
   consume   a consumer; baseline: insert log and effects, commit, one ack for all deliveries
   latency   relay, consumers, jobs; baseline: commit, publish, confirm, deliver, commit
   growth    drain with sent rows in the table; baseline: drain with an empty one
@@ -22,13 +22,13 @@ only warnings are logged. The table shows the median of the rounds and their spr
 load on the machine is visible.
 
 Examples:
-  handover-bench                                   all of it on SQLite, about two minutes
+  handover-bench                                   all modes on SQLite, about two minutes
   handover-bench drain consume --database postgres://shop@db/bench --broker amqp://shop@mq/bench
   handover-bench orders --clients 8 --seconds 10 --rounds 5
   handover-bench growth --rows 1000000,5000000
   handover-bench --output json | jq '.figures[] | {mode, what, ratio}'";
 
-/// What can be measured.
+/// Measurement modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     /// Orders created per second
@@ -58,11 +58,11 @@ impl Mode {
     }
 }
 
-/// Measure how fast this database and this broker are with the service, and with a baseline
+/// Measure the service on a database and a broker, and compare it with a baseline
 #[derive(Debug, Clone, Parser)]
 #[command(name = "handover-bench", version, after_help = HELP)]
 pub struct BenchArgs {
-    /// What is measured [default: all of it]
+    /// Modes to measure [default: all]
     #[arg(value_enum, value_name = "WHAT")]
     pub modes: Vec<Mode>,
     /// Events of a backlog

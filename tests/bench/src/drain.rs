@@ -73,7 +73,7 @@ pub(crate) async fn drain(
     let relay = Relay::new(app.outbox.clone(), fixture.wake.clone(), id, settings);
     let relay = app.tx.tasks.spawn(relay.run());
     recorder.wait_for_confirms(u64::from(events)).await;
-    while connection.has_pending().await.map_err(baseline_error("the outbox cannot be read"))? {
+    while connection.has_pending().await.map_err(baseline_error("cannot read the outbox"))? {
         app.tx.clock.sleep(POLL_INTERVAL).await;
     }
     let finished = Instant::now();

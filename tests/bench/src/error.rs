@@ -7,7 +7,7 @@ use marketplace_wiring::{Exit, Failure};
 
 use crate::baseline::BaselineError;
 
-/// Why the benchmark reports no figures.
+/// Errors after which the benchmark reports no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The configuration, the command line or the wiring, which are those of `handover`.
@@ -32,13 +32,13 @@ impl BenchError {
         }
     }
 
-    /// The error, why it matters and what to do about it.
+    /// The error, its consequence and what to do about it.
     pub fn explain(&self) -> String {
         match self {
             BenchError::Handover(failure) => failure.explain().to_string(),
             BenchError::Measurement(what) => format!(
-                "error: {what}\n  why: without it there are no figures\n  \
-                 do:  look at the log of the server it came from, then run it again"
+                "error: {what}\n  why: the measurement is incomplete, so no figures are reported\n  \
+                do:  read the log of the server that failed, then run the benchmark again"
             ),
         }
     }
@@ -54,7 +54,7 @@ pub(crate) fn service_error(cause: impl Display) -> BenchError {
     BenchError::Measurement(cause.to_string())
 }
 
-/// Refuses what the command line or the configuration asks for.
+/// An error of the command line or of the configuration.
 pub(crate) fn usage_error(what: impl Display, remedy: &str) -> BenchError {
     BenchError::Handover(Failure::Usage { what: what.to_string(), remedy: remedy.to_owned() })
 }

@@ -15,7 +15,7 @@ use crate::port_recorder::PortRecorder;
 use crate::report::Figure;
 use crate::series::{Rounds, alternate};
 
-const OUTBOX_UNCHANGED: &str = "the outbox cannot be changed";
+const OUTBOX_ERROR: &str = "cannot change the outbox";
 
 pub(crate) async fn measure(
     plan: &Plan,
@@ -24,7 +24,7 @@ pub(crate) async fn measure(
 ) -> Result<Vec<Figure>, BenchError> {
     fixture.clear().await?;
     let mut connection = fixture.connection().await?;
-    let has_copy = connection.copy_outbox().await.map_err(baseline_error(OUTBOX_UNCHANGED))?;
+    let has_copy = connection.copy_outbox().await.map_err(baseline_error(OUTBOX_ERROR))?;
     let mut figures = Vec::new();
     let mut present_rows = 0;
     let mut sizes = plan.rows.clone();
@@ -54,7 +54,7 @@ pub(crate) async fn measure(
         figure.baseline_steps = steps(&rounds.baseline);
         figures.push(figure);
     }
-    connection.drop_outbox_copy().await.map_err(baseline_error(OUTBOX_UNCHANGED))?;
+    connection.drop_outbox_copy().await.map_err(baseline_error(OUTBOX_ERROR))?;
     fixture.clear().await?;
     Ok(figures)
 }
@@ -71,7 +71,7 @@ async fn add_sent_rows(
     let mut next = present;
     while next < rows {
         let first = next;
-        next = connection.add_sent_rows(first, rows).await.map_err(baseline_error(OUTBOX_UNCHANGED))?;
+        next = connection.add_sent_rows(first, rows).await.map_err(baseline_error(OUTBOX_ERROR))?;
         progress.steps(next - first);
     }
     Ok(())
@@ -88,10 +88,10 @@ async fn append_and_drain(fixture: &Fixture, plan: &Plan) -> Result<Measurement,
 /// The same with the empty copy in place of the outbox.
 async fn drain_copy(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchError> {
     let mut connection = fixture.connection().await?;
-    connection.swap_outboxes().await.map_err(baseline_error(OUTBOX_UNCHANGED))?;
-    connection.empty_outbox().await.map_err(baseline_error(OUTBOX_UNCHANGED))?;
+    connection.swap_outboxes().await.map_err(baseline_error(OUTBOX_ERROR))?;
+    connection.empty_outbox().await.map_err(baseline_error(OUTBOX_ERROR))?;
     let measurement = append_and_drain(fixture, plan).await?;
-    connection.swap_outboxes().await.map_err(baseline_error(OUTBOX_UNCHANGED))?;
+    connection.swap_outboxes().await.map_err(baseline_error(OUTBOX_ERROR))?;
     Ok(measurement)
 }
 

@@ -1,8 +1,9 @@
 //! `latency`: from the commit of an order to the confirm of its event, and to the effect of that event. The whole service
 //! runs in this process, orders arrive at a constant rate.
 //!
-//! The commit is when the use case returns, the confirm when the broker adapter returns, the effect when its commit
-//! returns, which is just before the ack. A late order is placed all the same: a slow service gets no fewer orders.
+//! The commit is measured when the use case returns, the confirm when the broker adapter returns, the effect when its commit
+//! returns, which is just before the ack. Orders that are behind schedule are still placed, so that a slow service gets the
+//! same number of orders.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -27,7 +28,7 @@ use crate::report::{Better, Figure, Step};
 use crate::series::{Series, alternate};
 
 const UNIT: (&str, Better) = ("ms", Better::Less);
-/// How long effects may be outstanding after the last order.
+/// Timeout for outstanding effects after the last order.
 const SETTLE_WITHIN: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Orders placed before those that count: they open connections and prepare statements.
@@ -131,7 +132,7 @@ impl Latencies {
     /// # Errors
     /// An event without a confirm or an effect makes the round invalid: left out, it would improve the figure.
     pub fn add(&mut self, committed: Instant, times: EventTimes) -> Result<(), BenchError> {
-        let missing = || BenchError::Measurement("an event had no effect in time".to_owned());
+        let missing = || BenchError::Measurement("an event had no effect within the timeout".to_owned());
         let published = times.published.ok_or_else(missing)?;
         let confirmed = times.confirmed.ok_or_else(missing)?;
         let delivered = times.delivered.ok_or_else(missing)?;
@@ -164,7 +165,7 @@ async fn run_service(fixture: &Fixture, rate: u32, orders: u32) -> Result<Latenc
     let times = recorder.event_times();
     let mut latencies = Latencies::default();
     let created = fixture.connection().await?.created_events().await;
-    for (event, order) in created.map_err(baseline_error("the outbox cannot be read"))? {
+    for (event, order) in created.map_err(baseline_error("cannot read the outbox"))? {
         if let Some(committed) = committed.get(&order) {
             latencies.add(*committed, times.get(&event).copied().unwrap_or_default())?;
         }

@@ -1,8 +1,7 @@
-//! The benchmark: how fast this machine, database and broker are with the service, and with a baseline.
+//! Benchmark of the service on a database and a broker, compared with a baseline.
 //!
-//! The baseline ([`baseline`]) does the same work with the plain drivers, on the same servers, in the same run, in
-//! alternating turns. Absolute figures hold for one machine and one hour; the ratio of the two is a property of the
-//! service.
+//! The baseline ([`baseline`]) does the same work directly with the drivers, on the same servers, in the same run, in
+//! alternating turns. Absolute figures depend on the machine and its load; their ratio is a property of the service.
 //!
 //! **Invariant:** the benchmark changes only what it created: the database must have no tables, the queues must be
 //! missing or empty, and both are left as they were.
@@ -64,7 +63,7 @@ fn run_on_threads(arguments: &BenchArgs) -> Result<Exit, BenchError> {
             .enable_all()
             .global_queue_interval(2)
             .build()
-            .map_err(|cause| Failure::System { what: "the runtime's threads cannot be started", cause })?;
+            .map_err(|cause| Failure::System { what: "cannot start the threads of the runtime", cause })?;
     let result = runtime.block_on(run(arguments));
     runtime.shutdown_timeout(Duration::from_millis(200));
     result
@@ -97,7 +96,7 @@ async fn run(arguments: &BenchArgs) -> Result<Exit, BenchError> {
 
 /// How the run ended.
 enum Outcome {
-    /// By the signal of this name.
+    /// The signal with this name ended the run.
     Interrupted(&'static str),
     Measured(Result<Report, BenchError>),
 }
@@ -108,7 +107,7 @@ fn print(outcome: Outcome, format: Output, kept: Option<&str>) -> Result<Exit, B
     }
     match outcome {
         Outcome::Interrupted(signal) => {
-            note(&format!("{signal}: not measured to the end"));
+            note(&format!("{signal}: benchmark interrupted; no figures"));
             Ok(Exit::Failed)
         }
         Outcome::Measured(report) => {

@@ -1,4 +1,4 @@
-//! The result of one turn: how much was done in which time, and in which steps the time was spent.
+//! The result of one turn: the amount of work, its duration, and the time of each step.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -115,7 +115,7 @@ pub fn steps(rounds: &[Measurement]) -> Vec<Step> {
         .collect();
     steps.sort_by(|one, other| other.ms.total_cmp(&one.ms));
     steps.push(Step {
-        name: "the rest (waiting, the program)".to_owned(),
+        name: "other (waiting, CPU)".to_owned(),
         ms: median(&|round| round.per_1000(ms(round.remaining()))),
         statements: None,
     });

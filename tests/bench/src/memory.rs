@@ -15,9 +15,9 @@ pub struct Memory {
     pub peak_mib: f64,
 }
 
-/// Resets the peak and returns the resident memory in MiB; `None` where `/proc` does not show it.
+/// Resets the peak and returns the resident memory in MiB; `None` if `/proc` does not contain it.
 pub(crate) fn start() -> Option<f64> {
-    // Without the permission to reset it, the peak is that of the whole process, which is not below the true one.
+    // Without permission to reset it, the peak is that of the whole process lifetime, which is an upper bound.
     let _ = std::fs::write(CLEAR_REFS, RESET_PEAK);
     read("VmRSS:")
 }

@@ -1,4 +1,4 @@
-//! What is measured, and with which parameters.
+//! Parameters of a run.
 
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn from_arguments(arguments: &BenchArgs) -> Result<Plan, BenchError> {
         let seconds = arguments.seconds.map(Duration::try_from_secs_f64).transpose().map_err(|cause| {
-            usage_error(format!("--seconds: {cause}"), "name a length in seconds, such as 10 or 0.5")
+            usage_error(format!("--seconds: {cause}"), "set a duration in seconds, such as 10 or 0.5")
         })?;
         let mut modes = arguments.modes.clone();
         if modes.is_empty() {

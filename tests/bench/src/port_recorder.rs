@@ -1,4 +1,4 @@
-//! Records calls of the ports `Store` and `Broker` and their times, and passes them on unchanged.
+//! Records the calls of the ports `Store` and `Broker` with their times, and forwards them unchanged.
 
 use std::collections::HashMap;
 use std::num::NonZeroU16;

@@ -1,11 +1,11 @@
-//! URLs of database and broker with their passwords: the baseline connects without the adapters of the service.
+//! URLs of database and broker with their passwords, which the baseline needs to connect without the service's adapters.
 
 use marketplace_wiring::Failure;
 use marketplace_wiring::config::{Config, Described, Origin, Shown, Sources};
 
 use crate::error::{BenchError, usage_error};
 
-/// Values of `database.*` and `broker.*` as they were set. They hold passwords and are never printed.
+/// Configured values of `database.*` and `broker.*`. They contain passwords and must not be printed.
 pub struct RawValues {
     pub database_url: String,
     pub database_is_default: bool,
@@ -39,7 +39,7 @@ fn setting<'a>(settings: &'a [Described], key: &'static str) -> Result<&'a Descr
     settings.iter().find(|setting| setting.key == key).ok_or_else(|| unreadable(key))
 }
 
-/// The value without its password, which is all of it for a key that is no URL.
+/// The value without its password; for a key that is not a URL, the complete value.
 fn shown(setting: &Described) -> Option<&serde_json::Value> {
     match &setting.value {
         Shown::Value { json, .. } => Some(json),
@@ -51,7 +51,7 @@ fn text(setting: &Described) -> Option<String> {
     shown(setting)?.as_str().map(str::to_owned)
 }
 
-/// The URL from where it was set. A default has no password.
+/// The URL from the source that sets it. A default has no password.
 fn url(setting: &Described, sources: &Sources) -> Result<String, BenchError> {
     let found = match &setting.origin {
         Origin::Default => text(setting),
@@ -65,7 +65,7 @@ fn url(setting: &Described, sources: &Sources) -> Result<String, BenchError> {
         }
         Origin::File(path) => {
             let content = std::fs::read_to_string(path)
-                .map_err(|cause| Failure::System { what: "the configuration file cannot be read", cause })?;
+                .map_err(|cause| Failure::System { what: "cannot read the configuration file", cause })?;
             let content: toml::Table = content.parse().map_err(|_| unreadable(setting.key))?;
             let section = setting.key.split_once('.');
             let value = section.and_then(|(section, name)| content.get(section)?.get(name));
@@ -76,5 +76,5 @@ fn url(setting: &Described, sources: &Sources) -> Result<String, BenchError> {
 }
 
 fn unreadable(key: &str) -> BenchError {
-    usage_error(format!("{key} cannot be read"), "set it as an environment variable")
+    usage_error(format!("cannot read the value of {key}"), "set it as an environment variable")
 }

@@ -47,7 +47,7 @@ pub struct Step {
     pub statements: Option<f64>,
 }
 
-/// One figure of the service beside that of the baseline.
+/// One figure of the service and of the baseline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figure {
@@ -135,7 +135,7 @@ impl Report {
         let with_steps: Vec<&Figure> =
             self.figures.iter().filter(|figure| !figure.steps.is_empty()).collect();
         if !with_steps.is_empty() {
-            text.push_str("\nwhere the time goes\n");
+            text.push_str("\ntime per step\n");
         }
         for figure in with_steps {
             text.push_str(&format!("{}, {}: ms for {}\n", figure.mode, figure.what, figure.steps_of));
@@ -161,7 +161,7 @@ fn spread(series: &Series) -> String {
     format!("{} - {}", three_digits(series.least), three_digits(series.greatest))
 }
 
-/// Three significant digits, but no fewer than the whole number.
+/// Formats with three significant digits, but never rounds the integer part.
 pub fn three_digits(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.0}")

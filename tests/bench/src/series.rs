@@ -1,4 +1,4 @@
-//! Results of several rounds: the median counts, the spread is reported with it.
+//! Results of several rounds: the median is the result, the spread is reported with it.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub(crate) struct Rounds<T> {
     pub(crate) baseline: Vec<T>,
 }
 
-/// Runs the service and the baseline in alternating turns, so that a change of the machine's load meets both. Each turn
+/// Runs the service and the baseline in alternating turns, so that a change of the machine's load affects both. Each turn
 /// is a step of the current phase.
 pub(crate) async fn alternate<T>(
     rounds: u32,

@@ -1,4 +1,4 @@
-//! Time of the service in the database: the store traces each statement, and this counts them by what they do.
+//! Database time of the service: counts the statements that the store traces, by kind of statement.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -25,13 +25,13 @@ pub struct StatementTotals {
 pub(crate) struct StatementCounter(Arc<Mutex<BTreeMap<String, StatementTotals>>>);
 
 impl StatementCounter {
-    /// Installs the counter for the rest of this process, and a log of warnings on stderr. If a subscriber is installed
-    /// already, it counts nothing.
+    /// Installs the counter for the rest of this process, and a log of warnings on stderr. If another subscriber is already
+    /// installed, nothing is counted.
     pub(crate) fn install() -> StatementCounter {
         let counter = StatementCounter::default();
         let layer =
             CounterLayer(counter.clone()).with_filter(Targets::new().with_target(STATEMENTS, Level::TRACE));
-        // lapin warns about connections that were closed on purpose.
+        // lapin logs warnings for connections that are closed intentionally.
         let logged = Targets::new().with_default(LevelFilter::WARN).with_target("lapin", LevelFilter::OFF);
         let has_colour = std::io::stderr().is_terminal();
         let log = fmt::layer().with_ansi(has_colour).with_writer(std::io::stderr).with_filter(logged);
@@ -41,7 +41,7 @@ impl StatementCounter {
         counter
     }
 
-    /// Forgets what was counted.
+    /// Resets the counts.
     pub(crate) fn reset(&self) {
         self.lock().clear();
     }
@@ -61,7 +61,7 @@ tokio::task_local! {
     static IN_BROKER: ();
 }
 
-/// Runs a call of a broker port, whose statements are not counted: the time of the call is a step of its own already.
+/// Runs a call of a broker port, whose statements are not counted: the time of the call is already a separate step.
 pub(crate) async fn in_broker<F: Future>(call: F) -> F::Output {
     IN_BROKER.scope((), call).await
 }
@@ -109,11 +109,11 @@ impl Visit for Statement {
     fn record_debug(&mut self, _: &Field, _: &dyn std::fmt::Debug) {}
 }
 
-/// What a statement does and to which table: `read orders`.
+/// The operation and the table of a statement: `read orders`.
 pub fn kind_of(sql: &str) -> String {
     let words: Vec<&str> =
         sql.split(|c: char| c.is_whitespace() || c == '(').filter(|word| !word.is_empty()).collect();
-    // The first table behind this keyword; a subquery there is passed over for its own table.
+    // The first table after this keyword; for a subquery, the table of the subquery.
     let table_after = |keyword: &str| {
         let mut tables = words.windows(2).filter_map(|pair| match pair {
             [first, table] if *first == keyword && *table != "SELECT" => Some(*table),

@@ -1,4 +1,4 @@
-//! Decoders of requests: each part of one that a stranger writes.
+//! Decoders of requests: every part that an untrusted client writes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,17 +9,17 @@ use chrono::Utc;
 use serde_json::Value;
 use standardwebhooks::Webhook;
 
-use crate::edge::{Answer, GATEWAY_SECRET, answered, bearer, begun};
+use crate::edge::{CheckedResponse, GATEWAY_SECRET, bearer, send, start_input};
 
 const JSON: &str = "application/json";
 
-/// A body that the gateway signed.
+/// A callback body with a valid signature of the gateway.
 pub(crate) fn callback(bytes: &[u8]) {
-    begun();
-    // Signatures are judged by the clock of the machine.
+    start_input();
+    // Signatures are checked against the system clock.
     let time = Utc::now().timestamp();
     let signature = Webhook::new(GATEWAY_SECRET).unwrap().sign("msg_1", time, bytes);
-    // What is no text cannot be signed.
+    // Only text can be signed.
     let Ok(signature) = signature else { return };
     for path in ["/api/v1/payments/callback", "/api/v1/refunds/callback"] {
         let request = Request::post(path)
@@ -29,54 +29,54 @@ pub(crate) fn callback(bytes: &[u8]) {
             .header("webhook-signature", &signature)
             .body(Body::from(bytes.to_vec()))
             .unwrap();
-        let status = answered(request).status;
+        let status = send(request).status;
         assert!([400, 404, 413].contains(&status), "{status}");
     }
 }
 
-/// A query with its cursor, of a list whose cursor is an id and of one that is a place in a log.
+/// A query with a cursor, of a list with an id cursor and of one with a log position.
 pub(crate) fn cursor(bytes: &[u8]) {
-    begun();
+    start_input();
     let query: String = bytes.iter().map(|byte| format!("%{byte:02X}")).collect();
     let plain: String = bytes.iter().filter(|byte| byte.is_ascii_graphic()).map(|b| char::from(*b)).collect();
     for path in ["orders", "ops/outbox"] {
         for query in [format!("cursor={query}"), plain.clone()] {
             let request = signed_in(Request::get(format!("/api/v1/{path}?{query}"))).body(Body::empty());
             let Ok(request) = request else { continue };
-            let status = answered(request).status;
+            let status = send(request).status;
             // 404: a tenant that is not the operator's.
             assert!([200, 400, 404].contains(&status), "{status}");
         }
     }
 }
 
-/// What a request is for, as in `GET /api/v1/orders/1?limit=2`: any method, ids in the path, parameters.
+/// Method and target of a request, such as `GET /api/v1/orders/1?limit=2`.
 pub(crate) fn target(bytes: &[u8]) {
-    begun();
+    start_input();
     let Some((method, uri)) = bytes.iter().position(|byte| *byte == b' ').map(|end| bytes.split_at(end))
     else {
         return;
     };
     let (Ok(method), Ok(uri)) = (Method::from_bytes(method), Uri::try_from(&uri[1..])) else { return };
-    // The document and its page are no envelopes.
-    let shown = ["/docs", "/openapi.json"].iter().any(|shown| uri.path().starts_with(shown));
-    if shown {
+    // The document and its page are not envelopes.
+    let is_document = ["/docs", "/openapi.json"].iter().any(|prefix| uri.path().starts_with(prefix));
+    if is_document {
         return;
     }
     let request = signed_in(Request::builder().method(method).uri(uri)).body(Body::empty());
-    answered(request.unwrap());
+    send(request.unwrap());
 }
 
-/// Headers, one a line: of somebody who is signed in, of a stranger, and of the gateway.
+/// Headers, one per line, of an authenticated request, of an anonymous one, and of a callback.
 pub(crate) fn headers(bytes: &[u8]) {
-    begun();
+    start_input();
     let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| {
         let (name, value) = line.split_at(line.iter().position(|byte| *byte == b':')?);
         let value = HeaderValue::from_bytes(value[1..].trim_ascii()).ok()?;
         Some((HeaderName::from_bytes(name).ok()?, value))
     });
-    let given: Vec<(HeaderName, HeaderValue)> = lines.take(100).collect();
-    let asked = [
+    let headers: Vec<(HeaderName, HeaderValue)> = lines.take(100).collect();
+    let requests = [
         Request::get("/api/v1/orders").body(Body::empty()).unwrap(),
         signed_in(Request::post("/api/v1/products"))
             .header("content-type", JSON)
@@ -86,9 +86,9 @@ pub(crate) fn headers(bytes: &[u8]) {
             .body(Body::from(r#"{"paymentId":1,"gatewayTxnId":"t","result":"SUCCESS","amount":1}"#))
             .unwrap(),
     ];
-    for mut request in asked {
-        for (name, value) in &given {
-            // The token and the kind of the body are replaced, or the request would have two.
+    for mut request in requests {
+        for (name, value) in &headers {
+            // Token and content type are replaced, because a request has only one of each.
             if [header::AUTHORIZATION, header::CONTENT_TYPE].contains(name) {
                 request.headers_mut().insert(name, value.clone());
             } else {
@@ -96,64 +96,65 @@ pub(crate) fn headers(bytes: &[u8]) {
             }
         }
         let traces: Vec<String> = trace_ids(&request);
-        let answer = answered(request);
+        let response = send(request);
         if let [trace] = traces.as_slice() {
-            assert_eq!(answer.envelope["traceId"], trace.as_str());
+            assert_eq!(response.envelope["traceId"], trace.as_str());
         }
-        let parent = answer.headers.get("traceparent").unwrap().to_str().unwrap();
+        let parent = response.headers.get("traceparent").unwrap().to_str().unwrap();
         let lengths: Vec<usize> = parent.split('-').map(str::len).collect();
         assert_eq!(lengths, [2, 32, 16, 2], "{parent}");
     }
 }
 
-/// The trace ids that have to be taken.
+/// The valid trace ids of a request, which the response must repeat.
 fn trace_ids(request: &Request<Body>) -> Vec<String> {
-    let given: Vec<&[u8]> =
+    let headers: Vec<&[u8]> =
         request.headers().get_all("x-trace-id").iter().map(HeaderValue::as_bytes).collect();
     let legal = |id: &&[u8]| {
         (1..=64).contains(&id.len()) && id.iter().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(b))
     };
-    if given.iter().all(legal) {
-        given.into_iter().map(|id| String::from_utf8_lossy(id).into_owned()).collect()
+    if headers.iter().all(legal) {
+        headers.into_iter().map(|id| String::from_utf8_lossy(id).into_owned()).collect()
     } else {
         Vec::new()
     }
 }
 
-/// A path and, from its second line on, what is posted there under a new idempotency key: a repeat is answered the same,
-/// however it is written.
+/// A path and, from the second line on, a body that is posted there under a new idempotency key. Repeated requests get the same
+/// response, however the JSON is formatted.
 pub(crate) fn body(bytes: &[u8]) {
-    begun();
+    start_input();
     static KEYS: AtomicU64 = AtomicU64::new(1);
     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return };
-    let (path, body) = (&bytes[..end], &bytes[end + 1..]);
+    let path = &bytes[..end];
+    let body = &bytes[end + 1..];
     let Ok(uri) = Uri::try_from(path) else { return };
     if !uri.path().starts_with("/api/v1/") {
         return;
     }
     let key = KEYS.fetch_add(1, Ordering::Relaxed).to_string();
-    let ask = |body: Vec<u8>| {
+    let post = |body: Vec<u8>| {
         let request = signed_in(Request::post(uri.clone()))
             .header("content-type", JSON)
             .header("x-idempotency-key", &key)
             .body(Body::from(body));
-        answered(request.unwrap())
+        send(request.unwrap())
     };
-    let first = ask(body.to_vec());
-    let again = ask(body.to_vec());
+    let first = post(body.to_vec());
+    let again = post(body.to_vec());
     assert_eq!((again.status, &again.envelope["code"]), (first.status, &first.envelope["code"]));
     if first.status >= 300 {
         return;
     }
-    repeats(&first, &again);
+    assert_replayed(&first, &again);
     if let Ok(value) = serde_json::from_slice::<Value>(body) {
-        repeats(&first, &ask(serde_json::to_vec_pretty(&value).unwrap()));
+        assert_replayed(&first, &post(serde_json::to_vec_pretty(&value).unwrap()));
     }
 }
 
-fn repeats(first: &Answer, again: &Answer) {
+fn assert_replayed(first: &CheckedResponse, again: &CheckedResponse) {
     assert_eq!((first.status, &first.envelope["data"]), (again.status, &again.envelope["data"]));
-    assert!(again.headers.contains_key("idempotent-replayed"), "done twice: {again:?}");
+    assert!(again.headers.contains_key("idempotent-replayed"), "executed twice: {again:?}");
 }
 
 fn signed_in(request: Builder) -> Builder {

@@ -1,4 +1,4 @@
-//! An edge on a market in memory, and what each of its answers has to be.
+//! The HTTP edge on an in-memory marketplace, and the checks of every response.
 
 use std::cell::RefCell;
 use std::num::NonZeroU32;
@@ -28,61 +28,62 @@ use tokio::runtime::{Builder, Runtime};
 pub(crate) const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
 pub(crate) const GATEWAY_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// After so many inputs there is a new market: the old one is full of what was done on it.
-const MARKET_DAY: u32 = 1_000;
-/// What the proxies write, from one market to the next.
+/// Number of inputs per marketplace. A new one replaces it, because the old one fills up.
+const INPUTS_PER_MARKET: u32 = 1_000;
+/// Header of the trusted proxies, alternating from one marketplace to the next.
 const HEADERS: [ForwardedHeader; 2] = [ForwardedHeader::XForwardedFor, ForwardedHeader::Forwarded];
 
-/// The market that is open.
+/// The current marketplace.
 #[derive(Default)]
 struct Market {
     router: Option<Router>,
     inputs: u32,
-    day: usize,
+    generation: usize,
 }
 
 thread_local! {
     static RUNTIME: Runtime = Builder::new_current_thread().enable_all().build().unwrap();
-    static MARKET: RefCell<Market> = const { RefCell::new(Market { router: None, inputs: 0, day: 0 }) };
+    static MARKET: RefCell<Market> = const { RefCell::new(Market { router: None, inputs: 0, generation: 0 }) };
 }
 
-/// An input begins; all its requests are made on one market.
-pub(crate) fn begun() {
+/// Starts an input; all its requests use the same marketplace.
+pub(crate) fn start_input() {
     MARKET.with_borrow_mut(|market| {
         market.inputs += 1;
-        if market.inputs >= MARKET_DAY {
-            *market = Market { day: market.day + 1, ..Market::default() };
+        if market.inputs >= INPUTS_PER_MARKET {
+            *market = Market { generation: market.generation + 1, ..Market::default() };
         }
     });
 }
 
-/// An answer: no fault.
+/// A valid response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct CheckedResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
-    /// The envelope; a HEAD and a redirection have none.
+    /// The envelope; null for HEAD and redirections.
     pub(crate) envelope: Value,
 }
 
-/// What time it is.
+/// Fixed current time.
 pub(crate) fn now() -> DateTime<Utc> {
     Utc.with_ymd_and_hms(2026, 1, 31, 8, 0, 0).unwrap()
 }
 
-/// A token of somebody who may do everything in the default tenant.
+/// A token of a user with all roles in the default tenant.
 pub(crate) fn bearer() -> String {
-    let (user, tenant) = (UserId::try_from(7).unwrap(), TenantId::DEFAULT);
+    let user = UserId::try_from(7).unwrap();
+    let tenant = TenantId::DEFAULT;
     let tokens = Tokens::new(SECRET).unwrap();
     tokens.issue(user, tenant, &[Role::User, Role::Operator], Duration::from_secs(60), now()).unwrap()
 }
 
-/// The answer to a request that comes through a trusted proxy.
+/// Sends a request through a trusted proxy and checks its response.
 ///
 /// # Panics
 ///
-/// When it is a fault, no envelope, or its trace id is not well formed or not the same in header and body.
-pub(crate) fn answered(mut request: Request<Body>) -> Answer {
+/// If the response is a server error, no envelope, or has an invalid trace id or different ones in header and body.
+pub(crate) fn send(mut request: Request<Body>) -> CheckedResponse {
     let headless = request.method() == Method::HEAD;
     request.extensions_mut().insert(ConnectInfo(std::net::SocketAddr::from(([10, 0, 0, 1], 4711))));
     RUNTIME.with(|runtime| {
@@ -90,7 +91,7 @@ pub(crate) fn answered(mut request: Request<Body>) -> Answer {
             let market = MARKET.take();
             let router = match market.router {
                 Some(router) => router,
-                None => opened(HEADERS[market.day % HEADERS.len()]).await,
+                None => open_router(HEADERS[market.generation % HEADERS.len()]).await,
             };
             MARKET.set(Market { router: Some(router.clone()), ..market });
             let response = tower::ServiceExt::oneshot(router, request).await.unwrap();
@@ -110,12 +111,12 @@ pub(crate) fn answered(mut request: Request<Body>) -> Answer {
                 assert_eq!(envelope["traceId"], trace);
                 envelope
             };
-            Answer { status, headers: parts.headers, envelope }
+            CheckedResponse { status, headers: parts.headers, envelope }
         })
     })
 }
 
-async fn opened(header: ForwardedHeader) -> Router {
+async fn open_router(header: ForwardedHeader) -> Router {
     let clock = Arc::new(VirtualClock::new(now()));
     let tx = Transactor {
         store: Arc::new(MemoryStore::new(clock.clone(), Wake::default())),
@@ -132,15 +133,15 @@ async fn opened(header: ForwardedHeader) -> Router {
     };
     let app = App::new(tx, Arc::new(MemoryBroker::new(clock)), rules);
     service::prepare(&app).await.unwrap();
-    // As many requests as there are inputs.
-    let often = Bucket::new(NonZeroU32::MAX, 1).unwrap();
+    // The limiter never refuses an input.
+    let unlimited = Bucket::new(NonZeroU32::MAX, 1).unwrap();
     let proxies = Proxies { trusted: vec!["10.0.0.0/8".parse().unwrap()], header };
     router(Edge {
         app,
         tokens: Tokens::new(SECRET).unwrap(),
         callbacks: CallbackVerifier::new(GATEWAY_SECRET).unwrap(),
         readiness: Box::new(Vec::<Problem>::new),
-        admission: Admission::new(Arc::new(LocalLimiter::on(Time::monotonic())), often).behind(proxies),
+        admission: Admission::new(Arc::new(LocalLimiter::on(Time::monotonic())), unlimited).behind(proxies),
         limits: Limits::default(),
     })
 }

@@ -1,12 +1,16 @@
-//! Every decoder of what comes from outside, as a function of bytes that panics when it breaks a promise.
+//! Every decoder of external input as a function of bytes that panics when it breaks a promise.
 //!
-//! Two things feed them: `tests/ports/decoders.rs` bends their samples at random, and the program `fuzz` is guided by the code that
-//! an input reaches. A decoder more is a line in [`DECODERS`], and its samples.
+//! `tests/ports/decoders.rs` calls the decoders with random mutations of their samples; the program `fuzz` is guided by code
+//! coverage. To add a decoder, add a line to [`DECODERS`] and its samples.
 
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    reason = "a broken promise panics with what it saw; the gateway signs by the clock of the machine"
+    reason = "a broken promise panics with the observed value; the gateway signs with the system clock"
+)]
+#![allow(
+    missing_docs,
+    reason = "the library is public for the fuzzing program and the tests of this workspace only"
 )]
 
 mod asked;
@@ -14,18 +18,16 @@ mod edge;
 mod samples;
 mod values;
 
-/// A decoder.
 #[derive(Debug, Clone, Copy)]
 pub struct Decoder {
-    /// What it is called, and the folder of its corpus.
+    /// Name of the decoder and of its corpus folder.
     pub name: &'static str,
-    /// What is done with bytes that somebody sends it. Panics when a promise is broken.
+    /// Decodes untrusted bytes. Panics when a promise is broken.
     pub decode: fn(&[u8]),
-    /// What it takes, to begin with.
+    /// Valid inputs to start from.
     pub samples: fn() -> Vec<Vec<u8>>,
 }
 
-/// All of them.
 pub const DECODERS: [Decoder; 10] = [
     Decoder { name: "envelope", decode: values::envelope, samples: samples::envelope },
     Decoder { name: "token", decode: values::token, samples: samples::token },
@@ -39,8 +41,8 @@ pub const DECODERS: [Decoder; 10] = [
     Decoder { name: "body", decode: asked::body, samples: samples::body },
 ];
 
-/// None of ours: it panics at ten bytes in 2^80, which are found by who is told of comparisons and of branches, and by
-/// nobody else. What the tools are tested with.
+/// A decoder with a planted fault, to test the fuzzing itself. It panics at ten bytes of 2^80, which can be found only with
+/// feedback about comparisons and branches.
 pub const PLANTED: Decoder = Decoder { name: "planted", decode: planted, samples: || vec![vec![b'-'; 16]] };
 
 fn planted(bytes: &[u8]) {
@@ -54,7 +56,7 @@ fn planted(bytes: &[u8]) {
     }
 }
 
-/// Bytes that mean something to some decoder.
+/// Bytes with a special meaning for some decoder.
 pub const TOKENS: [&str; 24] = [
     "null",
     "true",
@@ -78,12 +80,12 @@ pub const TOKENS: [&str; 24] = [
     "=",
     "'''",
     "%",
-    // How two features of serde_json write what they keep as text: whoever sends these names reaches them.
+    // Field names that serde_json's features use internally to keep numbers and raw values as text.
     "$serde_json::private::Number",
     "$serde_json::private::RawValue",
 ];
 
-/// A dictionary for libFuzzer: [`TOKENS`], and the words of the decoder's samples.
+/// A dictionary for libFuzzer: [`TOKENS`] and the words of the decoder's samples.
 pub fn dictionary(decoder: &Decoder) -> String {
     let samples: Vec<String> =
         (decoder.samples)().iter().map(|sample| String::from_utf8_lossy(sample).into_owned()).collect();

@@ -1,4 +1,4 @@
-//! What each decoder takes, to begin with: written down, or out of the documents of the service.
+//! Samples of each decoder: fixed ones, and ones derived from the service's documents.
 
 use marketplace_domain::EventType;
 use marketplace_wiring::config::{Config, Shown, Sources};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 const ENVELOPE: &str =
     include_str!("../../../domain/marketplace/tests/golden/order_created_with_assets.json");
 
-/// An Ed25519 key (RFC 8032 §7.1, test 1), and an RSA modulus of 2048 bits that nobody has the other half of.
+/// An Ed25519 key (RFC 8032 §7.1, test 1), and a random RSA modulus of 2048 bits without a private key.
 pub(crate) const KEYS: &str = include_str!("keys.json");
 
 fn owned(samples: &[&str]) -> Vec<Vec<u8>> {
@@ -23,7 +23,7 @@ pub(crate) fn envelope() -> Vec<Vec<u8>> {
     samples
 }
 
-/// An envelope of every type. What a payload has too much is ignored, so one fits all.
+/// An envelope of every type. Unknown payload fields are ignored, so one payload fits all types.
 fn events() -> Vec<Vec<u8>> {
     let payload = r#"{"orderId":900001,"orderNo":"202602041030001234","buyerId":10001,"sellerId":10002,"totalAmount":88.50,"productId":70001,"quantity":1,"price":88.50,"payTime":"2026-02-04T10:31:00Z","amount":88.50,"oldStatus":"paid","newStatus":"shipped","changedAt":"2026-02-04T10:31:00Z","createTime":"2026-02-04T10:30:00Z","reason":"timeout","cancelledAt":"2026-02-04T10:31:00Z","refundId":5,"refundedAt":"2026-02-04T10:31:00Z","paymentId":6,"transactionId":"txn-1","currency":"CNY","paymentMethod":"online","occurredTime":"2026-02-04T10:31:00Z"}"#;
     let envelope = |event_type: &EventType| {
@@ -74,7 +74,7 @@ pub(crate) fn config() -> Vec<Vec<u8>> {
     samples
 }
 
-/// A file of each key with its default; also read as a variable.
+/// Every configuration key with its default as a file of one line; the decoder also reads it as a variable.
 fn defaults() -> Vec<Vec<u8>> {
     let described = Config::describe(&Sources::default());
     let lines = described.settings.into_iter().map(|setting| match setting.value {
@@ -106,21 +106,21 @@ pub(crate) fn headers() -> Vec<Vec<u8>> {
     ])
 }
 
-/// Every call with every parameter that it takes.
+/// Every operation with all its query parameters.
 pub(crate) fn target() -> Vec<Vec<u8>> {
     let calls = operations().into_iter().map(|(method, path, operation)| {
         let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
-        let asked = parameters.iter().filter(|parameter| parameter["in"] == "query");
-        let asked: Vec<String> = asked
+        let queried = parameters.iter().filter(|parameter| parameter["in"] == "query");
+        let queried: Vec<String> = queried
             .filter_map(|parameter| parameter["name"].as_str())
             .map(|name| format!("{name}={}", value_of(name)))
             .collect();
-        format!("{} {path}?{}", method.to_uppercase(), asked.join("&")).into_bytes()
+        format!("{} {path}?{}", method.to_uppercase(), queried.join("&")).into_bytes()
     });
     calls.collect()
 }
 
-/// Every body that is posted, as the document shows it, and with all the fields it may have.
+/// Every request body, as the example of the document and with all fields.
 pub(crate) fn body() -> Vec<Vec<u8>> {
     let document = serde_json::to_value(marketplace_http::openapi()).unwrap();
     let posted = operations().into_iter().filter(|(method, ..)| method == "post");
@@ -138,7 +138,7 @@ pub(crate) fn body() -> Vec<Vec<u8>> {
     bodies.collect()
 }
 
-/// Method, path and description of every call, with ids in its path.
+/// Method, path and definition of every operation, with ids in the path.
 fn operations() -> Vec<(String, String, Value)> {
     let document = serde_json::to_value(marketplace_http::openapi()).unwrap();
     let paths = document["paths"].as_object().cloned().unwrap_or_default();
@@ -155,7 +155,7 @@ fn operations() -> Vec<(String, String, Value)> {
     calls.collect()
 }
 
-/// A value that a parameter of this name can have.
+/// A valid value for a parameter of this name.
 fn value_of(name: &str) -> &'static str {
     match name {
         "eventId" => "0192f0c1-0000-7000-8000-000000000001",

@@ -1,4 +1,4 @@
-//! Decoders of values: text in, a value or a refusal out.
+//! Decoders of values: they turn text into a value or a refusal.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use sha2::Sha256;
 use crate::edge::{SECRET, now};
 use crate::samples::KEYS;
 
-/// An envelope: what is read is written as it was, and its typed payload too.
+/// An envelope: a parsed envelope and its typed payload are serialized to an equal value.
 pub(crate) fn envelope(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(read) = Envelope::parse(text) else { return };
@@ -26,19 +26,19 @@ pub(crate) fn envelope(bytes: &[u8]) {
     assert_eq!(EventBody::parse(event_type, &payload), Ok(body), "{text}");
 }
 
-/// A bearer token as it comes: none that was not signed here, or by those whose keys are known, is believed.
+/// A bearer token: only tokens signed with the own secret or a known key are accepted.
 pub(crate) fn token(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let own = Tokens::new(SECRET).unwrap();
     let with_others = own.clone().and_keys(KeySet::parse(KEYS).unwrap());
     for tokens in [own, with_others] {
         if let Ok(claims) = tokens.verify(text, now()) {
-            panic!("believed {text}: {claims:?}");
+            panic!("accepted {text}: {claims:?}");
         }
     }
 }
 
-/// The claims of a token that was signed here: whoever is let in is somebody, and not for ever.
+/// The claims of a correctly signed token: an accepted token has a user and expires.
 pub(crate) fn claims(bytes: &[u8]) {
     let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#);
     let message = format!("{header}.{}", URL_SAFE_NO_PAD.encode(bytes));
@@ -59,7 +59,7 @@ pub(crate) fn claims(bytes: &[u8]) {
     }
 }
 
-/// A set of keys: of whatever is taken, no key believes a signature that nobody made.
+/// A key set: no accepted key verifies a fabricated signature.
 pub(crate) fn keys(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(keys) = KeySet::parse(text) else { return };
@@ -70,41 +70,41 @@ pub(crate) fn keys(bytes: &[u8]) {
             let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
             let header = part(json!({ "alg": algorithm, "kid": id }));
             let claims = part(json!({ "sub": 7, "exp": 4_000_000_000_u64 }));
-            // No signature of Ed25519 either: its second half is no number below the order of the group.
+            // It is no Ed25519 signature either: its second half is not below the order of the group.
             let token = format!("{header}.{claims}.{}", URL_SAFE_NO_PAD.encode([0x2a; 64]));
             assert!(tokens.verify(&token, now()).is_err(), "{text}");
         }
     }
 }
 
-/// A configuration, as a file and as variables: what is taken can be shown, what is refused is explained.
+/// A configuration, as a file and as variables: an accepted one can be shown, a refused one has an explanation.
 pub(crate) fn config(bytes: &[u8]) {
     thread_local! {
         static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap();
     }
     let file: PathBuf = FOLDER.with(|folder| folder.path().join("handover.toml"));
     std::fs::write(&file, bytes).unwrap();
-    taken_or_explained(&Sources { file: Some(file), ..Sources::default() });
+    assert_accepted_or_explained(&Sources { file: Some(file), ..Sources::default() });
     let lines = bytes.split(|byte| *byte == b'\n').map(String::from_utf8_lossy);
     let variables: Vec<(String, String)> = lines
         .filter_map(|line| line.split_once('=').map(|(name, value)| (variable(name), value.to_owned())))
         .collect();
-    taken_or_explained(&Sources { variables, ..Sources::default() });
+    assert_accepted_or_explained(&Sources { variables, ..Sources::default() });
 }
 
-/// The variable of a key: `order.timeout.sweep-batch` is `HANDOVER_ORDER__TIMEOUT__SWEEP_BATCH`.
+/// The environment variable of a key: `order.timeout.sweep-batch` is `HANDOVER_ORDER__TIMEOUT__SWEEP_BATCH`.
 fn variable(key: &str) -> String {
     format!("HANDOVER_{}", key.trim().replace('.', "__").replace('-', "_").to_ascii_uppercase())
 }
 
-fn taken_or_explained(sources: &Sources) {
+fn assert_accepted_or_explained(sources: &Sources) {
     match Config::load(sources) {
         Ok(_) => assert!(Config::describe(sources).errors.is_none()),
-        Err(errors) => errors.iter().for_each(explained),
+        Err(errors) => errors.iter().for_each(assert_explained),
     }
 }
 
-fn explained(error: &ConfigError) {
+fn assert_explained(error: &ConfigError) {
     for text in [error.to_string(), error.why(), error.remedy()] {
         assert!(!text.trim().is_empty(), "{error:?}");
     }

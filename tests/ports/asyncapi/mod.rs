@@ -1,4 +1,4 @@
-//! The AsyncAPI document, held to the specification, to its golden file and to what the domain writes and reads.
+//! Tests of the AsyncAPI document against the specification, its golden file, and the events of the domain.
 
 mod samples;
 
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use samples::samples;
 
-/// What seed 000 §6 shows: the frozen envelope around the fields that every payload has.
+/// The example of seed 000 §6: the frozen envelope with the fields that every payload has.
 const FROZEN: &str = include_str!("../../../domain/events/tests/golden/envelope.json");
 const WITH_ASSETS: &str =
     include_str!("../../../domain/marketplace/tests/golden/order_created_with_assets.json");
 
-/// A type without a use case that emits it: the document says nothing of it.
+/// A type that no use case emits, so the document does not contain it.
 const NOT_EMITTED: &str = "INVOICE_GENERATED";
 
 fn emitted() -> impl Iterator<Item = &'static EventType> {
@@ -29,7 +29,7 @@ fn document() -> Value {
     handover::asyncapi::document(DEFAULT_TIMEOUT)
 }
 
-/// Of a schema of the document; AsyncAPI 3.0 means draft 7 where nothing else is said.
+/// Validator of a schema in the document. AsyncAPI 3.0 uses draft 7 by default.
 fn validator(document: &Value, schema: &Value) -> Validator {
     let mut schema = schema.clone();
     schema["components"] = document["components"].clone();
@@ -40,9 +40,9 @@ fn of_message(document: &Value, event_type: &str, part: &str) -> Validator {
     validator(document, &document["components"]["messages"][event_type][part])
 }
 
-/// The committed document. `HANDOVER_WRITE_GOLDEN=1 tests/run ports asyncapi` writes it anew.
+/// The committed document. `HANDOVER_WRITE_GOLDEN=1 tests/run ports asyncapi` updates it.
 #[test]
-fn the_document_is_the_golden_one() {
+fn document_matches_golden_file() {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/ports/asyncapi/golden.json");
     let text = format!("{}\n", serde_json::to_string_pretty(&document()).unwrap());
     if std::env::var_os("HANDOVER_WRITE_GOLDEN").is_some() {
@@ -57,21 +57,21 @@ fn the_document_is_the_golden_one() {
 }
 
 #[test]
-fn the_document_is_an_asyncapi_document() {
-    let official: Value = serde_json::from_str(include_str!("asyncapi-3.0.json")).unwrap();
-    let official = jsonschema::validator_for(&official).unwrap();
-    let flaws: Vec<String> = official
+fn document_is_valid_asyncapi() {
+    let specification: Value = serde_json::from_str(include_str!("asyncapi-3.0.json")).unwrap();
+    let specification = jsonschema::validator_for(&specification).unwrap();
+    let errors: Vec<String> = specification
         .iter_errors(&document())
         .map(|error| format!("{} at {}", error, error.instance_path()))
         .collect();
-    assert!(flaws.is_empty(), "{}", flaws.join("\n"));
-    let mut flawed = document();
-    flawed["operations"]["send.ORDER_CREATED"]["action"] = json!("shout");
-    assert!(!official.is_valid(&flawed), "what is no document is noticed");
+    assert!(errors.is_empty(), "{}", errors.join("\n"));
+    let mut invalid = document();
+    invalid["operations"]["send.ORDER_CREATED"]["action"] = json!("shout");
+    assert!(!specification.is_valid(&invalid), "an invalid document is rejected");
 }
 
 #[test]
-fn the_document_lists_what_is_emitted_and_limits_no_amount_by_multiples() {
+fn document_lists_emitted_events_and_has_no_multiple_of() {
     let document = document();
     let messages = document["components"]["messages"].as_object().unwrap();
     let names: BTreeSet<&str> = messages.keys().map(String::as_str).collect();
@@ -81,7 +81,7 @@ fn the_document_lists_what_is_emitted_and_limits_no_amount_by_multiples() {
 }
 
 #[test]
-fn every_reference_leads_somewhere() {
+fn every_reference_has_a_target() {
     fn references(value: &Value, found: &mut BTreeSet<String>) {
         match value {
             Value::Object(fields) => {
@@ -92,18 +92,19 @@ fn every_reference_leads_somewhere() {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
-    let (document, mut found) = (document(), BTreeSet::new());
+    let document = document();
+    let mut found = BTreeSet::new();
     references(&document, &mut found);
     for reference in found {
         assert!(
             document.pointer(reference.strip_prefix('#').unwrap()).is_some(),
-            "{reference} leads nowhere"
+            "{reference} has no target"
         );
     }
 }
 
 #[test]
-fn every_queue_and_key_is_a_channel_and_another_deadline_has_a_queue_of_its_own() {
+fn every_queue_and_key_is_a_channel_and_each_deadline_has_its_own_queue() {
     for timeout in [DEFAULT_TIMEOUT, Duration::from_secs(3)] {
         let document = handover::asyncapi::document(timeout);
         let channels = document["channels"].as_object().unwrap();
@@ -111,7 +112,7 @@ fn every_queue_and_key_is_a_channel_and_another_deadline_has_a_queue_of_its_own(
         for queue in &topology.queues {
             let channel = &channels[&queue.name];
             assert_eq!(channel["x-routing-keys"], json!(queue.bindings), "{}", queue.name);
-            assert!(!channel["messages"].as_object().unwrap().is_empty(), "nothing comes to {}", queue.name);
+            assert!(!channel["messages"].as_object().unwrap().is_empty(), "{} has no messages", queue.name);
         }
         let keys = channels.keys().filter(|name| topology.queues.iter().all(|queue| queue.name != **name));
         assert_eq!(keys.count(), emitted().count());
@@ -123,7 +124,7 @@ fn every_queue_and_key_is_a_channel_and_another_deadline_has_a_queue_of_its_own(
 }
 
 #[test]
-fn the_golden_envelopes_fit() {
+fn golden_envelopes_match_schema() {
     let document = document();
     let envelope = validator(&document, &document["components"]["schemas"]["Envelope"]);
     for golden in [FROZEN, WITH_ASSETS] {
@@ -137,20 +138,20 @@ fn the_golden_envelopes_fit() {
     }
     let created = of_message(&document, "ORDER_CREATED", "payload");
     assert!(created.is_valid(&serde_json::from_str(WITH_ASSETS).unwrap()));
-    // The fields of 000 §13 are missing, and the domain says so too.
+    // The fields of 000 §13 are missing, so the domain rejects it as well.
     assert!(EventBody::of(&Envelope::parse(FROZEN).unwrap()).is_err());
     assert!(!created.is_valid(&serde_json::from_str(FROZEN).unwrap()));
 }
 
-/// What is put in the place of a field.
+/// Values that replace a field.
 fn replacements() -> [Option<Value>; 7] {
     let number = |text: &str| Some(serde_json::from_str(text).unwrap());
     [None, number("true"), number("\"x\""), number("0"), number("-1"), number("1.5"), number("{}")]
 }
 
-/// Both ways: what the domain writes fits, and what the schema refuses the domain refuses too, and the other way round.
+/// The schema accepts every event that the domain writes, and both reject the same changed events.
 #[test]
-fn the_schemas_and_the_domain_agree_on_every_field_of_every_type() {
+fn schemas_and_domain_agree_on_every_field_of_every_type() {
     let document = document();
     let mut types = BTreeSet::new();
     let mut cases = 0;
@@ -168,7 +169,7 @@ fn the_schemas_and_the_domain_agree_on_every_field_of_every_type() {
                     None => payload.remove(field),
                 };
                 let read = EventBody::of(&Envelope::parse(&changed.to_string()).unwrap());
-                // Which aggregate it is about is a matter of two fields, of which a schema knows nothing.
+                // A schema cannot express that two fields name the same aggregate.
                 let contradicts = matches!(&read, Err(handover_events::EnvelopeError::Contradiction { field, .. }) if field == "aggregateId");
                 if contradicts {
                     continue;

@@ -1,4 +1,4 @@
-//! An envelope of every type, payments and refunds for an order and for an invoice.
+//! An envelope of every type; payments and refunds for an order and for an invoice.
 
 use chrono::{DateTime, NaiveDate, TimeZone, Utc};
 use handover_events::Envelope;
@@ -112,7 +112,6 @@ fn bodies() -> Vec<EventBody> {
     bodies
 }
 
-/// The samples.
 pub(crate) fn samples() -> Vec<Envelope> {
     let envelope = |body: EventBody| Envelope {
         event_id: "e-1".parse().unwrap(),

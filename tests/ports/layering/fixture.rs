@@ -1,4 +1,4 @@
-//! A small workspace of the right shape in a temporary folder, for a test to bend.
+//! A small valid workspace in a temporary folder that tests modify.
 
 use std::{fs, io, path::Path};
 
@@ -62,7 +62,7 @@ const CRATES: [(&str, &str, &str); 16] = [
 pub(crate) struct Fixture(TempDir);
 
 impl Fixture {
-    pub(crate) fn healthy() -> io::Result<Self> {
+    pub(crate) fn valid() -> io::Result<Self> {
         let fixture = Self(TempDir::new()?);
         fs::write(
             fixture.root().join("Cargo.toml"),
@@ -81,7 +81,7 @@ impl Fixture {
         self.0.path()
     }
 
-    /// Name of the package in `folder`; the folder itself when there is none.
+    /// Name of the package in `folder`, or the folder itself if it has no package.
     pub(crate) fn package_in(folder: &str) -> &str {
         CRATES.iter().find(|(path, ..)| *path == folder).map_or(folder, |(_, name, _)| name)
     }

@@ -1,6 +1,6 @@
-//! The shape of the workspace: its arrows, its adapters' READMEs and its visible top level.
+//! Layers of the workspace: dependencies between crates, READMEs of adapters, and the visible top level.
 //!
-//! A check that cannot fail proves nothing: each rule is first shown manifests that break it.
+//! Each rule is first tested with manifests that break it, because a check that cannot fail proves nothing.
 
 mod fixture;
 mod rules;
@@ -14,11 +14,11 @@ use std::{
 };
 
 use fixture::Fixture;
-use rules::broken_rules;
+use rules::violations_in;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// All that a visitor sees at the top; settings of tools are dotfiles.
+/// Everything visible at the top level; settings of tools are dotfiles.
 const TOP_LEVEL: [&str; 9] = [
     "Cargo.lock",
     "Cargo.toml",
@@ -31,7 +31,7 @@ const TOP_LEVEL: [&str; 9] = [
     "tests",
 ];
 
-/// Folder, lines that are appended to its manifest, and the crate it must not depend on.
+/// Folder, lines appended to its manifest, and the crate that it must not depend on.
 const FORBIDDEN: [(&str, &str, &str); 48] = [
     ("domain/events", "marketplace-domain = { path = '../marketplace' }", "marketplace-domain"),
     ("domain/events", "tokio = '1'", "tokio"),
@@ -120,71 +120,71 @@ const FORBIDDEN: [(&str, &str, &str); 48] = [
 ];
 
 #[test]
-fn the_arrows_of_this_workspace_point_inwards() -> Outcome {
-    let broken = broken_rules(&root())?;
-    assert!(broken.is_empty(), "{}", broken.join("\n"));
+fn dependencies_of_workspace_point_inwards() -> Outcome {
+    let violations = violations_in(&root())?;
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
     Ok(())
 }
 
 #[test]
-fn the_visible_top_level_is_the_agreed_one() -> Outcome {
+fn visible_top_level_is_as_agreed() -> Outcome {
     assert_eq!(visible(&top_level(&root())?), TOP_LEVEL);
     Ok(())
 }
 
 #[test]
-fn a_healthy_workspace_is_accepted() -> Outcome {
-    assert_eq!(broken_rules(Fixture::healthy()?.root())?, [""; 0]);
+fn valid_workspace_is_accepted() -> Outcome {
+    assert_eq!(violations_in(Fixture::valid()?.root())?, [""; 0]);
     Ok(())
 }
 
 #[test]
-fn the_fake_is_accepted_in_tests_outside_the_domain() -> Outcome {
-    let fixture = Fixture::healthy()?;
+fn memory_adapter_is_accepted_in_tests_outside_domain() -> Outcome {
+    let fixture = Fixture::valid()?;
     fixture.append(
         "application/marketplace",
         "[dev-dependencies]\nmarketplace-memory = { path = '../../adapters/memory/marketplace' }",
     )?;
-    let fake = "[dev-dependencies]\nhandover-memory = { path = '../../memory/outbox' }";
-    fixture.append("adapters/sql/outbox", fake)?;
+    let memory = "[dev-dependencies]\nhandover-memory = { path = '../../memory/outbox' }";
+    fixture.append("adapters/sql/outbox", memory)?;
     fixture.append("domain/marketplace", "[dev-dependencies]\nproptest = '1'")?;
-    assert_eq!(broken_rules(fixture.root())?, [""; 0]);
+    assert_eq!(violations_in(fixture.root())?, [""; 0]);
     Ok(())
 }
 
 #[test]
-fn every_forbidden_manifest_is_rejected_by_name() -> Outcome {
+fn forbidden_dependency_is_rejected_by_name() -> Outcome {
     for (folder, lines, named) in FORBIDDEN {
-        let fixture = Fixture::healthy()?;
+        let fixture = Fixture::valid()?;
         fixture.append(folder, lines)?;
-        let complaint = format!("{} must not depend on {named}", Fixture::package_in(folder));
-        assert_eq!(broken_rules(fixture.root())?, [complaint], "after adding {lines:?} to {folder}");
+        let expected = format!("{} must not depend on {named}", Fixture::package_in(folder));
+        assert_eq!(violations_in(fixture.root())?, [expected], "after adding {lines:?} to {folder}");
     }
     Ok(())
 }
 
 #[test]
-fn an_adapter_without_a_readme_is_rejected() -> Outcome {
-    let fixture = Fixture::healthy()?;
+fn adapter_without_readme_is_rejected() -> Outcome {
+    let fixture = Fixture::valid()?;
     fixture.remove("adapters/sql/outbox/README.md")?;
-    assert_eq!(broken_rules(fixture.root())?, ["handover-sql has no README.md"]);
+    assert_eq!(violations_in(fixture.root())?, ["handover-sql has no README.md"]);
     Ok(())
 }
 
 #[test]
-fn a_crate_outside_the_layers_is_rejected() -> Outcome {
-    let fixture = Fixture::healthy()?;
+fn crate_outside_layers_is_rejected() -> Outcome {
+    let fixture = Fixture::valid()?;
     fixture.add_crate("adapters/sql/outbox/inner", "inner", "")?;
     fixture.append("adapters/sql/outbox", "inner = { path = 'inner' }")?;
     assert_eq!(
-        broken_rules(fixture.root())?,
+        violations_in(fixture.root())?,
         ["handover-sql must not depend on inner", "inner is in no layer: adapters/sql/outbox/inner"]
     );
     Ok(())
 }
 
 #[test]
-fn a_stranger_at_the_top_level_is_seen_and_what_is_hidden_or_built_is_not() {
+fn unknown_top_level_entry_is_listed_and_hidden_or_generated_is_not() {
     let names = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(visible(&names(&["tests", "docs", "LICENSE"])), ["LICENSE", "docs", "tests"]);
     assert_eq!(visible(&names(&[".ci", "target", "handover.db", "handover.db-wal"])), [""; 0]);
@@ -195,7 +195,7 @@ fn root() -> PathBuf {
     tests.parent().unwrap_or(tests).to_path_buf()
 }
 
-/// First path components of what is committed; without git, for instance in an archive, of what is there.
+/// First path components of committed files; without git, for example in an archive, of existing files.
 fn top_level(root: &Path) -> io::Result<Vec<String>> {
     let listed = Command::new("git").arg("-C").arg(root).args(["ls-files", "-z"]).output();
     if let Ok(output) = listed
@@ -209,11 +209,11 @@ fn top_level(root: &Path) -> io::Result<Vec<String>> {
     fs::read_dir(root)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
-/// Sorted and without repetition; leaves out dotfiles and what building and running leave behind.
+/// Sorted and unique, without dotfiles and generated files.
 fn visible(names: &[String]) -> Vec<&str> {
-    let left_behind = |name: &str| name == "target" || name.ends_with(".db") || name.contains(".db-");
+    let is_generated = |name: &str| name == "target" || name.ends_with(".db") || name.contains(".db-");
     let mut names: Vec<_> = names.iter().map(String::as_str).collect();
-    names.retain(|name| !name.starts_with('.') && !left_behind(name));
+    names.retain(|name| !name.starts_with('.') && !is_generated(name));
     names.sort_unstable();
     names.dedup();
     names

@@ -1,10 +1,9 @@
-//! Which crate may name which: domain <- application <- adapters <- wiring <- demo <- programs, and within a layer the marketplace's half the
-//! toolkit's; never back.
+//! Allowed dependencies between crates: domain <- application <- adapters <- wiring <- demo <- programs, and within a layer from
+//! the marketplace's half to the toolkit's; never in the other direction.
 //!
-//! Reads what cargo itself makes of the manifests, so a dependency that is renamed, inherited, optional or
-//! bound to one platform counts like any other.
+//! Uses `cargo metadata`, so that renamed, inherited, optional and platform-specific dependencies are checked too.
 //!
-//! **Invariant:** a crate's layer follows from its folder, so a new crate cannot be forgotten here.
+//! **Invariant:** the layer of a crate follows from its folder, so that a new crate cannot be forgotten here.
 
 use std::{
     env,
@@ -15,19 +14,19 @@ use std::{
 
 use serde::Deserialize;
 
-/// All that the domain may be built from: values, no async, no I/O.
+/// Crates that the domain may use: values only, no async and no I/O.
 const DOMAIN_MAY_USE: [&str; 5] = ["chrono", "serde", "serde_json", "thiserror", "uuid"];
 
-/// All that the macros may be built from: they run in the compiler.
+/// Crates that the macros may use; macros run in the compiler.
 const MACROS_MAY_USE: [&str; 3] = ["proc-macro2", "quote", "syn"];
 
-/// Crates that touch the world, and with each its family (`tower` stands for `tower-http` as well).
-const TOUCH_THE_WORLD: [&str; 7] = ["axum", "hyper", "lapin", "redis", "reqwest", "sqlx", "tower"];
+/// Crates with I/O, each with its family (`tower` also stands for `tower-http`).
+const IO_CRATES: [&str; 7] = ["axum", "hyper", "lapin", "redis", "reqwest", "sqlx", "tower"];
 
-/// The honest fake: the only adapter that tests of inner layers and of other adapters may use.
+/// The in-memory fake: the only adapter that tests of inner layers and of other adapters may use.
 const FAKE: &str = "adapters/memory";
 
-/// The adapters of the toolkit that have no half of the marketplace beside them.
+/// Adapters of the toolkit without a marketplace counterpart.
 const TOOLKIT_ADAPTERS: [&str; 3] = ["otlp", "rabbitmq", "system"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,34 +34,34 @@ enum Layer {
     Domain,
     Application,
     Adapter,
-    /// The contract suite, which a third party runs on an adapter of its own.
+    /// The contract suite, which third parties run on their own adapters.
     Contract,
-    /// What puts adapters behind ports.
+    /// The crate that connects adapters to ports.
     Wiring,
-    /// The market day on it.
+    /// The market day.
     Demo,
-    /// Programs.
+    /// Executables.
     Program,
     Tests,
 }
 
-/// The toolkit, which knows no marketplace, and the marketplace built on it.
+/// The toolkit, which is independent of the marketplace, and the marketplace, which uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Half {
     Toolkit,
     Marketplace,
 }
 
-/// Where a crate stands.
+/// Layer, half and folder of a crate.
 #[derive(Clone, Copy, Debug)]
-struct Place<'p> {
+struct CrateLocation<'p> {
     layer: Layer,
     half: Half,
     folder: &'p Path,
 }
 
-impl Place<'_> {
-    fn of_folder(folder: &Path) -> Option<Place<'_>> {
+impl CrateLocation<'_> {
+    fn of_folder(folder: &Path) -> Option<CrateLocation<'_>> {
         let parts: Option<Vec<_>> = folder.iter().map(|part| part.to_str()).collect();
         let (layer, half) = match parts?.as_slice() {
             ["domain", "events" | "macros"] => (Layer::Domain, Half::Toolkit),
@@ -82,10 +81,10 @@ impl Place<'_> {
             ["tests"] | ["tests", _] => (Layer::Tests, Half::Marketplace),
             _ => return None,
         };
-        Some(Place { layer, half, folder })
+        Some(CrateLocation { layer, half, folder })
     }
 
-    fn may_depend_on(self, other: Place<'_>) -> bool {
+    fn may_depend_on(self, other: CrateLocation<'_>) -> bool {
         if self.half == Half::Toolkit && other.half == Half::Marketplace {
             return false;
         }
@@ -103,8 +102,8 @@ impl Place<'_> {
         }
     }
 
-    /// Whether the other is the toolkit's half of what this is the marketplace's half of.
-    fn is_built_on(self, other: Place<'_>) -> bool {
+    /// Whether the other crate is the toolkit's counterpart of this marketplace crate.
+    fn is_built_on(self, other: CrateLocation<'_>) -> bool {
         self.folder.ends_with("marketplace")
             && other.half == Half::Toolkit
             && self.folder.parent() == other.folder.parent()
@@ -126,9 +125,9 @@ struct Package {
 
 #[derive(Deserialize)]
 struct Dependency {
-    /// The name of the package, whatever the manifest calls it.
+    /// The name of the package, not the alias in the manifest.
     name: String,
-    /// Nothing for a dependency of the library itself.
+    /// `None` for a normal dependency.
     kind: Option<Kind>,
     /// Set for a crate of this workspace.
     path: Option<PathBuf>,
@@ -141,19 +140,19 @@ enum Kind {
     Dev,
 }
 
-/// Every broken rule of the workspace at `root` as one sentence, sorted; empty when all hold.
-pub(crate) fn broken_rules(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+/// Every violation in the workspace at `root`, sorted; empty if there is none.
+pub(crate) fn violations_in(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let workspace = read(root)?;
-    let mut broken = Vec::new();
+    let mut violations = Vec::new();
     for package in &workspace.packages {
         let folder = folder_of(package, &workspace.workspace_root)?;
-        match Place::of_folder(folder) {
-            None => broken.push(format!("{} is in no layer: {}", package.name, folder.display())),
-            Some(place) => check(package, place, &workspace.workspace_root, &mut broken),
+        match CrateLocation::of_folder(folder) {
+            None => violations.push(format!("{} is in no layer: {}", package.name, folder.display())),
+            Some(location) => check(package, location, &workspace.workspace_root, &mut violations),
         }
     }
-    broken.sort();
-    Ok(broken)
+    violations.sort();
+    Ok(violations)
 }
 
 /// The folders of the toolkit's crates.
@@ -162,7 +161,7 @@ pub(crate) fn toolkit(root: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut folders = Vec::new();
     for package in &workspace.packages {
         let folder = folder_of(package, &workspace.workspace_root)?;
-        if Place::of_folder(folder).is_some_and(|place| place.half == Half::Toolkit) {
+        if CrateLocation::of_folder(folder).is_some_and(|location| location.half == Half::Toolkit) {
             folders.push(folder.to_path_buf());
         }
     }
@@ -182,46 +181,46 @@ fn read(root: &Path) -> Result<Metadata, Box<dyn Error>> {
 }
 
 fn folder_of<'a>(package: &'a Package, root: &Path) -> Result<&'a Path, Box<dyn Error>> {
-    let folder = package.manifest_path.parent().ok_or("a manifest lies in a folder")?;
+    let folder = package.manifest_path.parent().ok_or("a manifest has a parent folder")?;
     Ok(folder.strip_prefix(root)?)
 }
 
-fn check(package: &Package, place: Place<'_>, root: &Path, broken: &mut Vec<String>) {
+fn check(package: &Package, location: CrateLocation<'_>, root: &Path, violations: &mut Vec<String>) {
     for dependency in &package.dependencies {
         let allowed = match &dependency.path {
-            Some(path) => may_use_crate(place, dependency.kind, path.strip_prefix(root).unwrap_or(path)),
-            None => may_use_library(place, dependency.kind, &dependency.name),
+            Some(path) => may_use_crate(location, dependency.kind, path.strip_prefix(root).unwrap_or(path)),
+            None => may_use_library(location, dependency.kind, &dependency.name),
         };
         if !allowed {
-            broken.push(format!("{} must not depend on {}", package.name, dependency.name));
+            violations.push(format!("{} must not depend on {}", package.name, dependency.name));
         }
     }
-    if place.layer == Layer::Adapter && !package.manifest_path.with_file_name("README.md").is_file() {
-        broken.push(format!("{} has no README.md", package.name));
+    if location.layer == Layer::Adapter && !package.manifest_path.with_file_name("README.md").is_file() {
+        violations.push(format!("{} has no README.md", package.name));
     }
 }
 
-fn may_use_crate(place: Place<'_>, kind: Option<Kind>, folder: &Path) -> bool {
-    Place::of_folder(folder).is_some_and(|other| {
+fn may_use_crate(location: CrateLocation<'_>, kind: Option<Kind>, folder: &Path) -> bool {
+    CrateLocation::of_folder(folder).is_some_and(|other| {
         let is_fake = other.folder.starts_with(FAKE)
-            && (place.half == Half::Marketplace || other.half == Half::Toolkit);
-        let fake_in_tests = kind == Some(Kind::Dev) && is_fake && place.layer != Layer::Domain;
-        fake_in_tests || place.may_depend_on(other)
+            && (location.half == Half::Marketplace || other.half == Half::Toolkit);
+        let fake_in_tests = kind == Some(Kind::Dev) && is_fake && location.layer != Layer::Domain;
+        fake_in_tests || location.may_depend_on(other)
     })
 }
 
-fn may_use_library(place: Place<'_>, kind: Option<Kind>, name: &str) -> bool {
-    match place.layer {
-        Layer::Domain if kind == Some(Kind::Dev) => !touches_the_world(name),
-        Layer::Domain if place.folder.ends_with("macros") => MACROS_MAY_USE.contains(&name),
+fn may_use_library(location: CrateLocation<'_>, kind: Option<Kind>, name: &str) -> bool {
+    match location.layer {
+        Layer::Domain if kind == Some(Kind::Dev) => !is_io_crate(name),
+        Layer::Domain if location.folder.ends_with("macros") => MACROS_MAY_USE.contains(&name),
         Layer::Domain => DOMAIN_MAY_USE.contains(&name),
-        Layer::Application | Layer::Contract => !touches_the_world(name),
+        Layer::Application | Layer::Contract => !is_io_crate(name),
         Layer::Adapter | Layer::Wiring | Layer::Demo | Layer::Program | Layer::Tests => true,
     }
 }
 
-fn touches_the_world(name: &str) -> bool {
-    TOUCH_THE_WORLD
+fn is_io_crate(name: &str) -> bool {
+    IO_CRATES
         .iter()
         .any(|family| name.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('-')))
 }

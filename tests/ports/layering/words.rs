@@ -1,30 +1,31 @@
-//! No word of the marketplace in what the toolkit is.
+//! The source of the toolkit contains no word of the marketplace.
 
 use std::{fs, io, path::Path};
 
 use super::{Outcome, root, rules::toolkit};
 
-/// The words, beside `Order` with a capital after it.
+/// The words, in addition to `Order` followed by a capital letter.
 const WORDS: [&str; 10] =
     ["order_id", "ORDER_", "product", "payment", "coupon", "wallet", "points", "refund", "seller", "buyer"];
 
-/// What has one of them within: production, checkpoints, endpoints, and a property of AMQP servers.
-const OTHERS: [&str; 4] = ["production", "heckpoints", "ndpoints", "productS"];
+/// Words that contain one of them: production, checkpoints, endpoints, and a property of AMQP servers.
+const EXCEPTIONS: [&str; 4] = ["production", "heckpoints", "ndpoints", "productS"];
 
 #[test]
-fn the_toolkit_has_no_word_of_the_marketplace() -> Outcome {
-    let (root, mut found) = (root(), Vec::new());
+fn toolkit_has_no_word_of_marketplace() -> Outcome {
+    let root = root();
+    let mut found = Vec::new();
     let folders = toolkit(&root)?;
     assert!(folders.len() > 8, "the toolkit is {folders:?}");
     for folder in folders {
         find_below(&root.join(folder).join("src"), &mut found)?;
     }
-    assert!(found.is_empty(), "the toolkit must not know the marketplace:\n{}", found.join("\n"));
+    assert!(found.is_empty(), "the toolkit must not contain words of the marketplace:\n{}", found.join("\n"));
     Ok(())
 }
 
 #[test]
-fn each_word_is_counted_and_an_order_of_things_is_not() {
+fn words_are_counted_and_ordinary_uses_of_order_are_not() {
     assert_eq!(count("order_id OrderId ORDER_CREATED a product's seller"), 5);
     assert_eq!(count("in the order of ids; Order; Ordering::Less; ordered; in production"), 0);
 }
@@ -35,10 +36,10 @@ fn count(text: &str) -> usize {
         text.get(at + name.len()..)
             .is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_uppercase()))
     });
-    in_text(&WORDS) - in_text(&OTHERS) + names.count()
+    in_text(&WORDS) - in_text(&EXCEPTIONS) + names.count()
 }
 
-/// Adds the files below a path that have such words.
+/// Adds the files below a path that contain such words.
 fn find_below(path: &Path, found: &mut Vec<String>) -> io::Result<()> {
     if path.is_dir() {
         for entry in fs::read_dir(path)? {

@@ -1,4 +1,4 @@
-//! Brokers that break one promise each.
+//! Brokers with one fault each.
 
 use std::collections::BTreeSet;
 
@@ -7,22 +7,22 @@ use handover_tests::flawed::broker::{Flaw, FlawedBrokerRig};
 
 use super::broken;
 
-fn broken_by(flaw: Flaw) -> BTreeSet<&'static str> {
-    broken(RULES, || Box::new(FlawedBrokerRig::new(flaw)))
+fn broken_by(fault: Flaw) -> BTreeSet<&'static str> {
+    broken(RULES, || Box::new(FlawedBrokerRig::new(fault)))
 }
 
-flaws! { broken_by(Flaw) {
-    a_sound_broker_breaks_no_rule: None breaks []
-    unroutable_is_confirmed: UnroutableIsConfirmed breaks [
+faults! { broken_by(Flaw) {
+    correct_broker_breaks_no_rule: None breaks []
+    unroutable_message_is_confirmed: UnroutableIsConfirmed breaks [
         "a_message_that_no_queue_takes_is_returned",
         "a_queue_without_bindings_gets_nothing",
         "of_a_window_only_what_no_queue_takes_is_returned",
     ]
-    returns_are_attached_to_a_neighbour: ReturnsAreAttachedToANeighbour breaks [
+    return_is_attached_to_neighbour: ReturnsAreAttachedToANeighbour breaks [
         "a_message_for_a_queue_that_is_not_there_is_returned",
         "of_a_window_only_what_no_queue_takes_is_returned",
     ]
-    long_windows_lose_their_order: LongWindowsLoseTheirOrder breaks [
+    long_windows_are_reversed: LongWindowsLoseTheirOrder breaks [
         "messages_come_in_the_order_of_the_queue",
         "messages_enter_a_queue_in_the_order_of_their_window",
         "messages_for_one_queue_keep_their_place_in_the_window",
@@ -32,10 +32,10 @@ flaws! { broken_by(Flaw) {
         "a_message_for_one_queue_reaches_it_alone",
         "a_message_is_routed_on_when_it_expires_and_not_before",
     ]
-    keys_ignore_case: KeysIgnoreCase breaks [
+    routing_keys_ignore_case: KeysIgnoreCase breaks [
         "a_plain_binding_takes_its_own_key_only",
     ]
-    a_star_takes_any_number_of_words: AStarTakesAnyNumberOfWords breaks [
+    star_matches_any_number_of_words: AStarTakesAnyNumberOfWords breaks [
         "a_star_and_a_hash_stand_for_at_least_one_word",
         "a_star_stands_for_exactly_one_word",
         "a_star_stands_in_any_place",
@@ -54,7 +54,7 @@ flaws! { broken_by(Flaw) {
         "other_subscriptions_live_on",
         "the_same_declared_again_changes_nothing",
     ]
-    requeued_is_lost: RequeuedIsLost breaks [
+    requeued_message_is_lost: RequeuedIsLost breaks [
         "a_message_is_counted_where_it_is",
         "a_redelivered_message_dies_like_any_other",
         "a_requeued_message_comes_again_marked",
@@ -62,7 +62,7 @@ flaws! { broken_by(Flaw) {
         "a_requeued_message_may_come_to_another_consumer",
         "messages_requeued_together_keep_their_order",
     ]
-    requeued_goes_unmarked: RequeuedGoesUnmarked breaks [
+    redelivered_flag_is_missing: RequeuedGoesUnmarked breaks [
         "a_closed_subscription_returns_what_it_had",
         "a_consumer_that_waits_gets_what_a_dropped_one_had",
         "a_dropped_subscription_returns_what_it_had",
@@ -71,7 +71,7 @@ flaws! { broken_by(Flaw) {
         "a_requeued_message_may_come_to_another_consumer",
         "messages_requeued_together_keep_their_order",
     ]
-    rejected_is_requeued: RejectedIsRequeued breaks [
+    rejected_message_is_requeued: RejectedIsRequeued breaks [
         "a_consumer_of_dead_letters_is_woken_by_one",
         "a_dead_letter_reaches_every_queue_that_takes_its_key",
         "a_message_published_anew_has_not_died",
@@ -84,13 +84,13 @@ flaws! { broken_by(Flaw) {
         "an_expired_message_that_is_rejected_died_where_it_was_rejected",
         "dead_letters_keep_their_order_and_are_not_redelivered",
     ]
-    dead_letters_forget_where_they_died: DeadLettersForgetWhereTheyDied breaks [
+    dead_letters_lose_their_origin: DeadLettersForgetWhereTheyDied breaks [
         "a_dead_letter_reaches_every_queue_that_takes_its_key",
         "a_message_that_dies_again_tells_where_it_died_last",
         "a_rejected_message_moves_to_the_dead_letters",
         "an_expired_message_that_is_rejected_died_where_it_was_rejected",
     ]
-    expiry_never_comes: ExpiryNeverComes breaks [
+    messages_never_expire: ExpiryNeverComes breaks [
         "a_consumer_that_waits_is_woken_by_an_expiry",
         "a_message_for_one_queue_expires_like_any_other",
         "a_message_is_routed_on_when_it_expires_and_not_before",
@@ -100,12 +100,12 @@ flaws! { broken_by(Flaw) {
         "each_message_has_its_own_time",
         "what_expired_while_nobody_listened_is_delivered",
     ]
-    expiry_is_early: ExpiryIsEarly breaks [
+    messages_expire_early: ExpiryIsEarly breaks [
         "a_message_for_one_queue_expires_like_any_other",
         "a_message_is_routed_on_when_it_expires_and_not_before",
         "each_message_has_its_own_time",
     ]
-    closed_subscriptions_lose_what_they_had: ClosedSubscriptionsLoseWhatTheyHad breaks [
+    closed_subscription_acks_its_deliveries: ClosedSubscriptionsLoseWhatTheyHad breaks [
         "a_closed_subscription_returns_what_it_had",
         "a_closed_subscription_settles_nothing",
         "a_consumer_that_waits_gets_what_a_closed_one_had",
@@ -117,28 +117,28 @@ flaws! { broken_by(Flaw) {
         "messages_come_in_the_order_of_the_queue",
         "other_subscriptions_live_on",
     ]
-    dropped_subscriptions_keep_what_they_had: DroppedSubscriptionsKeepWhatTheyHad breaks [
+    dropped_subscription_keeps_its_deliveries: DroppedSubscriptionsKeepWhatTheyHad breaks [
         "a_consumer_that_waits_gets_what_a_dropped_one_had",
         "a_dropped_subscription_returns_what_it_had",
         "live_subscriptions_are_counted",
     ]
-    closed_subscriptions_ack_on: ClosedSubscriptionsAckOn breaks [
+    closed_subscription_accepts_acks: ClosedSubscriptionsAckOn breaks [
         "a_closed_subscription_settles_nothing",
     ]
-    other_arguments_are_accepted: OtherArgumentsAreAccepted breaks [
+    different_arguments_are_accepted: OtherArgumentsAreAccepted breaks [
         "a_refused_declaration_deletes_nothing",
         "an_argument_that_comes_or_goes_is_refused",
         "another_dead_letter_key_is_refused_with_both_values",
         "another_ttl_is_refused_with_both_values",
     ]
-    queues_are_listed_backwards: QueuesAreListedBackwards breaks [
+    queues_are_listed_in_reverse: QueuesAreListedBackwards breaks [
         "every_declared_queue_is_listed_by_name",
     ]
-    messages_for_one_queue_reach_those_bound_to_its_name_too: MessagesForOneQueueReachThoseBoundToItsNameToo breaks [
+    message_for_queue_reaches_queues_bound_to_its_name: MessagesForOneQueueReachThoseBoundToItsNameToo breaks [
         "a_message_for_a_queue_that_is_not_there_is_returned",
         "a_message_for_one_queue_reaches_it_alone",
     ]
-    messages_for_no_queue_are_confirmed: MessagesForNoQueueAreConfirmed breaks [
+    message_for_missing_queue_is_confirmed: MessagesForNoQueueAreConfirmed breaks [
         "a_message_for_a_queue_that_is_not_there_is_returned",
     ]
 }}

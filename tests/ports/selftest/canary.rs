@@ -1,4 +1,4 @@
-//! The search for what must not get out, tested: it finds what is planted, and nothing else.
+//! Tests of the leak check: it finds planted canaries and nothing else.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ fn planted() -> Canaries {
 }
 
 #[test]
-fn each_canary_is_found_wherever_it_stands() {
+fn canary_is_found_anywhere_in_text() {
     let canaries = planted();
     for (what, text) in [
         ("the secret", "{\"error\":\"0f4a9c1be27d83560f4a9c1be27d8356\"}"),
@@ -30,30 +30,31 @@ fn each_canary_is_found_wherever_it_stands() {
 }
 
 #[test]
-fn a_database_may_hold_people_but_no_secret() {
-    let folder = tempfile::tempdir().expect("a file of the test's own");
+fn database_may_contain_personal_data_but_no_secret() {
+    let folder = tempfile::tempdir().expect("a temporary file");
     let file = folder.path().join("handover.db");
-    std::fs::write(&file, [b"\xff\0", PERSONAL.as_bytes()].concat()).expect("a file of the test's own");
+    std::fs::write(&file, [b"\xff\0", PERSONAL.as_bytes()].concat()).expect("a temporary file");
     assert_eq!(planted().in_database(&file), []);
-    std::fs::write(&file, b"\xff\x000f4a9c1be27d83560f4a9c1be27d8356\xff").expect("a file of the test's own");
+    std::fs::write(&file, b"\xff\x000f4a9c1be27d83560f4a9c1be27d8356\xff").expect("a temporary file");
     assert_eq!(planted().in_database(&file).len(), 1);
     assert_eq!(planted().in_database(&file)[0].before, "\u{fffd}\0");
 }
 
 #[test]
-fn the_files_of_a_server_are_searched_however_deep_they_lie_unless_they_are_old() {
-    let folder = tempfile::tempdir().expect("a file of the test's own");
+fn server_files_are_searched_recursively_unless_they_are_old() {
+    let folder = tempfile::tempdir().expect("a temporary file");
     let deep = folder.path().join("base/5");
-    std::fs::create_dir_all(&deep).expect("a file of the test's own");
+    std::fs::create_dir_all(&deep).expect("a temporary file");
     std::fs::write(deep.join("1259"), b"\xff\x000f4a9c1be27d83560f4a9c1be27d8356\xff")
-        .expect("a file of the test's own");
-    let (now, hour) = (SystemTime::now(), Duration::from_secs(3_600));
+        .expect("a temporary file");
+    let now = SystemTime::now();
+    let hour = Duration::from_secs(3_600);
     assert_eq!(planted().in_server(folder.path(), now - hour).len(), 1);
     assert_eq!(planted().in_server(folder.path(), now + hour), []);
 }
 
 #[test]
-fn what_could_be_there_by_chance_is_no_canary() {
+fn short_text_is_no_canary() {
     let mut canaries = Canaries::default();
     canaries.secret("short", "handover");
     canaries.password_of("none", "postgres://handover@127.0.0.1:5432/shop");

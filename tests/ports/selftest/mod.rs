@@ -1,7 +1,7 @@
-//! What tests are tested with. The contract suite: a sound adapter passes every rule, and one that breaks a single promise
-//! fails exactly the rules that state it. The search for canaries: it finds what is planted.
+//! Self-tests. The contract suite: a correct adapter passes every rule, and an adapter with one fault fails exactly the rules
+//! that state the broken promise. The leak check: it finds planted canaries.
 //!
-//! A flaw that no rule notices is a promise that nothing checks. Add a flaw with its rules when a rule is added.
+//! A fault that no rule finds is a promise that nothing checks. For each new rule add a fault that it finds.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,11 +11,11 @@ use std::sync::Once;
 use handover_contract::Rule;
 use tokio::task::JoinSet;
 
-macro_rules! flaws {
-    ($run:ident($flaws:ident) { $($test:ident: $flaw:ident breaks [$($rule:literal),* $(,)?])* }) => {
+macro_rules! faults {
+    ($run:ident($faults:ident) { $($test:ident: $fault:ident breaks [$($rule:literal),* $(,)?])* }) => {
         $(#[test]
         fn $test() {
-            super::fails(&$run($flaws::$flaw), &[$($rule),*]);
+            super::assert_broken(&$run($faults::$fault), &[$($rule),*]);
         })*
     };
 }
@@ -28,12 +28,12 @@ mod store;
 
 /// The rules that an adapter breaks.
 ///
-/// They run at once, on one thread and in virtual time: what a rule waits for in vain is given up as soon as no rule can go on.
+/// They run concurrently, on one thread and in virtual time: time advances as soon as no rule can proceed, so timeouts cost nothing.
 fn broken<R: ?Sized + Send + Sync + 'static>(
     rules: &'static [Rule<R>],
     rig: impl Fn() -> Box<R> + Sync,
 ) -> BTreeSet<&'static str> {
-    let kept = in_silence(async || {
+    let passed = without_panic_output(async || {
         let mut running = JoinSet::new();
         for rule in rules {
             let rig = rig();
@@ -42,48 +42,48 @@ fn broken<R: ?Sized + Send + Sync + 'static>(
                 rule.name
             });
         }
-        let mut kept = BTreeSet::new();
+        let mut passed = BTreeSet::new();
         while let Some(ended) = running.join_next().await {
-            kept.extend(ended.ok());
+            passed.extend(ended.ok());
         }
-        kept
+        passed
     });
-    rules.iter().map(|rule| rule.name).filter(|name| !kept.contains(name)).collect()
+    rules.iter().map(|rule| rule.name).filter(|name| !passed.contains(name)).collect()
 }
 
-/// Runs work in virtual time, on a thread that says nothing of the panics that are its purpose.
-fn in_silence<T: Send>(work: impl AsyncFnOnce() -> T + Send) -> T {
+/// Runs work in virtual time, on a thread that does not print panics, because broken rules panic on purpose.
+fn without_panic_output<T: Send>(work: impl AsyncFnOnce() -> T + Send) -> T {
     const SILENT: &str = "broken rule";
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        let usual = std::panic::take_hook();
+        let default_hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             if std::thread::current().name() != Some(SILENT) {
-                usual(panic);
+                default_hook(panic);
             }
         }));
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
     std::thread::scope(|scope| {
-        let silent = std::thread::Builder::new().name(SILENT.to_owned());
-        let working = silent.spawn_scoped(scope, move || runtime.block_on(work())).expect("a thread");
-        working.join().expect("rules panic in tasks of their own")
+        let thread = std::thread::Builder::new().name(SILENT.to_owned());
+        let working = thread.spawn_scoped(scope, move || runtime.block_on(work())).expect("a thread");
+        working.join().expect("rules panic in their own tasks")
     })
 }
 
 #[track_caller]
-fn fails(broken: &BTreeSet<&str>, expected: &[&str]) {
+fn assert_broken(broken: &BTreeSet<&str>, expected: &[&str]) {
     let expected: BTreeSet<&str> = expected.iter().copied().collect();
-    let unnoticed: Vec<_> = expected.difference(broken).collect();
-    let falsely: Vec<_> = broken.difference(&expected).collect();
+    let not_found: Vec<_> = expected.difference(broken).collect();
+    let false_alarms: Vec<_> = broken.difference(&expected).collect();
     assert!(
-        unnoticed.is_empty() && falsely.is_empty(),
-        "unnoticed: {unnoticed:#?}\nfalsely accused: {falsely:#?}"
+        not_found.is_empty() && false_alarms.is_empty(),
+        "not found: {not_found:#?}\nfalse alarms: {false_alarms:#?}"
     );
 }
 
-/// The lists of the rules, each with the folder of its files in `contract/`.
+/// The lists of rules, each with the folder of its files in `contract/`.
 fn lists() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
     fn names<R: ?Sized>(rules: &'static [Rule<R>]) -> Vec<(&'static str, &'static str)> {
         rules.iter().map(|rule| (rule.file, rule.name)).collect()
@@ -98,17 +98,17 @@ fn lists() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
 }
 
 #[test]
-fn every_rule_that_is_written_is_in_the_list_and_has_a_name_of_its_own() {
+fn every_rule_is_listed_and_has_unique_name() {
     for (folder, listed) in lists() {
         let mut written = BTreeSet::new();
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("contract").join(folder);
-        for entry in fs::read_dir(path).expect("the rules are there") {
+        for entry in fs::read_dir(path).expect("the folder of the rules") {
             let path = entry.expect("a file").path();
             let file = path.file_stem().and_then(|stem| stem.to_str()).expect("a name").to_owned();
             for line in fs::read_to_string(&path).expect("a source file").lines() {
                 if let Some(rest) = line.strip_prefix("pub async fn ") {
                     let name = rest.split('(').next().unwrap_or(rest).to_owned();
-                    assert!(written.insert((file.clone(), name.clone())), "{name} is written twice");
+                    assert!(written.insert((file.clone(), name.clone())), "{name} is defined twice");
                 }
             }
         }
@@ -118,13 +118,13 @@ fn every_rule_that_is_written_is_in_the_list_and_has_a_name_of_its_own() {
     }
 }
 
-/// A fault names the rules that notice it without their crate.
+/// A self-test names rules without their crate.
 #[test]
-fn no_two_rules_of_stores_have_the_same_name() {
+fn store_rules_have_unique_names() {
     let mut names = BTreeSet::new();
     for (folder, listed) in lists() {
         for (file, name) in listed.into_iter().filter(|_| folder.ends_with("/store")) {
-            assert!(names.insert(name), "{folder}/{file}: there is another {name}");
+            assert!(names.insert(name), "{folder}/{file}: duplicate rule {name}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Stores that break one promise each, of the outbox or of the marketplace's rows: rules of both contracts notice.
+//! Stores with one fault each, in the outbox or in rows of the marketplace. Rules of both contracts may find it.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,15 @@ use handover_tests::flawed::store::{Flaw, FlawedStoreRig};
 
 use super::broken;
 
-fn broken_by(flaw: Flaw) -> BTreeSet<&'static str> {
-    let mut names = broken(handover_contract::store::RULES, || Box::new(FlawedStoreRig::new(flaw)));
-    names.extend(broken(marketplace_contract::store::RULES, || Box::new(FlawedStoreRig::new(flaw))));
+fn broken_by(fault: Flaw) -> BTreeSet<&'static str> {
+    let mut names = broken(handover_contract::store::RULES, || Box::new(FlawedStoreRig::new(fault)));
+    names.extend(broken(marketplace_contract::store::RULES, || Box::new(FlawedStoreRig::new(fault))));
     names
 }
 
-flaws! { broken_by(Flaw) {
-    a_sound_store_breaks_no_rule: None breaks []
-    events_are_appended_after_the_commit: EventsAreAppendedAfterTheCommit breaks [
+faults! { broken_by(Flaw) {
+    correct_store_breaks_no_rule: None breaks []
+    events_are_appended_after_commit: EventsAreAppendedAfterTheCommit breaks [
         "a_commit_cut_at_any_point_happened_whole_or_not_at_all",
         "a_commit_cut_at_any_point_keeps_rows_and_events_together",
         "a_commit_is_seen_whole",
@@ -31,7 +31,7 @@ flaws! { broken_by(Flaw) {
         "rows_and_events_of_a_commit_are_seen_together",
         "statements_after_a_failed_one_are_lost_as_well",
     ]
-    append_keeps_the_first_hundred_only: AppendKeepsTheFirstHundredOnly breaks [
+    append_keeps_first_hundred_only: AppendKeepsTheFirstHundredOnly breaks [
         "a_great_batch_is_handled_whole",
         "a_great_many_rows_are_redriven_each_for_its_time",
         "rows_about_a_great_many_aggregates_come_whole",
@@ -45,7 +45,7 @@ flaws! { broken_by(Flaw) {
         "an_appended_event_is_a_new_row_with_all_it_had",
         "settling_leaves_the_event_as_it_was",
     ]
-    retries_are_cut_to_milliseconds: RetriesAreCutToMilliseconds breaks [
+    retry_times_are_truncated_to_milliseconds: RetriesAreCutToMilliseconds breaks [
         "a_failed_publish_leaves_its_mark",
         "a_retry_is_due_at_its_time_and_not_before",
         "an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_then",
@@ -72,7 +72,7 @@ flaws! { broken_by(Flaw) {
     orders_leak_to_other_tenants: OrdersLeakToOtherTenants breaks [
         "an_order_is_one_tenants",
     ]
-    pages_repeat_their_last_row: PagesRepeatTheirLastRow breaks [
+    pages_repeat_last_row: PagesRepeatTheirLastRow breaks [
         "changes_are_found_among_looks",
         "pages_of_blocked_aggregates_run_from_the_greatest_number_down",
         "pages_of_dead_letters_run_from_the_last_parked_down",
@@ -84,15 +84,15 @@ flaws! { broken_by(Flaw) {
         "pages_of_the_audit_log_run_from_the_newest_down",
         "pages_of_the_log_run_from_the_greatest_number_down",
     ]
-    overdue_leaves_out_the_deadline: OverdueLeavesOutTheDeadline breaks [
+    overdue_excludes_deadline: OverdueLeavesOutTheDeadline breaks [
         "an_order_created_at_the_deadline_is_overdue",
     ]
-    updates_ignore_the_version: UpdatesIgnoreTheVersion breaks [
+    updates_ignore_version: UpdatesIgnoreTheVersion breaks [
         "an_order_advances_from_the_version_before_only",
         "of_units_that_change_one_order_exactly_one_does",
         "of_units_that_read_and_then_change_exactly_one_does",
     ]
-    due_ignores_held_rows: DueIgnoresHeldRows breaks [
+    due_includes_blocked_rows: DueIgnoresHeldRows breaks [
         "a_failed_row_does_not_hold_back_earlier_ones",
         "a_failed_row_holds_back_later_ones_only_under_hold",
         "a_redriven_row_can_be_settled_again",
@@ -108,21 +108,21 @@ flaws! { broken_by(Flaw) {
         "what_fails_after_a_release_holds_again",
         "which_types_are_unordered_is_asked_for",
     ]
-    due_counts_held_rows_against_the_limit: DueCountsHeldRowsAgainstTheLimit breaks [
+    blocked_rows_count_against_limit: DueCountsHeldRowsAgainstTheLimit breaks [
         "rows_that_are_held_back_do_not_count_against_the_limit",
     ]
     next_due_is_not_after_now: NextDueIsNotAfterNow breaks [
         "a_redriven_row_is_due_at_its_time_and_not_before",
         "the_next_due_time_is_the_earliest_after_now",
     ]
-    sent_moves_failed_rows: SentMovesFailedRows breaks [
+    mark_sent_moves_failed_rows: SentMovesFailedRows breaks [
         "a_confirm_moves_no_row_that_is_settled",
     ]
-    the_fence_says_yes: TheFenceSaysYes breaks [
+    fence_always_succeeds: TheFenceSaysYes breaks [
         "the_fence_refuses_a_hold_that_was_lost_in_between",
         "the_fence_refuses_what_is_not_held",
     ]
-    record_ignores_what_is_expected: RecordIgnoresWhatIsExpected breaks [
+    record_ignores_expected_state: RecordIgnoresWhatIsExpected breaks [
         "a_batch_that_names_an_event_twice_is_a_conflict",
         "a_conflict_says_what_is_in_the_way",
         "a_failed_unit_leaves_later_units_working",
@@ -135,14 +135,14 @@ flaws! { broken_by(Flaw) {
         "one_conflict_undoes_the_whole_unit",
         "statements_after_a_failed_one_are_lost_as_well",
     ]
-    unapplied_forgets_failed: UnappliedForgetsFailed breaks [
+    unapplied_excludes_failed: UnappliedForgetsFailed breaks [
         "an_unapplied_event_comes_with_its_rows",
         "what_is_not_settled_is_unapplied",
     ]
     effects_are_deduplicated: EffectsAreDeduplicated breaks [
         "a_second_listing_change_of_the_same_fact_conflicts",
     ]
-    releases_that_come_first_are_forgotten: ReleasesThatComeFirstAreForgotten breaks [
+    first_listing_release_is_ignored: ReleasesThatComeFirstAreForgotten breaks [
         "a_listing_ends_the_same_in_whatever_order_its_changes_come",
         "a_second_listing_change_of_the_same_fact_conflicts",
         "listing_changes_are_read_back_in_the_order_applied",
@@ -156,7 +156,7 @@ flaws! { broken_by(Flaw) {
     credit_is_counted_once_per_event: CreditIsCountedOncePerEvent breaks [
         "a_second_credit_change_of_the_same_fact_conflicts",
     ]
-    credit_is_counted_from_an_old_read: CreditIsCountedFromAnOldRead breaks [
+    credit_is_counted_from_stale_read: CreditIsCountedFromAnOldRead breaks [
         "of_units_that_count_for_one_buyer_none_is_lost",
     ]
     credit_leaks_to_other_tenants: CreditLeaksToOtherTenants breaks [
@@ -169,7 +169,7 @@ flaws! { broken_by(Flaw) {
         "a_raised_block_begins_there_or_above_and_never_lower",
         "the_ids_of_a_kind_stand_where_blocks_and_rows_say",
     ]
-    taken_ids_are_not_seen: TakenIdsAreNotSeen breaks ["an_id_is_taken_by_a_row_of_any_tenant"]
+    taken_ids_are_not_found: TakenIdsAreNotSeen breaks ["an_id_is_taken_by_a_row_of_any_tenant"]
     id_blocks_overlap: IdBlocksOverlap breaks [
         "a_raised_block_begins_there_or_above_and_never_lower",
         "a_block_begins_after_the_last_of_the_one_before",
@@ -177,14 +177,14 @@ flaws! { broken_by(Flaw) {
         "blocks_of_one_unit_do_not_overlap",
         "blocks_taken_at_once_do_not_overlap",
     ]
-    forgotten_relays_live_on: ForgottenRelaysLiveOn breaks [
+    deleted_relays_keep_heartbeat: ForgottenRelaysLiveOn breaks [
         "a_relay_that_ends_is_forgotten",
     ]
-    ended_leases_are_not_renewed: EndedLeasesAreNotRenewed breaks [
+    expired_leases_are_not_renewed: EndedLeasesAreNotRenewed breaks [
         "a_lease_that_nobody_took_is_renewed_after_its_end",
         "only_ones_own_leases_are_renewed_and_told",
     ]
-    commit_reports_success_after_a_failure: CommitReportsSuccessAfterAFailure breaks [
+    commit_succeeds_after_failed_statement: CommitReportsSuccessAfterAFailure breaks [
         "a_batch_that_names_an_event_twice_is_a_conflict",
         "a_row_expected_to_be_absent_conflicts_with_one_that_is_there",
         "a_row_that_is_not_where_it_is_expected_is_a_conflict",
@@ -195,7 +195,7 @@ flaws! { broken_by(Flaw) {
         "statements_after_a_failed_one_are_lost_as_well",
         "statements_after_a_failed_write_of_a_row_are_lost_as_well",
     ]
-    commit_rings_nobody: CommitRingsNobody breaks [
+    commit_sends_no_notification: CommitRingsNobody breaks [
         "a_commit_that_appended_events_rings_for_their_partitions",
         "a_commit_that_redrove_rows_rings_for_their_partitions",
         "a_commit_that_released_an_aggregate_rings_for_its_partition",
@@ -217,7 +217,7 @@ flaws! { broken_by(Flaw) {
         "dropped_units_leave_later_units_working",
         "units_side_by_side_do_not_see_each_other",
     ]
-    products_are_written_outside_the_unit: ProductsAreWrittenOutsideTheUnit breaks [
+    products_are_written_outside_unit: ProductsAreWrittenOutsideTheUnit breaks [
         "a_commit_cut_at_any_point_keeps_rows_and_events_together",
         "a_dropped_unit_undoes_rows_and_events",
         "after_a_failed_write_of_a_row_nothing_can_be_committed",
@@ -225,25 +225,25 @@ flaws! { broken_by(Flaw) {
         "rows_and_events_of_a_commit_are_seen_together",
         "statements_after_a_failed_write_of_a_row_are_lost_as_well",
     ]
-    a_cut_begin_swallows_the_next_unit: ACutBeginSwallowsTheNextUnit breaks [
+    cancelled_begin_loses_next_unit: ACutBeginSwallowsTheNextUnit breaks [
         "a_begin_cut_at_any_point_leaves_later_units_working",
         "begins_that_are_cut_use_nothing_up",
     ]
-    payments_come_by_time: PaymentsComeByTime breaks [
+    payments_are_sorted_by_time: PaymentsComeByTime breaks [
         "the_payments_of_an_order_come_in_the_order_of_ids",
     ]
-    rows_about_aggregates_come_by_id: RowsAboutAggregatesComeById breaks [
+    rows_of_aggregates_are_sorted_by_id: RowsAboutAggregatesComeById breaks [
         "rows_about_aggregates_come_by_aggregate_sequence_and_id",
     ]
     blocked_leaks_to_other_tenants: BlockedLeaksToOtherTenants breaks [
         "an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_then",
         "blocked_aggregates_are_one_tenants",
     ]
-    blocked_counts_everything_pending: BlockedCountsEverythingPending breaks [
+    blocked_counts_all_pending_rows: BlockedCountsEverythingPending breaks [
         "an_aggregate_is_blocked_by_its_first_failed_event",
         "what_waits_behind_a_failed_event_is_counted",
     ]
-    counts_are_of_all_tenants: CountsAreOfAllTenants breaks [
+    counts_include_all_tenants: CountsAreOfAllTenants breaks [
         "rows_are_counted_for_one_tenant_or_all",
         "rows_of_the_log_are_counted_by_consumer_and_status",
         "undecided_dead_letters_are_open_or_being_replayed",
@@ -252,47 +252,47 @@ flaws! { broken_by(Flaw) {
         "a_redrive_moves_no_row_that_is_on_its_way",
         "redriven_rows_are_returned_as_they_stood_before",
     ]
-    redrive_keeps_the_attempts: RedriveKeepsTheAttempts breaks [
+    redrive_keeps_attempts: RedriveKeepsTheAttempts breaks [
         "a_redriven_row_has_all_its_attempts_again",
     ]
-    redrive_tells_of_rows_that_did_not_move: RedriveTellsOfRowsThatDidNotMove breaks [
+    redrive_reports_unchanged_rows: RedriveTellsOfRowsThatDidNotMove breaks [
         "a_redrive_moves_no_row_that_is_on_its_way",
         "redriven_rows_are_returned_as_they_stood_before",
     ]
-    history_comes_by_time: HistoryComesByTime breaks [
+    history_is_sorted_by_time: HistoryComesByTime breaks [
         "history_comes_in_the_order_in_which_it_was_added",
     ]
     history_is_deduplicated: HistoryIsDeduplicated breaks [
         "history_comes_in_the_order_in_which_it_was_added",
     ]
-    history_is_written_outside_the_unit: HistoryIsWrittenOutsideTheUnit breaks [
+    history_is_written_outside_unit: HistoryIsWrittenOutsideTheUnit breaks [
         "a_dropped_unit_undoes_everything",
         "a_history_entry_is_part_of_its_unit",
         "what_a_unit_writes_is_invisible_until_it_is_committed",
     ]
-    redrives_and_releases_ring_nobody: RedrivesAndReleasesRingNobody breaks [
+    redrive_and_release_send_no_notification: RedrivesAndReleasesRingNobody breaks [
         "a_commit_that_redrove_rows_rings_for_their_partitions",
         "a_commit_that_released_an_aggregate_rings_for_its_partition",
     ]
     release_reaches_other_tenants: ReleaseReachesOtherTenants breaks [
         "a_release_is_of_one_aggregate",
     ]
-    log_pages_ignore_the_tenant: LogPagesIgnoreTheTenant breaks [
+    log_pages_ignore_tenant: LogPagesIgnoreTheTenant breaks [
         "every_part_of_a_filter_narrows_the_page_of_the_log",
     ]
-    rows_of_events_come_by_consumer: RowsOfEventsComeByConsumer breaks [
+    consume_records_are_sorted_by_consumer: RowsOfEventsComeByConsumer breaks [
         "rows_of_events_come_in_the_order_in_which_they_were_first_written",
     ]
-    dead_letter_pages_ignore_the_status: DeadLetterPagesIgnoreTheStatus breaks [
+    dead_letter_pages_ignore_status: DeadLetterPagesIgnoreTheStatus breaks [
         "every_part_of_a_filter_narrows_the_page_of_dead_letters",
     ]
-    dead_letters_of_a_key_are_of_one_queue: DeadLettersOfAKeyAreOfOneQueue breaks [
+    dead_letters_of_key_include_one_queue_only: DeadLettersOfAKeyAreOfOneQueue breaks [
         "dead_letters_under_keys_come_in_the_order_in_which_they_were_parked",
     ]
-    park_leaves_what_is_being_replayed: ParkLeavesWhatIsBeingReplayed breaks [
+    park_ignores_dead_letter_being_replayed: ParkLeavesWhatIsBeingReplayed breaks [
         "a_dead_letter_that_is_being_replayed_is_opened_again",
     ]
-    letters_are_parked_outside_the_unit: LettersAreParkedOutsideTheUnit breaks [
+    dead_letters_are_parked_outside_unit: LettersAreParkedOutsideTheUnit breaks [
         "a_begin_cut_at_any_point_leaves_later_units_working",
         "a_commit_cut_at_any_point_happened_whole_or_not_at_all",
         "a_commit_is_seen_whole",
@@ -302,23 +302,23 @@ flaws! { broken_by(Flaw) {
         "statements_after_a_failed_one_are_lost_as_well",
         "what_a_unit_writes_is_invisible_until_it_is_committed",
     ]
-    letters_with_a_nul_are_refused: ParkRefusesNul breaks [
+    park_refuses_nul: ParkRefusesNul breaks [
         "dead_letters_of_any_texts_are_parked_in_their_storable_form",
     ]
-    decide_ignores_where_it_stands: DecideIgnoresWhereItStands breaks [
+    decide_ignores_status: DecideIgnoresWhereItStands breaks [
         "a_decision_holds_only_where_the_letter_stands_where_it_says",
         "of_units_that_decide_about_one_dead_letter_exactly_one_does",
     ]
-    decide_forgets_the_note: DecideForgetsTheNote breaks [
+    decide_clears_note: DecideForgetsTheNote breaks [
         "a_decision_without_a_note_leaves_the_one_before",
     ]
-    audit_shows_looks_among_changes: AuditShowsLooksAmongChanges breaks [
+    audit_changes_include_reads: AuditShowsLooksAmongChanges breaks [
         "changes_are_found_among_looks",
     ]
     audit_leaks_to_other_tenants: AuditLeaksToOtherTenants breaks [
         "the_audit_log_is_one_tenants",
     ]
-    audit_is_written_outside_the_unit: AuditIsWrittenOutsideTheUnit breaks [
+    audit_is_written_outside_unit: AuditIsWrittenOutsideTheUnit breaks [
         "a_dropped_unit_undoes_everything",
         "an_audit_entry_is_part_of_its_unit",
         "what_a_unit_writes_is_invisible_until_it_is_committed",
@@ -334,7 +334,7 @@ flaws! { broken_by(Flaw) {
     unbalanced_postings_are_ignored: UnbalancedPostingsAreIgnored breaks [
         "entries_that_do_not_balance_are_refused",
     ]
-    balances_are_locked_too_late: BalancesAreLockedTooLate breaks [
+    balances_are_not_locked: BalancesAreLockedTooLate breaks [
         "of_units_that_lock_balances_in_any_order_none_is_lost",
         "of_units_that_lock_one_balance_none_is_lost",
     ]
@@ -344,10 +344,10 @@ flaws! { broken_by(Flaw) {
     balances_leak_to_other_tenants: BalancesLeakToOtherTenants breaks [
         "balances_are_one_tenants_and_of_one_purse",
     ]
-    frozen_pages_begin_again: FrozenPagesBeginAgain breaks [
+    frozen_hold_pages_restart: FrozenPagesBeginAgain breaks [
         "pages_of_frozen_holds_go_on_after_the_last",
     ]
-    holds_are_written_over_others: HoldsAreWrittenOverOthers breaks [
+    holds_overwrite_others: HoldsAreWrittenOverOthers breaks [
         "a_hold_that_is_not_as_expected_is_a_conflict",
         "a_hold_that_is_there_already_is_a_conflict",
         "of_units_that_add_one_hold_exactly_one_does",
@@ -369,17 +369,17 @@ flaws! { broken_by(Flaw) {
     answered_requests_are_dropped: AnsweredRequestsAreDropped breaks [
         "a_request_is_dropped_by_its_token_until_it_is_answered",
     ]
-    refunds_are_due_too_late: RefundsAreDueTooLate breaks [
+    refunds_are_due_late: RefundsAreDueTooLate breaks [
         "a_refund_is_due_at_its_time_and_not_before",
         "due_refunds_are_processing_and_come_earliest_first",
     ]
-    coupons_expire_too_late: CouponsExpireTooLate breaks [
+    coupons_expire_late: CouponsExpireTooLate breaks [
         "a_coupon_that_ends_at_the_moment_is_expired",
     ]
     changed_orders_leak_to_other_tenants: ChangedOrdersLeakToOtherTenants breaks [
         "orders_changed_come_by_time_and_id_page_by_page",
     ]
-    drift_is_not_noticed: DriftIsNotNoticed breaks [
+    drift_is_not_reported: DriftIsNotNoticed breaks [
         "a_balance_that_its_entries_do_not_say_is_a_flaw",
     ]
 }}

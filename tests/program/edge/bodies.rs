@@ -1,8 +1,8 @@
-//! What is wrong with a body or a field, whatever it is for.
+//! Invalid bodies and values, independent of the route.
 
 use super::case::Case;
 
-/// Values that are no text, by name.
+/// Values that are not text, by name.
 pub(crate) const NO_TEXT: [(&str, &str); 6] = [
     ("null", "null"),
     ("a number", "7"),
@@ -12,7 +12,7 @@ pub(crate) const NO_TEXT: [(&str, &str); 6] = [
     ("an exponent", "1e3"),
 ];
 
-/// Values that are no id, by name.
+/// Values that are not ids, by name.
 pub(crate) const NO_ID: [(&str, &str); 14] = [
     ("null", "null"),
     ("text", r#""1""#),
@@ -30,7 +30,7 @@ pub(crate) const NO_ID: [(&str, &str); 14] = [
     ("thirty digits", "100000000000000000000000000000"),
 ];
 
-/// Values that are no amount of money, by name. Each is refused as well where 0.00 would be an amount.
+/// Values that are not amounts of money, by name. All of them are also invalid where 0.00 is allowed.
 pub(crate) const NO_MONEY: [(&str, &str); 13] = [
     ("null", "null"),
     ("text", r#""88.50""#),
@@ -47,7 +47,7 @@ pub(crate) const NO_MONEY: [(&str, &str); 13] = [
     ("2^63 cents and more", "92233720368547758.08"),
 ];
 
-/// Bodies that hold no JSON object, by name.
+/// Bodies that contain no JSON object, by name.
 pub(crate) const NO_OBJECT: [(&str, &str); 14] = [
     ("blank", "  "),
     ("null", "null"),
@@ -65,7 +65,7 @@ pub(crate) const NO_OBJECT: [(&str, &str); 14] = [
     ("after a byte order mark", "\u{feff}{\"title\":\"a\",\"price\":1}"),
 ];
 
-/// One case per value: the field alone is wrong.
+/// One case per value, in which only this field is invalid.
 pub(crate) fn each(values: &[(&str, &str)], field: &str, make: impl Fn(&str, &str) -> Case) -> Vec<Case> {
     values.iter().map(|(name, value)| make(&format!("{field}: {name}"), value).invalid(&[field])).collect()
 }

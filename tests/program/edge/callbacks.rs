@@ -1,4 +1,4 @@
-//! `POST /api/v1/payments/callback`: believed when it is signed, whole and fresh.
+//! `POST /api/v1/payments/callback`: accepted only with a valid and recent signature.
 
 use handover_tests::client::Caller;
 
@@ -43,26 +43,25 @@ fn fields(market: &Market) -> Vec<Case> {
     let long = format!("\"{}\"", "x".repeat(65));
     let no_transaction =
         [("empty", r#""""#), ("with a space", r#""a b""#), ("no ASCII", r#""号""#), ("too long", &long)];
-    let no_result =
-        [("in small letters", r#""success""#), ("another word", r#""PENDING""#), ("empty", r#""""#)];
+    let no_result = [("in lower case", r#""success""#), ("another word", r#""PENDING""#), ("empty", r#""""#)];
     let mut cases = each(&NO_ID, "paymentId", id);
     cases.extend(each(&NO_TEXT, "gatewayTxnId", transaction));
     cases.extend(each(&no_transaction, "gatewayTxnId", transaction));
     cases.extend(each(&NO_TEXT, "result", result));
     cases.extend(each(&no_result, "result", result));
     cases.extend(each(&NO_MONEY, "amount", amount));
-    let whole = report(payment, "t", "SUCCESS", "88.50");
-    let open = whole.trim_end_matches('}');
+    let complete = report(payment, "t", "SUCCESS", "88.50");
+    let open = complete.trim_end_matches('}');
     let all = ["paymentId", "gatewayTxnId", "result", "amount"];
     cases.extend([
         signed("no fields", "{}").invalid(&all),
         signed("an unknown field", &format!(r#"{open},"currency":"USD"}}"#)).invalid(&["currency"]),
-        signed("a field twice", &format!(r#"{open},"amount":88.50}}"#)).invalid(&["amount"]),
+        signed("a duplicate field", &format!(r#"{open},"amount":88.50}}"#)).invalid(&["amount"]),
         signed("no object", "[]").invalid(&["body"]),
-        signed("followed by something", &format!("{whole}x")).invalid(&["body"]),
+        signed("followed by something", &format!("{complete}x")).invalid(&["body"]),
         callback("no body", "").signed(0).invalid(&["body"]),
-        post("callback, called text", CALLBACK)
-            .body(whole.as_str())
+        post("callback, as text/plain", CALLBACK)
+            .body(complete.as_str())
             .header("Content-Type", "text/plain")
             .signed(0)
             .refused(415, "A0400", &[]),
@@ -74,7 +73,7 @@ fn signatures(market: &Market) -> Vec<Case> {
     let body = report(market.payment, "t", "SUCCESS", "88.50");
     let refused = |case: Case| case.refused(401, "A0301", &[]);
     let plain = |name: &str| callback(name, &body);
-    let by_hand = |name: &str, id: Option<&str>, time: Option<String>, signature: Option<String>| {
+    let with_headers = |name: &str, id: Option<&str>, time: Option<String>, signature: Option<String>| {
         let mut case = plain(name);
         for (header, value) in [
             ("webhook-id", id.map(str::to_owned)),
@@ -87,30 +86,46 @@ fn signatures(market: &Market) -> Vec<Case> {
         }
         refused(case)
     };
-    let [(_, id), (_, time), (_, right)] = market.api.signed("msg-1", 0, body.as_bytes());
+    let [(_, id), (_, time), (_, valid_signature)] = market.api.signed("msg-1", 0, body.as_bytes());
     let [_, _, (_, of_another_body)] = market.api.signed("msg-1", 0, b"{}");
-    let (now, signature) = (|| Some(time.clone()), || Some(right.clone()));
+    let now = || Some(time.clone());
+    let signature = || Some(valid_signature.clone());
     vec![
         refused(plain("not signed")),
         refused(plain("a token instead").by(BUYER)),
         refused(plain("an operator's token instead").by(Caller::of_tenant(1, 9).operator())),
-        by_hand("no id", None, now(), signature()),
-        by_hand("no time", Some(&id), None, signature()),
-        by_hand("no signature", Some(&id), now(), None),
-        by_hand("an empty signature", Some(&id), now(), Some("v1,".to_owned())),
-        by_hand("a signature without its version", Some(&id), now(), Some(right.replace("v1,", ""))),
-        by_hand("a signature of another version", Some(&id), now(), Some(right.replace("v1,", "v2,"))),
-        by_hand("a cut signature", Some(&id), now(), Some(right[..right.len() - 4].to_owned())),
-        by_hand("the signature of another body", Some(&id), now(), Some(of_another_body)),
-        by_hand("the signature of another id", Some("msg-2"), now(), signature()),
-        by_hand(
+        with_headers("no id", None, now(), signature()),
+        with_headers("no time", Some(&id), None, signature()),
+        with_headers("no signature", Some(&id), now(), None),
+        with_headers("an empty signature", Some(&id), now(), Some("v1,".to_owned())),
+        with_headers(
+            "a signature without its version",
+            Some(&id),
+            now(),
+            Some(valid_signature.replace("v1,", "")),
+        ),
+        with_headers(
+            "a signature of another version",
+            Some(&id),
+            now(),
+            Some(valid_signature.replace("v1,", "v2,")),
+        ),
+        with_headers(
+            "a cut signature",
+            Some(&id),
+            now(),
+            Some(valid_signature[..valid_signature.len() - 4].to_owned()),
+        ),
+        with_headers("the signature of another body", Some(&id), now(), Some(of_another_body)),
+        with_headers("the signature of another id", Some("msg-2"), now(), signature()),
+        with_headers(
             "the signature of another time",
             Some(&id),
             time.parse::<i64>().ok().map(|t| (t + 1).to_string()),
             signature(),
         ),
-        by_hand("a time that is no number", Some(&id), Some("now".to_owned()), signature()),
-        by_hand("no base64", Some(&id), now(), Some("v1,????".to_owned())),
+        with_headers("a time that is no number", Some(&id), Some("now".to_owned()), signature()),
+        with_headers("no base64", Some(&id), now(), Some("v1,????".to_owned())),
         refused(plain("six minutes old").signed(-360)),
         refused(plain("six minutes ahead").signed(360)),
         refused(callback("unsigned and no JSON: the signature comes first", "{")),
@@ -120,7 +135,7 @@ fn signatures(market: &Market) -> Vec<Case> {
 fn contradictions(market: &Market) -> Vec<Case> {
     let Market { payment, settled, .. } = *market;
     let signed = |name: &str, body: String| callback(name, &body).signed(0);
-    // What the client of this test reported when the market was opened.
+    // The transaction that the test client reported in `Market::open`.
     let transaction = format!("txn-{settled}");
     vec![
         signed("a cent too little", report(payment, "t", "SUCCESS", "88.49")).invalid(&["amount"]),
@@ -133,7 +148,7 @@ fn contradictions(market: &Market) -> Vec<Case> {
             &[],
         ),
         signed("the same again", report(settled, &transaction, "SUCCESS", "88.50")).unchanged(200),
-        signed("the same again with one decimal", report(settled, &transaction, "SUCCESS", "88.5"))
+        signed("the same again, with one decimal", report(settled, &transaction, "SUCCESS", "88.5"))
             .unchanged(200),
         signed("failed after it succeeded", report(settled, &transaction, "FAILED", "88.50")).refused(
             409,

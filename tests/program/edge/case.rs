@@ -1,39 +1,39 @@
-//! A line of the table: a request, and what must come of it.
+//! A row of the table: a request and the expected result.
 
 use handover_tests::client::Caller;
 
 use super::wire::{Framing, Request};
 
-/// A request and what must come of it.
+/// A request and the expected result.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) request: Request,
-    /// Whose token it carries; the program makes it.
+    /// The caller whose token the request carries, issued by the program.
     pub(crate) by: Option<Caller>,
-    /// Whether it is given an idempotency key of its own where one is required.
+    /// Whether the request gets a new idempotency key where one is required.
     pub(crate) keyed: bool,
-    /// As of how many seconds from now the gateway signs the body.
+    /// Age of the gateway's signature: seconds from now.
     pub(crate) signed: Option<i64>,
     pub(crate) expected: Expected,
 }
 
-/// What must come of a request.
+/// Expected response and expected effect on the database.
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
     pub(crate) status: u16,
     pub(crate) code: &'static str,
-    /// What `data.errors` names; a refusal that names nothing carries no data.
+    /// The fields in `data.errors`. An error response without fields has no data.
     pub(crate) fields: Vec<String>,
     pub(crate) database: Database,
 }
 
-/// What may become of the database.
+/// Expected effect on the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Database {
-    /// It stays as it is.
+    /// No table changes.
     Unchanged,
-    /// Something is written.
+    /// At least one table changes.
     Changed,
 }
 
@@ -67,22 +67,20 @@ pub(crate) fn with_method(name: &str, method: &'static str, path: &str) -> Case 
 }
 
 impl Case {
-    /// With the token of that caller.
     pub(crate) fn by(self, caller: impl Into<Caller>) -> Case {
         Case { by: Some(caller.into()), ..self }
     }
 
-    /// Without a token.
-    pub(crate) fn by_nobody(self) -> Case {
+    pub(crate) fn without_token(self) -> Case {
         Case { by: None, ..self }
     }
 
-    /// Without an idempotency key, whatever is required.
-    pub(crate) fn unkeyed(self) -> Case {
+    /// Omits the idempotency key even if it is required.
+    pub(crate) fn without_key(self) -> Case {
         Case { keyed: false, ..self }
     }
 
-    /// With a token of whatever making.
+    /// With this token, which may be invalid.
     pub(crate) fn bearing(self, token: &str) -> Case {
         self.header("Authorization", &format!("Bearer {token}"))
     }
@@ -92,12 +90,12 @@ impl Case {
         self
     }
 
-    /// With this body, called JSON.
+    /// With this body as `application/json`.
     pub(crate) fn json(self, body: &str) -> Case {
         self.header("Content-Type", "application/json").body(body)
     }
 
-    /// With this body, called nothing.
+    /// With this body and without a content type.
     pub(crate) fn body(mut self, body: impl Into<Vec<u8>>) -> Case {
         self.request.body = body.into();
         self
@@ -108,28 +106,28 @@ impl Case {
         self
     }
 
-    /// Signed by the gateway, as of so many seconds from now.
+    /// Signed by the gateway, with a timestamp this many seconds from now.
     pub(crate) fn signed(self, seconds: i64) -> Case {
         Case { signed: Some(seconds), ..self }
     }
 
-    /// Must be refused, with these fields named, and change nothing.
+    /// Expects an error response that names these fields, and an unchanged database.
     pub(crate) fn refused(self, status: u16, code: &'static str, fields: &[&str]) -> Case {
         let fields = fields.iter().map(|field| (*field).to_owned()).collect();
         Case { expected: Expected { status, code, fields, database: Database::Unchanged }, ..self }
     }
 
-    /// Must be refused for these fields.
+    /// Expects a validation error for these fields.
     pub(crate) fn invalid(self, fields: &[&str]) -> Case {
         self.refused(400, "A0400", fields)
     }
 
-    /// Must be answered as done, and change nothing: a look, or what was done before.
+    /// Expects success and an unchanged database: a read, or a repeated request.
     pub(crate) fn unchanged(self, status: u16) -> Case {
         self.refused(status, "00000", &[])
     }
 
-    /// Must be done, and be seen in the database.
+    /// Expects success and a changed database.
     pub(crate) fn done(self, status: u16) -> Case {
         let expected = Expected { status, code: "00000", fields: Vec::new(), database: Database::Changed };
         Case { expected, ..self }

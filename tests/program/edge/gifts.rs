@@ -1,4 +1,4 @@
-//! What an operator gives: money, points, coupons.
+//! Grants by an operator: money, points, coupons.
 
 use super::bodies::{NO_ID, NO_MONEY, NO_OBJECT, NO_TEXT, each};
 use super::case::{Case, post};
@@ -10,17 +10,17 @@ const COUPONS: &str = "/api/v1/ops/coupons";
 const COUPON: &str = r#"{"userId":2,"discount":5.00,"expiresAt":"2999-01-01T00:00:00Z"}"#;
 
 pub(crate) fn cases(_: &Market) -> Vec<Case> {
-    [amounts(), coupons(), shapes(), strangers(), users(), keys()].concat()
+    [amounts(), coupons(), shapes(), unauthorized(), users(), keys()].concat()
 }
 
-fn given(name: &str, path: &str, body: &str) -> Case {
+fn post_grant(name: &str, path: &str, body: &str) -> Case {
     let what = path.rsplit('/').next().unwrap();
     post(&format!("{what}, {name}"), path).by(OPERATOR).json(body)
 }
 
 fn amounts() -> Vec<Case> {
-    let deposit = |name: &str, value: &str| given(name, DEPOSITS, &format!(r#"{{"amount":{value}}}"#));
-    let grant = |name: &str, value: &str| given(name, GRANTS, &format!(r#"{{"points":{value}}}"#));
+    let deposit = |name: &str, value: &str| post_grant(name, DEPOSITS, &format!(r#"{{"amount":{value}}}"#));
+    let grant = |name: &str, value: &str| post_grant(name, GRANTS, &format!(r#"{{"points":{value}}}"#));
     let no_amount = [
         ("zero", "0"),
         ("zero with decimals", "0.00"),
@@ -47,7 +47,7 @@ fn amounts() -> Vec<Case> {
 
 fn coupons() -> Vec<Case> {
     let with = |name: &str, user: &str, discount: &str, rest: &str| {
-        given(name, COUPONS, &format!(r#"{{"userId":{user},"discount":{discount},{rest}}}"#))
+        post_grant(name, COUPONS, &format!(r#"{{"userId":{user},"discount":{discount},{rest}}}"#))
     };
     let expiry = r#""expiresAt":"2999-01-01T00:00:00Z""#;
     let user = |name: &str, value: &str| with(name, value, "5", expiry);
@@ -67,7 +67,7 @@ fn coupons() -> Vec<Case> {
     let mut cases = each(&NO_ID, "userId", user);
     cases.extend(each(&NO_MONEY, "discount", discount));
     cases.extend(each(&no_discount, "discount", discount));
-    // Without a least price it can be used for any.
+    // Without `minSpend` a coupon applies to any price.
     cases.extend(each(&NO_MONEY[1..], "minSpend", least));
     cases.push(least("minSpend: a cent too much", "10000000.00").invalid(&["minSpend"]));
     cases.extend(each(&NO_TEXT, "expiresAt", expires));
@@ -86,25 +86,25 @@ fn shapes() -> Vec<Case> {
             &["userId", "discount", "expiresAt"],
         ),
     ] {
-        cases.extend(NO_OBJECT.iter().map(|(name, body)| given(name, path, body).invalid(&["body"])));
+        cases.extend(NO_OBJECT.iter().map(|(name, body)| post_grant(name, path, body).invalid(&["body"])));
         let first = fields.first().unwrap();
         cases.extend([
-            given("no body", path, "").invalid(&["body"]),
-            given("no fields", path, "{}").invalid(fields),
-            given("an unknown field", path, &format!(r#"{body},"why":"a test"}}"#)).invalid(&["why"]),
-            given("an empty reason", path, &format!(r#"{body},"reason":""}}"#)).invalid(&["reason"]),
-            given("a field twice", path, &format!(r#"{body},"{first}":1}}"#)).invalid(&[first]),
-            given("another tenant", path, &format!(r#"{body},"tenantId":2}}"#)).invalid(&["tenantId"]),
+            post_grant("no body", path, "").invalid(&["body"]),
+            post_grant("no fields", path, "{}").invalid(fields),
+            post_grant("an unknown field", path, &format!(r#"{body},"why":"a test"}}"#)).invalid(&["why"]),
+            post_grant("an empty reason", path, &format!(r#"{body},"reason":""}}"#)).invalid(&["reason"]),
+            post_grant("a duplicate field", path, &format!(r#"{body},"{first}":1}}"#)).invalid(&[first]),
+            post_grant("another tenant", path, &format!(r#"{body},"tenantId":2}}"#)).invalid(&["tenantId"]),
         ]);
     }
     cases
 }
 
-fn strangers() -> Vec<Case> {
+fn unauthorized() -> Vec<Case> {
     let mut cases = Vec::new();
     for path in [DEPOSITS, GRANTS, COUPONS] {
-        cases.push(given("by nobody", path, "{").by_nobody().refused(401, "A0301", &[]));
-        cases.push(given("by a user, to themselves", path, "{").by(BUYER).refused(403, "A0303", &[]));
+        cases.push(post_grant("without a token", path, "{").without_token().refused(401, "A0301", &[]));
+        cases.push(post_grant("by a user, to themselves", path, "{").by(BUYER).refused(403, "A0303", &[]));
     }
     cases
 }
@@ -116,13 +116,13 @@ fn users() -> Vec<Case> {
             (format!("/api/v1/ops/wallets/{user}/deposits"), r#"{"amount":1}"#),
             (format!("/api/v1/ops/points/{user}/grants"), r#"{"points":1}"#),
         ] {
-            cases.push(given(&format!("to user {user}"), &path, body).refused(404, "A0404", &[]));
+            cases.push(post_grant(&format!("to user {user}"), &path, body).refused(404, "A0404", &[]));
         }
     }
     cases
 }
 
-/// The same gift under the same key is given once; another one under it is not.
+/// A repeated grant under the same key is executed once; a different grant under that key is rejected.
 fn keys() -> Vec<Case> {
     let mut cases = Vec::new();
     let longest = "k".repeat(255);
@@ -131,16 +131,17 @@ fn keys() -> Vec<Case> {
         (GRANTS, r#"{"points":1000000000}"#, r#"{"points":1}"#),
         (COUPONS, COUPON, r#"{"userId":2,"discount":6.00,"expiresAt":"2999-01-01T00:00:00Z"}"#),
     ] {
-        let keyed = |name: &str, body: &str| given(name, path, body).header("X-Idempotency-Key", &longest);
+        let keyed =
+            |name: &str, body: &str| post_grant(name, path, body).header("X-Idempotency-Key", &longest);
         cases.extend([
-            given("a key with a space", path, body)
+            post_grant("a key with a space", path, body)
                 .header("X-Idempotency-Key", "a b")
                 .invalid(&["X-Idempotency-Key"]),
             keyed("under a key", body).done(201),
             keyed("under the same key", body).unchanged(201),
             keyed("something else under the same key", other).refused(422, "A0422", &[]),
             keyed("under the same key in another tenant", body).by(FOREIGN_OPERATOR).done(201),
-            given("without a key", path, other).done(201),
+            post_grant("without a key", path, other).done(201),
         ]);
     }
     cases

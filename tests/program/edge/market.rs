@@ -1,4 +1,4 @@
-//! The running program that the table is sent to, with one of everything that a request could touch.
+//! The running program that the requests are sent to, with one object of each kind.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,25 +17,25 @@ const X_IDEMPOTENCY_KEY: &str = "X-Idempotency-Key";
 
 pub(crate) const SELLER: i64 = 1;
 pub(crate) const BUYER: i64 = 2;
-/// Has nothing to do with any order.
-pub(crate) const STRANGER: i64 = 3;
+/// A user without any order.
+pub(crate) const OTHER_USER: i64 = 3;
 pub(crate) const OPERATOR: Caller = Caller::of_tenant(1, 9).operator();
-/// The seller's and the buyer's namesakes, and an operator, in another tenant.
+/// Users with the ids of seller and buyer, and an operator, in another tenant.
 pub(crate) const FOREIGN_SELLER: Caller = Caller::of_tenant(2, SELLER);
 pub(crate) const FOREIGN_BUYER: Caller = Caller::of_tenant(2, BUYER);
 pub(crate) const FOREIGN_OPERATOR: Caller = Caller::of_tenant(2, 9).operator();
 
-/// An event that could be redriven, about an order that could be released.
+/// An event that can be redriven, and its order, which can be released.
 pub(crate) const FAILED_EVENT: &str = "failed-event";
 pub(crate) const BLOCKED_ORDER: i64 = 900_001;
-/// A refund that waits for the gateway's word, and is not asked for again.
+/// A refund that waits for the gateway's result and is not requested again.
 pub(crate) const REFUND: i64 = 900_100;
-/// An event that could be replayed or discarded.
+/// An event that can be replayed or discarded.
 pub(crate) const DEAD_EVENT: &str = "dead-event";
 
 const SETTLED_WITHIN: Duration = Duration::from_secs(300);
 
-/// A running program and what is in it.
+/// A running program and its objects.
 pub(crate) struct Market {
     _folder: TempDir,
     server: Server,
@@ -43,13 +43,13 @@ pub(crate) struct Market {
     pub(crate) books: Books,
     secrets: Vec<String>,
     keys: AtomicU64,
-    /// On sale by the seller.
+    /// For sale.
     pub(crate) product: i64,
     /// Ordered by the buyer.
     pub(crate) sold: i64,
     /// Off shelf.
     pub(crate) hidden: i64,
-    /// On sale in the other tenant.
+    /// For sale in the other tenant.
     pub(crate) foreign: i64,
     /// Pending, with `payment` in processing.
     pub(crate) pending: i64,
@@ -59,11 +59,11 @@ pub(crate) struct Market {
     pub(crate) settled: i64,
     /// Paid, with [`REFUND`] in processing.
     pub(crate) refunding: i64,
-    /// Coupons of the buyer's: one for any price, and one for more than a product costs.
+    /// Coupons of the buyer: one for any price, and one for a higher price than that of a product.
     pub(crate) coupon: i64,
-    pub(crate) dear_coupon: i64,
-    /// A coupon of the stranger's.
-    pub(crate) strange_coupon: i64,
+    pub(crate) expensive_coupon: i64,
+    /// A coupon of the other user.
+    pub(crate) other_coupon: i64,
     /// Shipped.
     pub(crate) shipped: i64,
     /// Cancelled by the buyer.
@@ -71,12 +71,13 @@ pub(crate) struct Market {
 }
 
 impl Market {
-    /// Starts the program and fills it.
+    /// Starts the program and creates the objects.
     pub(crate) async fn open() -> Market {
         let (folder, launch) = fresh();
         let launch = launch.set("HANDOVER_OUTBOX__ON_FAILED", "hold");
         let server = launch.start().unwrap();
-        let (api, books) = (Api::of(&server), Books::open(&launch.database()).await);
+        let api = Api::of(&server);
+        let books = Books::open(&launch.database()).await;
         let list = async |seller: Caller| {
             let body = json!({"title": "a lamp", "price": 88.5});
             api.post(seller, "/api/v1/products", body).await.unwrap().id("productId")
@@ -84,7 +85,9 @@ impl Market {
         let order = async |product| api.place_order(BUYER, product).await.unwrap().id("orderId");
         let start_payment = async |order| api.start_payment(BUYER, order).await.unwrap().id("paymentId");
         let here = Caller::from(SELLER);
-        let (product, sold, hidden) = (list(here).await, list(here).await, list(here).await);
+        let product = list(here).await;
+        let sold = list(here).await;
+        let hidden = list(here).await;
         let foreign = list(FOREIGN_SELLER).await;
         api.post(SELLER, &format!("/api/v1/products/{hidden}/off-shelf"), json!({})).await.unwrap().value();
         let pending = order(sold).await;
@@ -101,15 +104,16 @@ impl Market {
             });
             api.post(OPERATOR, "/api/v1/ops/coupons", body).await.unwrap().id("couponId")
         };
-        let (coupon, dear_coupon) = (issue(BUYER, 0.0).await, issue(BUYER, 88.51).await);
-        let strange_coupon = issue(STRANGER, 0.0).await;
+        let coupon = issue(BUYER, 0.0).await;
+        let expensive_coupon = issue(BUYER, 88.51).await;
+        let other_coupon = issue(OTHER_USER, 0.0).await;
         let shipped = order(list(here).await).await;
         api.payment_succeeded(start_payment(shipped).await).await.unwrap().value();
         api.ship(SELLER, shipped).await.unwrap().value();
         let cancelled = order(list(here).await).await;
         api.cancel(BUYER, cancelled).await.unwrap().value();
-        plant(&books).await;
-        plant_refund(&books, refunding, returned).await;
+        insert_failed_events(&books).await;
+        insert_refund(&books, refunding, returned).await;
         let secrets = vec![
             launch.secret("jwt"),
             launch.secret("gateway"),
@@ -133,8 +137,8 @@ impl Market {
             settled,
             refunding,
             coupon,
-            dear_coupon,
-            strange_coupon,
+            expensive_coupon,
+            other_coupon,
             shipped,
             cancelled,
         };
@@ -142,22 +146,20 @@ impl Market {
         market
     }
 
-    /// Where it listens.
     pub(crate) fn address(&self) -> &str {
         self.server.base().trim_start_matches("http://")
     }
 
-    /// What signs its tokens.
     pub(crate) fn jwt_secret(&self) -> &str {
         &self.secrets[0]
     }
 
-    /// What no answer may show.
+    /// Text that no response may contain.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
         self.secrets.iter().map(String::as_str)
     }
 
-    /// The request of a case, with its token and its signature.
+    /// Adds token, idempotency key and signature to the request of a case.
     pub(crate) fn complete(&self, case: &Case) -> Request {
         let mut request = case.request.clone();
         let requires_a_key =
@@ -178,13 +180,13 @@ impl Market {
         request
     }
 
-    /// Waits until no event is on its way.
+    /// Waits until no event is in flight.
     pub(crate) async fn settled(&self) {
         self.books.wait_until_settled(SETTLED_WITHIN).await;
     }
 
-    /// It is ready still, and nothing went wrong inside.
-    pub(crate) async fn ends_well(self) {
+    /// Checks that the program is still ready and has logged no error.
+    pub(crate) async fn assert_healthy(self) {
         assert_eq!(self.api.status_of("/readyz").await.unwrap(), 200);
         let log = self.server.launch().log();
         let errors: Vec<&str> = log.lines().filter(|line| line.contains(r#""level":"ERROR""#)).collect();
@@ -195,8 +197,8 @@ impl Market {
     }
 }
 
-/// What no request of a user can bring about: an event given up by the relay, and one that is dead at its consumer.
-async fn plant(books: &Books) {
+/// Inserts rows that user requests cannot create: an event that the relay marked FAILED, and one that is DEAD at its consumer.
+async fn insert_failed_events(books: &Books) {
     let event = |id: &str, order: i64, status: &str| {
         format!(
             "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, aggregate_seq, payload,
@@ -213,27 +215,27 @@ async fn plant(books: &Books) {
              VALUES ('{DEAD_EVENT}', 'ORDER_PAID', '{consumer}', {now}, '{status}', 4, 1, '', 't', 1, 'Order', 900002, 2)"
         )
     };
-    let letter = format!(
+    let dead_letter = format!(
         "INSERT INTO dead_letters (queue, message_key, tenant_id, event_type, trace_id, body, reason, died_at, status)
          VALUES ('order.fulfillment.queue', '{DEAD_EVENT}', 1, 'ORDER_PAID', 't', '{{}}', '消息消费失败', {now}, 'OPEN')"
     );
     for sql in [
         event(FAILED_EVENT, BLOCKED_ORDER, "FAILED"),
-        // In this order: a consumer that looks meanwhile finds it settled.
+        // The consume log is written first, so that a consumer that receives the event finds it settled.
         consumed("fulfillment", "DEAD"),
         consumed("webhooks", "SUCCESS"),
         consumed("coupon", "SUCCESS"),
         consumed("wallet", "SUCCESS"),
         consumed("points", "SUCCESS"),
         event(DEAD_EVENT, BLOCKED_ORDER + 1, "SENT"),
-        letter,
+        dead_letter,
     ] {
         assert_eq!(books.change(&sql).await, 1);
     }
 }
 
-/// A refund as it is once the gateway took the request; whoever asks the gateway leaves it alone.
-async fn plant_refund(books: &Books, order: i64, payment: i64) {
+/// Inserts a refund that the gateway has already accepted, which the refund dispatcher does not send again.
+async fn insert_refund(books: &Books, order: i64, payment: i64) {
     let now = "strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')";
     let refund = format!(
         "INSERT INTO refunds (id, tenant_id, order_id, payment_id, amount_minor, currency, cause, reason, status,

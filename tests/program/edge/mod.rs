@@ -1,12 +1,12 @@
-//! The table of bad input: requests to one running program over a real socket, each with the status, the code and the
-//! fields that its answer must name. A refused request leaves every table of the database as it was, and every answer is
-//! the envelope and shows nothing of what is behind it.
+//! The table of invalid input: requests to a running program over a socket, each with the expected status, error code and
+//! field names. A rejected request leaves every table of the database unchanged, and every response is a complete
+//! envelope that contains no internals of the program.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a broken promise panics with what it saw, and real processes run on real time"
+    reason = "a failed check panics with the observed value, and real processes run on real time"
 )]
 
 mod assets;
@@ -29,10 +29,9 @@ mod wire;
 
 use self::case::{Case, post};
 use self::market::{Market, SELLER};
-use self::verdict::{Finding, flaws, try_all};
+use self::verdict::{Finding, defects, run_all};
 use self::wire::Response;
 
-/// Every request of the table.
 fn table(market: &Market) -> Vec<Case> {
     [
         products::cases(market),
@@ -51,34 +50,34 @@ fn table(market: &Market) -> Vec<Case> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_request_of_the_table_is_answered_as_it_says_and_a_refused_one_changes_nothing() {
+async fn every_request_of_table_gets_expected_response_and_refused_ones_change_nothing() {
     let market = Market::open().await;
     let cases = table(&market);
     let names: std::collections::BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
-    assert_eq!(names.len(), cases.len(), "a name stands for one request");
-    let findings = try_all(&market, &cases).await;
+    assert_eq!(names.len(), cases.len(), "names are unique");
+    let findings = run_all(&market, &cases).await;
     println!("{} requests, {} with findings", cases.len(), findings.len());
-    assert!(findings.is_empty(), "\n{}", shown(&findings));
-    market.ends_well().await;
+    assert!(findings.is_empty(), "\n{}", formatted(&findings));
+    market.assert_healthy().await;
 }
 
 /// One line per finding.
-fn shown(findings: &[Finding]) -> String {
+fn formatted(findings: &[Finding]) -> String {
     findings.iter().map(|finding| format!("{finding}\n")).collect()
 }
 
-/// The table, tested: what it must notice is noticed.
+/// Tests the table itself: differences from the expectation are reported.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_succeeds_where_a_refusal_is_expected_is_a_finding() {
+async fn success_is_a_finding_when_refusal_is_expected() {
     let market = Market::open().await;
     let body = r#"{"title":"a lamp","price":1}"#;
     let lamp = |name: &str| post(name, "/api/v1/products").by(SELLER).json(body);
-    let findings = try_all(
+    let findings = run_all(
         &market,
         &[
-            lamp("taken, expected to be refused").refused(400, "A0400", &["title"]),
-            lamp("taken, expected to change nothing").unchanged(201),
-            lamp("taken").done(201),
+            lamp("accepted, expected to be refused").refused(400, "A0400", &["title"]),
+            lamp("accepted, expected to change nothing").unchanged(201),
+            lamp("accepted").done(201),
             post("refused with another field", "/api/v1/products")
                 .by(SELLER)
                 .json(r#"{"title":"a"}"#)
@@ -87,25 +86,25 @@ async fn a_request_that_succeeds_where_a_refusal_is_expected_is_a_finding() {
         ],
     )
     .await;
-    let said: Vec<(&str, String)> =
-        findings.iter().map(|finding| (finding.name.as_str(), finding.flaws.join("; "))).collect();
-    let noticed = |name: &str, parts: &[&str]| {
-        let flaws = said.iter().find(|(found, _)| *found == name).map_or("", |(_, flaws)| flaws);
-        assert!(parts.iter().all(|part| flaws.contains(part)), "{name}: {said:#?}");
+    let summaries: Vec<(&str, String)> =
+        findings.iter().map(|finding| (finding.name.as_str(), finding.defects.join("; "))).collect();
+    let assert_found = |name: &str, parts: &[&str]| {
+        let defects = summaries.iter().find(|(found, _)| *found == name).map_or("", |(_, defects)| defects);
+        assert!(parts.iter().all(|part| defects.contains(part)), "{name}: {summaries:#?}");
     };
-    noticed("taken, expected to be refused", &["201", "products changed"]);
-    noticed("taken, expected to change nothing", &["products changed"]);
-    noticed("refused with another field", &["price"]);
-    noticed("refused, expected to be done", &["400", "nothing changed"]);
-    assert_eq!(said.len(), 4, "{said:#?}");
+    assert_found("accepted, expected to be refused", &["201", "products changed"]);
+    assert_found("accepted, expected to change nothing", &["products changed"]);
+    assert_found("refused with another field", &["price"]);
+    assert_found("refused, expected to be done", &["400", "nothing changed"]);
+    assert_eq!(summaries.len(), 4, "{summaries:#?}");
 }
 
-/// An answer that looks like ours but breaks the envelope in one way.
+/// A response that differs from a valid one in exactly one way.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_breaks_the_envelope_is_a_finding() {
+async fn response_with_broken_envelope_is_a_finding() {
     let market = Market::open().await;
     let case = post("an order", "/api/v1/orders").header("X-Trace-Id", "t-1").refused(401, "A0301", &[]);
-    let sound = Response {
+    let valid = Response {
         status: 401,
         headers: [
             ("content-type", "application/json"),
@@ -116,14 +115,14 @@ async fn an_answer_that_breaks_the_envelope_is_a_finding() {
         .to_vec(),
         body: r#"{"code":"A0301","message":"no","data":null,"traceId":"t-1"}"#.to_owned(),
     };
-    assert_eq!(flaws(&market, &case, &sound), Vec::<String>::new());
+    assert_eq!(defects(&market, &case, &valid), Vec::<String>::new());
     let without = |name: &str| {
-        let headers = sound.headers.iter().filter(|(given, _)| given != name).cloned().collect();
-        Response { headers, ..sound.clone() }
+        let headers = valid.headers.iter().filter(|(header, _)| header != name).cloned().collect();
+        Response { headers, ..valid.clone() }
     };
-    let saying = |from: &str, to: &str| Response { body: sound.body.replace(from, to), ..sound.clone() };
+    let saying = |from: &str, to: &str| Response { body: valid.body.replace(from, to), ..valid.clone() };
     for (what, response) in [
-        ("status", Response { status: 400, ..sound.clone() }),
+        ("status", Response { status: 400, ..valid.clone() }),
         ("content type", without("content-type")),
         ("trace in the header", without("x-trace-id")),
         ("scheme", without("www-authenticate")),
@@ -137,6 +136,6 @@ async fn an_answer_that_breaks_the_envelope_is_a_finding() {
         ("a secret", saying("\"no\"", &format!("\"{}\"", market.jwt_secret()))),
         ("no JSON", saying("{", "")),
     ] {
-        assert_ne!(flaws(&market, &case, &response), Vec::<String>::new(), "{what} was not noticed");
+        assert_ne!(defects(&market, &case, &response), Vec::<String>::new(), "{what}: no defect found");
     }
 }

@@ -1,9 +1,9 @@
-//! What an operator asks for: redrive, replay, discard, release, and looks.
+//! Operator requests: redrive, replay, discard, release, and reads.
 
 use super::bodies::each;
 use super::case::{Case, get, post};
 use super::market::{
-    BLOCKED_ORDER, BUYER, DEAD_EVENT, FAILED_EVENT, FOREIGN_OPERATOR, Market, OPERATOR, SELLER, STRANGER,
+    BLOCKED_ORDER, BUYER, DEAD_EVENT, FAILED_EVENT, FOREIGN_OPERATOR, Market, OPERATOR, OTHER_USER, SELLER,
 };
 
 const REDRIVE: &str = "/api/v1/ops/outbox/redrive";
@@ -17,18 +17,18 @@ pub(crate) fn cases(market: &Market) -> Vec<Case> {
         redrive(),
         replay_and_discard(),
         release(),
-        strangers(),
-        looks(market),
-        taken(),
+        unauthorized(),
+        reads(market),
+        accepted(),
     ]
     .concat()
 }
 
-/// A body whose rest is right: this one field decides.
-fn body_of(path: &str, fields: &str) -> String {
+/// A body in which only these fields can be invalid.
+fn body_with(path: &str, fields: &str) -> String {
     let event = if path == REDRIVE { FAILED_EVENT } else { DEAD_EVENT };
     let reason = if path == DISCARD && !fields.contains("\"reason\"") { r#","reason":"a test""# } else { "" };
-    let named = names_of(path);
+    let named = selector_of(path);
     let ids = if fields.contains(&format!("\"{named}\"")) || fields.contains("\"filter\"") {
         String::new()
     } else {
@@ -37,17 +37,17 @@ fn body_of(path: &str, fields: &str) -> String {
     format!("{{{ids}{fields}{reason}}}")
 }
 
-/// The field that names what is asked for: events have ids, dead letters keys.
-fn names_of(path: &str) -> &'static str {
+/// The field that selects items: `eventIds` for events, `keys` for dead letters.
+fn selector_of(path: &str) -> &'static str {
     if path == REDRIVE { "eventIds" } else { "keys" }
 }
 
-fn asked(path: &str, name: &str, fields: &str) -> Case {
+fn request(path: &str, name: &str, fields: &str) -> Case {
     let action = path.rsplit('/').next().unwrap();
-    post(&format!("{action}, {name}"), path).by(OPERATOR).json(&body_of(path, fields))
+    post(&format!("{action}, {name}"), path).by(OPERATOR).json(&body_with(path, fields))
 }
 
-/// `eventIds` or `keys`, the same for all three.
+/// `eventIds` or `keys`; the same rules apply to all three routes.
 fn lists() -> Vec<Case> {
     let many = format!("[{}]", vec!["\"e\""; 901].join(","));
     let long = format!("[\"{}\"]", "x".repeat(65));
@@ -68,20 +68,21 @@ fn lists() -> Vec<Case> {
     ];
     let mut cases = Vec::new();
     for path in [REDRIVE, REPLAY, DISCARD] {
-        let names = names_of(path);
-        cases.extend(each(&wrong, names, |name, value| asked(path, name, &format!(r#""{names}":{value}"#))));
+        let names = selector_of(path);
+        cases
+            .extend(each(&wrong, names, |name, value| request(path, name, &format!(r#""{names}":{value}"#))));
         let both = format!(r#""{names}":["failed-event"],"filter":{{"eventType":"ORDER_PAID"}}"#);
         let twice = format!(r#""{names}":["failed-event"],"{names}":["dead-event"]"#);
         cases.extend([
-            asked(path, "names and a filter", &both).invalid(&["filter"]),
-            asked(path, "names twice", &twice).invalid(&[names]),
-            asked(path, "an unknown field", r#""dryRun":false,"force":true"#).invalid(&["force"]),
+            request(path, "names and a filter", &both).invalid(&["filter"]),
+            request(path, "a duplicate list", &twice).invalid(&[names]),
+            request(path, "an unknown field", r#""dryRun":false,"force":true"#).invalid(&["force"]),
         ]);
         for (name, value) in
             [("text", r#""all""#), ("a list", "[]"), ("a number", "1"), ("a boolean", "true")]
         {
             cases.push(
-                asked(path, &format!("a filter that is {name}"), &format!(r#""filter":{value}"#))
+                request(path, &format!("a filter that is {name}"), &format!(r#""filter":{value}"#))
                     .invalid(&["filter"]),
             );
         }
@@ -110,13 +111,13 @@ fn flags_and_reasons() -> Vec<Case> {
     let mut cases = Vec::new();
     for path in [REDRIVE, REPLAY, DISCARD] {
         cases.extend(each(&no_flag, "dryRun", |name, value| {
-            asked(path, name, &format!(r#""dryRun":{value}"#))
+            request(path, name, &format!(r#""dryRun":{value}"#))
         }));
         cases.extend(each(&no_reason, "reason", |name, value| {
-            asked(path, name, &format!(r#""reason":{value}"#))
+            request(path, name, &format!(r#""reason":{value}"#))
         }));
     }
-    cases.push(asked(DISCARD, "reason: null", r#""reason":null"#).invalid(&["reason"]));
+    cases.push(request(DISCARD, "reason: null", r#""reason":null"#).invalid(&["reason"]));
     let without = format!(r#"{{"keys":["{DEAD_EVENT}"]}}"#);
     cases.push(post("discard, without a reason", DISCARD).by(OPERATOR).json(&without).invalid(&["reason"]));
     cases
@@ -134,9 +135,9 @@ fn redrive() -> Vec<Case> {
         ("2^64 and more", "18446744073709551617"),
     ];
     let mut cases =
-        each(&pace, "perSecond", |name, value| asked(REDRIVE, name, &format!(r#""perSecond":{value}"#)));
+        each(&pace, "perSecond", |name, value| request(REDRIVE, name, &format!(r#""perSecond":{value}"#)));
     let filtered = |filter: &str, fields: &[&str]| {
-        asked(REDRIVE, &format!("filter {filter}"), &format!(r#""filter":{filter}"#)).invalid(fields)
+        request(REDRIVE, &format!("filter {filter}"), &format!(r#""filter":{filter}"#)).invalid(fields)
     };
     cases.extend([
         filtered("{}", &["filter"]),
@@ -164,7 +165,7 @@ fn replay_and_discard() -> Vec<Case> {
     let mut cases = Vec::new();
     for path in [REPLAY, DISCARD] {
         let filtered = |filter: &str, fields: &[&str]| {
-            asked(path, &format!("filter {filter}"), &format!(r#""filter":{filter}"#)).invalid(fields)
+            request(path, &format!("filter {filter}"), &format!(r#""filter":{filter}"#)).invalid(fields)
         };
         cases.extend([
             filtered(r#"{"queue":""}"#, &["filter.queue"]),
@@ -172,11 +173,11 @@ fn replay_and_discard() -> Vec<Case> {
             filtered(r#"{"eventType":"a b"}"#, &["filter.eventType"]),
             filtered(r#"{"tenantId":-1}"#, &["filter.tenantId"]),
             filtered(r#"{"status":"OPEN"}"#, &["filter.status"]),
-            asked(path, "queue: a number", r#""queue":1"#).invalid(&["queue"]),
-            asked(path, "queue: empty", r#""queue":"""#).invalid(&["queue"]),
-            asked(path, "a queue beside a filter", r#""queue":"q","filter":{"eventType":"ORDER_PAID"}"#)
+            request(path, "queue: a number", r#""queue":1"#).invalid(&["queue"]),
+            request(path, "queue: empty", r#""queue":"""#).invalid(&["queue"]),
+            request(path, "a queue and a filter", r#""queue":"q","filter":{"eventType":"ORDER_PAID"}"#)
                 .invalid(&["queue"]),
-            asked(path, "a field of redrive", r#""perSecond":100"#).invalid(&["perSecond"]),
+            request(path, "a field of redrive", r#""perSecond":100"#).invalid(&["perSecond"]),
         ]);
     }
     cases
@@ -197,17 +198,17 @@ fn release() -> Vec<Case> {
         with("tenant as text", r#"{"tenantId":"1"}"#).invalid(&["tenantId"]),
         with("no object", "[]").invalid(&["body"]),
         not_found(with("another tenant", r#"{"tenantId":2}"#)),
-        not_found(at("an order that nothing blocks", "Order/1").by(OPERATOR)),
+        not_found(at("an order that is not blocked", "Order/1").by(OPERATOR)),
         not_found(at("another type", &format!("Payment/{BLOCKED_ORDER}")).by(OPERATOR)),
-        not_found(at("an id that is none", "Order/abc").by(OPERATOR)),
-        not_found(at("an id with a zero before it", &format!("Order/0{BLOCKED_ORDER}")).by(OPERATOR)),
+        not_found(at("an invalid id", "Order/abc").by(OPERATOR)),
+        not_found(at("an id with a leading zero", &format!("Order/0{BLOCKED_ORDER}")).by(OPERATOR)),
         not_found(at("from another tenant", &blocked).by(FOREIGN_OPERATOR)),
     ]
 }
 
-/// Nobody, a user, and the operator of another tenant.
-fn strangers() -> Vec<Case> {
-    let looks = [
+/// Requests without a token, by a user without a role, and by the operator of another tenant.
+fn unauthorized() -> Vec<Case> {
+    let reads = [
         "outbox",
         "outbox/failed-event",
         "queues",
@@ -219,29 +220,30 @@ fn strangers() -> Vec<Case> {
         "reconciliation",
     ];
     let release = format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release");
-    let mut asked: Vec<Case> = looks.iter().map(|path| get(path, &format!("/api/v1/ops/{path}"))).collect();
+    let mut requests: Vec<Case> =
+        reads.iter().map(|path| get(path, &format!("/api/v1/ops/{path}"))).collect();
     for path in [REDRIVE, REPLAY, DISCARD] {
-        asked.push(post(path, path).json(&body_of(path, r#""reason":"a test""#)));
+        requests.push(post(path, path).json(&body_with(path, r#""reason":"a test""#)));
     }
-    asked.push(post(&release, &release));
+    requests.push(post(&release, &release));
     let mut cases = Vec::new();
-    for case in asked {
+    for case in requests {
         let named = |who: &str| Case { name: format!("{who}, {}", case.name), ..case.clone() };
-        cases.push(named("nobody operates").refused(401, "A0301", &[]));
-        cases.push(named("a user operates").by(BUYER).refused(403, "A0303", &[]));
+        cases.push(named("without a token").refused(401, "A0301", &[]));
+        cases.push(named("by a user").by(BUYER).refused(403, "A0303", &[]));
     }
-    // What is not there for an operator of another tenant is counted as not found, and stays.
+    // Rows of another tenant are not found, so nothing is done.
     for path in [REDRIVE, REPLAY, DISCARD] {
-        let body = body_of(path, r#""dryRun":false"#);
+        let body = body_with(path, r#""dryRun":false"#);
         cases.push(
             post(&format!("another tenant's operator, {path}"), path)
                 .by(FOREIGN_OPERATOR)
                 .json(&body)
                 .unchanged(200),
         );
-        let body = body_of(path, r#""filter":{"tenantId":1}"#);
+        let body = body_with(path, r#""filter":{"tenantId":1}"#);
         cases.push(
-            post(&format!("another tenant's operator asks by tenant, {path}"), path)
+            post(&format!("another tenant's operator, filter by tenant, {path}"), path)
                 .by(FOREIGN_OPERATOR)
                 .json(&body)
                 .refused(404, "A0404", &[]),
@@ -250,7 +252,7 @@ fn strangers() -> Vec<Case> {
     cases
 }
 
-fn looks(market: &Market) -> Vec<Case> {
+fn reads(market: &Market) -> Vec<Case> {
     let event = format!("/api/v1/ops/outbox/{FAILED_EVENT}");
     let timeline = format!("/api/v1/orders/{}/timeline", market.paid);
     let not_found = |case: Case| case.refused(404, "A0404", &[]);
@@ -258,37 +260,37 @@ fn looks(market: &Market) -> Vec<Case> {
         get("an event", &event).by(OPERATOR).unchanged(200),
         get("an event with a parameter", &format!("{event}?payload=1")).by(OPERATOR).invalid(&["payload"]),
         not_found(get("no such event", "/api/v1/ops/outbox/no-such-event").by(OPERATOR)),
-        not_found(get("an event id that is none", "/api/v1/ops/outbox/%20").by(OPERATOR)),
+        not_found(get("an invalid event id", "/api/v1/ops/outbox/%20").by(OPERATOR)),
         not_found(get("another tenant's event", &event).by(FOREIGN_OPERATOR)),
         get("timeline, by its buyer", &timeline).by(BUYER).unchanged(200),
         get("timeline, by its seller", &timeline).by(SELLER).unchanged(200),
         get("timeline, by the operator", &timeline).by(OPERATOR).unchanged(200),
         get("timeline with a parameter", &format!("{timeline}?limit=1")).by(BUYER).invalid(&["limit"]),
-        get("timeline, by nobody", &timeline).refused(401, "A0301", &[]),
-        not_found(get("timeline, by a stranger", &timeline).by(STRANGER)),
+        get("timeline, without a token", &timeline).refused(401, "A0301", &[]),
+        not_found(get("timeline, by another user", &timeline).by(OTHER_USER)),
         not_found(get("timeline, by another tenant's operator", &timeline).by(FOREIGN_OPERATOR)),
         not_found(get("timeline of no order", "/api/v1/orders/0/timeline").by(BUYER)),
     ]
 }
 
-/// Right, and therefore done: what was refused above was refused for what was wrong with it.
-fn taken() -> Vec<Case> {
-    let dry = |path: &str| asked(path, "a dry run", r#""dryRun":true"#).unchanged(200);
+/// Valid requests, which prove that the requests above were rejected for their defects only.
+fn accepted() -> Vec<Case> {
+    let dry_run = |path: &str| request(path, "a dry run", r#""dryRun":true"#).unchanged(200);
     vec![
-        dry(REDRIVE),
-        dry(REPLAY),
-        dry(DISCARD),
-        asked(REDRIVE, "no such event", r#""eventIds":["no-such-event"]"#).unchanged(200),
-        asked(REPLAY, "no such letter", r#""keys":["no-such-event"]"#).unchanged(200),
-        asked(DISCARD, "no such letter", r#""keys":["no-such-event"]"#).unchanged(200),
-        asked(DISCARD, "at another queue", r#""queue":"inventory.update.queue""#).unchanged(200),
-        asked(DISCARD, "with a reason", r#""reason":"a test""#).done(200),
-        asked(DISCARD, "once more", r#""reason":"a test""#).unchanged(200),
-        asked(REPLAY, "what was discarded", r#""reason":"a test""#).unchanged(200),
+        dry_run(REDRIVE),
+        dry_run(REPLAY),
+        dry_run(DISCARD),
+        request(REDRIVE, "no such event", r#""eventIds":["no-such-event"]"#).unchanged(200),
+        request(REPLAY, "no such dead letter", r#""keys":["no-such-event"]"#).unchanged(200),
+        request(DISCARD, "no such dead letter", r#""keys":["no-such-event"]"#).unchanged(200),
+        request(DISCARD, "at another queue", r#""queue":"inventory.update.queue""#).unchanged(200),
+        request(DISCARD, "with a reason", r#""reason":"a test""#).done(200),
+        request(DISCARD, "again", r#""reason":"a test""#).unchanged(200),
+        request(REPLAY, "what was discarded", r#""reason":"a test""#).unchanged(200),
         post("release, without a body", &format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release"))
             .by(OPERATOR)
             .done(200),
-        post("release, once more", &format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release"))
+        post("release, again", &format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release"))
             .by(OPERATOR)
             .refused(404, "A0404", &[]),
     ]

@@ -2,12 +2,12 @@
 
 use super::bodies::{NO_ID, NO_TEXT, each};
 use super::case::{Case, get, post};
-use super::market::{BUYER, FOREIGN_BUYER, FOREIGN_SELLER, Market, OPERATOR, SELLER, STRANGER};
+use super::market::{BUYER, FOREIGN_BUYER, FOREIGN_SELLER, Market, OPERATOR, OTHER_USER, SELLER};
 
 const ORDERS: &str = "/api/v1/orders";
 
 pub(crate) fn cases(market: &Market) -> Vec<Case> {
-    [placing(market), keys(market), shipping(market), paying(market), steps(market), looking(market)].concat()
+    [placing(market), keys(market), shipping(market), paying(market), steps(market), reads(market)].concat()
 }
 
 fn placing(market: &Market) -> Vec<Case> {
@@ -20,13 +20,13 @@ fn placing(market: &Market) -> Vec<Case> {
         placed("without a product", "{}").invalid(&["productId"]),
         placed("no object", "[1]").invalid(&["body"]),
         placed("cut off", r#"{"productId":"#).invalid(&["body"]),
-        placed("a field twice", &twice).invalid(&["productId"]),
+        placed("a duplicate field", &twice).invalid(&["productId"]),
         of("no such product", "9007199254740991").refused(404, "A0404", &[]),
         of("another tenant's product", &foreign.to_string()).refused(404, "A0404", &[]),
         of("a sold product", &sold.to_string()).refused(409, "A0409", &[]),
         of("a hidden product", &hidden.to_string()).refused(409, "A0409", &[]),
-        of("no token", &product.to_string()).by_nobody().refused(401, "A0301", &[]),
-        of("their own product", &product.to_string()).by(SELLER).refused(403, "A0303", &[]),
+        of("no token", &product.to_string()).without_token().refused(401, "A0301", &[]),
+        of("the buyer's own product", &product.to_string()).by(SELLER).refused(403, "A0303", &[]),
         of("from another tenant", &product.to_string()).by(FOREIGN_BUYER).refused(404, "A0404", &[]),
     ]);
     cases
@@ -40,16 +40,16 @@ fn keys(market: &Market) -> Vec<Case> {
             .header("X-Idempotency-Key", key)
             .invalid(&["X-Idempotency-Key"])
     };
-    let unkeyed = |name: &str, path: &str, body: &str| {
+    let without_key = |name: &str, path: &str, body: &str| {
         post(&format!("no idempotency key, {name}"), path)
             .by(BUYER)
             .json(body)
-            .unkeyed()
+            .without_key()
             .invalid(&["X-Idempotency-Key"])
     };
     vec![
-        unkeyed("an order", ORDERS, &format!(r#"{{"productId":{}}}"#, market.product)),
-        unkeyed("a payment", &format!("{ORDERS}/{}/payments", market.pending), "{}"),
+        without_key("an order", ORDERS, &format!(r#"{{"productId":{}}}"#, market.product)),
+        without_key("a payment", &format!("{ORDERS}/{}/payments", market.pending), "{}"),
         keyed("256 characters", &"k".repeat(256)),
         keyed("with a space", "a b"),
         keyed("with a tab", "a\tb"),
@@ -63,7 +63,7 @@ fn shipping(market: &Market) -> Vec<Case> {
         post(&format!("ship, {name}"), &format!("{ORDERS}/{order}/ship")).by(SELLER).json(body)
     };
     let Market { pending, paid, shipped, .. } = *market;
-    let good = r#"{"carrier":"SF","trackingNo":"T1"}"#;
+    let valid = r#"{"carrier":"SF","trackingNo":"T1"}"#;
     let carrier =
         |name: &str, value: &str| ship(name, paid, &format!(r#"{{"carrier":{value},"trackingNo":"T1"}}"#));
     let number =
@@ -83,15 +83,19 @@ fn shipping(market: &Market) -> Vec<Case> {
     cases.extend([
         ship("no fields", paid, "{}").invalid(&["carrier", "trackingNo"]),
         ship("an unknown field", paid, r#"{"carrier":"SF","trackingNo":"T1","cost":1}"#).invalid(&["cost"]),
-        ship("a field twice", paid, r#"{"carrier":"SF","carrier":"YTO","trackingNo":"T1"}"#)
+        ship("a duplicate field", paid, r#"{"carrier":"SF","carrier":"YTO","trackingNo":"T1"}"#)
             .invalid(&["carrier"]),
         ship("no body", paid, "").invalid(&["body"]),
-        ship("an unpaid order", pending, good).refused(409, "A0409", &[]),
-        ship("a shipped order", shipped, good).refused(409, "A0409", &[]),
-        ship("by the buyer", paid, good).by(BUYER).refused(403, "A0303", &[]),
-        ship("by a stranger", paid, good).by(STRANGER).refused(404, "A0404", &[]),
-        ship("by a namesake in another tenant", paid, good).by(FOREIGN_SELLER).refused(404, "A0404", &[]),
-        ship("by the operator", paid, good).by(OPERATOR).refused(404, "A0404", &[]),
+        ship("an unpaid order", pending, valid).refused(409, "A0409", &[]),
+        ship("a shipped order", shipped, valid).refused(409, "A0409", &[]),
+        ship("by the buyer", paid, valid).by(BUYER).refused(403, "A0303", &[]),
+        ship("by another user", paid, valid).by(OTHER_USER).refused(404, "A0404", &[]),
+        ship("by the same user id in another tenant", paid, valid).by(FOREIGN_SELLER).refused(
+            404,
+            "A0404",
+            &[],
+        ),
+        ship("by the operator", paid, valid).by(OPERATOR).refused(404, "A0404", &[]),
     ]);
     cases
 }
@@ -109,20 +113,24 @@ fn paying(market: &Market) -> Vec<Case> {
         ("with a control character", r#""a\u0007""#),
         ("too long", &long),
     ];
-    // The method may be null, which is as if it were not named.
+    // Null is the same as an absent field.
     let mut cases = each(&NO_TEXT[1..], "paymentMethod", method);
     cases.extend(each(&texts, "paymentMethod", method));
     cases.extend([
-        pay("an amount of their own", pending, r#"{"amount":0.01}"#).invalid(&["amount"]),
-        pay("a field twice", pending, r#"{"paymentMethod":"a","paymentMethod":"b"}"#)
+        pay("an amount chosen by the buyer", pending, r#"{"amount":0.01}"#).invalid(&["amount"]),
+        pay("a duplicate field", pending, r#"{"paymentMethod":"a","paymentMethod":"b"}"#)
             .invalid(&["paymentMethod"]),
         pay("no object", pending, "[]").invalid(&["body"]),
         pay("a paid order", paid, "{}").refused(409, "A0409", &[]),
         pay("a cancelled order", cancelled, "{}").refused(409, "A0409", &[]),
         pay("by the seller", pending, "{}").by(SELLER).refused(403, "A0303", &[]),
-        pay("by a stranger", pending, "{}").by(STRANGER).refused(404, "A0404", &[]),
-        pay("by a namesake in another tenant", pending, "{}").by(FOREIGN_BUYER).refused(404, "A0404", &[]),
-        pay("again, which is answered with the payment there is", pending, "{}").unchanged(201),
+        pay("by another user", pending, "{}").by(OTHER_USER).refused(404, "A0404", &[]),
+        pay("by the same user id in another tenant", pending, "{}").by(FOREIGN_BUYER).refused(
+            404,
+            "A0404",
+            &[],
+        ),
+        pay("again, which returns the existing payment", pending, "{}").unchanged(201),
         pay("again, without a method", pending, r#"{"paymentMethod":null}"#).unchanged(201),
     ]);
     cases
@@ -138,8 +146,8 @@ fn steps(market: &Market) -> Vec<Case> {
         step("a reason", pending, "cancel").by(BUYER).json(r#"{"reason":"no"}"#).invalid(&["reason"]),
         step("no object", pending, "cancel").by(BUYER).json("1").invalid(&["body"]),
         step("by the seller", pending, "cancel").by(SELLER).refused(403, "A0303", &[]),
-        step("by a stranger", pending, "cancel").by(STRANGER).refused(404, "A0404", &[]),
-        step("by a namesake in another tenant", pending, "cancel").by(FOREIGN_BUYER).refused(
+        step("by another user", pending, "cancel").by(OTHER_USER).refused(404, "A0404", &[]),
+        step("by the same user id in another tenant", pending, "cancel").by(FOREIGN_BUYER).refused(
             404,
             "A0404",
             &[],
@@ -151,22 +159,22 @@ fn steps(market: &Market) -> Vec<Case> {
         conflict(step("a pending order", pending, "complete")),
         conflict(step("a paid order", paid, "complete")),
         step("by the seller", shipped, "complete").by(SELLER).refused(403, "A0303", &[]),
-        step("by a stranger", shipped, "complete").by(STRANGER).refused(404, "A0404", &[]),
+        step("by another user", shipped, "complete").by(OTHER_USER).refused(404, "A0404", &[]),
         step("a field", shipped, "complete").by(BUYER).json(r#"{"rating":5}"#).invalid(&["rating"]),
     ]
 }
 
-fn looking(market: &Market) -> Vec<Case> {
+fn reads(market: &Market) -> Vec<Case> {
     let order = format!("{ORDERS}/{}", market.pending);
     vec![
-        get("look at an order, by a stranger", &order).by(STRANGER).refused(404, "A0404", &[]),
-        get("look at an order, by a namesake in another tenant", &order).by(FOREIGN_BUYER).refused(
+        get("read an order, by another user", &order).by(OTHER_USER).refused(404, "A0404", &[]),
+        get("read an order, by the same user id in another tenant", &order).by(FOREIGN_BUYER).refused(
             404,
             "A0404",
             &[],
         ),
-        get("look at an order, no token", &order).refused(401, "A0301", &[]),
-        get("look at an order, by its buyer", &order).by(BUYER).unchanged(200),
-        get("look at an order, by its seller", &order).by(SELLER).unchanged(200),
+        get("read an order, no token", &order).refused(401, "A0301", &[]),
+        get("read an order, by its buyer", &order).by(BUYER).unchanged(200),
+        get("read an order, by its seller", &order).by(SELLER).unchanged(200),
     ]
 }

@@ -1,4 +1,4 @@
-//! `POST /api/v1/products` and the shelf.
+//! `POST /api/v1/products` and the on-shelf and off-shelf routes.
 
 use super::bodies::{NO_MONEY, NO_OBJECT, NO_TEXT, each};
 use super::case::{Case, get, post};
@@ -7,7 +7,7 @@ use super::market::{BUYER, FOREIGN_SELLER, Market, SELLER};
 const PRODUCTS: &str = "/api/v1/products";
 
 pub(crate) fn cases(market: &Market) -> Vec<Case> {
-    [titles(), prices(), shapes(), shelves(market), taken()].concat()
+    [titles(), prices(), shapes(), shelves(market), accepted()].concat()
 }
 
 fn listing(name: &str, body: &str) -> Case {
@@ -15,9 +15,9 @@ fn listing(name: &str, body: &str) -> Case {
 }
 
 fn titles() -> Vec<Case> {
-    let titled = |name: &str, title: &str| listing(name, &format!(r#"{{"title":{title},"price":1}}"#));
-    let text = |name: &str, title: &str| titled(name, &format!("\"{title}\"")).invalid(&["title"]);
-    let mut cases = each(&NO_TEXT, "title", titled);
+    let with_title = |name: &str, title: &str| listing(name, &format!(r#"{{"title":{title},"price":1}}"#));
+    let text = |name: &str, title: &str| with_title(name, &format!("\"{title}\"")).invalid(&["title"]);
+    let mut cases = each(&NO_TEXT, "title", with_title);
     cases.extend([
         listing("without a title", r#"{"price":1}"#).invalid(&["title"]),
         text("empty title", ""),
@@ -34,8 +34,8 @@ fn titles() -> Vec<Case> {
 }
 
 fn prices() -> Vec<Case> {
-    let priced = |name: &str, price: &str| listing(name, &format!(r#"{{"title":"a","price":{price}}}"#));
-    let mut cases = each(&NO_MONEY, "price", priced);
+    let with_price = |name: &str, price: &str| listing(name, &format!(r#"{{"title":"a","price":{price}}}"#));
+    let mut cases = each(&NO_MONEY, "price", with_price);
     let wrong = [
         ("zero", "0"),
         ("zero with decimals", "0.00"),
@@ -44,7 +44,7 @@ fn prices() -> Vec<Case> {
         ("a cent too much", "10000000.00"),
         ("2^53", "9007199254740992"),
     ];
-    cases.extend(each(&wrong, "price", priced));
+    cases.extend(each(&wrong, "price", with_price));
     cases.push(listing("without a price", r#"{"title":"a"}"#).invalid(&["price"]));
     cases
 }
@@ -57,14 +57,14 @@ fn shapes() -> Vec<Case> {
         listing("both fields wrong", r#"{"title":"","price":0}"#).invalid(&["title", "price"]),
         listing("an unknown field", r#"{"title":"a","price":1,"discount":1}"#).invalid(&["discount"]),
         listing(
-            "fields of the answer",
+            "fields of the response",
             r#"{"title":"a","price":1,"productId":7,"status":"sold","sellerId":9}"#,
         )
         .invalid(&["productId", "status", "sellerId"]),
-        listing("a field in other letters", r#"{"Title":"a","price":1}"#).invalid(&["Title", "title"]),
-        listing("a field twice", r#"{"title":"a","price":1,"price":2}"#).invalid(&["price"]),
-        listing("a field twice, the same", r#"{"title":"a","title":"a","price":1}"#).invalid(&["title"]),
-        listing("an unknown field twice", r#"{"title":"a","price":1,"x":1,"x":2}"#).invalid(&["x", "x"]),
+        listing("a field in another case", r#"{"Title":"a","price":1}"#).invalid(&["Title", "title"]),
+        listing("a duplicate field", r#"{"title":"a","price":1,"price":2}"#).invalid(&["price"]),
+        listing("a duplicate field, the same", r#"{"title":"a","title":"a","price":1}"#).invalid(&["title"]),
+        listing("a duplicate unknown field", r#"{"title":"a","price":1,"x":1,"x":2}"#).invalid(&["x", "x"]),
         listing("a thousand levels deep", &format!(r#"{{"title":{},"price":1}}"#, "[".repeat(1_000)))
             .invalid(&["body"]),
         post("product, no body", PRODUCTS)
@@ -86,14 +86,14 @@ fn shelves(market: &Market) -> Vec<Case> {
     };
     let Market { product, sold, hidden, foreign, .. } = *market;
     vec![
-        shelf("another's product", product, "off").by(BUYER).refused(403, "A0303", &[]),
-        shelf("another's hidden product", hidden, "on").by(BUYER).refused(403, "A0303", &[]),
+        shelf("another user's product", product, "off").by(BUYER).refused(403, "A0303", &[]),
+        shelf("another user's hidden product", hidden, "on").by(BUYER).refused(403, "A0303", &[]),
         shelf("a sold product", sold, "off").by(SELLER).refused(409, "A0409", &[]),
         shelf("a sold product, on", sold, "on").by(SELLER).refused(409, "A0409", &[]),
-        shelf("on what is on it", product, "on").by(SELLER).refused(409, "A0409", &[]),
-        shelf("off what is off it", hidden, "off").by(SELLER).refused(409, "A0409", &[]),
+        shelf("on a product that is on sale", product, "on").by(SELLER).refused(409, "A0409", &[]),
+        shelf("off a product that is off shelf", hidden, "off").by(SELLER).refused(409, "A0409", &[]),
         shelf("another tenant's product", foreign, "off").by(SELLER).refused(404, "A0404", &[]),
-        shelf("seen from another tenant", product, "off").by(FOREIGN_SELLER).refused(404, "A0404", &[]),
+        shelf("a seller of another tenant", product, "off").by(FOREIGN_SELLER).refused(404, "A0404", &[]),
         shelf("a field", product, "off").by(SELLER).json(r#"{"price":1}"#).invalid(&["price"]),
         shelf("no object", product, "off").by(SELLER).json("[]").invalid(&["body"]),
         shelf("no token", product, "off").refused(401, "A0301", &[]),
@@ -107,7 +107,7 @@ fn shelves(market: &Market) -> Vec<Case> {
             "A0404",
             &[],
         ),
-        get("a product there is not", &format!("{PRODUCTS}/9007199254740991")).by(BUYER).refused(
+        get("a product that does not exist", &format!("{PRODUCTS}/9007199254740991")).by(BUYER).refused(
             404,
             "A0404",
             &[],
@@ -115,8 +115,8 @@ fn shelves(market: &Market) -> Vec<Case> {
     ]
 }
 
-/// At the limits, and therefore taken.
-fn taken() -> Vec<Case> {
+/// Valid requests at the limits.
+fn accepted() -> Vec<Case> {
     let wide = "字".repeat(120);
     vec![
         listing("the greatest price", r#"{"title":"a","price":9999999.99}"#).done(201),

@@ -1,19 +1,19 @@
-//! Parameters: of pages, of filters, and none of them unknown.
+//! Query parameters: pages, filters, and unknown parameters.
 
 use super::case::{Case, get};
 use super::market::{BUYER, Market, OPERATOR};
 
 pub(crate) fn cases(_: &Market) -> Vec<Case> {
-    [pages(), filters(), odd()].concat()
+    [pages(), filters(), special()].concat()
 }
 
-fn look(query: &str) -> Case {
+fn read(query: &str) -> Case {
     let path = format!("/api/v1/{query}");
     let case = get(&format!("query {query}"), &path);
     if query.starts_with("ops/") { case.by(OPERATOR) } else { case.by(BUYER) }
 }
 
-/// Every list takes a limit and a cursor, and nothing that it does not know.
+/// Every list has `limit` and `cursor` and rejects unknown parameters.
 fn pages() -> Vec<Case> {
     let mut cases = Vec::new();
     let lists =
@@ -28,15 +28,15 @@ fn pages() -> Vec<Case> {
             ("offset=1", "offset"),
             ("limit=1&limit=1", "limit"),
         ] {
-            cases.push(look(&format!("{list}?{query}")).invalid(&[field]));
+            cases.push(read(&format!("{list}?{query}")).invalid(&[field]));
         }
-        cases.push(look(&format!("{list}?limit=100&cursor=9007199254740991")).unchanged(200));
+        cases.push(read(&format!("{list}?limit=100&cursor=9007199254740991")).unchanged(200));
     }
     for limit in ["-1", "abc", "1.5", "1e1", "0x1", "%20", "9999999999999999999999"] {
-        cases.push(look(&format!("products?limit={limit}")).invalid(&["limit"]));
+        cases.push(read(&format!("products?limit={limit}")).invalid(&["limit"]));
     }
     for cursor in ["0", "-1", "1.0", "9007199254740992", "9223372036854775808", "%00"] {
-        cases.push(look(&format!("products?cursor={cursor}")).invalid(&["cursor"]));
+        cases.push(read(&format!("products?cursor={cursor}")).invalid(&["cursor"]));
     }
     cases
 }
@@ -93,23 +93,23 @@ fn filters() -> Vec<Case> {
         ("coupons?status=USED", "status"),
     ]
     .into_iter()
-    .map(|(query, field)| look(query).invalid(&[field]))
+    .map(|(query, field)| read(query).invalid(&[field]))
     .collect()
 }
 
-fn odd() -> Vec<Case> {
+fn special() -> Vec<Case> {
     let long = "x".repeat(65);
     vec![
-        look(&format!("ops/outbox?eventType={long}")).invalid(&["eventType"]),
-        look("orders?status=gone&as=nobody&limit=0&page=2").invalid(&["status", "as", "limit", "page"]),
-        look("products?Limit=1").invalid(&["Limit"]),
-        look("ops/outbox?tenantId=2").refused(404, "A0404", &[]),
-        look("ops/dead-letters?tenantId=2").refused(404, "A0404", &[]),
-        look("ops/consumptions?tenantId=2").refused(404, "A0404", &[]),
-        look("ops/blocked?tenantId=2").refused(404, "A0404", &[]),
-        look("ops/audit?tenantId=2").refused(404, "A0404", &[]),
-        look("ops/stats?tenantId=2").refused(404, "A0404", &[]),
-        look("ops/reconciliation?tenantId=2").refused(404, "A0404", &[]),
-        look("ops/outbox?status=&limit=").unchanged(200),
+        read(&format!("ops/outbox?eventType={long}")).invalid(&["eventType"]),
+        read("orders?status=gone&as=nobody&limit=0&page=2").invalid(&["status", "as", "limit", "page"]),
+        read("products?Limit=1").invalid(&["Limit"]),
+        read("ops/outbox?tenantId=2").refused(404, "A0404", &[]),
+        read("ops/dead-letters?tenantId=2").refused(404, "A0404", &[]),
+        read("ops/consumptions?tenantId=2").refused(404, "A0404", &[]),
+        read("ops/blocked?tenantId=2").refused(404, "A0404", &[]),
+        read("ops/audit?tenantId=2").refused(404, "A0404", &[]),
+        read("ops/stats?tenantId=2").refused(404, "A0404", &[]),
+        read("ops/reconciliation?tenantId=2").refused(404, "A0404", &[]),
+        read("ops/outbox?status=&limit=").unchanged(200),
     ]
 }

@@ -1,10 +1,10 @@
-//! `/api/v1/ops/reconciliation`: looked at with GET, repaired with POST.
+//! `/api/v1/ops/reconciliation`: GET reports findings, POST repairs them.
 
 use super::bodies::{NO_ID, NO_OBJECT, NO_TEXT, each};
 use super::case::{Case, get, post};
 use super::market::{BUYER, FOREIGN_OPERATOR, Market, OPERATOR};
 
-const LOOK: &str = "/api/v1/ops/reconciliation";
+const REPORT: &str = "/api/v1/ops/reconciliation";
 const REPAIR: &str = "/api/v1/ops/reconciliation/repair";
 
 pub(crate) fn cases(_: &Market) -> Vec<Case> {
@@ -12,11 +12,11 @@ pub(crate) fn cases(_: &Market) -> Vec<Case> {
     let field = |field: &'static str| {
         move |name: &str, value: &str| repair(name, &format!(r#"{{"{field}":{value}}}"#))
     };
-    // Null is as if it were not named.
+    // Null is the same as an absent field.
     let mut cases = each(&NO_TEXT[1..], "from", field("from"));
     cases.extend(each(&NO_TEXT[1..], "to", field("to")));
     cases.extend(each(&NO_ID[1..], "tenantId", field("tenantId")));
-    // Nothing at all is a repair with the defaults.
+    // An empty body is a repair with the defaults.
     cases.extend(NO_OBJECT.iter().map(|(name, body)| repair(name, body).invalid(&["body"])));
     cases.extend([
         repair(
@@ -31,18 +31,18 @@ pub(crate) fn cases(_: &Market) -> Vec<Case> {
         .invalid(&["from"]),
         repair("a window in the future", r#"{"from":"2999-01-01T00:00:00Z"}"#).invalid(&["from"]),
         repair("an unknown field", r#"{"repair":true}"#).invalid(&["repair"]),
-        repair("a field twice", r#"{"tenantId":1,"tenantId":1}"#).invalid(&["tenantId"]),
+        repair("a duplicate field", r#"{"tenantId":1,"tenantId":1}"#).invalid(&["tenantId"]),
         repair("another tenant", r#"{"tenantId":2}"#).refused(404, "A0404", &[]),
-        repair("by nobody", "{").by_nobody().refused(401, "A0301", &[]),
+        repair("without a token", "{").without_token().refused(401, "A0301", &[]),
         repair("by a user", "{").by(BUYER).refused(403, "A0303", &[]),
-        repair("where nothing is wrong", "{}").unchanged(200),
+        repair("without findings", "{}").unchanged(200),
         post("repair, without a body", REPAIR).by(OPERATOR).unchanged(200),
         post("repair, by another tenant's operator", REPAIR).by(FOREIGN_OPERATOR).unchanged(200),
-        get("reconciliation", LOOK).by(OPERATOR).unchanged(200),
-        get("reconciliation, changing nothing", &format!("{LOOK}?repair=false")).by(OPERATOR).unchanged(200),
+        get("reconciliation", REPORT).by(OPERATOR).unchanged(200),
+        get("reconciliation, repair=false", &format!("{REPORT}?repair=false")).by(OPERATOR).unchanged(200),
         get(
             "reconciliation, of a month",
-            &format!("{LOOK}?from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z"),
+            &format!("{REPORT}?from=2026-01-01T00:00:00Z&to=2026-02-01T00:00:00Z"),
         )
         .by(OPERATOR)
         .unchanged(200),

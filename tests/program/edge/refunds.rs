@@ -2,21 +2,21 @@
 
 use super::bodies::{NO_ID, NO_OBJECT, NO_TEXT, each};
 use super::case::{Case, get, post};
-use super::market::{BUYER, FOREIGN_BUYER, FOREIGN_OPERATOR, Market, OPERATOR, REFUND, SELLER, STRANGER};
+use super::market::{BUYER, FOREIGN_BUYER, FOREIGN_OPERATOR, Market, OPERATOR, OTHER_USER, REFUND, SELLER};
 
 const CALLBACK: &str = "/api/v1/refunds/callback";
 const REASON: &str = r#"{"reason":"a test"}"#;
 
 pub(crate) fn cases(market: &Market) -> Vec<Case> {
-    [asking(market), looking(market), callbacks(), signatures(market), settled(market)].concat()
+    [requests(market), reads(market), callbacks(), signatures(market), settled(market)].concat()
 }
 
-fn asking(market: &Market) -> Vec<Case> {
-    let ask = |name: &str, order: i64, body: &str| {
+fn requests(market: &Market) -> Vec<Case> {
+    let request = |name: &str, order: i64, body: &str| {
         post(&format!("refund, {name}"), &format!("/api/v1/orders/{order}/refunds")).by(BUYER).json(body)
     };
     let Market { pending, paid, refunding, shipped, cancelled, .. } = *market;
-    let reason = |name: &str, value: &str| ask(name, paid, &format!(r#"{{"reason":{value}}}"#));
+    let reason = |name: &str, value: &str| request(name, paid, &format!(r#"{{"reason":{value}}}"#));
     let long = format!("\"{}\"", "字".repeat(501));
     let texts = [
         ("empty", r#""""#),
@@ -26,26 +26,27 @@ fn asking(market: &Market) -> Vec<Case> {
     ];
     let mut cases = each(&NO_TEXT, "reason", reason);
     cases.extend(each(&texts, "reason", reason));
-    cases.extend(NO_OBJECT.iter().map(|(name, body)| ask(name, paid, body).invalid(&["body"])));
+    cases.extend(NO_OBJECT.iter().map(|(name, body)| request(name, paid, body).invalid(&["body"])));
     let conflict = |case: Case| case.refused(409, "A0409", &[]);
     let not_found = |case: Case| case.refused(404, "A0404", &[]);
     cases.extend([
-        ask("without a reason", paid, "{}").invalid(&["reason"]),
-        ask("an amount of their own", paid, r#"{"reason":"a","amount":1.00}"#).invalid(&["amount"]),
-        ask("a field twice", paid, r#"{"reason":"a","reason":"b"}"#).invalid(&["reason"]),
-        ask("no body", paid, "").invalid(&["body"]),
-        ask("by nobody", paid, REASON).by_nobody().refused(401, "A0301", &[]),
-        ask("by the seller", paid, REASON).by(SELLER).refused(403, "A0303", &[]),
-        not_found(ask("by a stranger", paid, REASON).by(STRANGER)),
-        not_found(ask("by a namesake in another tenant", paid, REASON).by(FOREIGN_BUYER)),
-        not_found(ask("by another tenant's operator", paid, REASON).by(FOREIGN_OPERATOR)),
-        not_found(ask("no such order", 9_007_199_254_740_991, REASON)),
-        conflict(ask("an unpaid order", pending, REASON)),
-        conflict(ask("a cancelled order", cancelled, REASON)),
-        conflict(ask("a shipped order", shipped, REASON)),
-        conflict(ask("a shipped order, by the operator", shipped, REASON).by(OPERATOR)),
-        ask("asked again", refunding, REASON).unchanged(201),
-        ask("asked again by the operator", refunding, REASON).by(OPERATOR).unchanged(201),
+        request("without a reason", paid, "{}").invalid(&["reason"]),
+        request("an amount chosen by the buyer", paid, r#"{"reason":"a","amount":1.00}"#)
+            .invalid(&["amount"]),
+        request("a duplicate field", paid, r#"{"reason":"a","reason":"b"}"#).invalid(&["reason"]),
+        request("no body", paid, "").invalid(&["body"]),
+        request("without a token", paid, REASON).without_token().refused(401, "A0301", &[]),
+        request("by the seller", paid, REASON).by(SELLER).refused(403, "A0303", &[]),
+        not_found(request("by another user", paid, REASON).by(OTHER_USER)),
+        not_found(request("by the same user id in another tenant", paid, REASON).by(FOREIGN_BUYER)),
+        not_found(request("by another tenant's operator", paid, REASON).by(FOREIGN_OPERATOR)),
+        not_found(request("no such order", 9_007_199_254_740_991, REASON)),
+        conflict(request("an unpaid order", pending, REASON)),
+        conflict(request("a cancelled order", cancelled, REASON)),
+        conflict(request("a shipped order", shipped, REASON)),
+        conflict(request("a shipped order, by the operator", shipped, REASON).by(OPERATOR)),
+        request("requested again", refunding, REASON).unchanged(201),
+        request("requested again by the operator", refunding, REASON).by(OPERATOR).unchanged(201),
         conflict(
             post("ship, an order that is being refunded", &format!("/api/v1/orders/{refunding}/ship"))
                 .by(SELLER)
@@ -55,17 +56,17 @@ fn asking(market: &Market) -> Vec<Case> {
     cases
 }
 
-fn looking(market: &Market) -> Vec<Case> {
+fn reads(market: &Market) -> Vec<Case> {
     let path = format!("/api/v1/orders/{}/refunds", market.refunding);
-    let look = |name: &str| get(&format!("refunds, {name}"), &path);
+    let read = |name: &str| get(&format!("refunds, {name}"), &path);
     vec![
-        look("by the buyer").by(BUYER).unchanged(200),
-        look("by the seller").by(SELLER).unchanged(200),
-        look("by the operator").by(OPERATOR).unchanged(200),
-        look("by nobody").refused(401, "A0301", &[]),
-        look("by a stranger").by(STRANGER).refused(404, "A0404", &[]),
-        look("by a namesake in another tenant").by(FOREIGN_BUYER).refused(404, "A0404", &[]),
-        look("by another tenant's operator").by(FOREIGN_OPERATOR).refused(404, "A0404", &[]),
+        read("by the buyer").by(BUYER).unchanged(200),
+        read("by the seller").by(SELLER).unchanged(200),
+        read("by the operator").by(OPERATOR).unchanged(200),
+        read("without a token").refused(401, "A0301", &[]),
+        read("by another user").by(OTHER_USER).refused(404, "A0404", &[]),
+        read("by the same user id in another tenant").by(FOREIGN_BUYER).refused(404, "A0404", &[]),
+        read("by another tenant's operator").by(FOREIGN_OPERATOR).refused(404, "A0404", &[]),
         get("refunds, with a parameter", &format!("{path}?limit=1")).by(BUYER).invalid(&["limit"]),
         get("refunds of no order", "/api/v1/orders/0/refunds").by(BUYER).refused(404, "A0404", &[]),
     ]
@@ -85,21 +86,21 @@ fn callbacks() -> Vec<Case> {
     let result =
         |name: &str, value: &str| signed(name, &format!(r#"{{"refundId":{REFUND},"result":{value}}}"#));
     let no_result =
-        [("in small letters", r#""success""#), ("another word", r#""PROCESSING""#), ("empty", r#""""#)];
+        [("in lower case", r#""success""#), ("another word", r#""PROCESSING""#), ("empty", r#""""#)];
     let mut cases = each(&NO_ID, "refundId", id);
     cases.extend(each(&NO_TEXT, "result", result));
     cases.extend(each(&no_result, "result", result));
-    let whole = report(REFUND, "SUCCESS");
-    let open = whole.trim_end_matches('}');
+    let complete = report(REFUND, "SUCCESS");
+    let open = complete.trim_end_matches('}');
     cases.extend([
         signed("no fields", "{}").invalid(&["refundId", "result"]),
         signed("an unknown field", &format!(r#"{open},"amount":88.50}}"#)).invalid(&["amount"]),
-        signed("a field twice", &format!(r#"{open},"result":"FAILED"}}"#)).invalid(&["result"]),
+        signed("a duplicate field", &format!(r#"{open},"result":"FAILED"}}"#)).invalid(&["result"]),
         signed("no object", "[]").invalid(&["body"]),
         signed("no body", "").invalid(&["body"]),
         signed("no such refund", &report(9_007_199_254_740_991, "SUCCESS")).refused(404, "A0404", &[]),
-        post("refund callback, called text", CALLBACK)
-            .body(whole.as_str())
+        post("refund callback, as text/plain", CALLBACK)
+            .body(complete.as_str())
             .header("Content-Type", "text/plain")
             .signed(0)
             .refused(415, "A0400", &[]),
@@ -126,12 +127,12 @@ fn signatures(market: &Market) -> Vec<Case> {
     cases.into_iter().map(|case| case.refused(401, "A0301", &[])).collect()
 }
 
-/// The gateway's word, and what is left to say afterwards.
+/// The result of the refund, and requests after it.
 fn settled(market: &Market) -> Vec<Case> {
     let signed = |name: &str, result: &str| callback(name, &report(REFUND, result)).signed(0);
     let again = format!("/api/v1/orders/{}/refunds", market.refunding);
     vec![
-        signed("the money is back", "SUCCESS").done(200),
+        signed("refund succeeded", "SUCCESS").done(200),
         signed("the same again", "SUCCESS").unchanged(200),
         signed("failed after it succeeded", "FAILED").refused(409, "A0409", &[]),
         post("refund, a refunded order", &again).by(BUYER).json(REASON).refused(409, "A0409", &[]),

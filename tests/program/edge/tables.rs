@@ -1,11 +1,11 @@
-//! Everything that the database holds, table by table, to be compared before and after.
+//! The content of the database, table by table, to compare before and after a request.
 
 use std::collections::BTreeMap;
 
 use handover_tests::books::Books;
 
-/// Tables that change while nothing is asked: leases, heartbeats, and blocks of numbers handed out.
-const CLOCKWORK: [&str; 6] = [
+/// Tables that change without requests: leases, heartbeats, and id blocks.
+const BACKGROUND_TABLES: [&str; 6] = [
     "outbox_partitions",
     "outbox_relays",
     "outbox_broker_sessions",
@@ -19,14 +19,14 @@ const CLOCKWORK: [&str; 6] = [
 pub(crate) struct Tables(BTreeMap<String, String>);
 
 impl Tables {
-    /// All of them but the clockwork, those of later versions included.
+    /// All tables except [`BACKGROUND_TABLES`]. New tables are included automatically.
     pub(crate) async fn of(books: &Books) -> Tables {
         let names =
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'
             AND name NOT LIKE '~_sqlx~_%' ESCAPE '~'";
         let mut tables = BTreeMap::new();
         for name in books.rows(names).await.unwrap() {
-            if !CLOCKWORK.contains(&name.as_str()) {
+            if !BACKGROUND_TABLES.contains(&name.as_str()) {
                 let rows = rows(books, &name).await;
                 tables.insert(name, rows);
             }
@@ -50,14 +50,14 @@ impl Tables {
         Tables(tables)
     }
 
-    /// The names of tables that are not as they were.
+    /// The names of the tables that differ.
     pub(crate) fn changed_since<'a>(&'a self, before: &Tables) -> Vec<&'a str> {
         let changed = self.0.iter().filter(|(name, rows)| before.0.get(*name) != Some(*rows));
         changed.map(|(name, _)| name.as_str()).collect()
     }
 }
 
-/// The rows of a table, every column of them; of the audit log those that tell of a change.
+/// The rows of a table with all columns; of the audit log only entries of changes.
 async fn rows(books: &Books, table: &str) -> String {
     let columns = format!("SELECT 'quote(\"' || name || '\")' FROM pragma_table_info('{table}')");
     let row = books.rows(&columns).await.unwrap().join(" || ',' || ");

@@ -1,4 +1,4 @@
-//! Who asks: tokens that are not ours, not now, or not enough.
+//! Authentication and authorization: tokens that are forged, expired, incomplete, or lack a role.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -20,7 +20,7 @@ fn encoded(value: &Value) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(value.to_string())
 }
 
-/// A token made by hand: any header, any claims, any signature.
+/// A token with any header, claims and signature.
 fn token(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
     let message = format!("{}.{}", encoded(header), encoded(claims));
     let signature = sign(message.as_bytes());
@@ -45,7 +45,7 @@ fn in_an_hour() -> i64 {
     chrono::Utc::now().timestamp() + 3_600
 }
 
-fn good_claims() -> Value {
+fn valid_claims() -> Value {
     json!({"sub": BUYER.to_string(), "tenant": 1, "roles": ["user"], "exp": in_an_hour()})
 }
 
@@ -53,7 +53,7 @@ fn alg(name: &str) -> Value {
     json!({"alg": name, "typ": "JWT"})
 }
 
-/// A look at the caller's orders with this token.
+/// Reads the caller's orders with this token.
 fn bearing(name: &str, token: &str) -> Case {
     get(&format!("token, {name}"), ORDERS).bearing(token)
 }
@@ -64,9 +64,9 @@ fn refused(case: Case) -> Case {
 
 fn forged(market: &Market) -> Vec<Case> {
     let secret = market.jwt_secret();
-    let claims = good_claims();
-    let good = token(&alg("HS256"), &claims, hs256(secret));
-    let (message, signature) = good.rsplit_once('.').unwrap();
+    let claims = valid_claims();
+    let valid = token(&alg("HS256"), &claims, hs256(secret));
+    let (message, signature) = valid.rsplit_once('.').unwrap();
     let promoted = json!({"sub": "2", "tenant": 1, "roles": ["platform"], "exp": in_an_hour()});
     let header = message.split_once('.').unwrap().0;
     let forged = [
@@ -84,12 +84,12 @@ fn forged(market: &Market) -> Vec<Case> {
         ("the gateway's secret", token(&alg("HS256"), &claims, hs256(market.secrets().nth(1).unwrap()))),
         ("an empty secret", token(&alg("HS256"), &claims, hs256(""))),
         ("claims changed after signing", format!("{header}.{}.{signature}", encoded(&promoted))),
-        ("a cut signature", good[..good.len() - 2].to_owned()),
-        ("one part too many", format!("{good}.{signature}")),
+        ("a cut signature", valid[..valid.len() - 2].to_owned()),
+        ("one part too many", format!("{valid}.{signature}")),
         ("claims that are no object", token(&alg("HS256"), &json!([1]), hs256(secret))),
     ];
     let mut cases: Vec<Case> = forged.iter().map(|(name, token)| refused(bearing(name, token))).collect();
-    cases.push(bearing("made by hand as the program makes it", &good).unchanged(200));
+    cases.push(bearing("valid, signed by the test", &valid).unchanged(200));
     let fraction = json!({"sub": "2", "exp": in_an_hour() as f64 + 0.5});
     cases.push(
         bearing("with a fraction of a second", &token(&alg("HS256"), &fraction, hs256(secret)))
@@ -104,18 +104,18 @@ fn claims(market: &Market) -> Vec<Case> {
     let exp = in_an_hour();
     let wrong = [
         ("expired", json!({"sub": "2", "exp": exp - 7_200})),
-        ("expired as long ago as clocks may be apart", json!({"sub": "2", "exp": exp - 3_600 - 30})),
+        ("expired by more than the clock tolerance", json!({"sub": "2", "exp": exp - 3_600 - 30})),
         ("never expires", json!({"sub": "2"})),
-        ("expires at null", json!({"sub": "2", "exp": null})),
-        ("expires at a word", json!({"sub": "2", "exp": "tomorrow"})),
+        ("expiry null", json!({"sub": "2", "exp": null})),
+        ("expiry is text", json!({"sub": "2", "exp": "tomorrow"})),
         ("not valid yet", json!({"sub": "2", "exp": exp, "nbf": exp - 60})),
-        ("nobody", json!({"exp": exp})),
+        ("no user", json!({"exp": exp})),
         ("user null", json!({"sub": null, "exp": exp})),
         ("user 0", json!({"sub": "0", "exp": exp})),
         ("user -1", json!({"sub": -1, "exp": exp})),
         ("user 2^53", json!({"sub": "9007199254740992", "exp": exp})),
         ("user by name", json!({"sub": "alice", "exp": exp})),
-        ("user with a zero before it", json!({"sub": "02", "exp": exp})),
+        ("user with a leading zero", json!({"sub": "02", "exp": exp})),
         ("user with a sign", json!({"sub": "+2", "exp": exp})),
         ("tenant 0", json!({"sub": "2", "tenant": 0, "exp": exp})),
         ("tenant by name", json!({"sub": "2", "tenant": "acme", "exp": exp})),
@@ -125,20 +125,20 @@ fn claims(market: &Market) -> Vec<Case> {
 }
 
 fn headers(market: &Market) -> Vec<Case> {
-    let good = market.api.token(BUYER);
+    let valid = market.api.token(BUYER);
     let header = |name: &str, value: &str| {
         refused(get(&format!("token, {name}"), ORDERS).header("Authorization", value))
     };
     vec![
         refused(get("token, none", ORDERS)),
         header("an empty header", ""),
-        header("without its scheme", &good),
+        header("without its scheme", &valid),
         header("scheme without a token", "Bearer "),
-        header("another scheme", &format!("Basic {good}")),
-        header("two of them", &format!("Bearer {good} {good}")),
-        refused(get("token, in a parameter", &format!("{ORDERS}?access_token={good}"))),
-        get("token, scheme in small letters", ORDERS)
-            .header("Authorization", &format!("bearer {good}"))
+        header("another scheme", &format!("Basic {valid}")),
+        header("two of them", &format!("Bearer {valid} {valid}")),
+        refused(get("token, in a parameter", &format!("{ORDERS}?access_token={valid}"))),
+        get("token, scheme in lower case", ORDERS)
+            .header("Authorization", &format!("bearer {valid}"))
             .unchanged(200),
     ]
 }
@@ -154,26 +154,26 @@ fn roles(market: &Market) -> Vec<Case> {
         ))
     };
     let mut cases = vec![
-        forbidden(signed("unknown", json!(["king"]))),
-        forbidden(signed("in capitals", json!(["OPERATOR"]))),
+        forbidden(signed("unknown", json!(["superuser"]))),
+        forbidden(signed("in upper case", json!(["OPERATOR"]))),
         forbidden(signed("a number", json!([1]))),
         forbidden(signed("none", json!([]))),
-        forbidden(signed("sees payloads, but may not operate", json!(["pii"]))),
+        forbidden(signed("may read payloads, but is no operator", json!(["pii"]))),
         get("role, operator", OUTBOX).by(OPERATOR).unchanged(200),
         get("role, operator of another tenant, own events", OUTBOX).by(FOREIGN_OPERATOR).unchanged(200),
-        get("role, operator asks for another tenant", &format!("{OUTBOX}?tenantId=1"))
+        get("role, operator queries another tenant", &format!("{OUTBOX}?tenantId=1"))
             .by(FOREIGN_OPERATOR)
             .refused(404, "A0404", &[]),
-        get("another tenant's orders are not there", &format!("{ORDERS}/{}", market.paid))
+        get("another tenant's orders are not found", &format!("{ORDERS}/{}", market.paid))
             .by(FOREIGN_BUYER)
             .refused(404, "A0404", &[]),
-        get("another tenant's sales are not there", &format!("{ORDERS}/{}", market.paid))
+        get("another tenant's sales are not found", &format!("{ORDERS}/{}", market.paid))
             .by(FOREIGN_SELLER)
             .refused(404, "A0404", &[]),
     ];
     for path in ["products", "products/1/off-shelf", "products/1/on-shelf", "orders", "orders/1/ship"] {
         let path = format!("/api/v1/{path}");
-        cases.push(refused(post(&format!("nobody, {path}"), &path).json("{")));
+        cases.push(refused(post(&format!("without a token, {path}"), &path).json("{")));
     }
     cases
 }

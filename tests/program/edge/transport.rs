@@ -1,11 +1,11 @@
-//! What is wrong before a route looks: addresses, methods, sizes, content types, traces.
+//! Errors that are detected before a route handles the request: paths, methods, sizes, content types, trace ids.
 
 use super::case::{Case, get, post, with_method};
 use super::market::{BUYER, Market, SELLER};
 use super::wire::Framing;
 
 const PRODUCTS: &str = "/api/v1/products";
-/// The greatest body.
+/// Maximum body size in bytes.
 const BODY_LIMIT: usize = 64 * 1024;
 
 pub(crate) fn cases(market: &Market) -> Vec<Case> {
@@ -15,8 +15,8 @@ pub(crate) fn cases(market: &Market) -> Vec<Case> {
 fn addresses() -> Vec<Case> {
     let nothing = |path: &str| {
         [
-            get(&format!("no address {path}"), path),
-            post(&format!("no address to post to {path}"), path).json("{}"),
+            get(&format!("unknown path {path}"), path),
+            post(&format!("unknown path to post to {path}"), path).json("{}"),
         ]
         .map(|case| case.refused(404, "A0404", &[]))
     };
@@ -62,12 +62,12 @@ fn methods() -> Vec<Case> {
 }
 
 fn ids(market: &Market) -> Vec<Case> {
-    let odd_order =
+    let invalid_orders =
         [format!("+{}", market.pending), format!("0{}", market.pending), format!("{}.0", market.pending)];
     let ids =
         ["0", "-1", "abc", "1.5", "9007199254740992", "9223372036854775808", "%20", "%FF", "1%00", "null"];
     let mut cases = Vec::new();
-    for id in ids.into_iter().chain(odd_order.iter().map(String::as_str)) {
+    for id in ids.into_iter().chain(invalid_orders.iter().map(String::as_str)) {
         cases.push(get(&format!("order id {id}"), &format!("/api/v1/orders/{id}")).by(BUYER));
         cases.push(post(&format!("cancel order id {id}"), &format!("/api/v1/orders/{id}/cancel")).by(BUYER));
         cases.push(get(&format!("product id {id}"), &format!("{PRODUCTS}/{id}")).by(BUYER));
@@ -77,46 +77,49 @@ fn ids(market: &Market) -> Vec<Case> {
 
 fn types() -> Vec<Case> {
     let body = r#"{"title":"a","price":1}"#;
-    let unnamed = |name: &str| post(&format!("content type, {name}"), PRODUCTS).by(SELLER).body(body);
-    let called = |kind: &str| unnamed(kind).header("Content-Type", kind).refused(415, "A0400", &[]);
+    let without_type = |name: &str| post(&format!("content type, {name}"), PRODUCTS).by(SELLER).body(body);
+    let with_type = |kind: &str| without_type(kind).header("Content-Type", kind).refused(415, "A0400", &[]);
     vec![
-        unnamed("none").refused(415, "A0400", &[]),
-        called("text/plain"),
-        called("text/json"),
-        called("application/x-www-form-urlencoded"),
-        called("application/jsonp"),
-        called("application/json-patch+json"),
-        called("multipart/form-data; boundary=x"),
-        called(";"),
+        without_type("none").refused(415, "A0400", &[]),
+        with_type("text/plain"),
+        with_type("text/json"),
+        with_type("application/x-www-form-urlencoded"),
+        with_type("application/jsonp"),
+        with_type("application/json-patch+json"),
+        with_type("multipart/form-data; boundary=x"),
+        with_type(";"),
         post("content type, none for a step with a body", "/api/v1/orders/1/cancel")
             .by(BUYER)
             .body("{}")
             .refused(415, "A0400", &[]),
-        unnamed("in capitals, with a charset")
+        without_type("in upper case, with a charset")
             .header("Content-Type", "Application/JSON; charset=utf-8")
             .done(201),
     ]
 }
 
 fn sizes() -> Vec<Case> {
-    let padded = |bytes: usize| {
+    let body_of_size = |bytes: usize| {
         let rest = r#"{"title":"","price":1}"#.len();
         format!(r#"{{"title":"{}","price":1}}"#, "x".repeat(bytes - rest))
     };
-    let sized = |name: &str, bytes| post(&format!("body, {name}"), PRODUCTS).by(SELLER).json(&padded(bytes));
+    let with_body =
+        |name: &str, bytes| post(&format!("body, {name}"), PRODUCTS).by(SELLER).json(&body_of_size(bytes));
     let too_large = |case: Case| case.refused(413, "A0400", &[]);
     vec![
-        sized("of 64 KiB, which is read", BODY_LIMIT).invalid(&["title"]),
-        sized("of 64 KiB in chunks, which is read", BODY_LIMIT)
+        with_body("of 64 KiB, within the limit", BODY_LIMIT).invalid(&["title"]),
+        with_body("of 64 KiB in chunks, within the limit", BODY_LIMIT)
             .framed(Framing::Chunked(1_000))
             .invalid(&["title"]),
-        too_large(sized("of 64 KiB and a byte", BODY_LIMIT + 1)),
-        too_large(sized("of 64 KiB and a byte in chunks", BODY_LIMIT + 1).framed(Framing::Chunked(1_000))),
+        too_large(with_body("of 64 KiB and a byte", BODY_LIMIT + 1)),
         too_large(
-            sized("of 64 KiB and a byte in one chunk", BODY_LIMIT + 1)
+            with_body("of 64 KiB and a byte in chunks", BODY_LIMIT + 1).framed(Framing::Chunked(1_000)),
+        ),
+        too_large(
+            with_body("of 64 KiB and a byte in one chunk", BODY_LIMIT + 1)
                 .framed(Framing::Chunked(BODY_LIMIT + 1)),
         ),
-        too_large(sized("of a megabyte", 1 << 20)),
+        too_large(with_body("of a megabyte", 1 << 20)),
         too_large(
             post("body, announced as too large", PRODUCTS)
                 .by(SELLER)
@@ -125,13 +128,11 @@ fn sizes() -> Vec<Case> {
         ),
         too_large(
             post("body, a callback of 64 KiB and a byte", "/api/v1/payments/callback")
-                .json(&padded(BODY_LIMIT + 1)),
+                .json(&body_of_size(BODY_LIMIT + 1)),
         ),
-        sized("too large and without a token: nobody reads it", BODY_LIMIT + 1).by_nobody().refused(
-            401,
-            "A0301",
-            &[],
-        ),
+        with_body("too large and without a token: the body is not read", BODY_LIMIT + 1)
+            .without_token()
+            .refused(401, "A0301", &[]),
     ]
 }
 
@@ -140,8 +141,8 @@ fn traces() -> Vec<Case> {
         get(&format!("trace, {name}"), "/healthz").header("X-Trace-Id", id).unchanged(200)
     };
     vec![
-        traced("of 64 characters, taken", &"t".repeat(64)),
-        traced("of every kind of character, taken", "aZ09_-"),
+        traced("of 64 characters, accepted", &"t".repeat(64)),
+        traced("of every kind of character, accepted", "aZ09_-"),
         traced("of 65 characters", &"t".repeat(65)),
         traced("empty", ""),
         traced("with a space", "a b"),

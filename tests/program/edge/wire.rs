@@ -1,21 +1,20 @@
-//! HTTP/1.1 on a bare socket: what a well-behaved client would not send can be sent.
+//! HTTP/1.1 on a plain socket, to send requests that an HTTP client would not send.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How the end of a body is told.
+/// How the request marks the end of its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// By its length.
+    /// `Content-Length`.
     Length,
-    /// By a length that is announced and never comes.
+    /// `Content-Length` with a body that is never sent.
     Announced(usize),
-    /// In chunks of so many bytes.
+    /// Chunks of this many bytes.
     Chunked(usize),
 }
 
-/// A request as it goes over the wire.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) method: &'static str,
@@ -25,7 +24,6 @@ pub(crate) struct Request {
     pub(crate) framing: Framing,
 }
 
-/// An answer as it came.
 #[derive(Debug, Clone)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -34,24 +32,24 @@ pub(crate) struct Response {
     pub(crate) body: String,
 }
 
-/// The longest wait for an answer: more than the program allows itself.
+/// Read timeout, longer than the program's own timeouts.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 impl Request {
-    /// Sends it on a connection of its own and reads the whole answer.
+    /// Sends the request on a new connection and reads the whole response.
     pub(crate) fn send(&self, address: &str) -> Result<Response, String> {
         let failed = |error: std::io::Error| error.to_string();
         let mut stream = TcpStream::connect(address).map_err(failed)?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        // A server that refuses early may close before it has read everything; its answer counts.
+        // A server that rejects a request early may close before it has read everything; its response is still valid.
         let _ = stream.write_all(&self.bytes());
-        let mut answer = Vec::new();
-        match stream.read_to_end(&mut answer) {
+        let mut response = Vec::new();
+        match stream.read_to_end(&mut response) {
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset && !response.is_empty() => {}
             Err(error) => return Err(error.to_string()),
         }
-        Response::parse(&answer)
+        Response::parse(&response)
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -85,7 +83,7 @@ impl Request {
 impl Response {
     fn parse(bytes: &[u8]) -> Result<Response, String> {
         let text = String::from_utf8(bytes.to_vec()).map_err(|error| error.to_string())?;
-        let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| format!("no answer: {text:?}"))?;
+        let (head, body) = text.split_once("\r\n\r\n").ok_or_else(|| format!("no response: {text:?}"))?;
         let mut lines = head.split("\r\n");
         let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
         let header = |line: &str| {
@@ -99,13 +97,13 @@ impl Response {
         };
         match response.header("content-length").and_then(|length| length.parse::<usize>().ok()) {
             Some(length) if response.body.len() == length => Ok(response),
-            length => Err(format!("{} of {length:?} bytes of an answer came", response.body.len())),
+            length => Err(format!("the response has {} of {length:?} bytes", response.body.len())),
         }
     }
 
-    /// A header, if it is there exactly once.
+    /// The header, if it occurs exactly once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut found = self.headers.iter().filter(|(given, _)| given == name);
+        let mut found = self.headers.iter().filter(|(header, _)| header == name);
         found.next().filter(|_| found.next().is_none()).map(|(_, value)| value.as_str())
     }
 }

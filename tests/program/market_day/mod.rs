@@ -1,8 +1,7 @@
-//! `handover demo` as it is shipped: a whole market day, as a newcomer would see it first. The verdict it gives about
-//! itself is given again here by the end check that scenarios and faults rely on, which reads the same file with SQL of its
-//! own.
+//! The shipped `handover demo` with a whole market day. The final check, which scenarios and fault tests use, must confirm
+//! the verdict of the demo; it reads the same file with its own SQL.
 //!
-//! Small days: `bootstrap/service/tests/cli/demo.rs`.
+//! Shorter days: `bootstrap/service/tests/cli/demo.rs`.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,23 +14,23 @@ use handover_tests::process::program;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The longest wait for a verdict. No promise: the machine may be busy.
+/// Timeout for a verdict. It is long because the machine may be busy.
 const VERDICT_WITHIN: Duration = Duration::from_secs(600);
-/// How long a day of 200 orders may take on a machine that does nothing else.
+/// Maximum duration of a day of 200 orders on a quiet machine.
 const A_DAY: Duration = Duration::from_secs(60);
 
-/// A demo that is killed when the test ends, however it does.
+/// A demo process that is killed when the test ends.
 struct Demo(Child);
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // Fails only if it has ended already.
+        // Fails only if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The seed of the day: always the same one in CI, and another one each time with HANDOVER_LONG=1.
+/// Seed of the day: fixed in CI, different each time with HANDOVER_LONG=1.
 fn seed() -> u64 {
     match long() {
         true => SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() % 1_000_000,
@@ -39,7 +38,7 @@ fn seed() -> u64 {
     }
 }
 
-/// A day that was played, was found to be kept and has ended.
+/// A finished day with a good verdict.
 struct Day {
     _folder: TempDir,
     took: Duration,
@@ -47,21 +46,22 @@ struct Day {
 }
 
 impl Day {
-    async fn play(orders: i64) -> Day {
+    async fn run_demo(orders: i64) -> Day {
         let folder = tempfile::tempdir().unwrap();
-        let (mut demo, report, took) = play(folder.path(), orders);
+        let (mut demo, report, took) = run_demo(folder.path(), orders);
         assert_eq!(report["verdict"], "kept", "{report:#}");
         let sent = Command::new("kill").args(["-TERM", &demo.0.id().to_string()]).status().unwrap();
         assert!(sent.success());
-        assert_eq!(demo.0.wait().unwrap().code(), Some(0), "it stops as asked, and the verdict stands");
+        assert_eq!(demo.0.wait().unwrap().code(), Some(0), "it stops on SIGTERM and exits with its verdict");
         let books = Books::open(&Path::new(report["folder"].as_str().unwrap()).join("handover.db")).await;
         Day { _folder: folder, took, books }
     }
 }
 
-/// Plays a day and goes on serving; answers with the report and how long that took.
-fn play(folder: &Path, orders: i64) -> (Demo, Value, Duration) {
-    let (seed, orders) = (seed().to_string(), orders.to_string());
+/// Plays a day and keeps the demo running. Returns the process, its report and the duration.
+fn run_demo(folder: &Path, orders: i64) -> (Demo, Value, Duration) {
+    let seed = seed().to_string();
+    let orders = orders.to_string();
     println!("handover demo --orders {orders} --seed {seed}");
     let [out, err] = ["out", "err"].map(|name| File::create(folder.join(name)).unwrap());
     let mut command = Command::new(program().unwrap());
@@ -69,10 +69,10 @@ fn play(folder: &Path, orders: i64) -> (Demo, Value, Duration) {
     command.env("TMPDIR", folder).current_dir(folder).stdin(Stdio::null());
     let begun = Instant::now();
     let mut demo = Demo(command.stdout(out).stderr(err).spawn().unwrap());
-    let said = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let output_of = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     loop {
-        if said("out").ends_with("}\n") {
-            let report: Value = serde_json::from_str(&said("out")).unwrap();
+        if output_of("out").ends_with("}\n") {
+            let report: Value = serde_json::from_str(&output_of("out")).unwrap();
             println!("verdict: {}, figures: {}", report["verdict"], report["figures"]);
             return (demo, report, begun.elapsed());
         }
@@ -80,25 +80,25 @@ fn play(folder: &Path, orders: i64) -> (Demo, Value, Duration) {
         assert!(
             ended.is_none() && begun.elapsed() < VERDICT_WITHIN,
             "no verdict: {ended:?}\n{}",
-            said("err")
+            output_of("err")
         );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[tokio::test]
-async fn a_market_day_is_kept_and_the_end_check_finds_the_same() {
+async fn market_day_verdict_is_confirmed_by_end_check() {
     let orders = if long() { 2_000 } else { 60 };
-    let Day { books, .. } = &Day::play(orders).await;
+    let Day { books, .. } = &Day::run_demo(orders).await;
     assert_eq!(books.number("SELECT count(*) FROM orders").await, orders);
     assert_eq!(books.unrest().await.unwrap(), Vec::<String>::new());
     let explained = "SELECT message_key FROM dead_letters WHERE status = 'DISCARDED' AND note IS NOT NULL";
     assert_eq!(books.rows(explained).await.unwrap().len(), 1);
-    // The one dead letter there is has its explanation.
+    // The day contains exactly one dead letter, which was discarded with a note.
     let mut broken = books.broken().await;
-    broken.retain(|sentence| !sentence.starts_with("a dead letter nobody can explain: 1 times"));
+    broken.retain(|sentence| !sentence.starts_with("a dead letter exists: 1 times"));
     assert_eq!(broken, Vec::<String>::new());
-    // When a day has ended, so has everything that was begun on it.
+    // At the end of the day nothing is left unfinished.
     for open in [
         "SELECT count(*) FROM asset_holds WHERE status = 'FROZEN'",
         "SELECT count(*) FROM refunds WHERE status = 'PROCESSING'",
@@ -107,7 +107,7 @@ async fn a_market_day_is_kept_and_the_end_check_finds_the_same() {
     ] {
         assert_eq!(books.number(open).await, 0, "{open}");
     }
-    // Of a day on which nothing of it happened, the end check would say nothing.
+    // The final check finds nothing if an activity never happened, so each must have happened.
     for happened in [
         "SELECT count(*) FROM ledger_entries",
         "SELECT count(*) FROM asset_holds WHERE status = 'COMMITTED' AND reverted = 1",
@@ -121,12 +121,12 @@ async fn a_market_day_is_kept_and_the_end_check_finds_the_same() {
     }
 }
 
-/// A busy machine misses deadlines of the program's own, and then something is tried again: of that the end check finds no
-/// trace, and here, where there is time for a day alone, it must not happen.
+/// A busy machine misses the program's own deadlines, and the program then retries. The final check does not see retries, so
+/// this test, which runs alone, asserts that there are none.
 #[tokio::test]
 #[ignore = "long: how long a day takes, and that nothing is tried twice on a machine that does nothing else"]
-async fn a_market_day_takes_less_than_a_minute_and_nothing_is_tried_twice() {
-    let day = Day::play(200).await;
+async fn market_day_takes_less_than_a_minute_without_retries() {
+    let day = Day::run_demo(200).await;
     assert!(day.took < A_DAY, "it took {:?}", day.took);
     assert_eq!(day.books.number("SELECT max(attempts) FROM event_consume_log").await, 1);
     assert_eq!(day.books.number("SELECT max(retry_count) FROM outbox_events").await, 0);

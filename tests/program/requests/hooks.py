@@ -1,4 +1,4 @@
-"""What random requests need to get further than the door: tokens, signatures, and ids of things that are there."""
+"""Hooks that make random requests valid more often: tokens, signatures, and ids of existing objects."""
 
 import base64
 import hashlib
@@ -12,15 +12,15 @@ import schemathesis
 SELLER, BUYER, OPERATOR = os.environ["REQUEST_TOKENS"].split(",")
 GATEWAY_KEY = base64.b64decode(os.environ["REQUEST_GATEWAY_SECRET"].removeprefix("whsec_"))
 
-# Of its own: schemathesis watches over the common one.
-DICE = random.Random(1)
-# The first ids of a new database; a random one of 2^53 names nothing.
+# A separate generator: schemathesis controls the global one.
+RANDOM = random.Random(1)
+# The first ids of a new database; a random id below 2^53 never exists.
 FIRST_IDS = range(1, 40)
 ID_FIELDS = ("id", "userId", "aggregateId", "productId", "paymentId", "refundId", "couponId")
 
 
-class Signed:
-    """Signs what is really sent (Standard Webhooks)."""
+class WebhookSignature:
+    """Signs the body that is sent (Standard Webhooks)."""
 
     def __call__(self, request):
         body = request.body or b""
@@ -34,22 +34,22 @@ class Signed:
         return request
 
 
-def likely(values):
-    """Puts ids of things that may be there in the place of most of the others."""
+def use_existing_ids(values):
+    """Replaces most ids by ids that may exist."""
     if not isinstance(values, dict):
         return
     for name in ID_FIELDS:
-        if isinstance(values.get(name), (int, str)) and DICE.random() < 0.8:
-            values[name] = DICE.choice(FIRST_IDS)
-    # An operator has one tenant.
-    if "tenantId" in values and DICE.random() < 0.8:
+        if isinstance(values.get(name), (int, str)) and RANDOM.random() < 0.8:
+            values[name] = RANDOM.choice(FIRST_IDS)
+    # An operator belongs to one tenant.
+    if "tenantId" in values and RANDOM.random() < 0.8:
         values["tenantId"] = 1
 
 
 def caller(path):
-    """Who most probably may do that; now and then somebody else."""
-    if DICE.random() < 0.15:
-        return DICE.choice([SELLER, BUYER, OPERATOR])
+    """The caller who is probably allowed to send the request; sometimes another one."""
+    if RANDOM.random() < 0.15:
+        return RANDOM.choice([SELLER, BUYER, OPERATOR])
     if path.startswith("/api/v1/ops/"):
         return OPERATOR
     if path.startswith("/api/v1/products") or path.endswith("/ship"):
@@ -59,14 +59,14 @@ def caller(path):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    likely(case.path_parameters)
-    likely(case.query)
-    likely(case.body)
-    # The same few keys come again and again, and a key is for one request.
-    if case.headers and "X-Idempotency-Key" in case.headers and DICE.random() < 0.8:
-        case.headers["X-Idempotency-Key"] = str(DICE.getrandbits(64))
+    use_existing_ids(case.path_parameters)
+    use_existing_ids(case.query)
+    use_existing_ids(case.body)
+    # schemathesis repeats a few keys, but a key is for one request.
+    if case.headers and "X-Idempotency-Key" in case.headers and RANDOM.random() < 0.8:
+        case.headers["X-Idempotency-Key"] = str(RANDOM.getrandbits(64))
     if case.path.endswith("/callback"):
-        if DICE.random() < 0.9:
-            kwargs["auth"] = Signed()
-    elif DICE.random() < 0.95:
+        if RANDOM.random() < 0.9:
+            kwargs["auth"] = WebhookSignature()
+    elif RANDOM.random() < 0.95:
         case.headers["Authorization"] = "Bearer " + caller(case.path)

@@ -1,9 +1,9 @@
-//! Requests made at random from the OpenAPI document, by schemathesis: whatever comes, no answer is a fault, and each is
-//! one that the document names, with the body that it describes.
+//! Random requests generated from the OpenAPI document by schemathesis: no response is a server error, and every response
+//! matches the document in status and body.
 //!
-//! `tests/run` installs schemathesis, in the versions of `requirements.txt`, and says where it is (`HANDOVER_SCHEMATHESIS`).
-//! In CI it makes the same requests each time: about ten for each operation, and some sequences of operations. With
-//! HANDOVER_LONG=1 it makes others each time, for ten minutes.
+//! `tests/run` installs schemathesis in the versions of `requirements.txt` and sets `HANDOVER_SCHEMATHESIS` to its path.
+//! In CI it generates the same requests each time: about ten per operation, and some sequences of operations. With
+//! HANDOVER_LONG=1 it generates different requests for ten minutes.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,24 +14,24 @@ use handover_tests::process::fresh;
 
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance";
 
-/// Which requests are made. With a number of examples they depend on the seed alone, with a time on the machine as well.
+/// Options for the generated requests. With a number of examples they depend on the seed only; with a time also on the machine.
 fn requests() -> [String; 6] {
     let seed = match long() {
         true => SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() % 1_000_000,
         false => 1,
     };
-    let how = match long() {
+    let options = match long() {
         true => ["--max-time", "600", "--phases", "examples,coverage,fuzzing,stateful"],
         false => ["--max-examples", "8", "--phases", "examples,fuzzing,stateful"],
     };
-    let [amount, number, phases, which] = how.map(str::to_owned);
+    let [amount, number, phases, which] = options.map(str::to_owned);
     [amount, number, phases, which, "--seed".to_owned(), seed.to_string()]
 }
 
 #[test]
-fn no_request_is_answered_with_a_fault_or_otherwise_than_the_document_says() {
+fn random_requests_get_only_documented_responses() {
     let schemathesis = std::env::var_os("HANDOVER_SCHEMATHESIS")
-        .expect("HANDOVER_SCHEMATHESIS names no program: run `tests/run program requests`");
+        .expect("HANDOVER_SCHEMATHESIS is not set: run `tests/run program requests`");
     let (folder, launch) = fresh();
     let mut server = launch.start().unwrap();
     let token = |user: &str, roles: &[&str]| {
@@ -54,9 +54,9 @@ fn no_request_is_answered_with_a_fault_or_otherwise_than_the_document_says() {
         .args(requests())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    println!("{told}");
-    assert!(output.status.success(), "{told}{}", String::from_utf8_lossy(&output.stderr));
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{report}");
+    assert!(output.status.success(), "{report}{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(server.ended().unwrap(), None, "the program ended:\n{}", launch.log());
     assert!(!launch.log().contains("panicked"), "{}", launch.log());
     server.terminate(Duration::from_secs(60)).unwrap();

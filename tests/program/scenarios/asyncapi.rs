@@ -1,20 +1,20 @@
-//! Messages as the broker carries them, held to the AsyncAPI document that the program prints.
+//! Published messages match the AsyncAPI document that the program prints.
 
 use std::collections::BTreeSet;
 
 use handover_tests::deployment::{Deployment, Pair};
 use serde_json::{Value, json};
 
-use super::carrier::{Carrier, SPY};
+use super::carrier::{BrokerAccess, SPY};
 use super::purses::With;
 use super::shop::{BUYER, Shop};
 
-/// The sandbox would settle by itself; here the test is the gateway.
+/// A sandbox that does not settle refunds during the test: the test acts as the gateway.
 const SLOW_SANDBOX: (&str, &str) = ("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h");
 
-async fn every_message_fits_the_document_and_every_one_in_it_is_emitted(pair: Pair) {
+async fn published_messages_match_asyncapi_document_completely(pair: Pair) {
     let deployment = Deployment::start(pair).await;
-    Carrier::of(&deployment).await.spy().await;
+    BrokerAccess::of(&deployment).await.declare_spy().await;
     let shop = Shop::open_on(deployment, &[SLOW_SANDBOX], None).await;
     let (code, document, error) = shop.launch().run(&["asyncapi"]).unwrap();
     assert_eq!(code, Some(0), "{error}");
@@ -38,17 +38,17 @@ async fn every_message_fits_the_document_and_every_one_in_it_is_emitted(pair: Pa
     shop.settled().await;
 
     let mut emitted = BTreeSet::new();
-    for message in shop.carrier.held(SPY).await {
+    for message in shop.broker.messages(SPY).await {
         let kind = message.kind.unwrap();
         let body: Value = serde_json::from_str(&message.body).unwrap();
         for (part, value) in [("payload", &body), ("headers", &json!(message.headers))] {
             let mut schema = document["components"]["messages"][&kind][part].clone();
-            assert!(schema.is_object(), "the document says nothing of {kind}");
+            assert!(schema.is_object(), "the document has no message {kind}");
             schema["components"] = document["components"].clone();
             let validator =
                 jsonschema::draft7::options().should_validate_formats(true).build(&schema).unwrap();
-            let flaws: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
-            assert!(flaws.is_empty(), "{kind}, {part}: {flaws:?}\n{value}");
+            let errors: Vec<String> = validator.iter_errors(value).map(|error| error.to_string()).collect();
+            assert!(errors.is_empty(), "{kind}, {part}: {errors:?}\n{value}");
         }
         emitted.insert(kind);
     }
@@ -57,5 +57,5 @@ async fn every_message_fits_the_document_and_every_one_in_it_is_emitted(pair: Pa
 }
 
 super::by_turns! {
-    every_message_fits_the_document_and_every_one_in_it_is_emitted,
+    published_messages_match_asyncapi_document_completely,
 }

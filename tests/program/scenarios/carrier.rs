@@ -1,4 +1,4 @@
-//! Messages behind the program's back: in the tables of the database broker, or in the queues of RabbitMQ.
+//! Direct access to messages: in the tables of the database broker, or in the queues of RabbitMQ.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -11,37 +11,38 @@ use handover_tests::deployment::Deployment;
 use handover_tests::rabbit_rigs::settings;
 use handover_tests::servers::rabbitmq::TestVhost;
 
-/// A queue of the test's own that gets whatever is routed; nobody waits until it is empty.
+/// A test queue that receives every message. Waiting for events in flight ignores it.
 pub(crate) const SPY: &str = "test.spy";
 
-/// What carries messages.
-pub(crate) enum Carrier {
+/// The broker of a deployment.
+pub(crate) enum BrokerAccess {
     Tables(Books),
     RabbitMq(Arc<TestVhost>),
 }
 
-impl Carrier {
-    pub(crate) async fn of(deployment: &Deployment) -> Carrier {
+impl BrokerAccess {
+    pub(crate) async fn of(deployment: &Deployment) -> BrokerAccess {
         match deployment.pair().is_on_rabbitmq() {
-            true => Carrier::RabbitMq(Arc::clone(deployment.vhost())),
-            false => Carrier::Tables(deployment.books().await),
+            true => BrokerAccess::RabbitMq(Arc::clone(deployment.vhost())),
+            false => BrokerAccess::Tables(deployment.books().await),
         }
     }
 
-    /// Makes [`SPY`]. To be called before the program starts, which reads the bindings then.
-    pub(crate) async fn spy(&self) {
+    /// Declares [`SPY`]. Call it before the program starts: the program reads the bindings at startup.
+    pub(crate) async fn declare_spy(&self) {
         match self {
-            Carrier::Tables(books) => {
+            BrokerAccess::Tables(books) => {
                 books.change(&format!("INSERT INTO outbox_broker_queues (queue) VALUES ('{SPY}')")).await;
                 let bind =
                     format!("INSERT INTO outbox_broker_bindings (queue, pattern) VALUES ('{SPY}', '#')");
                 books.change(&bind).await;
             }
-            Carrier::RabbitMq(vhost) => {
-                let (name, bindings) = (SPY.to_owned(), vec!["#".to_owned()]);
-                let spy = QueueSpec { name, bindings, ttl: None, dead_letter_key: None };
+            BrokerAccess::RabbitMq(vhost) => {
+                let name = SPY.to_owned();
+                let bindings = vec!["#".to_owned()];
+                let declare_spy = QueueSpec { name, bindings, ttl: None, dead_letter_key: None };
                 let topology = Topology {
-                    queues: vec![spy],
+                    queues: vec![declare_spy],
                     ..marketplace::queues::topology(marketplace::queues::DEFAULT_TIMEOUT)
                 };
                 broker(vhost).declare(&topology).await.unwrap();
@@ -49,15 +50,15 @@ impl Carrier {
         }
     }
 
-    /// How many messages a queue holds, those included that were delivered and not settled.
+    /// Number of messages in a queue, including delivered messages that are not settled.
     pub(crate) async fn count(&self, queue: &str) -> i64 {
         match self {
-            Carrier::Tables(books) => {
+            BrokerAccess::Tables(books) => {
                 books
                     .number(&format!("SELECT count(*) FROM outbox_broker_messages WHERE queue = '{queue}'"))
                     .await
             }
-            Carrier::RabbitMq(vhost) => {
+            BrokerAccess::RabbitMq(vhost) => {
                 let queues = vhost.messages().await.unwrap();
                 queues
                     .iter()
@@ -67,48 +68,50 @@ impl Carrier {
         }
     }
 
-    /// The messages that a queue holds; they stay there.
-    pub(crate) async fn held(&self, queue: &str) -> Vec<Message> {
+    /// The messages in a queue, without removing them.
+    pub(crate) async fn messages(&self, queue: &str) -> Vec<Message> {
         match self {
-            Carrier::Tables(books) => {
+            BrokerAccess::Tables(books) => {
                 let sql = format!(
                     "SELECT message_id, kind, correlation_id, headers, body FROM outbox_broker_messages
                      WHERE queue = '{queue}' ORDER BY id"
                 );
                 books.table(&sql).await.unwrap().into_iter().map(message).collect()
             }
-            Carrier::RabbitMq(vhost) => {
+            BrokerAccess::RabbitMq(vhost) => {
                 let expected = usize::try_from(self.count(queue).await).unwrap();
                 if expected == 0 {
                     return Vec::new();
                 }
                 let subscription = broker(vhost).subscribe(queue, NonZeroU16::MAX).await.unwrap();
-                let mut held = Vec::new();
-                while held.len() < expected {
+                let mut messages = Vec::new();
+                while messages.len() < expected {
                     let deliveries = subscription.next().await.unwrap();
-                    held.extend(deliveries.into_iter().map(|delivery| delivery.message));
+                    messages.extend(deliveries.into_iter().map(|delivery| delivery.message));
                 }
                 subscription.close().await.unwrap();
-                held
+                messages
             }
         }
     }
 
-    /// Puts a message into a queue.
+    /// Sends a message to a queue.
     pub(crate) async fn send(&self, queue: &str, message: &Message) {
         match self {
-            Carrier::Tables(books) => {
+            BrokerAccess::Tables(books) => {
                 let headers = serde_json::to_string(&message.headers).unwrap();
                 let text = |text: &Option<String>| text.clone().unwrap();
-                let (id, kind) = (text(&message.message_id), text(&message.kind));
-                let (trace, body) = (text(&message.correlation_id), &message.body);
+                let id = text(&message.message_id);
+                let kind = text(&message.kind);
+                let trace = text(&message.correlation_id);
+                let body = &message.body;
                 let sql = format!(
                     "INSERT INTO outbox_broker_messages (queue, message_id, kind, correlation_id, headers, body)
                      VALUES ('{queue}', '{id}', '{kind}', '{trace}', '{headers}', '{body}')"
                 );
                 assert_eq!(books.change(&sql).await, 1);
             }
-            Carrier::RabbitMq(vhost) => {
+            BrokerAccess::RabbitMq(vhost) => {
                 let event = message.message_id.clone().unwrap().try_into().unwrap();
                 let outgoing = Outgoing::to_queue(event, queue.to_owned(), message.clone());
                 let outcome = broker(vhost).publish(vec![outgoing]).await.unwrap().remove(0);
@@ -117,22 +120,22 @@ impl Carrier {
         }
     }
 
-    /// How long messages wait in a queue until they expire, in milliseconds.
+    /// Message TTL of a queue in milliseconds.
     pub(crate) async fn ttl_ms(&self, queue: &str) -> i64 {
         match self {
-            Carrier::Tables(books) => {
+            BrokerAccess::Tables(books) => {
                 books
                     .number(&format!("SELECT ttl_ms FROM outbox_broker_queues WHERE queue = '{queue}'"))
                     .await
             }
-            Carrier::RabbitMq(vhost) => {
+            BrokerAccess::RabbitMq(vhost) => {
                 vhost.argument(queue, "x-message-ttl").await.unwrap().parse().unwrap()
             }
         }
     }
 }
 
-/// A connection of the test's own.
+/// A separate connection for the test.
 fn broker(vhost: &TestVhost) -> RabbitBroker {
     RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum))
 }

@@ -1,16 +1,16 @@
-//! The page "Inserting events by SQL": its statements work as they are written, on each engine.
+//! The page "Inserting events by SQL": its statements work on each engine.
 
 use handover_tests::deployment::Pair;
 use handover_tests::servers::database::ServerKind;
 
 use super::shop::Shop;
 
-handover_tests::on_pairs!([the_statements_of_the_page_insert_an_event_that_is_applied, what_the_page_says_is_refused_is]:
+handover_tests::on_pairs!([documented_insert_statement_creates_event_that_is_applied, statements_documented_as_refused_are_refused]:
     sqlite_and_database SqliteAlone, mariadb_and_database MariaDbAlone, postgres_and_database PostgresAlone);
 
 const PAGE: &str = include_str!("../../../bootstrap/docs/events-by-sql.md");
 
-/// The statements of the block that follows this line.
+/// The statements of the code block after this line of the page.
 #[track_caller]
 fn block(after: &str) -> Vec<&'static str> {
     let (_, rest) = PAGE.split_once(after).unwrap();
@@ -19,7 +19,7 @@ fn block(after: &str) -> Vec<&'static str> {
     block.split_inclusive(";\n").map(str::trim).filter(|statement| !statement.is_empty()).collect()
 }
 
-/// The page's statement, about this order.
+/// The INSERT statement of the page, changed for this order.
 async fn insert(shop: &Shop, order: i64) -> String {
     let heading = match shop.deployment().pair().database_server() {
         None => "\nSQLite:\n",
@@ -34,7 +34,7 @@ async fn insert(shop: &Shop, order: i64) -> String {
         .replace("\"productId\":1", &format!("\"productId\":{}", product.unwrap()))
 }
 
-async fn the_statements_of_the_page_insert_an_event_that_is_applied(pair: Pair) {
+async fn documented_insert_statement_creates_event_that_is_applied(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let order = shop.paid_order().await;
     shop.settled().await;
@@ -55,7 +55,7 @@ async fn the_statements_of_the_page_insert_an_event_that_is_applied(pair: Pair) 
     assert_eq!(shop.books.number(&shipments).await, 1, "it was paid before");
 }
 
-async fn what_the_page_says_is_refused_is(pair: Pair) {
+async fn statements_documented_as_refused_are_refused(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let order = shop.paid_order().await;
     shop.settled().await;
@@ -77,7 +77,7 @@ async fn what_the_page_says_is_refused_is(pair: Pair) {
         let refused = statement.replacen(good, bad, 1).replacen("VALUES (", value, 1);
         assert!(shop.books.try_change(&refused).await.is_err(), "{refused}");
     }
-    // Before what can never be sent, so that the order's next event would wait behind it.
+    // Before the events that can never be sent, so that they would block the order's next event.
     for (id, good, bad, why) in [
         ("no-object", "'{", "'[{", "the payload is not JSON"),
         ("unknown-type", "'ORDER_PAID'", "'ORDER_EATEN'", "事件类型不支持: ORDER_EATEN"),
@@ -92,7 +92,7 @@ async fn what_the_page_says_is_refused_is(pair: Pair) {
         );
         shop.expect_count(1, &failed).await;
     }
-    // Delayed by hours, as by a session in another time zone: the order's next event does not wait for it.
+    // Due in hours, as from a session in another time zone. The order's next event does not wait for it.
     let later = match shop.deployment().pair().database_server() {
         None => "strftime('%Y-%m-%d %H:%M:%f', 'now', '+8 hours')",
         Some(ServerKind::MariaDb) => "TIMESTAMPADD(HOUR, 8, UTC_TIMESTAMP(6))",

@@ -1,18 +1,18 @@
-//! The acceptance scenarios of seed 000, one test per item of its sections 16 and 17 and named after it, and those of seed
-//! 004. The program is used as its users would, over HTTP; database and broker are read and written directly only where
-//! 000 asks for what no user can do.
+//! Acceptance scenarios of seed 000 (one test per item of its sections 16 and 17, named after it) and of the seeds 003 and
+//! 004. The tests use the program over HTTP; they access database and broker directly only where a seed requires something
+//! that no user can do.
 
-/// Stamps scenarios for pairs of database and broker, in a module named after the scenario.
+/// Generates scenarios for pairs of database and broker, in a module named after the scenario.
 ///
-/// In CI a scenario runs on SQLite with the database broker, which proves the program, and on MariaDB or PostgreSQL with
-/// RabbitMQ, by turns down the list: the contract suites prove that adapters are interchangeable. All other pairs are
-/// ignored there and run by `tests/run --long`.
+/// In CI a scenario runs on SQLite with the database broker, and on either MariaDB or PostgreSQL with RabbitMQ, alternating
+/// down the list. This is enough because the contract suites prove that adapters are interchangeable. All other pairs are
+/// ignored in CI and run by `tests/run --long`.
 ///
-/// After the name of a scenario,
-/// - `+ postgres_and_database` runs it in CI on PostgreSQL with the database broker as well: what it is about happens in
-///   the tables of that broker, where processes and connections of a server meet, as they cannot on SQLite;
-/// - `: sqlite_and_database` runs it in CI on that pair alone;
-/// - `: rabbitmq` stamps it for RabbitMQ alone, and runs it in CI on one of the two pairs, by turns as well.
+/// Options after the name of a scenario:
+/// - `+ postgres_and_database` also runs it in CI on PostgreSQL with the database broker, for scenarios about the tables of
+///   that broker, which several connections of a server use concurrently, unlike on SQLite;
+/// - `: sqlite_and_database` runs it in CI on that pair only;
+/// - `: rabbitmq` generates it for RabbitMQ only, and runs it in CI on one of the two pairs, alternating as well.
 macro_rules! by_turns {
     (@next $now:tt $then:tt) => {};
     (@next $now:tt $then:tt $scenario:ident, $($rest:tt)*) => {

@@ -1,4 +1,4 @@
-//! Buyers with something in their purses, and orders that are paid with it.
+//! Buyers with wallet, points and coupons, and orders that use them.
 
 use handover_tests::client::Answer;
 use handover_tests::process::eventually;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::shop::{BUYER, OPERATOR, SELLER, SOON, Shop};
 
-/// What an order is to be paid with beside money: minor units, points.
+/// The assets that an order uses: minor units, points.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct With {
     pub(crate) coupon: Option<i64>,
@@ -14,7 +14,7 @@ pub(crate) struct With {
     pub(crate) points: i64,
 }
 
-/// An amount of minor units as JSON writes it.
+/// An amount in minor units as JSON number.
 pub(crate) fn money(minor: i64) -> Value {
     serde_json::from_str(&format!("{}.{:02}", minor / 100, minor % 100)).unwrap()
 }
@@ -37,14 +37,14 @@ impl Shop {
         self.api.post(OPERATOR, "/api/v1/ops/coupons", body).await.unwrap().id("couponId")
     }
 
-    /// The buyer has 50.00, 300 points and a coupon over 10.00; tells which.
+    /// Gives the buyer 50.00, 300 points and a coupon over 10.00. Returns the coupon's id.
     pub(crate) async fn fill_purses(&self) -> i64 {
         self.deposit(BUYER, 5_000).await;
         self.grant(BUYER, 300).await;
         self.coupon(BUYER, 1_000).await
     }
 
-    /// Orders a new product. Asks again, under the same key, while the service has no room: many may order at once.
+    /// Orders a new product. Repeats the request under the same key while the service sheds load.
     pub(crate) async fn try_order_with(&self, with: With) -> Answer {
         let product = self.product().await;
         let mut body = json!({"productId": product});
@@ -59,9 +59,9 @@ impl Shop {
         }
         let key = format!("order-of-{product}");
         eventually(SOON, async || {
-            let answer = self.api.post_under(&key, BUYER, "/api/v1/orders", body.clone()).await;
-            let answer = answer.map_err(|lost| lost.0)?;
-            if answer.status == 503 { Err(format!("{answer:?}").into()) } else { Ok(answer) }
+            let response = self.api.post_under(&key, BUYER, "/api/v1/orders", body.clone()).await;
+            let response = response.map_err(|lost| lost.0)?;
+            if response.status == 503 { Err(format!("{response:?}").into()) } else { Ok(response) }
         })
         .await
     }
@@ -70,13 +70,13 @@ impl Shop {
         self.try_order_with(with).await.id("orderId")
     }
 
-    /// Waits until so many holds of the order are frozen.
+    /// Waits until the order has this many FROZEN holds.
     pub(crate) async fn locked(&self, order: i64, holds: i64) {
         let sql = format!("SELECT count(*) FROM asset_holds WHERE order_id = {order} AND status = 'FROZEN'");
         self.expect_count(holds, &sql).await;
     }
 
-    /// The gateway takes what is left to be paid.
+    /// Pays the remaining amount through the gateway.
     pub(crate) async fn pay_rest(&self, order: i64) {
         let payment = self.api.start_payment(BUYER, order).await.unwrap().value();
         if payment["status"] == "PROCESSING" {
@@ -85,13 +85,13 @@ impl Shop {
         }
     }
 
-    /// The buyer asks for a refund; its id.
+    /// Requests a refund as the buyer. Returns its id.
     pub(crate) async fn refund(&self, order: i64) -> i64 {
         let path = format!("/api/v1/orders/{order}/refunds");
         self.api.post(BUYER, &path, json!({"reason": "too small"})).await.unwrap().id("refundId")
     }
 
-    /// Wallet and points, each available and frozen, as its owner sees them.
+    /// Wallet and points of a user, each available and frozen.
     pub(crate) async fn purses(&self, user: i64) -> [Value; 4] {
         let wallet = self.api.get(user, "/api/v1/wallet").await.unwrap().value();
         let points = self.api.get(user, "/api/v1/points").await.unwrap().value();
@@ -103,13 +103,13 @@ impl Shop {
         self.rows(&format!("SELECT status FROM coupons WHERE id = {coupon}")).await.remove(0)
     }
 
-    pub(crate) async fn ship_fails(&self, order: i64) {
-        let answer = self.api.ship(SELLER, order).await.unwrap();
-        assert_eq!(answer.outcome(), (409, "A0409"));
+    pub(crate) async fn assert_cannot_ship(&self, order: i64) {
+        let response = self.api.ship(SELLER, order).await.unwrap();
+        assert_eq!(response.outcome(), (409, "A0409"));
     }
 }
 
-/// Wallet and points as JSON shows them.
-pub(crate) fn purses(wallet: i64, frozen: i64, points: i64, held: i64) -> [Value; 4] {
-    [money(wallet), money(frozen), json!(points), json!(held)]
+/// Wallet and points in JSON form.
+pub(crate) fn purses(wallet: i64, frozen: i64, points: i64, frozen_points: i64) -> [Value; 4] {
+    [money(wallet), money(frozen), json!(points), json!(frozen_points)]
 }

@@ -1,14 +1,14 @@
-//! 003 §1: one trace from the request over outbox, message and consumers to the log and the timeline.
+//! 003 §1: one trace id from the request through outbox, message and consumers to log and timeline.
 
 use handover_tests::deployment::Pair;
 use serde_json::{Value, json};
 
 use super::carrier::SPY;
-use super::shop::{BUYER, SELLER, Shop, whats};
+use super::shop::{BUYER, SELLER, Shop, descriptions};
 
 const TRACE: &str = "one-order_7";
 
-/// The traces of the rows that a query names, each once.
+/// The distinct trace ids that a query returns.
 async fn traces(shop: &Shop, sql: &str) -> Vec<String> {
     let mut traces = shop.rows(sql).await;
     traces.sort();
@@ -16,7 +16,7 @@ async fn traces(shop: &Shop, sql: &str) -> Vec<String> {
     traces
 }
 
-/// The field of the metadata of all events.
+/// The distinct values of a metadata field of all events.
 async fn of_metadata(shop: &Shop, field: &str) -> Vec<String> {
     let rows = shop.rows("SELECT metadata FROM outbox_events").await;
     let values = rows.iter().map(|row| serde_json::from_str::<Value>(row).unwrap()[field].clone());
@@ -26,8 +26,8 @@ async fn of_metadata(shop: &Shop, field: &str) -> Vec<String> {
     values
 }
 
-async fn s003_1_one_trace_id_leads_from_the_request_to_every_effect(pair: Pair) {
-    let shop = Shop::open_with_a_spy(pair).await;
+async fn s003_1_trace_id_of_request_is_in_every_effect(pair: Pair) {
+    let shop = Shop::open_with_spy(pair).await;
     let api = shop.api.clone().traced(TRACE);
     let product = api.list_product(SELLER, "Desk lamp").await.unwrap().id("productId");
     let order = api.place_order(BUYER, product).await.unwrap().id("orderId");
@@ -38,12 +38,12 @@ async fn s003_1_one_trace_id_leads_from_the_request_to_every_effect(pair: Pair) 
     shop.settled().await;
     let only = [TRACE.to_owned()];
     assert_eq!(of_metadata(&shop, "traceId").await, only);
-    // One W3C trace as well, though nobody named one.
+    // There is one W3C trace too, although the request contained none.
     let parents = of_metadata(&shop, "traceparent").await;
     let w3c: Vec<&str> = parents.iter().map(|parent| &parent[3..35]).collect();
     assert!(w3c.len() > 1 && w3c.iter().all(|trace| *trace == w3c[0]), "{parents:?}");
     assert_eq!(traces(&shop, "SELECT trace_id FROM event_consume_log").await, only);
-    let messages = shop.carrier.held(SPY).await;
+    let messages = shop.broker.messages(SPY).await;
     assert!(messages.len() > 4, "{messages:?}");
     for message in &messages {
         let body: Value = serde_json::from_str(&message.body).unwrap();
@@ -51,17 +51,19 @@ async fn s003_1_one_trace_id_leads_from_the_request_to_every_effect(pair: Pair) 
         assert_eq!((message.correlation_id.as_deref(), &body["traceId"]), (Some(TRACE), &json!(TRACE)));
         assert!(parents.contains(parent), "{parent}");
     }
-    for part in ["answered", "Event sent successfully", "[inventory] Message", "[fulfillment] Message"] {
+    for part in
+        ["request: completed", "Event sent successfully", "[inventory] Message", "[fulfillment] Message"]
+    {
         shop.expect_logged(&[part, TRACE]).await;
     }
     let path = format!("/api/v1/orders/{order}/timeline");
-    let told = shop.api.get(BUYER, &path).await.unwrap().value();
-    assert!(told.to_string().contains(TRACE), "{told}");
-    shop.sound_but_for(&[]).await;
+    let timeline = shop.api.get(BUYER, &path).await.unwrap().value();
+    assert!(timeline.to_string().contains(TRACE), "{timeline}");
+    shop.assert_invariants_except(&[]).await;
 }
 
-/// And the lines carry it in either form.
-async fn s003_1_a_request_without_a_trace_is_given_one_of_its_own(pair: Pair) {
+/// The trace id is in the log lines of both formats.
+async fn s003_1_request_without_trace_id_gets_new_one(pair: Pair) {
     let shop = Shop::open(pair, &[("HANDOVER_LOG__FORMAT", "text")]).await;
     shop.paid_order().await;
     shop.settled().await;
@@ -70,7 +72,7 @@ async fn s003_1_a_request_without_a_trace_is_given_one_of_its_own(pair: Pair) {
     assert_eq!(made.len(), 2, "{made:?}");
     for trace in &made {
         assert!(trace.len() == 32 && trace.bytes().all(|b| b.is_ascii_hexdigit()), "{trace}");
-        shop.expect_logged(&["answered", trace]).await;
+        shop.expect_logged(&["request: completed", trace]).await;
         shop.expect_logged(&["Message consumed successfully", trace]).await;
     }
     assert_eq!(shop.logged(&["{\"timestamp\""]), 0, "no line is JSON");
@@ -79,18 +81,19 @@ async fn s003_1_a_request_without_a_trace_is_given_one_of_its_own(pair: Pair) {
     assert_eq!(parents.iter().map(|parent| parent[3..35].to_owned()).collect::<Vec<_>>(), made);
 }
 
-/// The refund is a request of its own, after which a job asks the gateway and the gateway reports in a trace of its own.
-async fn s003_1_a_refund_is_in_the_trace_of_its_request_and_its_timeline_shows_every_send(pair: Pair) {
+/// The refund is a separate request. A job then calls the gateway, and the gateway's report has its own trace.
+async fn s003_1_refund_keeps_trace_of_its_request_and_timeline_shows_every_publish(pair: Pair) {
     let shop = Shop::open(pair, &[("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h")]).await;
     let order = shop.paid_order().await;
     let traced = |trace: &'static str| shop.api.clone().traced(trace);
     let path = format!("/api/v1/orders/{order}/refunds");
-    let asked = traced("refund-request").post(BUYER, &path, json!({"reason": "too small"})).await.unwrap();
-    let refund = asked.id("refundId");
+    let requested =
+        traced("refund-request").post(BUYER, &path, json!({"reason": "too small"})).await.unwrap();
+    let refund = requested.id("refundId");
     shop.expect_logged(&["[RefundDispatcher]", "refund-request"]).await;
     traced("refund-report").refund_reported(refund, "SUCCESS").await.unwrap().value();
-    // The report's own trace is that of its answer.
-    shop.expect_logged(&["answered", "refund-report"]).await;
+    // The trace id of the report is that of its response.
+    shop.expect_logged(&["request: completed", "refund-report"]).await;
     shop.settled().await;
     let metadata =
         "SELECT metadata FROM outbox_events WHERE event_type IN ('REFUND_SUCCEEDED', 'ORDER_REFUNDED')";
@@ -102,21 +105,21 @@ async fn s003_1_a_refund_is_in_the_trace_of_its_request_and_its_timeline_shows_e
         assert_eq!((&row["traceId"], &row["traceparent"]), (&json!("refund-request"), &json!(parents[0])));
     }
     let refunded = shop.event_ids(order, "ORDER_REFUNDED").await;
-    let again = json!({"eventIds": refunded, "reason": "the printer has paper again"});
+    let again = json!({"eventIds": refunded, "reason": "a consumer needs it again"});
     assert_eq!(shop.operate("outbox/redrive", again).await.value()["redriven"], 1);
     shop.settled().await;
     let items = shop.timeline_of(order, &refunded[0]).await;
     assert!(items.iter().all(|item| item["traceId"] == "refund-request"), "{items:?}");
     let sent = "confirmed by the broker";
-    assert_eq!(whats(&items, "published"), [sent, "to be published once more", sent]);
-    let consumed = whats(&items, "consumed");
+    assert_eq!(descriptions(&items, "published"), [sent, "redriven; to be published again", sent]);
+    let consumed = descriptions(&items, "consumed");
     let of = |what: &str| consumed.iter().filter(|it| it.starts_with(what)).count();
     assert_eq!((of("applied by "), of("duplicate ignored by ")), (consumed.len() / 2, consumed.len() / 2));
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
 super::by_turns! {
-    s003_1_a_refund_is_in_the_trace_of_its_request_and_its_timeline_shows_every_send,
-    s003_1_one_trace_id_leads_from_the_request_to_every_effect,
-    s003_1_a_request_without_a_trace_is_given_one_of_its_own,
+    s003_1_refund_keeps_trace_of_its_request_and_timeline_shows_every_publish,
+    s003_1_trace_id_of_request_is_in_every_effect,
+    s003_1_request_without_trace_id_gets_new_one,
 }

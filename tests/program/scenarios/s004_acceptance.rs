@@ -1,4 +1,4 @@
-//! 004 "验收标准": its five scenarios, through HTTP and with real restarts.
+//! The five scenarios of 004 "验收标准", over HTTP and with real restarts.
 
 use handover_tests::deployment::{Deployment, Pair};
 use serde_json::json;
@@ -8,10 +8,10 @@ use super::shop::{BUYER, Shop};
 
 const ALL: With = With { coupon: None, wallet: 2_000, points: 150 };
 
-/// 1 "宕机后重启": an event that was committed and not published when the machine went down.
-async fn s004_1_after_a_crash_the_committed_event_is_sent_and_the_assets_are_locked(pair: Pair) {
+/// 1 "宕机后重启": an event that was committed but not published before the crash.
+async fn s004_1_committed_event_is_sent_after_crash_and_assets_are_locked(pair: Pair) {
     let deployment = Deployment::start(pair).await;
-    // Every consumer is known before the first order, whichever parts of the service run.
+    // The API role subscribes all consumers before the first order, although they do not run.
     let shop = Shop::open_on(deployment, &[], Some("api")).await;
     let coupon = shop.fill_purses().await;
     let order = shop.order_with(With { coupon: Some(coupon), ..ALL }).await;
@@ -19,18 +19,18 @@ async fn s004_1_after_a_crash_the_committed_event_is_sent_and_the_assets_are_loc
         "SELECT count(*) FROM outbox_events WHERE aggregate_type = 'Order' AND aggregate_id = {order} AND status = 'NEW'"
     );
     assert_eq!(shop.books.number(&new).await, 2);
-    let shop = shop.killed_and_reopened();
+    let shop = shop.kill_and_reopen();
     shop.locked(order, 3).await;
     shop.settled().await;
     let sent = new.replace("'NEW'", "'SENT'");
     assert_eq!(shop.books.number(&sent).await, 2);
     assert_eq!(shop.purses(BUYER).await, purses(3_000, 2_000, 150, 150));
     assert_eq!(shop.coupon_status(coupon).await, "LOCKED");
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-/// 2 "支付回调重复触发": the gateway reports twice, and the event is written twice.
-async fn s004_2_a_payment_that_is_reported_twice_takes_the_assets_once(pair: Pair) {
+/// 2 "支付回调重复触发": the gateway reports twice, and the event is inserted twice.
+async fn s004_2_repeated_payment_report_commits_assets_once(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let coupon = shop.fill_purses().await;
     let order = shop.order_with(With { coupon: Some(coupon), ..ALL }).await;
@@ -53,7 +53,7 @@ async fn s004_2_a_payment_that_is_reported_twice_takes_the_assets_once(pair: Pai
     );
     let refused = shop.books.try_change(&again).await.unwrap_err().to_string().to_lowercase();
     assert!(["unique", "duplicate"].iter().any(|word| refused.contains(word)), "{refused}");
-    // Written again under another id, as by a program that was called twice: it finds everything done.
+    // Inserted again under another id, as by a program that was called twice: every effect exists already.
     shop.books.change(&again.replace("SELECT event_id,", "SELECT 'paid-again',")).await;
     shop.expect_count(
         3,
@@ -68,9 +68,9 @@ async fn s004_2_a_payment_that_is_reported_twice_takes_the_assets_once(pair: Pai
     assert_eq!(shop.books.number(&commits).await, 3);
 }
 
-/// 3 "锁定超时自动释放": the order's events are lost, and its locks are released all the same. The reaper runs once all of
-/// them are seen: on a busy machine that takes longer than they may last.
-async fn s004_3_a_lock_that_nobody_ended_is_released_by_the_reaper(pair: Pair) {
+/// 3 "锁定超时自动释放": the order's events are lost, and its locks are still released. The reaper starts only after all locks
+/// were observed, because locking may take longer than the lock timeout on a busy machine.
+async fn s004_3_expired_lock_is_released_by_reaper(pair: Pair) {
     let settings =
         [("HANDOVER_ASSET__LOCK_TIMEOUT_MINUTES", "0.05"), ("HANDOVER_ASSET__REAPER_INTERVAL", "200ms")];
     let deployment = Deployment::start(pair).await;
@@ -88,12 +88,12 @@ async fn s004_3_a_lock_that_nobody_ended_is_released_by_the_reaper(pair: Pair) {
     assert_eq!(shop.purses(BUYER).await, purses(5_000, 0, 300, 0));
     assert_eq!(shop.coupon_status(coupon).await, "AVAILABLE");
     let id = order.to_string();
-    shop.expect_logged(&["[LockTimeoutReaper]", "a lock was released", &id, "ageSeconds", ":release"]).await;
-    shop.sound_but_for(&[]).await;
+    shop.expect_logged(&["[LockTimeoutReaper]", "lock released", &id, "ageSeconds", ":release"]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-/// 4 "事件丢失自动补发": an order that was paid without a word.
-async fn s004_4_a_lost_event_is_announced_by_the_consistency_job_and_takes_effect_once(pair: Pair) {
+/// 4 "事件丢失自动补发": an order that was paid without an event.
+async fn s004_4_lost_event_is_restored_by_consistency_job_and_takes_effect_once(pair: Pair) {
     let shop = Shop::open(pair, &[("HANDOVER_CONSISTENCY__INTERVAL", "1s")]).await;
     let coupon = shop.fill_purses().await;
     let order = shop.order_with(With { coupon: Some(coupon), ..ALL }).await;
@@ -116,8 +116,8 @@ async fn s004_4_a_lost_event_is_announced_by_the_consistency_job_and_takes_effec
     shop.expect_logged(&["[OrderAssetConsistency]", "ORDER_PAID", &order.to_string()]).await;
 }
 
-/// 5 "完整链路追踪": one order is one trace, from the request to the movement of each asset.
-async fn s004_5_the_log_tells_an_orders_whole_way_in_one_trace(pair: Pair) {
+/// 5 "完整链路追踪": one trace id from the request to the change of each asset.
+async fn s004_5_log_contains_all_steps_of_order_in_one_trace(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let coupon = shop.fill_purses().await;
     let api = shop.api.clone().traced("trace-of-004");
@@ -145,9 +145,9 @@ async fn s004_5_the_log_tells_an_orders_whole_way_in_one_trace(pair: Pair) {
 }
 
 super::by_turns! {
-    s004_1_after_a_crash_the_committed_event_is_sent_and_the_assets_are_locked,
-    s004_2_a_payment_that_is_reported_twice_takes_the_assets_once,
-    s004_3_a_lock_that_nobody_ended_is_released_by_the_reaper,
-    s004_4_a_lost_event_is_announced_by_the_consistency_job_and_takes_effect_once,
-    s004_5_the_log_tells_an_orders_whole_way_in_one_trace,
+    s004_1_committed_event_is_sent_after_crash_and_assets_are_locked,
+    s004_2_repeated_payment_report_commits_assets_once,
+    s004_3_expired_lock_is_released_by_reaper,
+    s004_4_lost_event_is_restored_by_consistency_job_and_takes_effect_once,
+    s004_5_log_contains_all_steps_of_order_in_one_trace,
 }

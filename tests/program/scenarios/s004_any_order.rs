@@ -1,40 +1,40 @@
-//! Every order in which {created, paid, cancelled, refunded} can come to the asset consumers, each event twice: the same
-//! final balances, or parked, never wrong.
+//! All permutations of {created, paid, cancelled, refunded} at the asset consumers, each event twice: the final balances are
+//! the same or the event is parked, and they are never wrong.
 
 use handover_tests::deployment::Pair;
 use serde_json::{Value, json};
 
 use super::purses::{With, money, purses};
-use super::shop::{BUYER, HASTY_CONSUMERS, SELLER, Shop};
+use super::shop::{BUYER, SELLER, SHORT_RETRIES, Shop};
 
 const TYPES: [&str; 4] = ["ORDER_CREATED", "ORDER_PAID", "ORDER_CANCELLED", "ORDER_REFUNDED"];
 const CONSUMERS: [(&str, &str); 3] =
     [("coupon", "asset.coupon.queue"), ("wallet", "asset.wallet.queue"), ("points", "asset.points.queue")];
 
-/// Every order of the four.
-fn turns() -> Vec<[usize; 4]> {
-    let mut turns = Vec::new();
+/// All permutations of the four events.
+fn permutations() -> Vec<[usize; 4]> {
+    let mut permutations = Vec::new();
     for a in 0..4 {
         for b in (0..4).filter(|b| *b != a) {
             for c in (0..4).filter(|c| ![a, b].contains(c)) {
-                turns.push([a, b, c, 6 - a - b - c]);
+                permutations.push([a, b, c, 6 - a - b - c]);
             }
         }
     }
-    turns
+    permutations
 }
 
-/// Gives the order the other three events, of which one never happened to it, and all four their places.
-async fn foretell(shop: &Shop, order: i64, turn: [usize; 4]) {
+/// Inserts the three other events of the order, one of which never happened, and numbers all four in this permutation.
+async fn insert_events(shop: &Shop, order: i64, permutation: [usize; 4]) {
     let row = shop.books.table(&format!("SELECT order_no, product_id FROM orders WHERE id = {order}")).await;
     let [number, product] = row.unwrap().remove(0).try_into().unwrap();
     let (number, product): (String, i64) = (number.unwrap(), product.unwrap().parse().unwrap());
-    let facts = json!({
+    let order_fields = json!({
         "orderId": order, "orderNo": number, "buyerId": BUYER, "sellerId": SELLER, "totalAmount": money(8_850),
         "productId": product,
     });
     let with = |fields: Value| {
-        let mut payload = facts.clone();
+        let mut payload = order_fields.clone();
         payload.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         payload
     };
@@ -45,8 +45,8 @@ async fn foretell(shop: &Shop, order: i64, turn: [usize; 4]) {
         Some(with(json!({"reason": "buyer", "cancelledAt": time}))),
         Some(with(json!({"refundId": order, "amount": money(5_700), "refundedAt": time}))),
     ];
-    for (place, what) in turn.into_iter().enumerate() {
-        let seq = place + 1;
+    for (index, what) in permutation.into_iter().enumerate() {
+        let seq = index + 1;
         let sql = match &payloads[what] {
             None => format!(
                 "UPDATE outbox_events SET aggregate_seq = {seq} WHERE event_type = 'ORDER_CREATED'
@@ -70,47 +70,47 @@ async fn foretell(shop: &Shop, order: i64, turn: [usize; 4]) {
     assert_eq!(shop.books.change(&refunded).await, 1);
 }
 
-/// What must hold at every moment, whatever is parked.
-async fn adds_up(shop: &Shop) {
+/// Checks the invariants that hold at any time, even with parked events.
+async fn assert_sums(shop: &Shop) {
     let mut broken = shop.books.broken().await;
     broken.retain(|found| {
-        ["the ledger", "a balance", "what is frozen", "an operation"]
+        ["the ledger", "a balance", "a frozen balance", "an operation"]
             .iter()
             .any(|part| found.starts_with(part))
     });
     assert_eq!(broken, Vec::<String>::new());
 }
 
-async fn whatever_order_the_events_come_in_the_balances_end_the_same_or_they_are_parked(pair: Pair) {
+async fn events_in_any_order_give_same_balances_or_are_parked(pair: Pair) {
     let shop = Shop::open_on(
         handover_tests::deployment::Deployment::start(pair).await,
-        &[HASTY_CONSUMERS],
+        &[SHORT_RETRIES],
         Some("api"),
     )
     .await;
-    let turns = turns();
-    let orders = i64::try_from(turns.len()).unwrap();
+    let permutations = permutations();
+    let orders = i64::try_from(permutations.len()).unwrap();
     assert_eq!(orders, 24);
     shop.deposit(BUYER, orders * 2_000).await;
     shop.grant(BUYER, orders * 150).await;
     let mut placed = Vec::new();
-    for turn in &turns {
+    for permutation in &permutations {
         let coupon = shop.coupon(BUYER, 1_000).await;
         let order = shop.order_with(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
-        foretell(&shop, order, *turn).await;
+        insert_events(&shop, order, *permutation).await;
         placed.push(order);
     }
     let shop = shop.reopen();
     shop.settled().await;
-    adds_up(&shop).await;
-    // Everything once more.
+    assert_sums(&shop).await;
+    // Redrive all events.
     let again = json!({"filter": {"status": "SENT", "eventType": Value::Null}, "reason": "twice"});
     let mut again = again;
     again["filter"].as_object_mut().unwrap().remove("eventType");
     shop.operate("outbox/redrive", again).await.value();
     shop.settled().await;
-    adds_up(&shop).await;
-    // A person replays what was parked, in the order in which it happened.
+    assert_sums(&shop).await;
+    // A person replays the parked events in the order in which they happened.
     for what in TYPES {
         for (_, queue) in CONSUMERS {
             let parked = shop
@@ -120,19 +120,19 @@ async fn whatever_order_the_events_come_in_the_balances_end_the_same_or_they_are
                 ))
                 .await;
             if !parked.is_empty() {
-                let replay = json!({"keys": parked, "queue": queue, "reason": "what it waited for is done"});
+                let replay = json!({"keys": parked, "queue": queue, "reason": "its predecessor is applied"});
                 shop.operate("dead-letters/replay", replay).await.value();
             }
         }
         shop.settled().await;
     }
-    adds_up(&shop).await;
+    assert_sums(&shop).await;
     let purses_now = shop.purses(BUYER).await;
     assert_eq!(purses_now, purses(orders * 2_000, 0, orders * 150, 0));
     let free = shop.books.number("SELECT count(*) FROM coupons WHERE status = 'AVAILABLE'").await;
     assert_eq!(free, orders);
     assert_eq!(shop.books.number("SELECT count(*) FROM asset_holds WHERE status = 'FROZEN'").await, 0);
-    // No order was cancelled: that event is parked for good, at each consumer.
+    // No order was cancelled, so that event stays parked at each consumer.
     let parked = shop
         .books
         .number("SELECT count(DISTINCT message_key) FROM dead_letters WHERE status = 'OPEN' AND queue LIKE 'asset.%'")
@@ -141,5 +141,5 @@ async fn whatever_order_the_events_come_in_the_balances_end_the_same_or_they_are
 }
 
 super::by_turns! {
-    whatever_order_the_events_come_in_the_balances_end_the_same_or_they_are_parked,
+    events_in_any_order_give_same_balances_or_are_parked,
 }

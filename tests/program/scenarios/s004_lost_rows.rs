@@ -1,4 +1,4 @@
-//! Rows that somebody deletes by SQL: reconciliation finds each by its id and mends it, and nothing takes effect twice.
+//! Rows deleted by SQL: reconciliation finds and repairs each of them, and no effect is applied twice.
 
 use handover_tests::deployment::Pair;
 use handover_tests::servers::database::ServerKind;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::purses::With;
 use super::shop::{BUYER, Shop};
 
-/// The tables whose rows may not become more, and what they hold.
+/// Queries whose results must not change.
 const EFFECTS: [&str; 9] = [
     "SELECT count(*) FROM listing_changes",
     "SELECT count(*) FROM shipments",
@@ -28,8 +28,8 @@ async fn effects(shop: &Shop) -> Vec<String> {
     effects
 }
 
-/// Confirmed events count as lost after a minute; a timeout's counts from the end of its delay.
-async fn a_minute_passes(shop: &Shop) {
+/// Makes sent events older than a minute, after which a missing effect counts as lost. A timeout event counts from its due time.
+async fn age_sent_events(shop: &Shop) {
     let long_ago = match shop.deployment().pair() {
         Pair::SqliteAlone => "2026-01-01T00:00:00.000000Z",
         Pair::MariaDbAlone | Pair::PostgresAlone | Pair::MariaDbRabbitMq | Pair::PostgresRabbitMq => {
@@ -42,19 +42,19 @@ async fn a_minute_passes(shop: &Shop) {
     shop.books.change(&sql).await;
 }
 
-async fn compared(shop: &Shop) -> Value {
+async fn reconciliation_report(shop: &Shop) -> Value {
     shop.inspect("reconciliation").await.value()
 }
 
-async fn mended(shop: &Shop) -> Value {
-    let answer = shop.operate("reconciliation/repair", json!({})).await.value();
+async fn repaired(shop: &Shop) -> Value {
+    let response = shop.operate("reconciliation/repair", json!({})).await.value();
     shop.settled().await;
-    a_minute_passes(shop).await;
-    answer
+    age_sent_events(shop).await;
+    response
 }
 
-/// One order for each way that it can go, all of it settled.
-async fn busy(pair: Pair) -> Shop {
+/// One settled order for each course that an order can take.
+async fn shop_with_all_courses(pair: Pair) -> Shop {
     // The consumers' own sweep would find lost consumptions first.
     let shop = Shop::open(pair, &[("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h")]).await;
     let coupon = shop.fill_purses().await;
@@ -69,27 +69,27 @@ async fn busy(pair: Pair) -> Shop {
     let dropped = shop.order_with(With { wallet: 100, ..With::default() }).await;
     shop.locked(dropped, 1).await;
     shop.api.cancel(BUYER, dropped).await.unwrap().value();
-    // More than there is: its lock is refused for good, and leaves a tombstone.
+    // More than the balance: the lock is refused permanently and leaves a tombstone.
     let refused = shop.order_with(With { wallet: 4_900, ..With::default() }).await;
     let sql = format!("SELECT count(*) FROM orders WHERE id = {refused} AND status = 'cancelled'");
     shop.expect_count(1, &sql).await;
     shop.settled().await;
     shop.complete(kept).await;
     shop.settled().await;
-    a_minute_passes(&shop).await;
-    let told = compared(&shop).await;
-    assert_eq!((&told["sound"], &told["findings"]), (&json!(true), &json!([])), "{told}");
+    age_sent_events(&shop).await;
+    let report = reconciliation_report(&shop).await;
+    assert_eq!((&report["sound"], &report["findings"]), (&json!(true), &json!([])), "{report}");
     shop
 }
 
-/// Every so-manieth where time is short.
+/// Every fourth row, or all of them with HANDOVER_LONG.
 fn sample(rows: Vec<String>) -> Vec<String> {
     let step = if handover_tests::long() { 1 } else { 4 };
     rows.into_iter().step_by(step).collect()
 }
 
-async fn a_deleted_outbox_row_is_found_and_announced_again_under_the_id_it_had(pair: Pair) {
-    let shop = busy(pair).await;
+async fn deleted_outbox_row_is_found_and_restored_with_its_id(pair: Pair) {
+    let shop = shop_with_all_courses(pair).await;
     let before = effects(&shop).await;
     let rows = shop.rows("SELECT event_id FROM outbox_events ORDER BY id").await;
     assert!(rows.len() > 12, "{rows:?}");
@@ -102,26 +102,26 @@ async fn a_deleted_outbox_row_is_found_and_announced_again_under_the_id_it_had(p
             shop.books.change(&format!("DELETE FROM outbox_events WHERE event_id = '{event}'")).await,
             1
         );
-        let told = compared(&shop).await;
-        let found = &told["findings"][0];
-        assert_eq!((&found["kind"], &found["eventType"]), (&json!("missingEvent"), &json!(kind)), "{told}");
-        assert!(found["orderId"].is_i64(), "{told}");
-        assert_eq!(mended(&shop).await["findings"][0]["mended"], json!("announced"));
-        let told = compared(&shop).await;
-        assert_eq!(told["sound"], json!(true), "{kind} {event}: {told}");
+        let report = reconciliation_report(&shop).await;
+        let found = &report["findings"][0];
+        assert_eq!((&found["kind"], &found["eventType"]), (&json!("missingEvent"), &json!(kind)), "{report}");
+        assert!(found["orderId"].is_i64(), "{report}");
+        assert_eq!(repaired(&shop).await["findings"][0]["mended"], json!("announced"));
+        let report = reconciliation_report(&shop).await;
+        assert_eq!(report["sound"], json!(true), "{kind} {event}: {report}");
         assert_eq!(effects(&shop).await, before, "{kind}");
-        // A timeout is in no log before it is due; every other event keeps its id.
+        // A timeout event is in no consume log before it is due, so its id is lost; every other event keeps its id.
         let same = shop
             .books
             .number(&format!("SELECT count(*) FROM outbox_events WHERE event_id = '{event}'"))
             .await;
         assert_eq!(same, i64::from(kind != "ORDER_TIMEOUT"), "{kind}");
     }
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-async fn a_deleted_consume_log_row_is_found_and_written_again_without_a_second_effect(pair: Pair) {
-    let shop = busy(pair).await;
+async fn deleted_consume_log_row_is_found_and_restored_without_second_effect(pair: Pair) {
+    let shop = shop_with_all_courses(pair).await;
     let before = effects(&shop).await;
     let rows = shop.rows("SELECT id FROM event_consume_log WHERE status = 'SUCCESS' ORDER BY id").await;
     assert!(rows.len() > 30, "{rows:?}");
@@ -132,24 +132,24 @@ async fn a_deleted_consume_log_row_is_found_and_written_again_without_a_second_e
             .await;
         let [consumer, event] = row.unwrap().remove(0).map_to_text();
         assert_eq!(shop.books.change(&format!("DELETE FROM event_consume_log WHERE id = {id}")).await, 1);
-        let told = compared(&shop).await;
-        let found = &told["findings"][0];
+        let report = reconciliation_report(&shop).await;
+        let found = &report["findings"][0];
         assert_eq!(
             (&found["kind"], &found["eventId"], &found["consumer"]),
             (&json!("notConsumed"), &json!(event), &json!(consumer)),
-            "{told}"
+            "{report}"
         );
-        let how = mended(&shop).await["findings"][0]["mended"].clone();
+        let how = repaired(&shop).await["findings"][0]["mended"].clone();
         assert!(how == "writtenDown" || how == "sentAgain", "{consumer}: {how}");
-        let told = compared(&shop).await;
-        assert_eq!(told["sound"], json!(true), "{consumer} {event}: {told}");
+        let report = reconciliation_report(&shop).await;
+        assert_eq!(report["sound"], json!(true), "{consumer} {event}: {report}");
         assert_eq!(effects(&shop).await, before, "{consumer}");
     }
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-async fn a_deleted_asset_operation_is_found_and_written_again_without_moving_anything(pair: Pair) {
-    let shop = busy(pair).await;
+async fn deleted_asset_operation_is_found_and_restored_without_changing_balances(pair: Pair) {
+    let shop = shop_with_all_courses(pair).await;
     let before = effects(&shop).await;
     let keys = shop
         .rows("SELECT idempotency_key FROM asset_operations WHERE order_id IS NOT NULL ORDER BY id")
@@ -158,50 +158,51 @@ async fn a_deleted_asset_operation_is_found_and_written_again_without_moving_any
     for key in sample(keys) {
         let deleted = format!("DELETE FROM asset_operations WHERE idempotency_key = '{key}'");
         assert_eq!(shop.books.change(&deleted).await, 1);
-        let told = compared(&shop).await;
-        assert_eq!(told["sound"], json!(false), "{key}");
-        assert!(told["findings"].to_string().contains(&key), "{key}: {told}");
-        mended(&shop).await;
-        // What was applied again has to be swept up first.
+        let report = reconciliation_report(&shop).await;
+        assert_eq!(report["sound"], json!(false), "{key}");
+        assert!(report["findings"].to_string().contains(&key), "{key}: {report}");
+        repaired(&shop).await;
+        // Events that were applied again must be settled first.
         handover_tests::process::eventually(super::shop::SOON, async || {
-            let told = compared(&shop).await;
-            if told["sound"] == json!(true) { Ok(()) } else { Err(format!("{key}: {told}").into()) }
+            let report = reconciliation_report(&shop).await;
+            if report["sound"] == json!(true) { Ok(()) } else { Err(format!("{key}: {report}").into()) }
         })
         .await;
         assert_eq!(effects(&shop).await, before, "{key}");
     }
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-async fn a_deleted_hold_is_found_and_written_again_as_it_was(pair: Pair) {
-    let shop = busy(pair).await;
+async fn deleted_hold_is_found_and_restored_unchanged(pair: Pair) {
+    let shop = shop_with_all_courses(pair).await;
     let before = effects(&shop).await;
     let all = "SELECT order_id, asset, status, reverted, amount, coupon_id, user_id FROM asset_holds
         ORDER BY order_id, asset";
     let holds = shop.books.table(all).await.unwrap();
     assert_eq!(holds.len(), 7, "{holds:?}");
     for hold in &holds {
-        let (order, asset) = (hold[0].as_deref().unwrap(), hold[1].as_deref().unwrap());
+        let order = hold[0].as_deref().unwrap();
+        let asset = hold[1].as_deref().unwrap();
         let deleted = format!("DELETE FROM asset_holds WHERE order_id = {order} AND asset = '{asset}'");
         assert_eq!(shop.books.change(&deleted).await, 1);
-        let told = compared(&shop).await;
-        let found = &told["findings"][0];
+        let report = reconciliation_report(&shop).await;
+        let found = &report["findings"][0];
         assert_eq!(
             (&found["kind"], found["orderId"].to_string().as_str(), &found["consumer"]),
             (&json!("missingHold"), order, &json!(asset)),
-            "{told}"
+            "{report}"
         );
-        assert_eq!(mended(&shop).await["findings"][0]["mended"], json!("writtenDown"));
-        let told = compared(&shop).await;
-        assert_eq!((&told["sound"], &told["findings"]), (&json!(true), &json!([])), "{hold:?}: {told}");
+        assert_eq!(repaired(&shop).await["findings"][0]["mended"], json!("writtenDown"));
+        let report = reconciliation_report(&shop).await;
+        assert_eq!((&report["sound"], &report["findings"]), (&json!(true), &json!([])), "{hold:?}: {report}");
         assert_eq!(shop.books.table(all).await.unwrap(), holds);
         assert_eq!(effects(&shop).await, before, "{hold:?}");
     }
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-async fn a_deleted_entry_of_the_ledger_is_found_by_its_key(pair: Pair) {
-    let shop = busy(pair).await;
+async fn deleted_ledger_entry_is_found_by_its_key(pair: Pair) {
+    let shop = shop_with_all_courses(pair).await;
     let entries = shop
         .books
         .table("SELECT id, idempotency_key, account FROM ledger_entries ORDER BY id")
@@ -209,50 +210,54 @@ async fn a_deleted_entry_of_the_ledger_is_found_by_its_key(pair: Pair) {
         .unwrap();
     assert!(entries.len() > 20, "{entries:?}");
     let step = if handover_tests::long() { 1 } else { 4 };
-    // The accounts of a user have a balance, which then says something else than its entries.
+    // A user's accounts have a balance, which then differs from the sum of its entries.
     let of_users = ["wallet", "wallet_hold", "points", "points_hold", "points_debt"];
     for (gone, entry) in entries.into_iter().step_by(step).enumerate() {
         let [id, key, account] = entry.map_to_text();
         assert_eq!(shop.books.change(&format!("DELETE FROM ledger_entries WHERE id = {id}")).await, 1);
-        let told = compared(&shop).await;
-        let findings = told["findings"].as_array().unwrap();
+        let report = reconciliation_report(&shop).await;
+        let findings = report["findings"].as_array().unwrap();
         let of = |kind: &str| findings.iter().filter(|found| found["kind"] == kind).collect::<Vec<_>>();
         let unbalanced = of("unbalanced").iter().any(|found| found["idempotencyKey"] == json!(key));
-        // Without any entry left, an operation is only missed by the balance.
+        // If an operation has no entry left, only the balance reveals it.
         let left = format!("SELECT count(*) FROM ledger_entries WHERE idempotency_key = '{key}'");
-        assert!(unbalanced || shop.books.number(&left).await == 0, "{gone}: {key} of {account}: {told}");
+        assert!(unbalanced || shop.books.number(&left).await == 0, "{gone}: {key} of {account}: {report}");
         if of_users.contains(&account.as_str()) {
-            assert!(!of("drifted").is_empty(), "{gone}: {key} of {account}: {told}");
+            assert!(!of("drifted").is_empty(), "{gone}: {key} of {account}: {report}");
         }
         assert!(findings.iter().all(|found| found["mended"] == Value::Null));
     }
-    let told = mended(&shop).await;
-    let findings = told["findings"].as_array().unwrap();
-    let is_mended = |found: &&Value| found["mended"] != Value::Null;
-    assert_eq!(findings.iter().filter(is_mended).count(), 0, "nobody guesses money: {told}");
+    let report = repaired(&shop).await;
+    let findings = report["findings"].as_array().unwrap();
+    let is_repaired = |found: &&Value| found["mended"] != Value::Null;
+    assert_eq!(
+        findings.iter().filter(is_repaired).count(),
+        0,
+        "money is never repaired automatically: {report}"
+    );
 }
 
-async fn a_deleted_balance_is_found_by_its_user(pair: Pair) {
-    let shop = busy(pair).await;
+async fn deleted_balance_is_found_by_its_user(pair: Pair) {
+    let shop = shop_with_all_courses(pair).await;
     for purse in ["wallet", "points"] {
         let sql = format!("DELETE FROM asset_balances WHERE user_id = {BUYER} AND purse = '{purse}'");
         assert_eq!(shop.books.change(&sql).await, 1);
-        let told = compared(&shop).await;
-        let found = told["findings"].as_array().unwrap().iter().find(|found| {
+        let report = reconciliation_report(&shop).await;
+        let found = report["findings"].as_array().unwrap().iter().find(|found| {
             found["kind"] == "drifted"
                 && found["what"]
                     .as_str()
                     .is_some_and(|what| what.contains(&format!("user {BUYER} ")) && what.contains(purse))
         });
-        assert!(found.is_some(), "{purse}: {told}");
+        assert!(found.is_some(), "{purse}: {report}");
     }
-    let told = mended(&shop).await;
-    assert_eq!(told["sound"], json!(false), "nobody guesses money: {told}");
+    let report = repaired(&shop).await;
+    assert_eq!(report["sound"], json!(false), "money is never repaired automatically: {report}");
 }
 
-/// 004 Q5: a person inserts an event that is there already, under another id, for every fact of every order.
-async fn an_event_inserted_by_hand_for_a_fact_that_had_its_effects_has_none(pair: Pair) {
-    let shop = busy(pair).await;
+/// 004 Q5: for every fact of every order, a person inserts the existing event again under another id.
+async fn event_inserted_for_applied_fact_has_no_effect(pair: Pair) {
+    let shop = shop_with_all_courses(pair).await;
     let before = effects(&shop).await;
     let rows = shop
         .books
@@ -275,14 +280,14 @@ async fn an_event_inserted_by_hand_for_a_fact_that_had_its_effects_has_none(pair
     assert_eq!(shop.books.number(&not_applied).await, 0);
     let already = format!("SELECT count(*) {again} AND consume_result = 'already applied'");
     assert!(shop.books.number(&already).await > i64::try_from(count).unwrap());
-    a_minute_passes(&shop).await;
-    let told = compared(&shop).await;
-    assert_eq!((&told["sound"], &told["findings"]), (&json!(true), &json!([])), "{told}");
+    age_sent_events(&shop).await;
+    let report = reconciliation_report(&shop).await;
+    assert_eq!((&report["sound"], &report["findings"]), (&json!(true), &json!([])), "{report}");
 }
 
-/// What the database's keys refuse is found where somebody dropped them.
-async fn a_second_row_of_a_fact_is_found_where_its_key_was_dropped(pair: Pair) {
-    let shop = busy(pair).await;
+/// Duplicate rows, which unique keys normally prevent, are found after the key was dropped.
+async fn duplicate_effect_is_found_when_unique_key_is_missing(pair: Pair) {
+    let shop = shop_with_all_courses(pair).await;
     let doubled = [
         ("listing_changes", "tenant_id, seller_id, product_id, order_id, aggregate_seq, kind"),
         ("shipments", "tenant_id, order_id, seller_id, buyer_id, aggregate_seq"),
@@ -308,17 +313,17 @@ async fn a_second_row_of_a_fact_is_found_where_its_key_was_dropped(pair: Pair) {
         shop.books.change(&drop).await;
         let count = shop.books.change(&again).await;
         assert!(count > 0, "{table}");
-        let told = compared(&shop).await;
+        let report = reconciliation_report(&shop).await;
         let of_table = |found: &&Value| {
             found["kind"] == "doubledEffect"
                 && found["what"].as_str().is_some_and(|what| what.starts_with(table))
         };
-        let found = told["findings"].as_array().unwrap().iter().filter(of_table).count();
-        assert_eq!(found as u64, count, "{table}: {told}");
+        let found = report["findings"].as_array().unwrap().iter().filter(of_table).count();
+        assert_eq!(found as u64, count, "{table}: {report}");
     }
 }
 
-/// Columns that are there, as text.
+/// Converts a row without NULL columns to texts.
 trait MapToText<const N: usize> {
     fn map_to_text(self) -> [String; N];
 }
@@ -331,12 +336,12 @@ impl<const N: usize> MapToText<N> for Vec<Option<String>> {
 }
 
 super::by_turns! {
-    a_deleted_outbox_row_is_found_and_announced_again_under_the_id_it_had,
-    a_deleted_consume_log_row_is_found_and_written_again_without_a_second_effect,
-    a_deleted_asset_operation_is_found_and_written_again_without_moving_anything,
-    a_deleted_hold_is_found_and_written_again_as_it_was,
-    a_deleted_entry_of_the_ledger_is_found_by_its_key,
-    a_deleted_balance_is_found_by_its_user,
-    an_event_inserted_by_hand_for_a_fact_that_had_its_effects_has_none,
-    a_second_row_of_a_fact_is_found_where_its_key_was_dropped,
+    deleted_outbox_row_is_found_and_restored_with_its_id,
+    deleted_consume_log_row_is_found_and_restored_without_second_effect,
+    deleted_asset_operation_is_found_and_restored_without_changing_balances,
+    deleted_hold_is_found_and_restored_unchanged,
+    deleted_ledger_entry_is_found_by_its_key,
+    deleted_balance_is_found_by_its_user,
+    event_inserted_for_applied_fact_has_no_effect,
+    duplicate_effect_is_found_when_unique_key_is_missing,
 }

@@ -1,4 +1,4 @@
-//! Paying back, from the buyer's request to the gateway's report.
+//! Refunds, from the buyer's request to the gateway's report.
 
 use handover_tests::deployment::Pair;
 use serde_json::json;
@@ -6,10 +6,10 @@ use serde_json::json;
 use super::purses::{With, purses};
 use super::shop::{BUYER, OPERATOR, Shop};
 
-/// The sandbox would settle by itself; here the test is the gateway.
+/// A sandbox that does not settle refunds during the test: the test acts as the gateway.
 const SLOW_SANDBOX: (&str, &str) = ("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h");
 
-async fn a_refund_gives_everything_back_and_the_product_is_on_sale_again(pair: Pair) {
+async fn refund_returns_all_assets_and_product_is_on_sale_again(pair: Pair) {
     let shop = Shop::open(pair, &[SLOW_SANDBOX]).await;
     let coupon = shop.fill_purses().await;
     let order = shop.order_with(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
@@ -18,8 +18,8 @@ async fn a_refund_gives_everything_back_and_the_product_is_on_sale_again(pair: P
     shop.settled().await;
     assert_eq!(shop.purses(BUYER).await, purses(3_000, 0, 207, 0));
     let refund = shop.refund(order).await;
-    assert_eq!(shop.refund(order).await, refund, "asked for twice it is one refund");
-    shop.ship_fails(order).await;
+    assert_eq!(shop.refund(order).await, refund, "a repeated request returns the same refund");
+    shop.assert_cannot_ship(order).await;
     for _ in 0..2 {
         shop.api.refund_reported(refund, "SUCCESS").await.unwrap().value();
     }
@@ -31,10 +31,10 @@ async fn a_refund_gives_everything_back_and_the_product_is_on_sale_again(pair: P
     assert_eq!(shop.coupon_status(coupon).await, "AVAILABLE");
     let product = shop.order_field(order, "productId").await.as_i64().unwrap();
     assert_eq!(shop.product_field(product, "status").await, "on_sale");
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-async fn a_payment_that_lands_after_the_cancellation_is_paid_back_by_itself_once(pair: Pair) {
+async fn payment_after_cancellation_is_refunded_automatically_once(pair: Pair) {
     let shop = Shop::open(pair, &[("HANDOVER_GATEWAY__SANDBOX_DELAY", "50ms")]).await;
     let order = shop.order().await;
     let payment = shop.api.start_payment(BUYER, order).await.unwrap().id("paymentId");
@@ -50,10 +50,10 @@ async fn a_payment_that_lands_after_the_cancellation_is_paid_back_by_itself_once
     shop.settled().await;
     assert_eq!(shop.books.number("SELECT count(*) FROM refunds").await, 1);
     assert_eq!(shop.order_field(order, "status").await, "cancelled");
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-async fn a_payment_before_the_locks_is_told_to_come_again_and_changes_nothing(pair: Pair) {
+async fn payment_before_locks_is_refused_as_retryable_and_changes_nothing(pair: Pair) {
     let shop = Shop::open_with_roles(pair, "api").await;
     shop.fill_purses().await;
     let order = shop.order_with(With { wallet: 2_000, ..With::default() }).await;
@@ -69,7 +69,7 @@ async fn a_payment_before_the_locks_is_told_to_come_again_and_changes_nothing(pa
     assert_eq!(shop.order_field(order, "status").await, "paid");
 }
 
-async fn a_failed_refund_leaves_the_order_paid_until_an_operator_tries_again(pair: Pair) {
+async fn failed_refund_leaves_order_paid_until_operator_retries(pair: Pair) {
     let shop = Shop::open(pair, &[SLOW_SANDBOX]).await;
     let order = shop.paid_order().await;
     let first = shop.refund(order).await;
@@ -77,18 +77,18 @@ async fn a_failed_refund_leaves_the_order_paid_until_an_operator_tries_again(pai
     assert_eq!(shop.order_field(order, "status").await, "paid");
     shop.expect_logged(&["[ALERT]", "refund", &first.to_string()]).await;
     let path = format!("/api/v1/orders/{order}/refunds");
-    let second = shop.api.post(OPERATOR, &path, json!({"reason": "once more"})).await.unwrap();
+    let second = shop.api.post(OPERATOR, &path, json!({"reason": "again"})).await.unwrap();
     let second = second.id("refundId");
     assert_ne!(second, first);
     shop.api.refund_reported(second, "SUCCESS").await.unwrap().value();
     shop.settled().await;
     assert_eq!(shop.order_field(order, "status").await, "refunded");
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
 super::by_turns! {
-    a_refund_gives_everything_back_and_the_product_is_on_sale_again,
-    a_payment_that_lands_after_the_cancellation_is_paid_back_by_itself_once,
-    a_payment_before_the_locks_is_told_to_come_again_and_changes_nothing,
-    a_failed_refund_leaves_the_order_paid_until_an_operator_tries_again,
+    refund_returns_all_assets_and_product_is_on_sale_again,
+    payment_after_cancellation_is_refunded_automatically_once,
+    payment_before_locks_is_refused_as_retryable_and_changes_nothing,
+    failed_refund_leaves_order_paid_until_operator_retries,
 }

@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::shop::{SELLER, SOON, Shop};
 
 /// §16.1.1: the queues of §4.2 exist, each with its consumer.
-async fn s16_1_1_the_topology_is_declared_and_consumed(pair: Pair) {
+async fn s16_1_1_topology_is_declared_and_consumed(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let consumers = async || {
-        let answer = shop.inspect("queues").await;
+        let response = shop.inspect("queues").await;
         let queue =
             |item: &Value| (item["name"].as_str().unwrap().to_owned(), item["consumers"].as_i64().unwrap());
-        answer.items().iter().map(queue).collect::<BTreeMap<_, _>>()
+        response.items().iter().map(queue).collect::<BTreeMap<_, _>>()
     };
     for queue in [
         "order.timeout.queue",
@@ -30,22 +30,20 @@ async fn s16_1_1_the_topology_is_declared_and_consumed(pair: Pair) {
         })
         .await;
     }
-    assert_eq!(consumers().await["order.timeout.delay.queue"], 0, "it only waits");
+    assert_eq!(consumers().await["order.timeout.delay.queue"], 0, "it is a delay queue");
 }
 
-/// §16.1.2.
-async fn s16_1_2_a_new_order_is_in_the_outbox_and_its_order_created_is_sent(pair: Pair) {
+async fn s16_1_2_new_order_is_in_outbox_and_order_created_is_sent(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let order = shop.order().await;
-    assert_eq!(shop.events(order).await, ["ORDER_CREATED", "ORDER_TIMEOUT"], "before anything else happens");
+    assert_eq!(shop.events(order).await, ["ORDER_CREATED", "ORDER_TIMEOUT"], "immediately after the order");
     let sent = "SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND sent_time IS NOT NULL";
     shop.expect_count(2, sent).await;
     let event = &shop.event_ids(order, "ORDER_CREATED").await[0];
     shop.expect_logged(&["[OutboxRelay] Event sent successfully", event]).await;
 }
 
-/// §16.1.3.
-async fn s16_1_3_the_inventory_consumer_applies_order_created(pair: Pair) {
+async fn s16_1_3_inventory_consumer_applies_order_created(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let order = shop.order().await;
     shop.settled().await;
@@ -61,7 +59,7 @@ async fn s16_1_3_the_inventory_consumer_applies_order_created(pair: Pair) {
 }
 
 super::by_turns! {
-    s16_1_1_the_topology_is_declared_and_consumed + postgres_and_database,
-    s16_1_2_a_new_order_is_in_the_outbox_and_its_order_created_is_sent,
-    s16_1_3_the_inventory_consumer_applies_order_created,
+    s16_1_1_topology_is_declared_and_consumed + postgres_and_database,
+    s16_1_2_new_order_is_in_outbox_and_order_created_is_sent,
+    s16_1_3_inventory_consumer_applies_order_created,
 }

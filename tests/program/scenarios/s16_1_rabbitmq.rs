@@ -1,4 +1,4 @@
-//! 000 §16.1.1 on RabbitMQ itself: who answers where, and what is declared there.
+//! 000 §16.1.1 on RabbitMQ: the checks of `doctor`, and the declared topology.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use super::shop::Shop;
 
-/// Where the management plugin listens.
+/// Address of the management plugin.
 const MANAGEMENT: &str = "127.0.0.1:15672";
 
-/// How the program that is started like this finds its surroundings: its exit code, and each check by its name.
-fn examined(launch: &Launch) -> (Option<i32>, BTreeMap<String, Value>) {
+/// Runs `doctor` with these launch options. Returns its exit code and its checks by name.
+fn doctor(launch: &Launch) -> (Option<i32>, BTreeMap<String, Value>) {
     let (code, stdout, stderr) = launch.run(&["doctor", "--output", "json"]).unwrap();
     let report: Value =
         serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
@@ -23,23 +23,24 @@ fn examined(launch: &Launch) -> (Option<i32>, BTreeMap<String, Value>) {
 }
 
 #[track_caller]
-fn assert_says(check: &Value, status: &str, parts: &[&str]) {
+fn assert_check(check: &Value, status: &str, parts: &[&str]) {
     assert_eq!(check["status"], status, "{check}");
-    let said = check.to_string();
-    assert!(parts.iter().all(|part| said.contains(part)), "no {parts:?} in {check}");
+    let text = check.to_string();
+    assert!(parts.iter().all(|part| text.contains(part)), "no {parts:?} in {check}");
 }
 
-/// §16.1.1: 5672, the vhost, and a warning where 15672 is silent.
-async fn s16_1_1_doctor_checks_the_port_and_the_vhost_and_warns_without_management(pair: Pair) {
+/// §16.1.1: port 5672, the vhost, and a warning if port 15672 does not respond.
+async fn s16_1_1_doctor_checks_port_and_vhost_and_warns_without_management(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let vhost = shop.deployment().vhost();
-    let (port, name) = (vhost.server().port(), vhost.name());
-    let (_, checks) = examined(shop.launch());
-    assert_says(&checks["broker"], "ok", &[&format!("127.0.0.1:{port}"), name]);
+    let port = vhost.server().port();
+    let name = vhost.name();
+    let (_, checks) = doctor(shop.launch());
+    assert_check(&checks["broker"], "ok", &[&format!("127.0.0.1:{port}"), name]);
     match std::net::TcpStream::connect(MANAGEMENT) {
-        Ok(_) => assert_says(&checks["management"], "ok", &["15672"]),
+        Ok(_) => assert_check(&checks["management"], "ok", &["15672"]),
         Err(_) => {
-            assert_says(
+            assert_check(
                 &checks["management"],
                 "warn",
                 &["15672", "rabbitmq-plugins enable rabbitmq_management"],
@@ -47,18 +48,18 @@ async fn s16_1_1_doctor_checks_the_port_and_the_vhost_and_warns_without_manageme
         }
     }
 
-    let by = |url: &str| examined(&shop.launch().clone().set("HANDOVER_BROKER__URL", url));
+    let by = |url: &str| doctor(&shop.launch().clone().set("HANDOVER_BROKER__URL", url));
     let (code, checks) = by(&vhost.url().replace(name, "not-there"));
-    assert_eq!(code, Some(2), "a vhost that does not exist is a wrong configuration: {checks:?}");
-    assert_says(&checks["broker"], "fail", &["not-there"]);
-    let silent = free_port().unwrap();
-    let (code, checks) = by(&vhost.url_by(silent));
-    assert_eq!(code, Some(3), "nobody at the port is an outage: {checks:?}");
-    assert_says(&checks["broker"], "fail", &[&silent.to_string()]);
+    assert_eq!(code, Some(2), "a vhost that does not exist is a configuration error: {checks:?}");
+    assert_check(&checks["broker"], "fail", &["not-there"]);
+    let closed_port = free_port().unwrap();
+    let (code, checks) = by(&vhost.url_by(closed_port));
+    assert_eq!(code, Some(3), "a closed port is an outage: {checks:?}");
+    assert_check(&checks["broker"], "fail", &[&closed_port.to_string()]);
 }
 
-/// §4.5 and §16.1.1: the queues that RabbitMQ holds have the arguments that are frozen, in both kinds.
-async fn s16_1_1_queues_in_rabbitmq_have_the_frozen_arguments(pair: Pair) {
+/// §4.5 and §16.1.1: the queues in RabbitMQ have the frozen arguments, for both queue types.
+async fn s16_1_1_queues_in_rabbitmq_have_frozen_arguments(pair: Pair) {
     for (settings, kind) in
         [(&[][..], "quorum"), (&[("HANDOVER_RABBITMQ__QUEUE_TYPE", "classic")][..], "classic")]
     {
@@ -80,15 +81,15 @@ async fn s16_1_1_queues_in_rabbitmq_have_the_frozen_arguments(pair: Pair) {
         assert_eq!(argument(delay, "x-dead-letter-exchange").await, "order.events.exchange");
         assert_eq!(argument(delay, "x-dead-letter-routing-key").await, "order.timeout");
         assert_eq!(argument("order.dlq.queue", "x-queue-type").await, kind);
-        // And they carry.
+        // Messages pass through the queues.
         let order = shop.paid_order().await;
         shop.complete(order).await;
         shop.settled().await;
-        shop.sound_but_for(&[]).await;
+        shop.assert_invariants_except(&[]).await;
     }
 }
 
 super::by_turns! {
-    s16_1_1_doctor_checks_the_port_and_the_vhost_and_warns_without_management: rabbitmq,
-    s16_1_1_queues_in_rabbitmq_have_the_frozen_arguments: rabbitmq,
+    s16_1_1_doctor_checks_port_and_vhost_and_warns_without_management: rabbitmq,
+    s16_1_1_queues_in_rabbitmq_have_frozen_arguments: rabbitmq,
 }

@@ -1,4 +1,4 @@
-//! 000 §16.2: events drive what follows.
+//! 000 §16.2: events trigger the next steps.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_tests::deployment::{Deployment, Pair};
@@ -7,25 +7,24 @@ use serde_json::Value;
 
 use super::shop::{BUYER, SELLER, SOON, Shop};
 
-/// Unpaid orders are closed after one and a half seconds.
+/// Unpaid orders are closed after 1.5 s.
 const SHORT_DEADLINE: (&str, &str) = ("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.025");
 const NEVER_SWEPT: (&str, &str) = ("HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL", "1h");
 const SWEPT_OFTEN: (&str, &str) = ("HANDOVER_ORDER__TIMEOUT__SWEEP_INTERVAL", "20ms");
 
-/// §16.2.1.
-async fn s16_2_1_a_paid_order_triggers_fulfilment(pair: Pair) {
+async fn s16_2_1_paid_order_triggers_fulfilment(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let order = shop.order().await;
     shop.settled().await;
     let tasks = async |user, side| {
-        let answer = shop.api.get(user, &format!("/api/v1/shipments?as={side}")).await.unwrap();
-        answer
+        let response = shop.api.get(user, &format!("/api/v1/shipments?as={side}")).await.unwrap();
+        response
             .items()
             .iter()
             .map(|item| (item["orderId"].clone(), item["eventId"].clone()))
             .collect::<Vec<_>>()
     };
-    assert_eq!(tasks(SELLER, "seller").await, [], "an unpaid order is not shipped");
+    assert_eq!(tasks(SELLER, "seller").await, [], "an unpaid order has no shipment");
     shop.pay(order).await;
     shop.settled().await;
     let event = &shop.event_ids(order, "ORDER_PAID").await[0];
@@ -33,28 +32,28 @@ async fn s16_2_1_a_paid_order_triggers_fulfilment(pair: Pair) {
     assert_eq!(tasks(SELLER, "seller").await, task);
     assert_eq!(tasks(BUYER, "buyer").await, task);
     assert_eq!(shop.order_field(order, "status").await, "paid");
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-/// §16.2.2.
-async fn s16_2_2_a_changed_status_notifies_buyer_and_seller(pair: Pair) {
+async fn s16_2_2_status_change_notifies_buyer_and_seller(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let order = shop.paid_order().await;
     shop.complete(order).await;
     shop.settled().await;
     let events = shop.event_ids(order, "ORDER_STATUS_CHANGED").await;
     for user in [BUYER, SELLER] {
-        let answer = shop.api.get(user, "/api/v1/notifications").await.unwrap();
-        let told: Vec<_> = answer.items().iter().map(|item| (&item["newStatus"], &item["eventId"])).collect();
+        let response = shop.api.get(user, "/api/v1/notifications").await.unwrap();
+        let notifications: Vec<_> =
+            response.items().iter().map(|item| (&item["newStatus"], &item["eventId"])).collect();
         let newest_first = [("completed", &events[1]), ("shipped", &events[0])];
         let expected = newest_first.map(|(status, event)| (Value::from(status), Value::from(event.as_str())));
-        assert_eq!(told, expected.each_ref().map(|(status, event)| (status, event)), "{user}");
-        assert!(answer.items().iter().all(|item| item["orderId"] == order));
+        assert_eq!(notifications, expected.each_ref().map(|(status, event)| (status, event)), "{user}");
+        assert!(response.items().iter().all(|item| item["orderId"] == order));
     }
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-/// Waits until the order is closed, and holds it to what a closed order is; answers with its product.
+/// Waits until the order is closed and checks it. Returns its product.
 async fn closed(shop: &Shop, order: i64) -> i64 {
     eventually(SOON, async || match shop.order_field(order, "status").await.as_str() {
         Some("cancelled") => Ok(()),
@@ -64,7 +63,7 @@ async fn closed(shop: &Shop, order: i64) -> i64 {
     shop.settled().await;
     assert_eq!(shop.order_field(order, "cancelReason").await, "timeout");
     let product = shop.order_field(order, "productId").await.as_i64().unwrap();
-    assert_eq!(shop.product_field(product, "status").await, "on_sale", "the product is free again");
+    assert_eq!(shop.product_field(product, "status").await, "on_sale", "the product is on sale again");
     let moment = async |field| {
         let text = shop.order_field(order, field).await;
         text.as_str().unwrap().parse::<DateTime<Utc>>().unwrap()
@@ -72,7 +71,7 @@ async fn closed(shop: &Shop, order: i64) -> i64 {
     let open = moment("updateTime").await - moment("createTime").await;
     assert!(open >= TimeDelta::milliseconds(1_500), "closed after {open}");
     assert_eq!(shop.events(order).await, ["ORDER_CREATED", "ORDER_TIMEOUT", "ORDER_CANCELLED"]);
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
     product
 }
 
@@ -85,18 +84,18 @@ async fn result_of_timeout(shop: &Shop, order: i64) -> String {
     shop.rows(&sql).await.remove(0)
 }
 
-/// §16.2.3, by the message of §10.1 alone: no sweep runs.
-async fn s16_2_3_the_timeout_message_closes_an_unpaid_order_and_frees_its_product(pair: Pair) {
+/// §16.2.3 with only the message of §10.1: no sweep runs.
+async fn s16_2_3_timeout_message_closes_unpaid_order_and_releases_product(pair: Pair) {
     let shop = Shop::open(pair, &[SHORT_DEADLINE, NEVER_SWEPT]).await;
     let order = shop.order().await;
     let product = closed(&shop, order).await;
     assert_eq!(result_of_timeout(&shop, order).await, "order closed");
     let again = shop.api.place_order(BUYER, product).await.unwrap();
-    assert_eq!(again.outcome(), (201, "00000"), "the freed product can be bought");
+    assert_eq!(again.outcome(), (201, "00000"), "the product can be ordered again");
 }
 
-/// §16.2.3 with the sweep of §10.2 running all the time: one of the two closes the order, once.
-async fn s16_2_3_message_and_sweep_together_close_an_unpaid_order_once(pair: Pair) {
+/// §16.2.3 with the sweep of §10.2 running continuously: one of the two closes the order, once.
+async fn s16_2_3_message_and_sweep_close_unpaid_order_once(pair: Pair) {
     let shop = Shop::open(pair, &[SHORT_DEADLINE, SWEPT_OFTEN]).await;
     let order = shop.order().await;
     closed(&shop, order).await;
@@ -106,9 +105,9 @@ async fn s16_2_3_message_and_sweep_together_close_an_unpaid_order_once(pair: Pai
     assert_eq!((&credit["cancelledByTimeout"], &credit["score"]), (&Value::from(1), &Value::from(95)));
 }
 
-/// §10.1: the message looks again before it closes anything. Until the order is paid only the API runs: on a busy machine
-/// paying takes longer than the deadline.
-async fn s16_2_3_an_order_that_was_paid_in_time_is_left_alone_by_its_timeout_message(pair: Pair) {
+/// §10.1: the consumer of the message checks the order before it closes it. Only the API runs until the order is paid,
+/// because paying may take longer than the deadline on a busy machine.
+async fn s16_2_3_timeout_message_ignores_order_paid_in_time(pair: Pair) {
     let settings = [SHORT_DEADLINE, SWEPT_OFTEN];
     let shop = Shop::open_on(Deployment::start(pair).await, &settings, Some("api")).await;
     let order = shop.paid_order().await;
@@ -119,9 +118,9 @@ async fn s16_2_3_an_order_that_was_paid_in_time_is_left_alone_by_its_timeout_mes
 }
 
 super::by_turns! {
-    s16_2_1_a_paid_order_triggers_fulfilment,
-    s16_2_2_a_changed_status_notifies_buyer_and_seller,
-    s16_2_3_the_timeout_message_closes_an_unpaid_order_and_frees_its_product,
-    s16_2_3_message_and_sweep_together_close_an_unpaid_order_once,
-    s16_2_3_an_order_that_was_paid_in_time_is_left_alone_by_its_timeout_message,
+    s16_2_1_paid_order_triggers_fulfilment,
+    s16_2_2_status_change_notifies_buyer_and_seller,
+    s16_2_3_timeout_message_closes_unpaid_order_and_releases_product,
+    s16_2_3_message_and_sweep_close_unpaid_order_once,
+    s16_2_3_timeout_message_ignores_order_paid_in_time,
 }

@@ -1,4 +1,4 @@
-//! 000 §16.3: a change and its events are one transaction, and a publish that fails is retried.
+//! 000 §16.3: a change and its events are one transaction, and a failed publish is retried.
 
 use serde_json::{Value, json};
 
@@ -7,36 +7,37 @@ use handover_tests::deployment::Pair;
 use super::carrier::SPY;
 use super::shop::{BUYER, SELLER, Shop};
 
-/// Everything a message could come from.
-async fn traces_of_messages(shop: &Shop) -> [i64; 4] {
+/// Row counts that grow if a message is created.
+async fn row_counts(shop: &Shop) -> [i64; 4] {
     let count = async |sql| shop.books.number(sql).await;
     [
         count("SELECT count(*) FROM outbox_events").await,
-        shop.carrier.count(SPY).await,
+        shop.broker.count(SPY).await,
         count("SELECT count(*) FROM event_consume_log").await,
         count("SELECT count(*) FROM orders").await,
     ]
 }
 
-/// What is left by something and a paid order behind it: once that has settled, whatever went before it has as well.
-async fn growth_by_a_paid_order(shop: &Shop, before_it: impl AsyncFn()) -> [i64; 4] {
+/// Growth of the counts caused by an action and a paid order after it. Once the order is settled, the action is as well.
+async fn growth_with_paid_order(shop: &Shop, before_it: impl AsyncFn()) -> [i64; 4] {
     shop.settled().await;
-    let before = traces_of_messages(shop).await;
+    let before = row_counts(shop).await;
     before_it().await;
     shop.paid_order().await;
     shop.settled().await;
-    let after = traces_of_messages(shop).await;
+    let after = row_counts(shop).await;
     std::array::from_fn(|n| after[n] - before[n])
 }
 
-/// §16.3.1.
-async fn s16_3_1_a_refused_order_leaves_no_event_and_no_message(pair: Pair) {
-    let shop = Shop::open_with_a_spy(pair).await;
-    let (sold, own, hidden) = (shop.product().await, shop.product().await, shop.product().await);
+async fn s16_3_1_refused_order_leaves_no_event_and_no_message(pair: Pair) {
+    let shop = Shop::open_with_spy(pair).await;
+    let sold = shop.product().await;
+    let own = shop.product().await;
+    let hidden = shop.product().await;
     shop.api.place_order(BUYER, sold).await.unwrap().value();
     shop.api.post(SELLER, &format!("/api/v1/products/{hidden}/off-shelf"), json!({})).await.unwrap().value();
-    let without = growth_by_a_paid_order(&shop, async || {}).await;
-    let with = growth_by_a_paid_order(&shop, async || {
+    let without = growth_with_paid_order(&shop, async || {}).await;
+    let with = growth_with_paid_order(&shop, async || {
         for (buyer, product, refusal) in [
             (BUYER + 1, sold, (409, "A0409")),
             (BUYER, sold, (409, "A0409")),
@@ -44,33 +45,33 @@ async fn s16_3_1_a_refused_order_leaves_no_event_and_no_message(pair: Pair) {
             (BUYER, hidden, (409, "A0409")),
             (BUYER, 9_000_000, (404, "A0404")),
         ] {
-            let answer = shop.api.place_order(buyer, product).await.unwrap();
-            assert_eq!(answer.outcome(), refusal, "{answer:?}");
+            let response = shop.api.place_order(buyer, product).await.unwrap();
+            assert_eq!(response.outcome(), refusal, "{response:?}");
         }
     })
     .await;
     assert_eq!(with, without);
     assert_eq!(shop.product_field(own, "status").await, "on_sale");
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-/// §16.3.1: a transaction that fails at its last write has sent nothing and changed nothing.
-async fn s16_3_1_a_transaction_that_fails_at_its_event_changes_nothing_at_all(pair: Pair) {
+/// §16.3.1: a transaction that fails at its last write sends nothing and changes nothing.
+async fn s16_3_1_transaction_changes_nothing_when_event_insert_fails(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let product = shop.product().await;
     shop.refuse_rows_of("outbox_events").await;
-    let answer = shop.api.place_order(BUYER, product).await.unwrap();
-    assert_eq!((answer.status, answer.code.as_str(), &answer.data), (500, "B0001", &Value::Null));
+    let response = shop.api.place_order(BUYER, product).await.unwrap();
+    assert_eq!((response.status, response.code.as_str(), &response.data), (500, "B0001", &Value::Null));
     assert_eq!(shop.books.number("SELECT count(*) FROM orders").await, 0);
     assert_eq!(shop.product_field(product, "status").await, "on_sale");
     shop.accept_rows_of("outbox_events").await;
     shop.api.place_order(BUYER, product).await.unwrap().value();
     shop.settled().await;
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-/// §16.3.2. Nothing but the API runs, so no row can come from anything but its transaction.
-async fn s16_3_2_every_acknowledged_change_has_its_event(pair: Pair) {
+/// §16.3.2. Only the API runs, so every row comes from its transaction.
+async fn s16_3_2_acknowledged_change_has_its_event(pair: Pair) {
     let shop = Shop::open_with_roles(pair, "api").await;
     let completed = shop.order().await;
     let mut types = vec!["ORDER_CREATED", "ORDER_TIMEOUT"];
@@ -94,7 +95,7 @@ async fn s16_3_2_every_acknowledged_change_has_its_event(pair: Pair) {
     assert_eq!(shop.rows(payments).await, ["PAYMENT_SUCCEEDED", "PAYMENT_FAILED"]);
     assert_eq!(shop.books.number("SELECT count(*) FROM outbox_events").await, 5 + 3 + 2 + 2);
     assert_eq!(shop.books.number("SELECT count(*) FROM outbox_events WHERE status <> 'NEW'").await, 0);
-    // Each row carries what its order carried when it was committed: the versions go up without a gap.
+    // The sequence number is the version of the order at commit; there are no gaps.
     let versions = format!(
         "SELECT DISTINCT aggregate_seq FROM outbox_events
          WHERE aggregate_type = 'Order' AND aggregate_id = {completed} ORDER BY aggregate_seq"
@@ -102,16 +103,16 @@ async fn s16_3_2_every_acknowledged_change_has_its_event(pair: Pair) {
     assert_eq!(shop.rows(&versions).await, ["1", "2", "3", "4"]);
 }
 
-/// §16.3.3 for a row that no attempt can send.
-async fn s16_3_3_an_event_that_can_never_be_sent_fails_at_its_first_attempt(pair: Pair) {
+/// §16.3.3 for a row that can never be sent.
+async fn s16_3_3_unsendable_event_fails_at_first_attempt(pair: Pair) {
     let shop = Shop::open(pair, &[("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms")]).await;
     const UNKNOWN: &str = "unknown-1";
     shop.insert_event(UNKNOWN, "ORDER_EXPLODED", 424_242, &json!({"orderId": 424_242})).await;
     shop.expect_logged(&[FAILED, UNKNOWN]).await;
-    assert_eq!(stages(&shop, UNKNOWN), [(FAILED.to_owned(), 1)]);
+    assert_eq!(failed_attempts(&shop, UNKNOWN), [(FAILED.to_owned(), 1)]);
     let row = outbox_row(&shop, 424_242).await;
     assert_eq!((&row["status"], &row["retryCount"]), (&json!("FAILED"), &json!(1)), "{row}");
-    assert!(has_frozen_text(&row["lastError"]), "{row}");
+    assert!(has_frozen_prefix(&row["lastError"]), "{row}");
     assert!(row["nextRetryTime"].is_null() && row["sentTime"].is_null(), "{row}");
     assert_eq!(shop.logged(&["[ALERT]", UNKNOWN]), 1, "one alert");
 }
@@ -119,34 +120,34 @@ async fn s16_3_3_an_event_that_can_never_be_sent_fails_at_its_first_attempt(pair
 const WAITS: &str = "[OutboxRelay] Event waits for its next attempt";
 const FAILED: &str = "[OutboxRelay] [ALERT] Event marked as FAILED";
 
-/// The failed attempts of an event, as the log tells them.
-fn stages(shop: &Shop, event: &str) -> Vec<(String, i64)> {
+/// The failed attempts of an event according to the log.
+fn failed_attempts(shop: &Shop, event: &str) -> Vec<(String, i64)> {
     let log = shop.launch().log();
     let lines = log.lines().filter(|line| line.contains(event) && line.contains("[OutboxRelay]"));
-    lines.filter(|line| line.contains(WAITS) || line.contains(FAILED)).map(stage).collect()
+    lines.filter(|line| line.contains(WAITS) || line.contains(FAILED)).map(failed_attempt).collect()
 }
 
-/// The message of a line about a failed attempt, and which attempt it was. Each names the error as §15 freezes it.
-fn stage(line: &str) -> (String, i64) {
+/// Message and attempt number of a log line about a failed attempt. The error starts with the text frozen in §15.
+fn failed_attempt(line: &str) -> (String, i64) {
     let line: Value = serde_json::from_str(line).unwrap();
-    assert!(has_frozen_text(&line["error"]), "{line}");
+    assert!(has_frozen_prefix(&line["error"]), "{line}");
     (line["message"].as_str().unwrap().to_owned(), line["retryCount"].as_i64().unwrap())
 }
 
-/// The only event about an order, as an operator sees it.
+/// The only event of an order, as operators read it.
 async fn outbox_row(shop: &Shop, order: i64) -> Value {
     let rows = shop.inspect(&format!("outbox?aggregateId={order}")).await;
     assert_eq!(rows.items().len(), 1, "{rows:?}");
     rows.items()[0].clone()
 }
 
-/// §15: the text that begins the error.
-fn has_frozen_text(error: &Value) -> bool {
+/// §15: the frozen prefix of the error.
+fn has_frozen_prefix(error: &Value) -> bool {
     error.as_str().is_some_and(|error| error.starts_with("消息发送失败"))
 }
 
-/// §16.3.3: what cannot be sent holds up no other order.
-async fn s16_3_3_events_of_other_orders_pass_one_that_cannot_be_sent(pair: Pair) {
+/// §16.3.3: an unsendable event does not delay other orders.
+async fn s16_3_3_unsendable_event_does_not_block_other_orders(pair: Pair) {
     let shop = Shop::open(pair, &[("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms")]).await;
     shop.insert_event("unknown-2", "ORDER_EXPLODED", 424_242, &json!({"orderId": 424_242})).await;
     let order = shop.paid_order().await;
@@ -157,9 +158,9 @@ async fn s16_3_3_events_of_other_orders_pass_one_that_cannot_be_sent(pair: Pair)
 }
 
 super::by_turns! {
-    s16_3_1_a_refused_order_leaves_no_event_and_no_message,
-    s16_3_1_a_transaction_that_fails_at_its_event_changes_nothing_at_all,
-    s16_3_2_every_acknowledged_change_has_its_event,
-    s16_3_3_an_event_that_can_never_be_sent_fails_at_its_first_attempt + postgres_and_database,
-    s16_3_3_events_of_other_orders_pass_one_that_cannot_be_sent,
+    s16_3_1_refused_order_leaves_no_event_and_no_message,
+    s16_3_1_transaction_changes_nothing_when_event_insert_fails,
+    s16_3_2_acknowledged_change_has_its_event,
+    s16_3_3_unsendable_event_fails_at_first_attempt + postgres_and_database,
+    s16_3_3_unsendable_event_does_not_block_other_orders,
 }

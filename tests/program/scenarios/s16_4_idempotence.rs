@@ -1,4 +1,4 @@
-//! 000 §16.4.1: a message that comes again has no second effect.
+//! 000 §16.4.1: a duplicate message has no second effect.
 
 use handover_outbox::ports::Message;
 use handover_tests::deployment::Pair;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::shop::Shop;
 
 const DUPLICATE: &str = "事件已处理，忽略重复消息";
-/// Where an order's messages wait for consumers.
+/// Queues of the consumers of an order's messages.
 const QUEUES: [&str; 5] = [
     "inventory.update.queue",
     "order.fulfillment.queue",
@@ -18,29 +18,29 @@ const QUEUES: [&str; 5] = [
 const EFFECTS: [&str; 5] =
     ["listing_changes", "shipments", "notifications", "buyer_credit_changes", "event_consume_log"];
 
-/// The messages that wait for consumers, to be sent again.
+/// Copies of the queued messages, to send them again.
 struct Copies(Vec<(&'static str, Message)>);
 
 impl Copies {
     async fn of(shop: &Shop) -> Copies {
         let mut copies = Vec::new();
         for queue in QUEUES {
-            let held = shop.carrier.held(queue).await;
-            assert!(!held.is_empty(), "{queue} is empty");
-            copies.extend(held.into_iter().map(|message| (queue, message)));
+            let messages = shop.broker.messages(queue).await;
+            assert!(!messages.is_empty(), "{queue} is empty");
+            copies.extend(messages.into_iter().map(|message| (queue, message)));
         }
         Copies(copies)
     }
 
-    /// Sends every one of them again.
+    /// Sends every message again.
     async fn send(&self, shop: &Shop) {
         for (queue, message) in &self.0 {
-            shop.carrier.send(queue, message).await;
+            shop.broker.send(queue, message).await;
         }
     }
 }
 
-/// How many rows each table of effects has.
+/// Row counts of the effect tables.
 async fn effects(shop: &Shop) -> Vec<i64> {
     let mut counts = Vec::new();
     for table in EFFECTS {
@@ -49,9 +49,9 @@ async fn effects(shop: &Shop) -> Vec<i64> {
     counts
 }
 
-/// §16.4.1, with §9.1: every message of an order's life three times, two of them side by side.
-async fn s16_4_1_a_repeated_message_has_one_effect(pair: Pair) {
-    // First without consumers, so that the messages can be had.
+/// §16.4.1, with §9.1: every message of an order three times, two of them concurrently.
+async fn s16_4_1_repeated_message_has_one_effect(pair: Pair) {
+    // Start without consumers, so that the messages stay in the queues.
     let shop = Shop::open_with_roles(pair, "api,relay").await;
     let order = shop.paid_order().await;
     shop.complete(order).await;
@@ -62,22 +62,22 @@ async fn s16_4_1_a_repeated_message_has_one_effect(pair: Pair) {
     shop.settled().await;
     let once = effects(&shop).await;
     assert!(once.iter().all(|count| *count > 0), "{once:?}");
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 
     let ignored = shop.logged(&[DUPLICATE]);
     copies.send(&shop).await;
     shop.settled().await;
     assert_eq!(effects(&shop).await, once);
-    shop.sound_but_for(&[]).await;
-    // A broker may deliver a message again by itself at any time.
+    shop.assert_invariants_except(&[]).await;
+    // A broker may redeliver a message at any time, so there may be more.
     assert!(shop.logged(&[DUPLICATE]) - ignored >= copies.0.len());
     for event in shop.event_ids(order, "ORDER_PAID").await {
         assert!(shop.logged(&[DUPLICATE, &event, r#""consumer":"fulfillment""#]) >= 1);
     }
 }
 
-/// §16.4.1: events that the operator sends again reach every consumer again, and have no second effect.
-async fn s16_4_1_a_redriven_event_has_one_effect(pair: Pair) {
+/// §16.4.1: redriven events reach every consumer again and have no second effect.
+async fn s16_4_1_redriven_event_has_one_effect(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let order = shop.paid_order().await;
     shop.complete(order).await;
@@ -87,18 +87,18 @@ async fn s16_4_1_a_redriven_event_has_one_effect(pair: Pair) {
     let attempts_once = shop.books.number(attempts).await;
     let ignored = shop.logged(&[DUPLICATE]);
     let events = shop.rows("SELECT event_id FROM outbox_events WHERE event_type <> 'ORDER_TIMEOUT'").await;
-    let answer =
+    let response =
         shop.operate("outbox/redrive", json!({"eventIds": events, "perSecond": 1_000})).await.value();
-    assert_eq!(answer["redriven"], events.len(), "{answer}");
+    assert_eq!(response["redriven"], events.len(), "{response}");
     shop.settled().await;
     assert_eq!(effects(&shop).await, once);
-    assert_eq!(shop.books.number(attempts).await, attempts_once, "what is ignored is no attempt");
-    shop.sound_but_for(&[]).await;
+    assert_eq!(shop.books.number(attempts).await, attempts_once, "an ignored duplicate is no attempt");
+    shop.assert_invariants_except(&[]).await;
     let consumed = usize::try_from(*once.last().unwrap()).unwrap();
-    assert!(shop.logged(&[DUPLICATE]) - ignored >= consumed, "each consumer gets each event again");
+    assert!(shop.logged(&[DUPLICATE]) - ignored >= consumed, "each consumer receives each event again");
 }
 
 super::by_turns! {
-    s16_4_1_a_repeated_message_has_one_effect + postgres_and_database,
-    s16_4_1_a_redriven_event_has_one_effect,
+    s16_4_1_repeated_message_has_one_effect + postgres_and_database,
+    s16_4_1_redriven_event_has_one_effect,
 }

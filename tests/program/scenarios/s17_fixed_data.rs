@@ -1,4 +1,4 @@
-//! 000 §17: the fixed data that regressions are looked for with, and the contracts of §6 and §13 on them.
+//! 000 §17: the fixed regression data, and the contracts of §6 and §13 on it.
 
 use chrono::DateTime;
 use handover_outbox::ports::Message;
@@ -8,14 +8,14 @@ use serde_json::{Map, Value, json};
 
 use super::shop::{BUYER, SELLER, SOON, Shop, paid_payload};
 
-/// The only message in a queue, as its broker holds it, and its envelope.
+/// The only message in a queue, and its envelope.
 async fn message(shop: &Shop, queue: &str) -> (Message, Map<String, Value>) {
-    eventually(SOON, async || match shop.carrier.count(queue).await {
+    eventually(SOON, async || match shop.broker.count(queue).await {
         1 => Ok(()),
         count => Err(format!("{count} messages in {queue}").into()),
     })
     .await;
-    let message = shop.carrier.held(queue).await.remove(0);
+    let message = shop.broker.messages(queue).await.remove(0);
     let envelope = serde_json::from_str(&message.body).unwrap();
     (message, envelope)
 }
@@ -37,13 +37,13 @@ fn assert_is_a_moment(value: &Value) {
     assert!(DateTime::parse_from_rfc3339(text).is_ok() && text.ends_with('Z'), "{text}");
 }
 
-/// Numbers keep their text: `88.50`.
+/// A JSON number with this exact text, such as `88.50`.
 fn amount(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-/// §17, the fixed order: pending, its product taken, its two messages as §6, §13.1 and §13.4 freeze them.
-async fn s17_fixed_order_is_pending_and_its_messages_are_as_frozen(pair: Pair) {
+/// §17, the fixed order: it is pending, its product is sold, and its two messages match §6, §13.1 and §13.4.
+async fn s17_fixed_order_is_pending_and_its_messages_match(pair: Pair) {
     let shop = Shop::open_with_roles(pair, "api,relay").await;
     let product = shop.product().await;
     let order = shop.api.place_order(BUYER, product).await.unwrap().value();
@@ -95,15 +95,15 @@ async fn s17_fixed_order_is_pending_and_its_messages_are_as_frozen(pair: Pair) {
     assert_holds(&timeout["payload"], &common);
     assert_is_a_moment(&timeout["payload"]["createTime"]);
     shop.expect_count(2, "SELECT count(*) FROM outbox_events WHERE status = 'SENT'").await;
-    assert_eq!(shop.carrier.ttl_ms("order.timeout.delay.queue").await, 15 * 60 * 1000);
+    assert_eq!(shop.broker.ttl_ms("order.timeout.delay.queue").await, 15 * 60 * 1000);
     let shop = shop.reopen();
     shop.settled().await;
     assert_eq!(shop.order_field(id.as_i64().unwrap(), "status").await, "pending", "its deadline is far");
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-/// §17, the fixed paid order, with its message as §13.2 freezes it; shipping makes the one of §13.3.
-async fn s17_fixed_paid_order_starts_its_delivery_and_its_messages_are_as_frozen(pair: Pair) {
+/// §17, the fixed paid order: its message matches §13.2, and shipping creates the message of §13.3.
+async fn s17_fixed_paid_order_starts_delivery_and_its_messages_match(pair: Pair) {
     let shop = Shop::open_with_roles(pair, "api,relay").await;
     let order = shop.paid_order().await;
     let (_, paid) = message(&shop, "order.fulfillment.queue").await;
@@ -124,16 +124,16 @@ async fn s17_fixed_paid_order_starts_its_delivery_and_its_messages_are_as_frozen
     let shop = shop.reopen();
     shop.settled().await;
     assert_eq!(shop.books.number("SELECT count(*) FROM shipments").await, 1);
-    shop.sound_but_for(&[]).await;
+    shop.assert_invariants_except(&[]).await;
 }
 
-/// §17, the fixed event: one `eventId` several times, as a row, as the same message, as another message.
-async fn s17_fixed_event_of_a_repeated_event_id_takes_effect_once(pair: Pair) {
+/// §17, the fixed event: the same `eventId` as a second row, as a duplicate message, and with a different payload.
+async fn s17_fixed_event_with_repeated_id_takes_effect_once(pair: Pair) {
     const EVENT: &str = "day14-fixed-event";
     let shop = Shop::open(pair, &[("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms")]).await;
     let order = shop.paid_order().await;
     shop.settled().await;
-    // Its own event is lost, and somebody inserts it by hand under another id.
+    // The order's own event is lost, and a person inserts it by SQL under another id.
     let payload = shop.payload(order, "ORDER_PAID").await;
     let lost = format!("aggregate_id = {order} AND event_type = 'ORDER_PAID'");
     for forget in [
@@ -166,7 +166,7 @@ async fn s17_fixed_event_of_a_repeated_event_id_takes_effect_once(pair: Pair) {
             headers: Default::default(),
             body: envelope.to_string(),
         };
-        shop.carrier.send("order.fulfillment.queue", &message).await;
+        shop.broker.send("order.fulfillment.queue", &message).await;
         shop.settled().await;
     };
     for _ in 0..2 {
@@ -175,12 +175,12 @@ async fn s17_fixed_event_of_a_repeated_event_id_takes_effect_once(pair: Pair) {
     assert_eq!(shop.books.number(&shipments).await, 1);
     assert!(shop.logged(&["事件已处理，忽略重复消息", EVENT, "fulfillment"]) >= 2);
 
-    // The same id over another content is no repetition: it is parked, and the event stays as it was.
+    // The same id with different content is not a duplicate: it is parked, and the event is unchanged.
     send(&paid_payload(900_002)).await;
     let parked = "SELECT count(*) FROM dead_letters WHERE status = 'OPEN' AND queue";
     shop.expect_count(1, &format!("{parked} = 'order.fulfillment.queue'")).await;
     assert_eq!(shop.books.number("SELECT count(*) FROM shipments").await, 1);
-    // Points were earned before, by the event that was lost.
+    // The lost event had already earned the points.
     let earned = format!(
         "SELECT count(*) FROM event_consume_log WHERE event_id = '{EVENT}' AND consumer = 'points'
          AND consume_result = 'already applied'"
@@ -193,7 +193,7 @@ async fn s17_fixed_event_of_a_repeated_event_id_takes_effect_once(pair: Pair) {
 }
 
 super::by_turns! {
-    s17_fixed_order_is_pending_and_its_messages_are_as_frozen + postgres_and_database,
-    s17_fixed_paid_order_starts_its_delivery_and_its_messages_are_as_frozen,
-    s17_fixed_event_of_a_repeated_event_id_takes_effect_once,
+    s17_fixed_order_is_pending_and_its_messages_match + postgres_and_database,
+    s17_fixed_paid_order_starts_delivery_and_its_messages_match,
+    s17_fixed_event_with_repeated_id_takes_effect_once,
 }

@@ -1,4 +1,4 @@
-//! A running program with a seller, a buyer and an operator, its database and its messages.
+//! A running program with a seller, a buyer and an operator, and access to its database and its messages.
 
 use std::time::Duration;
 
@@ -9,49 +9,49 @@ use handover_tests::process::{Launch, Server, eventually};
 use handover_tests::servers::database::ServerKind;
 use serde_json::{Value, json};
 
-use super::carrier::Carrier;
+use super::carrier::BrokerAccess;
 
 pub(crate) const SELLER: i64 = 10_002;
 pub(crate) const BUYER: i64 = 10_001;
 pub(crate) const OPERATOR: Caller = Caller::of_tenant(1, 9).operator();
 
-/// The longest wait for anything that has to happen. No promise: on a busy machine a publish or a delivery may fail, and the
-/// service repairs that by itself, after its own pauses: three retries of the outbox take 155 s, a lost delivery 95 s.
+/// Timeout of every wait. It is long because the service repairs failed publishes and deliveries after its own pauses:
+/// three retries of the outbox take 155 s, a lost delivery 95 s.
 pub(crate) const SOON: Duration = Duration::from_secs(300);
 
-/// Consumers try again at once, so that four attempts are over soon.
-pub(crate) const HASTY_CONSUMERS: (&str, &str) =
+/// Short retry delays of consumers, so that four attempts take less than a second.
+pub(crate) const SHORT_RETRIES: (&str, &str) =
     ("HANDOVER_CONSUMER__BACKOFF", r#"{base = "20ms", cap = "50ms"}"#);
 
-/// A program on a database of its own.
+/// A program with its own database.
 pub(crate) struct Shop {
     deployment: Deployment,
     launch: Launch,
     server: Server,
     pub(crate) api: Api,
     pub(crate) books: Books,
-    pub(crate) carrier: Carrier,
+    pub(crate) broker: BrokerAccess,
 }
 
 impl Shop {
-    /// Opens with these settings, by their variables.
+    /// Starts the program with these settings (environment variables).
     pub(crate) async fn open(pair: Pair, settings: &[(&str, &str)]) -> Shop {
         Shop::open_on(Deployment::start(pair).await, settings, None).await
     }
 
-    /// Opens with some of its parts only.
+    /// Starts the program with these roles only.
     pub(crate) async fn open_with_roles(pair: Pair, roles: &str) -> Shop {
         Shop::open_on(Deployment::start(pair).await, &[], Some(roles)).await
     }
 
-    /// Opens with a queue that gets a copy of every message there is.
-    pub(crate) async fn open_with_a_spy(pair: Pair) -> Shop {
+    /// Starts the program with a queue that receives a copy of every message.
+    pub(crate) async fn open_with_spy(pair: Pair) -> Shop {
         let deployment = Deployment::start(pair).await;
-        Carrier::of(&deployment).await.spy().await;
+        BrokerAccess::of(&deployment).await.declare_spy().await;
         Shop::open_on(deployment, &[], None).await
     }
 
-    /// Opens there.
+    /// Starts the program on this deployment.
     pub(crate) async fn open_on(
         deployment: Deployment,
         settings: &[(&str, &str)],
@@ -61,83 +61,80 @@ impl Shop {
         let launch = settings.iter().fold(launch, |launch, (variable, value)| launch.set(variable, value));
         let first = roles.map_or_else(|| launch.clone(), |roles| launch.clone().roles(roles));
         let server = first.start().unwrap();
-        let (api, books) = (Api::of(&server), deployment.books().await);
-        let carrier = Carrier::of(&deployment).await;
-        Shop { deployment, launch, server, api, books, carrier }
+        let api = Api::of(&server);
+        let books = deployment.books().await;
+        let broker = BrokerAccess::of(&deployment).await;
+        Shop { deployment, launch, server, api, books, broker }
     }
 
-    /// Stops; what is left is the database.
+    /// Stops the program. Returns its deployment and database.
     pub(crate) fn close(self) -> (Deployment, Books) {
         let (status, _) = self.server.terminate(SOON).unwrap();
         assert_eq!(status.code(), Some(0));
         (self.deployment, self.books)
     }
 
-    /// Stops, and opens again with all of its parts.
+    /// Stops the program and starts it again with all roles.
     pub(crate) fn reopen(self) -> Shop {
-        let Shop { deployment, launch, server, api, books, carrier } = self;
+        let Shop { deployment, launch, server, api, books, broker } = self;
         let (status, _) = server.terminate(SOON).unwrap();
         assert_eq!(status.code(), Some(0));
         let server = launch.start().unwrap();
         api.moved_to(&server);
-        Shop { deployment, launch, server, api, books, carrier }
+        Shop { deployment, launch, server, api, books, broker }
     }
 
-    /// Is killed, and opens again with all of its parts.
-    pub(crate) fn killed_and_reopened(self) -> Shop {
-        let Shop { deployment, launch, server, api, books, carrier } = self;
+    /// Kills the program and starts it again with all roles.
+    pub(crate) fn kill_and_reopen(self) -> Shop {
+        let Shop { deployment, launch, server, api, books, broker } = self;
         server.kill().unwrap();
         let server = launch.start().unwrap();
         api.moved_to(&server);
-        Shop { deployment, launch, server, api, books, carrier }
+        Shop { deployment, launch, server, api, books, broker }
     }
 
-    /// The servers that it is on.
     pub(crate) fn deployment(&self) -> &Deployment {
         &self.deployment
     }
 
-    /// How it was started.
     pub(crate) fn launch(&self) -> &Launch {
         &self.launch
     }
 
-    /// The seller lists a product for 88.50.
+    /// The seller lists a product for 88.50. Returns its id.
     pub(crate) async fn product(&self) -> i64 {
         self.api.list_product(SELLER, "Desk lamp").await.unwrap().id("productId")
     }
 
-    /// The buyer orders a new product; the order is pending.
+    /// The buyer orders a new product. Returns the id of the pending order.
     pub(crate) async fn order(&self) -> i64 {
         let product = self.product().await;
         self.api.place_order(BUYER, product).await.unwrap().id("orderId")
     }
 
-    /// The buyer pays, and the gateway says so.
+    /// The buyer pays, and the gateway reports success.
     pub(crate) async fn pay(&self, order: i64) {
         let payment = self.api.start_payment(BUYER, order).await.unwrap().id("paymentId");
         self.api.payment_succeeded(payment).await.unwrap().value();
     }
 
-    /// The buyer orders a new product and pays.
+    /// A new order that is paid.
     pub(crate) async fn paid_order(&self) -> i64 {
         let order = self.order().await;
         self.pay(order).await;
         order
     }
 
-    /// The seller ships, the buyer confirms.
+    /// The seller ships, the buyer confirms receipt.
     pub(crate) async fn complete(&self, order: i64) {
         self.api.ship(SELLER, order).await.unwrap().value();
         self.api.complete(BUYER, order).await.unwrap().value();
     }
 
-    /// A field of the order.
     pub(crate) async fn order_field(&self, order: i64, field: &str) -> Value {
         self.api.order(BUYER, order).await.unwrap().value()[field].clone()
     }
 
-    /// A field of a product.
     pub(crate) async fn product_field(&self, product: i64, field: &str) -> Value {
         self.api.get(BUYER, &format!("/api/v1/products/{product}")).await.unwrap().value()[field].clone()
     }
@@ -147,7 +144,7 @@ impl Shop {
         self.books.rows(sql).await.unwrap()
     }
 
-    /// The types of the events about an order, in their order.
+    /// The types of an order's events, in order.
     pub(crate) async fn events(&self, order: i64) -> Vec<String> {
         self.rows(&format!(
             "SELECT event_type FROM outbox_events WHERE aggregate_type = 'Order' AND aggregate_id = {order}
@@ -156,7 +153,7 @@ impl Shop {
         .await
     }
 
-    /// The ids of the events of that type about an order, in their order.
+    /// The ids of an order's events of this type, in order.
     pub(crate) async fn event_ids(&self, order: i64, event_type: &str) -> Vec<String> {
         self.rows(&format!(
             "SELECT event_id FROM outbox_events WHERE aggregate_type = 'Order' AND aggregate_id = {order}
@@ -165,7 +162,7 @@ impl Shop {
         .await
     }
 
-    /// The payload of the event of that type about an order.
+    /// The payload of an order's event of this type.
     pub(crate) async fn payload(&self, order: i64, event_type: &str) -> Value {
         let sql = format!(
             "SELECT payload FROM outbox_events WHERE aggregate_type = 'Order' AND aggregate_id = {order}
@@ -174,7 +171,7 @@ impl Shop {
         serde_json::from_str(&self.rows(&sql).await.remove(0)).unwrap()
     }
 
-    /// A row of the outbox with the columns of 000 §14.1 alone, as a person would insert it.
+    /// Inserts an outbox row with only the columns of 000 §14.1, as a person would.
     pub(crate) async fn insert_event(
         &self,
         event_id: &str,
@@ -191,7 +188,7 @@ impl Shop {
         assert_eq!(self.books.change(&sql).await, 1);
     }
 
-    /// From now on the database refuses every new row of this table.
+    /// Makes the database refuse new rows in this table.
     pub(crate) async fn refuse_rows_of(&self, table: &str) {
         let trigger = format!("CREATE TRIGGER refused BEFORE INSERT ON {table}");
         let sql = match self.deployment.pair().database_server() {
@@ -208,7 +205,7 @@ impl Shop {
         self.books.change(&sql).await;
     }
 
-    /// Rows of this table are welcome again.
+    /// Undoes [`refuse_rows_of`](Shop::refuse_rows_of).
     pub(crate) async fn accept_rows_of(&self, table: &str) {
         let sql = match self.deployment.pair().database_server() {
             None | Some(ServerKind::MariaDb) => "DROP TRIGGER refused".to_owned(),
@@ -217,13 +214,13 @@ impl Shop {
         self.books.change(&sql).await;
     }
 
-    /// How many lines of the log hold all of these.
+    /// Number of log lines that contain all of these parts.
     pub(crate) fn logged(&self, parts: &[&str]) -> usize {
         let log = self.launch.log();
         log.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count()
     }
 
-    /// Waits for a line of the log.
+    /// Waits for a log line that contains all of these parts.
     pub(crate) async fn expect_logged(&self, parts: &[&str]) {
         eventually(SOON, async || match self.logged(parts) {
             0 => Err(format!("no line with {parts:?}").into()),
@@ -232,7 +229,7 @@ impl Shop {
         .await;
     }
 
-    /// Waits until a query counts so many.
+    /// Waits until the query returns this count.
     pub(crate) async fn expect_count(&self, count: i64, sql: &str) {
         eventually(SOON, async || match self.books.number(sql).await {
             found if found == count => Ok(()),
@@ -241,41 +238,41 @@ impl Shop {
         .await;
     }
 
-    /// Waits until no event is on its way.
+    /// Waits until no event is in flight.
     pub(crate) async fn settled(&self) {
         self.books.wait_until_settled(SOON).await;
     }
 
-    /// Everything that must be true of every row is, but for these sentences.
-    pub(crate) async fn sound_but_for(&self, known: &[&str]) {
+    /// Checks all invariants except the known violations.
+    pub(crate) async fn assert_invariants_except(&self, known: &[&str]) {
         let mut broken = self.books.broken().await;
         broken.retain(|found| !known.iter().any(|known| found.starts_with(known)));
         assert_eq!(broken, Vec::<String>::new());
     }
 
-    /// The operator asks for something to be done.
+    /// Sends an operator command.
     pub(crate) async fn operate(&self, path: &str, body: Value) -> Answer {
         self.api.post(OPERATOR, &format!("/api/v1/ops/{path}"), body).await.unwrap()
     }
 
-    /// What an operator sees of one event in the timeline of its order.
+    /// The timeline items of one event of an order, as operators read them.
     pub(crate) async fn timeline_of(&self, order: i64, event: &str) -> Vec<Value> {
-        let shown = self.api.get(OPERATOR, &format!("/api/v1/orders/{order}/timeline")).await.unwrap();
-        shown.items().iter().filter(|item| item["eventId"] == event).cloned().collect()
+        let timeline = self.api.get(OPERATOR, &format!("/api/v1/orders/{order}/timeline")).await.unwrap();
+        timeline.items().iter().filter(|item| item["eventId"] == event).cloned().collect()
     }
 
-    /// The operator looks.
+    /// Sends an operator query.
     pub(crate) async fn inspect(&self, path: &str) -> Answer {
         self.api.get(OPERATOR, &format!("/api/v1/ops/{path}")).await.unwrap()
     }
 }
 
-/// The items of a timeline of one kind, in words.
-pub(crate) fn whats<'a>(items: &'a [Value], kind: &str) -> Vec<&'a str> {
+/// The descriptions of the timeline items of one kind.
+pub(crate) fn descriptions<'a>(items: &'a [Value], kind: &str) -> Vec<&'a str> {
     items.iter().filter(|item| item["kind"] == kind).map(|item| item["what"].as_str().unwrap()).collect()
 }
 
-/// The payload of an ORDER_PAID about an order that only the event knows.
+/// The payload of an ORDER_PAID event for an order that does not exist.
 pub(crate) fn paid_payload(order: i64) -> Value {
     json!({
         "orderId": order, "orderNo": format!("20260204103000{order:010}"), "buyerId": BUYER, "sellerId": SELLER,

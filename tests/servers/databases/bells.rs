@@ -1,5 +1,5 @@
-//! Wake-ups between processes: two stores on one database, each as a process of its own has it. Their clocks stand
-//! still, so that nobody looks by himself.
+//! Wake-up notifications between processes: two stores on one database, as two processes have them. Their clocks do not
+//! advance, so that no store polls.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -14,41 +14,42 @@ use marketplace::queues::{self, INVENTORY_QUEUE};
 use super::{Fixture, append, on_every_server};
 
 on_every_server!(
-    a_commit_of_one_process_wakes_the_relay_of_another,
-    what_one_process_publishes_wakes_the_consumers_of_another,
-    a_process_that_ends_tells_what_it_committed,
+    commit_notifies_relay_of_another_process,
+    publish_notifies_consumer_of_another_process,
+    closing_store_sends_pending_notifications,
 );
 
 const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
 
-async fn a_commit_of_one_process_wakes_the_relay_of_another(kind: ServerKind) {
+async fn commit_notifies_relay_of_another_process(kind: ServerKind) {
     let here = Fixture::new(kind).await;
-    let there = here.beside();
-    let watching = [here.store.clone(), there.store.clone()]
+    let there = here.open_as_other_process();
+    let watchers = [here.store.clone(), there.store.clone()]
         .map(|store| tokio::spawn(async move { store.watch().await }));
     for n in 1..=5 {
         append(&here.store, &[event(&format!("e{n}"), n, 1)]).await.unwrap();
         let wanted = partition(n);
-        within("the relay of another process is woken", async {
+        within("the relay of another process is notified", async {
             while !there.wake.rung().await.contains(wanted) {}
         })
         .await;
     }
-    watching.iter().for_each(tokio::task::JoinHandle::abort);
+    watchers.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-async fn what_one_process_publishes_wakes_the_consumers_of_another(kind: ServerKind) {
+async fn publish_notifies_consumer_of_another_process(kind: ServerKind) {
     let here = Fixture::new(kind).await;
-    let there = here.beside();
-    let watching = [here.store.clone(), there.store.clone()]
+    let there = here.open_as_other_process();
+    let watchers = [here.store.clone(), there.store.clone()]
         .map(|store| tokio::spawn(async move { store.watch().await }));
-    let (publisher, broker) = (DatabaseBroker::new(&here.store), DatabaseBroker::new(&there.store));
+    let publisher = DatabaseBroker::new(&here.store);
+    let broker = DatabaseBroker::new(&there.store);
     publisher.declare(&queues::topology(Duration::from_secs(900))).await.unwrap();
     let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
     for n in 1..=5 {
         let next = subscription.next();
         let publish = async {
-            // Once the consumer waits.
+            // After the consumer has started to wait.
             tokio::time::sleep(Duration::from_millis(50)).await;
             publisher.publish(vec![outgoing(&format!("e{n}"), "order.created")]).await.unwrap()
         };
@@ -58,23 +59,23 @@ async fn what_one_process_publishes_wakes_the_consumers_of_another(kind: ServerK
         assert_eq!(claimed.len(), 1);
         subscription.ack(&[claimed[0].tag]).await.unwrap();
     }
-    watching.iter().for_each(tokio::task::JoinHandle::abort);
+    watchers.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-async fn a_process_that_ends_tells_what_it_committed(kind: ServerKind) {
+async fn closing_store_sends_pending_notifications(kind: ServerKind) {
     let here = Fixture::new(kind).await;
-    let there = here.beside();
+    let there = here.open_as_other_process();
     let watched = there.store.clone();
-    let watching = tokio::spawn(async move { watched.watch().await });
+    let watchers = tokio::spawn(async move { watched.watch().await });
     if kind == ServerKind::Postgres {
-        // Everything may have been missed before it listens: only then is silence broken by what is told.
-        within("it listens", there.wake.rung()).await;
+        // The first notification after LISTEN covers all partitions, because earlier ones may have been missed.
+        within("the store listens", there.wake.rung()).await;
     }
     append(&here.store, &[event("e", 5, 1)]).await.unwrap();
     here.store.close().await;
-    within("the relay of another process is woken", async {
+    within("the relay of another process is notified", async {
         while !there.wake.rung().await.contains(partition(5)) {}
     })
     .await;
-    watching.abort();
+    watchers.abort();
 }

@@ -1,4 +1,4 @@
-//! Rows that a person writes into the outbox with the frozen columns alone.
+//! Outbox rows that a person inserts by SQL with the frozen columns only.
 
 use handover_contract::samples::{BOOK_ADDED, BOOK_LENT, aggregate, due_at, event, start, unordered};
 use handover_events::{Partition, PartitionSet, TenantId};
@@ -8,20 +8,20 @@ use handover_tests::servers::database::ServerKind;
 use super::{Fixture, append, on_every_server};
 
 on_every_server!(
-    a_row_inserted_by_hand_with_the_frozen_columns_alone_is_due,
-    the_database_refuses_a_row_the_relay_could_not_read,
-    the_partition_column_is_the_domains_partition,
-    a_row_that_cannot_be_read_keeps_no_other_from_being_published_and_listed,
-    a_new_row_that_is_due_later_holds_back_no_later_event_of_its_aggregate,
+    row_inserted_with_frozen_columns_is_due,
+    database_refuses_row_that_relay_cannot_read,
+    partition_column_matches_domain,
+    unreadable_row_does_not_block_other_rows,
+    delayed_new_row_does_not_block_later_events_of_aggregate,
 );
 
-const BY_HAND: &str = "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, \
+const INSERT: &str = "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, status, \
     retry_count, next_retry_time, create_time, update_time) VALUES ('by-hand', 'BOOK_ADDED', 'Book', 900001, '{}', \
     'NEW', 0, NULL, '2026-02-04 10:30:00', '2026-02-04 10:30:00')";
 
-async fn a_row_inserted_by_hand_with_the_frozen_columns_alone_is_due(kind: ServerKind) {
+async fn row_inserted_with_frozen_columns_is_due(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
-    fixture.outside(BY_HAND).await.unwrap();
+    fixture.outside(INSERT).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
     assert_eq!(due.len(), 1);
@@ -33,7 +33,7 @@ async fn a_row_inserted_by_hand_with_the_frozen_columns_alone_is_due(kind: Serve
     assert_eq!((due[0].retry_count, due[0].max_retry_count), (0, 3));
 }
 
-async fn the_database_refuses_a_row_the_relay_could_not_read(kind: ServerKind) {
+async fn database_refuses_row_that_relay_cannot_read(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let too_long = format!("'{}'", "x".repeat(65));
     let bad = [
@@ -45,7 +45,7 @@ async fn the_database_refuses_a_row_the_relay_could_not_read(kind: ServerKind) {
         ("'NEW'", "'new'"),
         ("'NEW', 0", "'NEW', -1"),
     ];
-    // The server of these tests has no strict mode of its own: the person's client decides, so it is set here.
+    // The test server has no strict mode; in practice the client decides, so the test sets the mode.
     let strict = match kind {
         ServerKind::MariaDb => "SET sql_mode = 'STRICT_ALL_TABLES,ALLOW_INVALID_DATES'; ",
         ServerKind::Postgres => "",
@@ -58,18 +58,18 @@ async fn the_database_refuses_a_row_the_relay_could_not_read(kind: ServerKind) {
     };
     let times = times.iter().flat_map(|bad| [("'2026-02-04 10:30:00'", *bad), ("NULL", *bad)]);
     for (good, bad) in bad.into_iter().chain(times) {
-        let insert = format!("{strict}{}", BY_HAND.replacen(good, bad, 1));
+        let insert = format!("{strict}{}", INSERT.replacen(good, bad, 1));
         assert!(fixture.outside(&insert).await.is_err(), "{bad}");
     }
-    let metadata = BY_HAND.replace("update_time)", "update_time, metadata)");
+    let metadata = INSERT.replace("update_time)", "update_time, metadata)");
     for bad in ["[]", "{", "1"] {
         let insert = metadata.replace("'2026-02-04 10:30:00')", &format!("'2026-02-04 10:30:00', '{bad}')"));
         assert!(fixture.outside(&insert).await.is_err(), "{bad}");
     }
-    fixture.outside(BY_HAND).await.unwrap();
+    fixture.outside(INSERT).await.unwrap();
 }
 
-async fn the_partition_column_is_the_domains_partition(kind: ServerKind) {
+async fn partition_column_matches_domain(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let mut number: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut expected = Vec::new();
@@ -107,12 +107,12 @@ async fn the_partition_column_is_the_domains_partition(kind: ServerKind) {
     }
 }
 
-async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published_and_listed(kind: ServerKind) {
+async fn unreadable_row_does_not_block_other_rows(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     append(&fixture.store, &[event("first", 900_001, 1)]).await.unwrap();
-    fixture.outside(BY_HAND).await.unwrap();
+    fixture.outside(INSERT).await.unwrap();
     append(&fixture.store, &[event("last", 900_001, 2)]).await.unwrap();
-    // The constraints keep such values out; somebody may have switched them off.
+    // Constraints prevent such values, but an administrator may have disabled them.
     let (without, unreadable) = match kind {
         ServerKind::MariaDb => ("SET check_constraint_checks = 0, sql_mode = ''; ", "'2026-00-10'"),
         ServerKind::Postgres => (
@@ -126,25 +126,25 @@ async fn a_row_that_cannot_be_read_keeps_no_other_from_being_published_and_liste
         fixture.outside(&update).await.unwrap();
     };
     change(without, &format!("create_time = {unreadable}")).await;
-    sound_rows_are_read(&fixture).await;
-    // MariaDB checks every constraint of a row that changes.
+    assert_valid_rows_are_read(&fixture).await;
+    // MariaDB checks all constraints of a row when it changes.
     let with = if kind == ServerKind::MariaDb { without } else { "" };
     change(with, "status = 'FAILED'").await;
-    sound_rows_are_read(&fixture).await;
+    assert_valid_rows_are_read(&fixture).await;
     change(with, &format!("status = 'RETRY', next_retry_time = {unreadable}")).await;
     let mut view = fixture.store.view().await.unwrap();
     view.outbox_view().outbox_next_due(PartitionSet::ALL, start()).await.unwrap();
     assert!(view.outbox_view().waiting_page(&unordered(), None, start(), None, 10).await.unwrap().is_empty());
 }
 
-/// Both sound rows, and no other, by every way to read the outbox.
-async fn sound_rows_are_read(fixture: &Fixture) {
+/// Checks that every query of the outbox returns the two valid rows only.
+async fn assert_valid_rows_are_read(fixture: &Fixture) {
     let mut view = fixture.store.view().await.unwrap();
     let any = OutboxFilter::default();
     let ids = |rows: Vec<OutboxRow>| rows.into_iter().map(|row| row.event_id.into()).collect::<Vec<String>>();
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
     assert_eq!(ids(due), ["first", "last"]);
-    // A page that was short because of it would be taken for the last one.
+    // A short page would be taken for the last one.
     for limit in [2, 10] {
         assert_eq!(ids(view.outbox_view().outbox_page(&any, None, limit).await.unwrap()), ["last", "first"]);
         assert_eq!(ids(view.outbox_view().outbox_after(&any, None, limit).await.unwrap()), ["first", "last"]);
@@ -160,10 +160,10 @@ async fn sound_rows_are_read(fixture: &Fixture) {
     view.outbox_view().outbox_counts(None).await.unwrap();
 }
 
-/// As a session in another time zone inserts it.
-async fn a_new_row_that_is_due_later_holds_back_no_later_event_of_its_aggregate(kind: ServerKind) {
+/// A due time in the future, as from a session in another time zone.
+async fn delayed_new_row_does_not_block_later_events_of_aggregate(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
-    fixture.outside(&BY_HAND.replacen("NULL", "'2026-02-05 10:30:00'", 1)).await.unwrap();
+    fixture.outside(&INSERT.replacen("NULL", "'2026-02-05 10:30:00'", 1)).await.unwrap();
     append(&fixture.store, &[event("later", 900_001, 1)]).await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     for on_failed in [OnFailed::Continue, OnFailed::Hold] {

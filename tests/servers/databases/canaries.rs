@@ -1,4 +1,4 @@
-//! The search for what must not get into a server, tested: what was just committed is in its files already.
+//! Test of the leak check in server files: a row that was just committed is found.
 
 use std::time::SystemTime;
 
@@ -8,7 +8,7 @@ use handover_tests::servers::database::{DatabaseServer, ServerKind};
 
 const SECRET: &str = "a canary that was written into a table";
 
-async fn what_was_committed_is_found(kind: ServerKind) {
+async fn assert_committed_row_is_found(kind: ServerKind) {
     let since = SystemTime::now();
     let server = DatabaseServer::start(kind, Durability::Full).await.unwrap();
     let mut canaries = Canaries::standard();
@@ -18,7 +18,7 @@ async fn what_was_committed_is_found(kind: ServerKind) {
         ServerKind::MariaDb => "mysql.leaks",
         ServerKind::Postgres => "leaks",
     };
-    server.execute(&format!("CREATE TABLE {named} (told TEXT)")).await.unwrap();
+    server.execute(&format!("CREATE TABLE {named} (leaked TEXT)")).await.unwrap();
     server
         .execute(&format!("INSERT INTO {named} VALUES (lower('{}'))", SECRET.to_uppercase()))
         .await
@@ -28,11 +28,11 @@ async fn what_was_committed_is_found(kind: ServerKind) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_committed_is_found_in_the_files_of_mariadb() {
-    what_was_committed_is_found(ServerKind::MariaDb).await;
+async fn committed_secret_is_found_in_files_of_mariadb() {
+    assert_committed_row_is_found(ServerKind::MariaDb).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_committed_is_found_in_the_files_of_postgres() {
-    what_was_committed_is_found(ServerKind::Postgres).await;
+async fn committed_secret_is_found_in_files_of_postgres() {
+    assert_committed_row_is_found(ServerKind::Postgres).await;
 }

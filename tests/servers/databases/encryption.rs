@@ -1,4 +1,4 @@
-//! Encrypted connections, and whom they lead to.
+//! TLS connections and certificate checks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use marketplace_sql::SqlMarket;
 
 use super::{append, on_every_server};
 
-on_every_server!(a_server_is_believed_by_its_name_in_a_certificate_of_a_given_authority_alone);
+on_every_server!(server_is_trusted_only_with_matching_certificate_of_configured_authority);
 
-async fn a_server_is_believed_by_its_name_in_a_certificate_of_a_given_authority_alone(kind: ServerKind) {
+async fn server_is_trusted_only_with_matching_certificate_of_configured_authority(kind: ServerKind) {
     let server = DatabaseServer::start_encrypted(kind, Durability::None).await.unwrap();
     let database = server.database(None).await.unwrap();
     let open = |url: &str, authorities: Option<&Path>| {
@@ -24,21 +24,22 @@ async fn a_server_is_believed_by_its_name_in_a_certificate_of_a_given_authority_
         let options = authorities.into_iter().fold(options, ServerOptions::trusting);
         SqlMarket::on(SqlStore::open_server(&options, Arc::new(ManualClock::new(start())), Wake::default()))
     };
-    let (by_name, authorities) = (database.url_by_name(), server.authorities());
+    let by_name = database.url_by_name();
+    let authorities = server.authorities();
     let store = open(&by_name, Some(&authorities));
     store.migrate().await.unwrap();
     append(&store, &[event("secret", 1, 1)]).await.unwrap();
 
     let folder = tempfile::tempdir().unwrap();
     certify(folder.path()).unwrap();
-    let stranger = folder.path().join("ca.pem");
+    let other_authority = folder.path().join("ca.pem");
     let plain = match kind {
         ServerKind::MariaDb => format!("{by_name}?ssl-mode=DISABLED"),
         ServerKind::Postgres => format!("{by_name}?sslmode=disable"),
     };
     for (what, url, authorities) in [
-        ("signed by somebody else", &by_name, Some(stranger.as_path())),
-        ("signed for another host", &database.url(), Some(authorities.as_path())),
+        ("signed by another authority", &by_name, Some(other_authority.as_path())),
+        ("issued for another host", &database.url(), Some(authorities.as_path())),
         ("not encrypted", &plain, None),
     ] {
         let refused = open(url, authorities).begin().await.map(drop);

@@ -1,4 +1,4 @@
-//! What the servers' errors mean, and what they leave behind.
+//! Classification of the servers' errors, and the state after them.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use marketplace_domain::{Order, OrderStatus};
 use super::{Fixture, append, on_every_server};
 
 on_every_server!(
-    a_lock_that_is_waited_for_too_long_is_transient_and_nothing_of_its_unit_can_be_committed,
-    of_two_units_in_a_deadlock_one_is_told_to_try_again,
-    a_connection_that_is_killed_in_a_unit_is_an_outage_and_the_next_unit_works,
-    connections_that_are_killed_while_they_lie_idle_are_nobodys_outage,
-    units_that_are_dropped_anywhere_leave_no_transaction_open,
-    a_wrong_password_is_an_outage_and_no_fault_of_the_work,
+    lock_timeout_is_transient_and_unit_cannot_be_committed,
+    deadlock_is_transient_for_one_of_two_units,
+    connection_killed_in_unit_is_outage_and_next_unit_works,
+    killed_idle_connections_cause_no_error,
+    dropped_units_leave_no_transaction_open,
+    wrong_credentials_are_an_outage,
 );
 
 async fn two_orders(fixture: &Fixture) -> [Order; 2] {
@@ -38,11 +38,9 @@ async fn pay(unit: &mut Work, order: &Order) -> Result<Changed, StoreError> {
     unit.advance_order(&order_moved_to(order, OrderStatus::Paid, later(1))).await
 }
 
-/// The server undoes the statement alone (MariaDB's error 1205), or refuses all others (PostgreSQL), but then says
-/// COMMIT to what is there: half a unit, or nothing.
-async fn a_lock_that_is_waited_for_too_long_is_transient_and_nothing_of_its_unit_can_be_committed(
-    kind: ServerKind,
-) {
+/// MariaDB undoes only the failed statement (error 1205), and PostgreSQL rejects all later statements; yet both accept COMMIT,
+/// which would commit a part of the unit, or nothing.
+async fn lock_timeout_is_transient_and_unit_cannot_be_committed(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let [order, _] = two_orders(&fixture).await;
     let mut holder = fixture.store.begin().await.unwrap();
@@ -57,10 +55,11 @@ async fn a_lock_that_is_waited_for_too_long_is_transient_and_nothing_of_its_unit
     assert!(view.outbox_view().outbox_by_event(&["half".parse().unwrap()]).await.unwrap().is_empty());
 }
 
-async fn of_two_units_in_a_deadlock_one_is_told_to_try_again(kind: ServerKind) {
+async fn deadlock_is_transient_for_one_of_two_units(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let [one, other] = two_orders(&fixture).await;
-    let (mut a, mut b) = (fixture.store.begin().await.unwrap(), fixture.store.begin().await.unwrap());
+    let mut a = fixture.store.begin().await.unwrap();
+    let mut b = fixture.store.begin().await.unwrap();
     assert_eq!(pay(a.as_mut(), &one).await.unwrap(), Changed::One);
     assert_eq!(pay(b.as_mut(), &other).await.unwrap(), Changed::One);
     let first = tokio::spawn(async move {
@@ -74,11 +73,11 @@ async fn of_two_units_in_a_deadlock_one_is_told_to_try_again(kind: ServerKind) {
     let outcomes = within("both units end", async { [first.await.unwrap(), second.await.unwrap()] }).await;
     let transient = |error: &Result<(), StoreError>| matches!(error, Err(StoreError::Transient(_)));
     assert_eq!(outcomes.iter().filter(|(_, paid, _)| transient(paid)).count(), 1, "{outcomes:?}");
-    // Who was told to try again has committed nothing, the other everything.
+    // The unit with the transient error has committed nothing, the other one everything.
     assert!(outcomes.iter().all(|(paid, _, committed)| *paid == committed.is_ok()), "{outcomes:?}");
 }
 
-/// Ends every connection to this database, as an operator or a failing network does.
+/// Closes every connection to this database, as an administrator or a network failure does.
 async fn kill_connections(fixture: &Fixture, kind: ServerKind) {
     match kind {
         ServerKind::MariaDb => {
@@ -97,7 +96,7 @@ async fn kill_connections(fixture: &Fixture, kind: ServerKind) {
     }
 }
 
-async fn a_connection_that_is_killed_in_a_unit_is_an_outage_and_the_next_unit_works(kind: ServerKind) {
+async fn connection_killed_in_unit_is_outage_and_next_unit_works(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let mut in_work = fixture.store.begin().await.unwrap();
     in_work.outbox().append(&[event("in-work", 1, 1)]).await.unwrap();
@@ -116,7 +115,7 @@ async fn a_connection_that_is_killed_in_a_unit_is_an_outage_and_the_next_unit_wo
     assert_eq!(found, ["after"]);
 }
 
-async fn connections_that_are_killed_while_they_lie_idle_are_nobodys_outage(kind: ServerKind) {
+async fn killed_idle_connections_cause_no_error(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     for round in 0..5 {
         let mut units = Vec::new();
@@ -129,9 +128,9 @@ async fn connections_that_are_killed_while_they_lie_idle_are_nobodys_outage(kind
     }
 }
 
-/// A unit that is dropped at any moment before its commit. The next that gets its connection must not be in its
-/// transaction: what it writes by itself would be gone, and what was dropped would be committed with a later unit.
-async fn units_that_are_dropped_anywhere_leave_no_transaction_open(kind: ServerKind) {
+/// Drops units at any time before their commit. The next user of the connection must not be inside the old transaction: its
+/// writes would be lost, and the dropped writes would be committed with a later unit.
+async fn dropped_units_leave_no_transaction_open(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let broker = DatabaseBroker::new(&fixture.store);
     broker.declare(&queues::topology(Duration::from_secs(900))).await.unwrap();
@@ -142,7 +141,7 @@ async fn units_that_are_dropped_anywhere_leave_no_transaction_open(kind: ServerK
             unit.outbox().append(&[event(&format!("cut-{step}"), 1, 1)]).await
         };
         let _ = tokio::time::timeout(Duration::from_micros(step * 10), unit).await;
-        // One statement is a transaction of its own.
+        // A single statement is its own transaction.
         broker.publish(vec![outgoing(&format!("published-{step}"), "order.paid")]).await.unwrap();
         append(&fixture.store, &[event(&format!("whole-{step}"), 2, 1)]).await.unwrap();
     }
@@ -155,14 +154,14 @@ async fn units_that_are_dropped_anywhere_leave_no_transaction_open(kind: ServerK
     assert_eq!(count("outbox_events SET retry_count = 1 WHERE event_id LIKE 'cut-%'").await, 0);
 }
 
-async fn a_wrong_password_is_an_outage_and_no_fault_of_the_work(kind: ServerKind) {
+async fn wrong_credentials_are_an_outage(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
-    let nobody = match kind {
+    let wrong_credentials = match kind {
         ServerKind::MariaDb => fixture.database.url().replace(PASSWORD, "wrong"),
         ServerKind::Postgres => fixture.database.url().replace("//handover:", "//nobody:"),
     };
     let store = handover_tests::server_rigs::open(
-        &nobody,
+        &wrong_credentials,
         std::sync::Arc::new(handover_memory::ManualClock::new(later(0))),
         &handover_outbox::Wake::default(),
     );

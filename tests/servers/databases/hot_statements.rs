@@ -1,6 +1,6 @@
-//! The statements that run all the time: each finds its rows by the index that was made for it and reads few rows for
-//! each that it returns, whatever the table held when the server planned it. The plans are those of the statements
-//! as the store runs them: PostgreSQL logs them (`auto_explain`), MariaDB counts what was read by which index.
+//! Frequent statements: each uses its index and reads few rows per returned row, whatever the table contained when the server
+//! planned it. The test uses the plans of the statements as the store runs them: PostgreSQL logs them (`auto_explain`),
+//! MariaDB counts rows read per index.
 
 mod cases;
 mod fill;
@@ -21,11 +21,11 @@ use super::on_every_server;
 use cases::{CASES, Case};
 use reads::Reads;
 
-on_every_server!(hot_statements_read_by_their_index_what_they_return);
+on_every_server!(hot_statements_use_their_index);
 
 #[test]
 #[ignore = "long: tables of 300,000 rows"]
-fn hot_statements_read_no_more_of_large_tables() {
+fn hot_statements_read_few_rows_of_large_tables() {
     handover_contract::run(async {
         for kind in [ServerKind::MariaDb, ServerKind::Postgres] {
             check(kind, 300_000).await;
@@ -33,17 +33,17 @@ fn hot_statements_read_no_more_of_large_tables() {
     });
 }
 
-/// Rows that a statement may read for each that it returns, and in any case.
-const PER_ROW: usize = 20;
-const ANYWAY: usize = 300;
+/// Rows that a statement may read per returned row, and in addition.
+const READS_PER_ROW: usize = 20;
+const EXTRA_READS: usize = 300;
 
-async fn hot_statements_read_by_their_index_what_they_return(kind: ServerKind) {
+async fn hot_statements_use_their_index(kind: ServerKind) {
     check(kind, 20_000).await;
 }
 
-/// A store with one connection, so that all statements are prepared on the same.
+/// A store with one connection, so that all statements are prepared on it.
 fn store(database: &TestDatabase) -> SqlMarket {
-    let options = ServerOptions::parse(&database.url()).expect("the URL is one");
+    let options = ServerOptions::parse(&database.url()).expect("a valid URL");
     let clock = Arc::new(ManualClock::new(start()));
     SqlMarket::on(SqlStore::open_server(&options.connections(NonZeroU32::MIN), clock, Wake::default()))
 }
@@ -52,19 +52,19 @@ async fn check(kind: ServerKind, rows: u32) {
     let database = migrated(kind).await;
     let mut reads = Reads::of(&database).await;
     fill::keep_statistics(&database).await;
-    // Statements that were prepared while tables were empty or small, each on a connection that goes on.
+    // Statements prepared while tables were empty or small, each on a connection that stays open.
     let mut early = vec![(store(&database), "planned while empty".to_owned())];
     run_all(&early[0].0, &mut reads, "empty").await;
-    fill::live(&early[0].0).await;
+    fill::insert_active(&early[0].0).await;
     let mut filled = 0;
     for small in [100, 1_000, 5_000] {
-        fill::settled(&database, filled, small).await;
+        fill::insert_finished(&database, filled, small).await;
         filled = small;
         let store = store(&database);
         run_all(&store, &mut reads, &format!("of {small} rows")).await;
         early.push((store, format!("planned for {small} rows")));
     }
-    fill::settled(&database, filled, rows).await;
+    fill::insert_finished(&database, filled, rows).await;
     for (store, state) in early {
         run_all(&store, &mut reads, &state).await;
         store.close().await;
@@ -79,30 +79,30 @@ async fn check(kind: ServerKind, rows: u32) {
 }
 
 async fn run_all(store: &SqlMarket, reads: &mut Reads, state: &str) {
-    let mut wrong = Vec::new();
+    let mut defects = Vec::new();
     for case in CASES {
-        wrong.extend(run(store, reads, state, case).await);
+        defects.extend(run(store, reads, state, case).await);
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(defects.is_empty(), "{}", defects.join("\n"));
 }
 
-/// Runs a statement until its plan is kept; tells what is wrong with what it read the last time.
+/// Runs a statement until its plan is cached. Returns the defects of the last run.
 async fn run(store: &SqlMarket, reads: &mut Reads, state: &str, case: &Case) -> Vec<String> {
-    for _ in 1..reads.runs_until_a_plan_is_kept() {
+    for _ in 1..reads.runs_until_plan_is_cached() {
         (case.run)(store).await;
     }
-    reads.forget().await;
+    reads.reset().await;
     let returned = (case.run)(store).await;
-    let read = reads.since().await;
+    let read = reads.rows_read().await;
     let rows: usize = read.iter().map(|read| read.rows).sum();
-    let most = ANYWAY + PER_ROW * returned;
-    let mut wrong: Vec<String> = read
+    let most = EXTRA_READS + READS_PER_ROW * returned;
+    let mut defects: Vec<String> = read
         .iter()
-        .filter(|read| !case.indexes.contains(&read.index.as_str()) && !reads.sorted(read))
+        .filter(|read| !case.indexes.contains(&read.index.as_str()) && !reads.may_be_sorted(read))
         .map(|read| format!("{state}: {} reads {} by {}", case.name, read.table, read.index))
         .collect();
     if rows > most {
-        wrong.push(format!("{state}: {} reads {rows} rows and returns {returned}: {read:?}", case.name));
+        defects.push(format!("{state}: {} reads {rows} rows and returns {returned}: {read:?}", case.name));
     }
-    wrong
+    defects
 }

@@ -1,4 +1,4 @@
-//! Who waits for whom: nobody for what is not his.
+//! Locks: no transaction waits for rows that it does not need.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -17,20 +17,20 @@ use sqlx::{AssertSqlSafe, Connection as _};
 use super::{Fixture, append, on_every_server};
 
 on_every_server!(
-    a_statement_that_nobody_waits_for_ends_in_the_server_too,
-    a_claim_passes_over_what_others_have_locked_and_locks_nothing_else,
-    relays_that_settle_different_partitions_do_not_wait_for_each_other,
+    timed_out_statement_ends_in_server,
+    claim_skips_locked_messages_and_locks_only_claimed_ones,
+    relays_settle_different_partitions_concurrently,
 );
 
 const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
 
-/// A transaction of somebody else that has locked something. Dropping it ends it.
-enum Holder {
+/// A separate transaction that holds a lock. Dropping it ends it.
+enum OpenTransaction {
     MariaDb { _connection: MySqlConnection },
     Postgres { _connection: PgConnection },
 }
 
-async fn hold(fixture: &Fixture, sql: &'static str) -> Holder {
+async fn lock_rows(fixture: &Fixture, sql: &'static str) -> OpenTransaction {
     let url = fixture.database.url();
     match fixture.database.server().kind() {
         ServerKind::MariaDb => {
@@ -38,20 +38,20 @@ async fn hold(fixture: &Fixture, sql: &'static str) -> Holder {
             for sql in ["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION", sql] {
                 sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
             }
-            Holder::MariaDb { _connection: connection }
+            OpenTransaction::MariaDb { _connection: connection }
         }
         ServerKind::Postgres => {
             let mut connection = PgConnection::connect(&url).await.unwrap();
             for sql in ["BEGIN ISOLATION LEVEL READ COMMITTED", sql] {
                 sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
             }
-            Holder::Postgres { _connection: connection }
+            OpenTransaction::Postgres { _connection: connection }
         }
     }
 }
 
-/// A statement that takes an hour. Its client gives up in time; the server has to as well, or it would keep the locks.
-async fn a_statement_that_nobody_waits_for_ends_in_the_server_too(kind: ServerKind) {
+/// A statement that runs for an hour. Its client times out, and the server has to end it as well, or it would keep the locks.
+async fn timed_out_statement_ends_in_server(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let (slow, running) = match kind {
         ServerKind::MariaDb => (
@@ -103,8 +103,8 @@ async fn a_statement_that_nobody_waits_for_ends_in_the_server_too(kind: ServerKi
     .await;
 }
 
-/// With a wrong index InnoDB would lock every row it scans, and a second worker find nothing.
-async fn a_claim_passes_over_what_others_have_locked_and_locks_nothing_else(kind: ServerKind) {
+/// With a wrong index InnoDB would lock every scanned row, and a second worker would find nothing.
+async fn claim_skips_locked_messages_and_locks_only_claimed_ones(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let broker = DatabaseBroker::new(&fixture.store);
     broker.declare(&queues::topology(Duration::from_secs(900))).await.unwrap();
@@ -112,17 +112,17 @@ async fn a_claim_passes_over_what_others_have_locked_and_locks_nothing_else(kind
     broker.publish(window).await.unwrap();
     let locked = "UPDATE outbox_broker_messages SET correlation_id = 'locked' WHERE queue = 'inventory.update.queue' \
                   AND message_id IN ('e0', 'e1', 'e2', 'e3', 'e4', 'e5', 'e6', 'e7', 'e8', 'e9')";
-    let holder = hold(&fixture, locked).await;
+    let transaction = lock_rows(&fixture, locked).await;
     let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
-    let claimed = within("a claim beside another", subscription.next()).await.unwrap();
+    let claimed = within("a claim next to another", subscription.next()).await.unwrap();
     let ids: Vec<_> = claimed.iter().filter_map(|one| one.message.message_id.clone()).collect();
     assert_eq!(ids, (10..30).map(|n| format!("e{n}")).collect::<Vec<_>>());
-    within("a publish beside a claim", broker.publish(vec![outgoing("late", "order.created")]))
+    within("a publish next to a claim", broker.publish(vec![outgoing("late", "order.created")]))
         .await
         .unwrap();
-    drop(holder);
+    drop(transaction);
     subscription.ack(&claimed.iter().map(|one| one.tag).collect::<Vec<_>>()).await.unwrap();
-    let rest = within("what was locked", async {
+    let rest = within("the locked messages", async {
         loop {
             let claimed = subscription.next().await.unwrap();
             if claimed.iter().any(|one| one.message.message_id.as_deref() == Some("e0")) {
@@ -135,7 +135,7 @@ async fn a_claim_passes_over_what_others_have_locked_and_locks_nothing_else(kind
     assert!(!rest.is_empty());
 }
 
-async fn relays_that_settle_different_partitions_do_not_wait_for_each_other(kind: ServerKind) {
+async fn relays_settle_different_partitions_concurrently(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     append(&fixture.store, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1)]).await.unwrap();
     let mut unit = fixture.store.begin().await.unwrap();
@@ -156,7 +156,7 @@ async fn relays_that_settle_different_partitions_do_not_wait_for_each_other(kind
         assert!(!second.outbox().fence(&relay("b"), &held(2)).await.unwrap().is_empty());
         assert_eq!(second.outbox().mark_sent(&[&confirmed("b")], start()).await.unwrap(), 1);
         second.commit().await.unwrap();
-        // And whoever sells goes on selling.
+        // Business transactions continue as well.
         append(&fixture.store, &[event("d", 1, 2)]).await.unwrap();
     })
     .await;

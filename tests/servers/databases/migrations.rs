@@ -1,4 +1,4 @@
-//! Migrations: from several processes at once, resumed after an interruption, refused beside tables of somebody else.
+//! Migrations: run concurrently by several processes, resumed after an interruption, refused next to foreign tables.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,17 +17,16 @@ use sqlx::{Connection, MySqlConnection, PgConnection, SqlSafeStr as _};
 use super::on_every_server;
 
 on_every_server!(
-    migrating_from_many_places_at_once_is_safe,
-    migration_beside_a_foreign_table_is_refused_before_the_first_statement,
-    host_service_migrates_before_and_after,
-    every_file_of_the_folder_is_recorded_as_the_driver_reads_it,
-    database_of_an_unreleased_version_is_refused,
+    concurrent_migrations_are_safe,
+    migration_is_refused_when_foreign_table_exists,
+    migrations_coexist_with_those_of_host_service,
+    recorded_migrations_match_files_read_by_sqlx,
+    database_of_unreleased_version_is_refused,
 );
 
-/// The parts of the schema.
 const PARTS: [&str; 2] = ["outbox", "marketplace"];
 
-/// The version table as the driver creates it, without rows.
+/// The version table as sqlx creates it, without rows.
 const VERSION_TABLE: [(ServerKind, &str); 2] = [
     (
         ServerKind::MariaDb,
@@ -41,7 +40,7 @@ const VERSION_TABLE: [(ServerKind, &str); 2] = [
     ),
 ];
 
-/// Where the migrations of a part are.
+/// Folder of a part's migrations.
 fn folder(part: &str, kind: ServerKind) -> PathBuf {
     let engine = match kind {
         ServerKind::MariaDb => "mysql",
@@ -62,7 +61,7 @@ async fn create_version_table(database: &TestDatabase, name: &str) {
     outside(database, &format!("CREATE TABLE {name} {columns}")).await.unwrap();
 }
 
-/// How many tables, columns and indexes the database has.
+/// Number of columns, tables and indexes of the database.
 async fn schema_size(store: &SqlMarket, kind: ServerKind) -> Vec<i64> {
     let (schema, indexes) = match kind {
         ServerKind::MariaDb => (
@@ -78,14 +77,14 @@ async fn schema_size(store: &SqlMarket, kind: ServerKind) -> Vec<i64> {
         "SELECT count(*) AS n, count(DISTINCT table_name) AS tables FROM information_schema.columns \
          WHERE table_schema = {schema}"
     );
-    // The outbox's own view: it takes statements.
+    // The outbox's own view, which accepts SQL statements.
     let mut view = SqlStore::view(store).await.unwrap();
     let columns = view.fetch(&columns, Vec::new()).await.unwrap();
     let indexes = view.fetch(indexes, Vec::new()).await.unwrap();
     vec![columns[0].int("n").unwrap(), columns[0].int("tables").unwrap(), indexes[0].int("n").unwrap()]
 }
 
-async fn migrating_from_many_places_at_once_is_safe(kind: ServerKind) {
+async fn concurrent_migrations_are_safe(kind: ServerKind) {
     let database = shared(kind).await.database(None).await.unwrap();
     let stores = (0..4).map(|_| async {
         let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
@@ -98,7 +97,7 @@ async fn migrating_from_many_places_at_once_is_safe(kind: ServerKind) {
     }
 }
 
-/// Where DDL is not transactional. PostgreSQL undoes an interrupted migration as a whole.
+/// On MariaDB DDL is not transactional. PostgreSQL rolls back an interrupted migration as a whole.
 #[test]
 fn interrupted_migration_is_resumed_after_each_statement() {
     handover_contract::run(async {
@@ -136,9 +135,9 @@ fn interrupted_migration_is_resumed_after_each_statement() {
     });
 }
 
-async fn migration_beside_a_foreign_table_is_refused_before_the_first_statement(kind: ServerKind) {
+async fn migration_is_refused_when_foreign_table_exists(kind: ServerKind) {
     let (database, store) = empty(kind).await;
-    // One of the last that the baseline creates.
+    // One of the last tables that the baseline creates.
     outside(&database, "CREATE TABLE outbox_audit_log (id INT)").await.unwrap();
     let before = schema_size(&store, kind).await;
     let refused = store.migrate().await;
@@ -152,8 +151,8 @@ async fn migration_beside_a_foreign_table_is_refused_before_the_first_statement(
     assert!(store.is_ready().await.unwrap());
 }
 
-/// A service that keeps its tables in the same database, by the driver's own migrations: whoever comes first.
-async fn host_service_migrates_before_and_after(kind: ServerKind) {
+/// A host service with its own sqlx migrations in the same database; either one migrates first.
+async fn migrations_coexist_with_those_of_host_service(kind: ServerKind) {
     for host_first in [true, false] {
         let (database, store) = empty(kind).await;
         if host_first {
@@ -170,7 +169,7 @@ async fn host_service_migrates_before_and_after(kind: ServerKind) {
     }
 }
 
-/// The host's migrations: its version is ours too, and its table of versions the driver's default.
+/// Migrations of the host: they use the same version number and sqlx's default version table.
 async fn migrate_host(database: &TestDatabase) {
     let books = "CREATE TABLE books (id BIGINT PRIMARY KEY)".into_sql_str();
     let books = Migration::new(1, "books".into(), MigrationType::Simple, books, false);
@@ -182,8 +181,8 @@ async fn migrate_host(database: &TestDatabase) {
     done.unwrap();
 }
 
-/// A checksum that differs from the file's would keep a database of an older version from being brought up to date.
-async fn every_file_of_the_folder_is_recorded_as_the_driver_reads_it(kind: ServerKind) {
+/// With a different checksum a database of an older version could not be migrated.
+async fn recorded_migrations_match_files_read_by_sqlx(kind: ServerKind) {
     let (database, store) = empty(kind).await;
     store.migrate().await.unwrap();
     for part in PARTS {
@@ -211,7 +210,7 @@ async fn every_file_of_the_folder_is_recorded_as_the_driver_reads_it(kind: Serve
     drop(database);
 }
 
-async fn database_of_an_unreleased_version_is_refused(kind: ServerKind) {
+async fn database_of_unreleased_version_is_refused(kind: ServerKind) {
     let (database, store) = empty(kind).await;
     create_version_table(&database, "handover_migrations").await;
     assert!(matches!(store.migrate().await, Err(SchemaError::Unreleased)));

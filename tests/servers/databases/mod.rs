@@ -1,6 +1,6 @@
-//! What is particular to database servers, on MariaDB and PostgreSQL started here: plans and locks, errors and what they
-//! mean, migrations that are cut off, rows written by hand, wake-ups between processes. What every store must do is in
-//! the shared contract.
+//! Tests specific to database servers, on MariaDB and PostgreSQL: query plans and locks, classification of errors, interrupted
+//! migrations, rows inserted by SQL, wake-up notifications between processes. Behaviour common to all stores is in the
+//! contract suite.
 mod bells;
 mod by_hand;
 mod canaries;
@@ -24,7 +24,7 @@ use handover_tests::server_rigs::{migrated, open};
 use handover_tests::servers::database::{ServerKind, TestDatabase};
 use marketplace_sql::SqlMarket;
 
-/// Stamps each of these tests for every kind of server.
+/// Generates each of these tests for every kind of server.
 macro_rules! on_every_server {
     ($($test:ident),* $(,)?) => {
         mod mariadb {
@@ -55,8 +55,8 @@ impl Fixture {
         Fixture { store, database }
     }
 
-    /// The store as another process has it.
-    fn beside(&self) -> Process {
+    /// Opens the store again, as another process does.
+    fn open_as_other_process(&self) -> Process {
         let wake = Wake::default();
         let clock = Arc::new(ManualClock::new(start()));
         let store = open(&self.database.url(), clock, &wake);
@@ -68,7 +68,7 @@ impl Fixture {
     }
 }
 
-/// Another process.
+/// Another process on the same database.
 struct Process {
     store: SqlMarket,
     wake: Wake,

@@ -1,4 +1,4 @@
-//! A server that is killed, stopped, and comes back.
+//! Servers that are killed, stopped and started again.
 
 use std::sync::Arc;
 
@@ -15,13 +15,10 @@ use marketplace_sql::SqlMarket;
 
 use super::{append, on_every_server};
 
-on_every_server!(
-    what_was_committed_survives_a_killed_server_and_work_goes_on,
-    a_server_that_stops_within_a_commit_leaves_its_outcome_unknown,
-);
+on_every_server!(committed_rows_survive_killed_server, commit_outcome_is_unknown_when_server_stops,);
 
-/// A server of the test's own.
-async fn own(kind: ServerKind) -> (Arc<DatabaseServer>, TestDatabase, SqlMarket) {
+/// A private server with a migrated database.
+async fn private_server(kind: ServerKind) -> (Arc<DatabaseServer>, TestDatabase, SqlMarket) {
     let server = DatabaseServer::start(kind, Durability::Full).await.unwrap();
     let database = server.database(None).await.unwrap();
     let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
@@ -33,8 +30,8 @@ fn ids(names: &[String]) -> Vec<EventId> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
-async fn what_was_committed_survives_a_killed_server_and_work_goes_on(kind: ServerKind) {
-    let (server, _database, store) = own(kind).await;
+async fn committed_rows_survive_killed_server(kind: ServerKind) {
+    let (server, _database, store) = private_server(kind).await;
     let mut committed = Vec::new();
     for round in 0..2 {
         for n in 0..20 {
@@ -47,8 +44,8 @@ async fn what_was_committed_survives_a_killed_server_and_work_goes_on(kind: Serv
         server.kill().unwrap();
         let lost = open.outbox().append(&[event(&format!("lost-{round}"), 1, 1)]).await;
         assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
-        let away = store.begin().await.map(drop);
-        assert!(matches!(away, Err(StoreError::Unavailable(_))), "{away:?}");
+        let unavailable = store.begin().await.map(drop);
+        assert!(matches!(unavailable, Err(StoreError::Unavailable(_))), "{unavailable:?}");
         server.restart().await.unwrap();
         append(&store, &[event(&format!("back-{round}"), 1, 1)]).await.unwrap();
         committed.push(format!("back-{round}"));
@@ -70,8 +67,8 @@ async fn what_was_committed_survives_a_killed_server_and_work_goes_on(kind: Serv
     }
 }
 
-async fn a_server_that_stops_within_a_commit_leaves_its_outcome_unknown(kind: ServerKind) {
-    let (server, _database, store) = own(kind).await;
+async fn commit_outcome_is_unknown_when_server_stops(kind: ServerKind) {
+    let (server, _database, store) = private_server(kind).await;
     let mut unit = store.begin().await.unwrap();
     unit.outbox().append(&[event("maybe", 1, 1)]).await.unwrap();
     server.pause().unwrap();

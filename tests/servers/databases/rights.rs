@@ -1,5 +1,5 @@
-//! The users of `.deploy`: one migrates, the other serves and can change neither tables nor the audit log
-//! nor the ledger.
+//! The database users of `.deploy`: one migrates; the other one runs the service and can change neither tables nor the audit
+//! log nor the ledger.
 
 use std::path::Path;
 
@@ -14,9 +14,9 @@ use sqlx::{AssertSqlSafe, Connection as _};
 
 use super::on_every_server;
 
-on_every_server!(a_user_with_least_rights_serves_and_operates_and_can_do_no_more);
+on_every_server!(least_privileged_user_can_serve_and_nothing_more);
 
-async fn a_user_with_least_rights_serves_and_operates_and_can_do_no_more(kind: ServerKind) {
+async fn least_privileged_user_can_serve_and_nothing_more(kind: ServerKind) {
     let server = shared(kind).await;
     let url = |user: &str| {
         server
@@ -41,24 +41,24 @@ async fn a_user_with_least_rights_serves_and_operates_and_can_do_no_more(kind: S
     let product = api.list_product(1, "Desk lamp").await.unwrap().id("productId");
     let order = api.place_order(2, product).await.unwrap().id("orderId");
     assert!(api.cancel(2, order).await.unwrap().done());
-    // Everything else that it does writes too: relay, consumers, an operator and its audit entry.
+    // Relay, consumers and an operator with an audit entry write too.
     handover_tests::process::eventually(handover_contract::PATIENCE, async || {
         let (_, sent, _) = launch.run(&["outbox", "list", "--status", "sent", "--output", "json"])?;
         if sent.matches("ORDER_CANCELLED").count() == 1 { Ok(()) } else { Err(sent.into()) }
     })
     .await;
     let (code, out, err) =
-        launch.run(&["outbox", "redrive", "--status", "sent", "--reason", "looking"]).unwrap();
+        launch.run(&["outbox", "redrive", "--status", "sent", "--reason", "test"]).unwrap();
     assert_eq!(code, Some(0), "{out}{err}");
     let (_, audit, _) = launch.run(&["audit", "list"]).unwrap();
-    assert!(audit.contains("looking"), "{audit}");
+    assert!(audit.contains("test"), "{audit}");
     assert!(!launch.log().contains("denied"), "{}", launch.log());
-    let (_, told, _) = launch.run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap();
-    assert!(told.contains("schema") && !told.contains("audit log"), "{told}");
+    let (_, report, _) = launch.run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap();
+    assert!(report.contains("schema") && !report.contains("audit log"), "{report}");
     if kind == ServerKind::MariaDb {
         let (_folder, owning) = fresh();
         let doctor = on(owning, &url("shop_owner")).run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap();
-        assert!(doctor.1.contains("can change what the audit log says"), "{doctor:?}");
+        assert!(doctor.1.contains("can change the audit log"), "{doctor:?}");
     }
     for forbidden in [
         "UPDATE outbox_audit_log SET reason = 'nothing'",
@@ -72,12 +72,12 @@ async fn a_user_with_least_rights_serves_and_operates_and_can_do_no_more(kind: S
         "CREATE TABLE mine (id BIGINT)",
     ] {
         let refused = as_service(kind, &url("shop_service"), forbidden).await.unwrap_err().to_string();
-        let said = ["denied", "must be owner", "audit"].iter().any(|word| refused.contains(word));
-        assert!(said, "{forbidden}: {refused}");
+        let is_expected = ["denied", "must be owner", "audit"].iter().any(|word| refused.contains(word));
+        assert!(is_expected, "{forbidden}: {refused}");
     }
 }
 
-/// A script of `.deploy` with names of this test's own: the server is shared, and so are its users.
+/// A script of `.deploy` with other names, because the server and its users are shared with other tests.
 fn script(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deploy").join(name);
     let text = std::fs::read_to_string(path).unwrap();
@@ -94,7 +94,7 @@ fn script(name: &str) -> String {
     names.iter().fold(lines.join("\n"), |text, (from, to)| text.replace(from, to))
 }
 
-/// Runs a script as an administrator, each statement by itself; what follows `\connect` in that database.
+/// Runs a script as administrator, each statement separately; the part after `\connect` runs in that database.
 async fn administer(server: &DatabaseServer, script: &str) {
     let (first, second) = script.split_once("\\connect rights").unwrap_or((script, ""));
     for statement in first.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {

@@ -1,5 +1,5 @@
-//! Idempotency keys in a Redis that goes away, is late, forgets and talks nonsense: nobody gets a claim that Redis did not
-//! give, and nobody waits.
+//! Idempotency keys in a Redis that is unavailable, slow, flushed or returns invalid responses: no claim is granted that Redis
+//! did not grant, and no request waits beyond its timeout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ use marketplace::ports::{
 use marketplace_contract::samples::{answered_request, kept_request, user};
 use marketplace_redis::{Link, RedisKeys, RedisSettings, Use, probe};
 
-use super::{Fault, PATIENCE, at_once, ends_at_its_deadline};
+use super::{Fault, PATIENCE, assert_ends_at_timeout, without_clock_step};
 
-/// Where the requests of [`kept_request`] are, as the README draws it.
+/// Prefix of the keys of [`kept_request`], as in the README.
 const NAME: &str = "idempotent:1:10:19:POST /api/v1/orders:";
 
 fn keys(settings: RedisSettings) -> (Arc<Link>, RedisKeys) {
@@ -34,7 +34,7 @@ fn keys_on(clock: Arc<dyn Clock>, settings: RedisSettings) -> (Arc<Link>, RedisK
     (Arc::clone(&link), RedisKeys::new(link))
 }
 
-/// Waits for Redis as long as a busy machine needs: for what it decides, and not how fast.
+/// Keys with a long timeout, for tests of Redis's decisions and not of speed.
 async fn patient(server: &RedisServer) -> (Arc<Link>, RedisKeys) {
     let mut settings = RedisSettings::parse(&server.url()).unwrap();
     settings.timeout = PATIENCE;
@@ -43,12 +43,12 @@ async fn patient(server: &RedisServer) -> (Arc<Link>, RedisKeys) {
     (link, keys)
 }
 
-fn is_away<T: std::fmt::Debug>(outcome: Result<T, IdempotencyError>) -> bool {
+fn is_unavailable<T: std::fmt::Debug>(outcome: Result<T, IdempotencyError>) -> bool {
     matches!(outcome, Err(IdempotencyError::Away(_)))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_breaks_stalls_or_is_late_hands_out_no_claims_and_keeps_nobody_waiting() {
+async fn faulty_connection_grants_no_claim_and_delays_no_request() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     let proxy = Proxy::start(server.port()).await.unwrap();
     let clock = ManualClock::new(start());
@@ -59,69 +59,71 @@ async fn a_connection_that_breaks_stalls_or_is_late_hands_out_no_claims_and_keep
         is_there(&link).await;
         let claim = kept_request(&format!("{fault:?}"), "t1");
         assert_eq!(keys.claim(&claim).await.unwrap(), None);
-        fault.strike(&proxy);
+        fault.start(&proxy);
         let first = kept_request(&format!("{fault:?}"), "first");
         match fault {
             // The cut takes a moment to arrive.
             Fault::Closed => {
-                eventually(PATIENCE, async || match is_away(at_once(keys.claim(&first)).await) {
-                    true => Ok(()),
-                    false => Err("Redis is still asked".into()),
+                eventually(PATIENCE, async || {
+                    match is_unavailable(without_clock_step(keys.claim(&first)).await) {
+                        true => Ok(()),
+                        false => Err("Redis is still used".into()),
+                    }
                 })
                 .await;
             }
-            Fault::Late | Fault::Deaf | Fault::Dumb => {
-                let asked = Arc::clone(&keys);
-                let first = async move { asked.claim(&first).await };
-                assert!(is_away(ends_at_its_deadline(&clock, first).await), "{fault:?}");
+            Fault::Late | Fault::RequestsLost | Fault::ResponsesLost => {
+                let shared_keys = Arc::clone(&keys);
+                let first = async move { shared_keys.claim(&first).await };
+                assert!(is_unavailable(assert_ends_at_timeout(&clock, first).await), "{fault:?}");
             }
         }
         for n in 0..20 {
             let other = kept_request(&format!("{fault:?}"), &format!("other-{n}"));
             let concluded = answered_request(&claim, "1");
-            assert!(is_away(at_once(keys.claim(&other)).await), "{fault:?}");
-            assert!(is_away(at_once(keys.conclude("t1", &concluded)).await), "{fault:?}");
-            assert!(is_away(at_once(keys.release(&claim.scope, "t1")).await), "{fault:?}");
+            assert!(is_unavailable(without_clock_step(keys.claim(&other)).await), "{fault:?}");
+            assert!(is_unavailable(without_clock_step(keys.conclude("t1", &concluded)).await), "{fault:?}");
+            assert!(is_unavailable(without_clock_step(keys.release(&claim.scope, "t1")).await), "{fault:?}");
         }
         fault.end(&proxy);
     }
     is_there(&link).await;
 }
 
-/// The request that is refused may have got the key after all: it stands until its lease ends, and nobody else has it.
+/// Redis may have stored the claim of the refused request: then it stays until its lease ends, and no other request gets the key.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_whose_answer_was_lost_stands_until_its_lease_ends() {
+async fn claim_with_lost_response_is_held_until_lease_ends() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     let proxy = Proxy::start(server.port()).await.unwrap();
     let (link, lossy) = keys(RedisSettings::parse(&server.url_at(proxy.port())).unwrap());
     is_there(&link).await;
-    let (_, sound) = patient(&server).await;
+    let (_, reliable) = patient(&server).await;
     proxy.set(Traffic { from_server_vanishes: true, ..Traffic::default() });
     let scope = kept_request("lost", "").scope;
-    // Short leases: the clock is the server's own.
+    // Short leases, because they end by the server's own clock.
     let claim = |token: &str| KeptRequest {
         state: RequestState::Processing { until: kept_request("", "").create_time + Duration::from_secs(3) },
         scope: scope.clone(),
         ..kept_request("", token)
     };
-    assert!(is_away(lossy.claim(&claim("t1")).await));
-    eventually(PATIENCE, async || match sound.claim(&claim("t2")).await {
+    assert!(is_unavailable(lossy.claim(&claim("t1")).await));
+    eventually(PATIENCE, async || match reliable.claim(&claim("t2")).await {
         Err(IdempotencyError::InProgress) => Ok(()),
-        other => panic!("it has a claim, or none came: {other:?}"),
+        other => panic!("unexpected result of the claim: {other:?}"),
     })
     .await;
-    eventually(PATIENCE, async || match sound.claim(&claim("t3")).await {
+    eventually(PATIENCE, async || match reliable.claim(&claim("t3")).await {
         Ok(None) => Ok(()),
-        Err(IdempotencyError::InProgress) => Err("its lease has not ended".into()),
+        Err(IdempotencyError::InProgress) => Err("the lease has not ended".into()),
         other => panic!("{other:?}"),
     })
     .await;
     let late = KeptRequest { token: "t4".into(), ..answered_request(&claim("t1"), "1") };
-    assert_eq!(sound.conclude("t1", &late).await.unwrap(), Changed::None);
+    assert_eq!(reliable.conclude("t1", &late).await.unwrap(), Changed::None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_looks_as_the_readme_draws_it_and_goes_when_its_time_is_over() {
+async fn stored_request_has_documented_layout_and_expires() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     let (_, keys) = patient(&server).await;
     let claim = kept_request("key123", "t1");
@@ -145,20 +147,20 @@ async fn a_request_looks_as_the_readme_draws_it_and_goes_when_its_time_is_over()
     }
     let left: i64 = redis::cmd("PTTL").arg(&name).query_async(&mut connection).await.unwrap();
     assert!((86_000_000..=86_400_000).contains(&left), "{left}");
-    // What nobody comes for is removed by Redis itself.
+    // Redis removes expired keys.
     let soon = claim.create_time + Duration::from_millis(50);
     let brief = KeptRequest { expire_time: soon, ..kept_request("brief", "t1") };
     assert_eq!(keys.claim(&brief).await.unwrap(), None);
     eventually(PATIENCE, async || {
         let found: i64 =
             redis::cmd("EXISTS").arg(format!("{NAME}brief")).query_async(&mut connection).await?;
-        if found == 0 { Ok(()) } else { Err("it is still there".into()) }
+        if found == 0 { Ok(()) } else { Err("the key still exists".into()) }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_request_is_reported_and_an_answer_too_long_is_not_kept() {
+async fn invalid_request_is_reported_and_too_long_response_is_not_stored() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     let (link, keys) = patient(&server).await;
     let mut connection = server.connect().await.unwrap();
@@ -179,13 +181,13 @@ async fn what_is_no_request_is_reported_and_an_answer_too_long_is_not_kept() {
         command.arg(words_of.collect::<Vec<_>>());
         command.exec_async(&mut connection).await.unwrap();
         let refused = keys.claim(&claim).await;
-        let told =
+        let is_corrupt =
             matches!(refused, Err(IdempotencyError::Store(StoreError::Corrupt { table: "redis", .. })));
-        assert!(told, "{words}: {refused:?}");
+        assert!(is_corrupt, "{words}: {refused:?}");
         let answered = answered_request(&claim, "1");
         assert_eq!(keys.conclude("another", &answered).await.unwrap(), Changed::None, "{words}");
         assert_eq!(keys.release(&claim.scope, "another").await.unwrap(), Changed::None, "{words}");
-        assert!(link.is_there(), "{words}: one odd key is no outage");
+        assert!(link.is_there(), "{words}: an invalid key is no outage");
     }
     let long = kept_request("long", "t1");
     assert_eq!(keys.claim(&long).await.unwrap(), None);
@@ -195,19 +197,19 @@ async fn what_is_no_request_is_reported_and_an_answer_too_long_is_not_kept() {
     assert!(matches!(refused, Err(IdempotencyError::Store(_))), "{refused:?}");
     assert_eq!(keys.conclude("t1", &answered(&megabyte)).await.unwrap(), Changed::One);
     let again = KeptRequest { token: "t3".into(), ..long };
-    let answer = StoredAnswer { status: 201, data: megabyte };
-    assert_eq!(keys.claim(&again).await.unwrap(), Some(answer));
+    let response = StoredAnswer { status: 201, data: megabyte };
+    assert_eq!(keys.claim(&again).await.unwrap(), Some(response));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_rights_that_the_readme_names_are_enough() {
+async fn documented_permissions_are_sufficient() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     server.command("ACL SETUSER reader on >hush ~* +@read +@connection").await.unwrap();
     let as_user = |name: &str| {
         RedisSettings::parse(&format!("redis://{name}:hush@127.0.0.1:{}/0", server.port())).unwrap()
     };
-    let told = probe(&as_user("reader"), &[Use::Keys]).await.unwrap_err();
-    assert!(told.to_string().contains("no permissions"), "{told}");
+    let error = probe(&as_user("reader"), &[Use::Keys]).await.unwrap_err();
+    assert!(error.to_string().contains("no permissions"), "{error}");
     let rights = "ACL SETUSER shop on >hush ~ratelimit:* ~idempotent:* +evalsha +script|load +time +hmget +hset +del \
                   +pexpire";
     server.command(rights).await.unwrap();

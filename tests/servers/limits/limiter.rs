@@ -1,4 +1,4 @@
-//! The limiter of two processes that share a Redis.
+//! The limiter of two processes that share a Redis server.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use marketplace_redis::{Link, RedisLimiter, RedisSettings, Use, probe};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::load::{Load, within_limits};
-use super::{Fault, PATIENCE, at_once, ends_at_its_deadline};
+use super::load::{Load, assert_within_limits};
+use super::{Fault, PATIENCE, assert_ends_at_timeout, without_clock_step};
 
 fn bucket(capacity: u32, every_us: u64) -> Bucket {
     Bucket::new(NonZeroU32::new(capacity).unwrap(), every_us).unwrap()
@@ -31,12 +31,12 @@ fn key(route: &str) -> LimitKey {
     LimitKey { route: Arc::from(route), party: Party::at("192.0.2.1".parse().unwrap()) }
 }
 
-/// The limiter of a process of its own.
+/// A limiter as a separate process has it.
 fn process(url: &str) -> Arc<RedisLimiter> {
     started(RedisSettings::parse(url).unwrap())
 }
 
-/// One that waits for Redis as long as a busy machine needs: for what Redis decides, and not how fast.
+/// A limiter with a long timeout, for tests of Redis's decisions and not of speed.
 fn patient(url: &str) -> Arc<RedisLimiter> {
     let mut settings = RedisSettings::parse(url).unwrap();
     settings.timeout = PATIENCE;
@@ -52,10 +52,10 @@ fn started_on(clock: Arc<dyn Clock>, settings: RedisSettings) -> Arc<RedisLimite
     Arc::new(RedisLimiter::new(link, Arc::new(LocalLimiter::default())))
 }
 
-/// Waits until no process asks Redis.
-async fn away(processes: &[Arc<RedisLimiter>]) {
+/// Waits until no process uses Redis.
+async fn wait_until_unavailable(processes: &[Arc<RedisLimiter>]) {
     eventually(PATIENCE, async || match processes.iter().any(|limiter| limiter.is_shared()) {
-        true => Err("Redis is still asked".into()),
+        true => Err("Redis is still used".into()),
         false => Ok(()),
     })
     .await;
@@ -67,7 +67,7 @@ async fn shared(processes: &[Arc<RedisLimiter>]) {
     }
 }
 
-async fn drained(limiter: &RedisLimiter, key: &LimitKey, bucket: Bucket) -> u32 {
+async fn take_all(limiter: &RedisLimiter, key: &LimitKey, bucket: Bucket) -> u32 {
     let mut taken = 0;
     while let Taken::Token { .. } = limiter.take(key, bucket).await {
         taken += 1;
@@ -81,12 +81,13 @@ async fn processes_share_one_bucket() {
     let [one, two] = [patient(&server.url()), patient(&server.url())];
     shares(&one).await;
     shares(&two).await;
-    let (key, slow) = (key("shared"), bucket(10, 600_000_000));
+    let key = key("shared");
+    let slow = bucket(10, 600_000_000);
     for limiter in [&one, &two, &one, &two, &one, &two] {
         assert!(matches!(limiter.take(&key, slow).await, Taken::Token { .. }));
     }
-    assert_eq!(drained(&one, &key, slow).await + drained(&two, &key, slow).await, 4);
-    // What it looks like there, as 003 draws it.
+    assert_eq!(take_all(&one, &key, slow).await + take_all(&two, &key, slow).await, 4);
+    // The layout in Redis, as in seed 003.
     let mut connection = server.connect().await.unwrap();
     let name = format!("ratelimit:{key}");
     let kept: Vec<Option<u64>> = redis::cmd("HMGET")
@@ -98,23 +99,24 @@ async fn processes_share_one_bucket() {
         .unwrap();
     assert!(kept[0] == Some(0) && kept[1].unwrap() > 1_700_000_000_000_000, "{kept:?}");
     let expires: i64 = redis::cmd("PTTL").arg(&name).query_async(&mut connection).await.unwrap();
-    assert!((11_000_000..=12_001_000).contains(&expires), "twice as long as it takes to fill: {expires}");
+    assert!((11_000_000..=12_001_000).contains(&expires), "twice the time to fill the bucket: {expires}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_redis_does_requests_go_on_and_no_process_lets_in_more_than_alone() {
+async fn requests_continue_during_redis_faults_and_no_process_exceeds_its_limit() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     let processes = [process(&server.url()), process(&server.url())];
     shared(&processes).await;
-    let (key, bucket) = (key("under load"), bucket(20, 10_000));
+    let key = key("under load");
+    let bucket = bucket(20, 10_000);
     let load = |limiter: &Arc<RedisLimiter>| Load::start(limiter.clone(), &key, bucket, 4);
     let loads = processes.each_ref().map(load);
     let phase = Duration::from_millis(700);
     tokio::time::sleep(phase).await;
     server.kill().unwrap();
-    away(&processes).await;
+    wait_until_unavailable(&processes).await;
     for load in &loads {
-        load.lets_in().await;
+        load.wait_for_grant().await;
     }
     server.restart().await.unwrap();
     shared(&processes).await;
@@ -122,54 +124,59 @@ async fn whatever_redis_does_requests_go_on_and_no_process_lets_in_more_than_alo
     server.command("SCRIPT FLUSH").await.unwrap();
     tokio::time::sleep(phase).await;
     server.pause().unwrap();
-    away(&processes).await;
+    wait_until_unavailable(&processes).await;
     for load in &loads {
-        load.lets_in().await;
+        load.wait_for_grant().await;
     }
     server.go_on().unwrap();
     shared(&processes).await;
     let mut all = Vec::new();
     for load in loads {
-        let asked = load.stop().await;
-        within_limits(&asked, bucket, 1);
-        all.extend(asked);
+        let results = load.stop().await;
+        assert_within_limits(&results, bucket, 1);
+        all.extend(results);
     }
-    // Two processes apart are two limits, and never more.
-    within_limits(&all, bucket, 2);
+    // Two separate processes are two limits, and never more.
+    assert_within_limits(&all, bucket, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_breaks_stalls_or_is_late_is_left_for_another() {
+async fn faulty_connection_is_replaced() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     let proxy = Proxy::start(server.port()).await.unwrap();
     let clock = ManualClock::new(start());
     let settings = RedisSettings::parse(&server.url_at(proxy.port())).unwrap();
     let limiter = started_on(Arc::new(clock.clone()), settings);
-    let (key, bucket) = (key("proxied"), bucket(1000, 1000));
+    let key = key("proxied");
+    let bucket = bucket(1000, 1000);
     for fault in Fault::ALL {
         shares(&limiter).await;
-        fault.strike(&proxy);
+        fault.start(&proxy);
         match fault {
             // The cut takes a moment to arrive.
             Fault::Closed => {
                 eventually(PATIENCE, async || {
-                    let taken = at_once(limiter.take(&key, bucket)).await;
+                    let taken = without_clock_step(limiter.take(&key, bucket)).await;
                     assert!(matches!(taken, Taken::Token { .. }), "{fault:?}");
-                    if limiter.is_shared() { Err("Redis is still asked".into()) } else { Ok(()) }
+                    if limiter.is_shared() { Err("Redis is still used".into()) } else { Ok(()) }
                 })
                 .await;
             }
-            Fault::Late | Fault::Deaf | Fault::Dumb => {
-                let (asked, of) = (Arc::clone(&limiter), key.clone());
-                let first = async move { asked.take(&of, bucket).await };
-                let taken = ends_at_its_deadline(&clock, first).await;
+            Fault::Late | Fault::RequestsLost | Fault::ResponsesLost => {
+                let shared_limiter = Arc::clone(&limiter);
+                let of = key.clone();
+                let first = async move { shared_limiter.take(&of, bucket).await };
+                let taken = assert_ends_at_timeout(&clock, first).await;
                 assert!(matches!(taken, Taken::Token { .. }), "{fault:?}");
             }
         }
         assert!(!limiter.is_shared(), "{fault:?}");
-        // From now on nobody waits for it.
+        // From now on no request waits for Redis.
         for _ in 0..20 {
-            assert!(matches!(at_once(limiter.take(&key, bucket)).await, Taken::Token { .. }), "{fault:?}");
+            assert!(
+                matches!(without_clock_step(limiter.take(&key, bucket)).await, Taken::Token { .. }),
+                "{fault:?}"
+            );
         }
         fault.end(&proxy);
     }
@@ -177,13 +184,14 @@ async fn a_connection_that_breaks_stalls_or_is_late_is_left_for_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_is_no_bucket_becomes_one() {
+async fn invalid_bucket_in_redis_is_replaced() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
-    let (key, bucket) = (key("odd"), bucket(2, 600_000_000));
+    let key = key("invalid");
+    let bucket = bucket(2, 600_000_000);
     let mut connection = server.connect().await.unwrap();
     let name = format!("ratelimit:{key}");
-    let odd = |words: &str| words.replace("KEY", "ratelimit:odd:address:192.0.2.1");
-    assert_eq!(odd("KEY"), name);
+    let command = |words: &str| words.replace("KEY", "ratelimit:invalid:address:192.0.2.1");
+    assert_eq!(command("KEY"), name);
     for words in [
         "SET KEY nonsense",
         "RPUSH KEY 1 2 3",
@@ -194,10 +202,10 @@ async fn a_key_that_is_no_bucket_becomes_one() {
         "HSET KEY tokens 1 lastRefillTime 1e300",
     ] {
         redis::cmd("DEL").arg(&name).exec_async(&mut connection).await.unwrap();
-        server.command(&odd(words)).await.unwrap();
+        server.command(&command(words)).await.unwrap();
         let limiter = patient(&server.url());
         shares(&limiter).await;
-        let taken = drained(&limiter, &key, bucket).await;
+        let taken = take_all(&limiter, &key, bucket).await;
         assert!((1..=2).contains(&taken), "{words}: {taken}");
         assert!(limiter.is_shared(), "{words}");
         let kind: String = redis::cmd("TYPE").arg(&name).query_async(&mut connection).await.unwrap();
@@ -206,7 +214,7 @@ async fn a_key_that_is_no_bucket_becomes_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_talks_nonsense_is_not_asked() {
+async fn server_with_invalid_responses_is_not_used() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let serving = tokio::spawn(async move {
@@ -225,23 +233,23 @@ async fn a_server_that_talks_nonsense_is_not_asked() {
     assert!(probe(&settings, &[Use::Limits]).await.is_err());
     let limiter = started(settings);
     let slow = bucket(3, 600_000_000);
-    assert_eq!(drained(&limiter, &key("nonsense"), slow).await, 3);
+    assert_eq!(take_all(&limiter, &key("nonsense"), slow).await, 3);
     assert!(!limiter.is_shared());
     serving.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_password_and_a_user_without_rights_are_told_by_the_probe() {
+async fn probe_reports_wrong_password_and_missing_permissions() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     let probed = async |url: &str| probe(&RedisSettings::parse(url).unwrap(), &[Use::Limits]).await;
     probed(&server.url()).await.unwrap();
     let wrong = format!("redis://:another@127.0.0.1:{}/0", server.port());
-    let told = probed(&wrong).await.unwrap_err().to_string();
-    assert!(told.contains("authentication failed") && !told.contains("another"), "{told}");
+    let error = probed(&wrong).await.unwrap_err().to_string();
+    assert!(error.contains("authentication failed") && !error.contains("another"), "{error}");
     server.command("ACL SETUSER reader on >hush ~* +@read +@connection").await.unwrap();
-    let told = probed(&format!("redis://reader:hush@127.0.0.1:{}/0", server.port())).await.unwrap_err();
-    assert!(told.to_string().contains("no permissions"), "{told}");
-    // What the README says is enough is enough.
+    let error = probed(&format!("redis://reader:hush@127.0.0.1:{}/0", server.port())).await.unwrap_err();
+    assert!(error.to_string().contains("no permissions"), "{error}");
+    // The permissions documented in the README are sufficient.
     let rights =
         "ACL SETUSER limiter on >hush ~ratelimit:* +evalsha +script|load +time +hmget +hset +del +pexpire";
     server.command(rights).await.unwrap();
@@ -249,14 +257,14 @@ async fn a_wrong_password_and_a_user_without_rights_are_told_by_the_probe() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_encrypted_connection_checks_the_certificate() {
+async fn tls_connection_checks_certificate() {
     let server = RedisServer::start(Encryption::Offered).await.unwrap();
     let (url, authorities) = server.encrypted_url().unwrap();
     let trusting = RedisSettings::parse(&url).unwrap().trusting(&authorities).unwrap();
     probe(&trusting, &[Use::Limits]).await.unwrap();
     let limiter = started(trusting);
     shares(&limiter).await;
-    // Its authority is none of the machine's, and its name is localhost.
+    // Without the authority the certificate is not trusted, and it is issued for localhost.
     assert!(probe(&RedisSettings::parse(&url).unwrap(), &[Use::Limits]).await.is_err());
     let by_address = url.replace("localhost", "127.0.0.1");
     let by_address = RedisSettings::parse(&by_address).unwrap().trusting(&authorities).unwrap();

@@ -1,5 +1,6 @@
-//! Redis goes away, forgets, stands still and talks nonsense while requests are limited by it: they go on, and no process
-//! lets more in than it would without Redis. Those whose idempotency keys are there are refused until it is back.
+//! Rate limits and idempotency keys in a Redis that is killed, flushed, stopped or returns invalid responses. Rate-limited
+//! requests continue, and no process grants more than it would without Redis. Requests with an idempotency key are refused
+//! until Redis is available again.
 
 mod keys;
 mod limiter;
@@ -14,79 +15,84 @@ use handover_tests::process::{Launch, eventually};
 use handover_tests::servers::proxy::{Proxy, Traffic};
 use marketplace_redis::RedisSettings;
 
-/// How long something that has to happen may take on a machine that does other things too.
+/// Timeout for events on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The first request that waits for Redis ends when its time is over and not before; by a clock that only the test moves.
-async fn ends_at_its_deadline<T: Send + 'static>(
+/// Asserts that a request waits for Redis until its timeout and no longer, on a clock that only the test moves.
+async fn assert_ends_at_timeout<T: Send + 'static>(
     clock: &ManualClock,
     request: impl Future<Output = T> + Send + 'static,
 ) -> T {
     let waiting = tokio::spawn(request);
     eventually(PATIENCE, async || match clock.sleepers() {
-        0 => Err("it does not wait for Redis".into()),
+        0 => Err("the request does not wait for Redis".into()),
         _ => Ok(()),
     })
     .await;
-    let moment = Duration::from_millis(1);
-    clock.advance(RedisSettings::TIMEOUT - moment);
+    let tick = Duration::from_millis(1);
+    clock.advance(RedisSettings::TIMEOUT - tick);
     tokio::task::yield_now().await;
-    assert!(!waiting.is_finished(), "it gives up early");
-    clock.advance(moment);
-    at_once(waiting).await.unwrap()
+    assert!(!waiting.is_finished(), "the request ended before its timeout");
+    clock.advance(tick);
+    without_clock_step(waiting).await.unwrap()
 }
 
-/// What ends while the clock stands.
-async fn at_once<T>(request: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, request).await.expect("it waits although the clock stands")
+/// Awaits a future that must end without a step of the clock.
+async fn without_clock_step<T>(request: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, request).await.expect("the request waits although it must not")
 }
 
-/// Lines of the program's log with this text.
+/// Number of log lines with this text.
 fn logged(launch: &Launch, text: &str) -> usize {
     launch.log().lines().filter(|line| line.contains(text)).count()
 }
 
-/// Waits until every outage but so many is logged as over; tells how many there were. A Redis that is slower than its timeout
-/// is one more.
-async fn outages_logged(launch: &Launch, still_away: usize) -> usize {
+/// Waits until all outages but `still_open` are logged as over. Returns the number of outages, which includes slow responses
+/// of Redis.
+async fn outages_logged(launch: &Launch, still_open: usize) -> usize {
     eventually(PATIENCE, async || {
-        let (away, back) = (logged(launch, "Redis is away"), logged(launch, "Redis is back"));
-        let told = away > 0 && away == back + still_away;
-        if told { Ok(away) } else { Err(format!("{away} times away, {back} times back").into()) }
+        let unavailable = logged(launch, "redis: unavailable");
+        let available = logged(launch, "redis: available again");
+        let all_ended = unavailable > 0 && unavailable == available + still_open;
+        if all_ended {
+            Ok(unavailable)
+        } else {
+            Err(format!("{unavailable} outages, {available} ended").into())
+        }
     })
     .await
 }
 
-/// What may happen to a connection.
+/// A fault of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// Answers come too late.
+    /// Responses are delayed beyond the timeout.
     Late,
-    /// Nothing reaches the server.
-    Deaf,
-    /// Nothing comes from the server.
-    Dumb,
-    /// It is closed, and so is every other.
+    /// Requests do not reach the server.
+    RequestsLost,
+    /// Responses do not reach the client.
+    ResponsesLost,
+    /// All connections are closed.
     Closed,
 }
 
 impl Fault {
-    const ALL: [Fault; 4] = [Fault::Late, Fault::Deaf, Fault::Dumb, Fault::Closed];
+    const ALL: [Fault; 4] = [Fault::Late, Fault::RequestsLost, Fault::ResponsesLost, Fault::Closed];
 
-    fn strike(self, proxy: &Proxy) {
-        let sound = Traffic::default();
+    fn start(self, proxy: &Proxy) {
+        let normal = Traffic::default();
         proxy.set(match self {
-            Fault::Late => Traffic { from_server_waits: true, ..sound },
-            Fault::Deaf => Traffic { to_server_vanishes: true, ..sound },
-            Fault::Dumb => Traffic { from_server_vanishes: true, ..sound },
-            Fault::Closed => Traffic { refuse: true, ..sound },
+            Fault::Late => Traffic { from_server_waits: true, ..normal },
+            Fault::RequestsLost => Traffic { to_server_vanishes: true, ..normal },
+            Fault::ResponsesLost => Traffic { from_server_vanishes: true, ..normal },
+            Fault::Closed => Traffic { refuse: true, ..normal },
         });
         if self == Fault::Closed {
             proxy.cut();
         }
     }
 
-    /// Everything is sound again; answers that were late arrive now.
+    /// Ends the fault. Delayed responses arrive now.
     fn end(self, proxy: &Proxy) {
         proxy.set(Traffic::default());
         if self != Fault::Late {

@@ -1,4 +1,4 @@
-//! The program with idempotency keys in Redis: what operators and buyers see of it.
+//! The program with idempotency keys in Redis, as seen by operators and buyers.
 
 use handover_tests::client::{Api, Caller};
 use handover_tests::process::{eventually, fresh};
@@ -11,54 +11,62 @@ use super::{PATIENCE, logged, outages_logged};
 
 const OPERATOR: Caller = Caller::of_tenant(1, 9).operator();
 const REDRIVE: &str = "/api/v1/ops/outbox/redrive";
-const AWAY: &str = "handover_idempotency_away";
+const UNAVAILABLE: &str = "handover_idempotency_away";
 
-/// An answer, as far as it matters.
+/// The relevant parts of a response.
 #[derive(Debug)]
-struct Seen {
+struct SeenResponse {
     status: u16,
     replayed: bool,
     retry_after: Option<String>,
     body: Value,
 }
 
-/// Posts with whatever headers.
-async fn posted(base: &str, path: &str, token: &str, key: Option<&str>, body: &Value) -> Seen {
+/// Posts a body with these headers.
+async fn post(base: &str, path: &str, token: &str, key: Option<&str>, body: &Value) -> SeenResponse {
     let mut request = reqwest::Client::new().post(format!("{base}{path}")).bearer_auth(token).json(body);
     if let Some(key) = key {
         request = request.header("Idempotency-Key", key);
     }
-    let answer = request.send().await.unwrap();
-    let header = |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
-    let (replayed, retry_after) = (header("idempotent-replayed").is_some(), header("retry-after"));
-    Seen { status: answer.status().as_u16(), replayed, retry_after, body: answer.json().await.unwrap() }
+    let response = request.send().await.unwrap();
+    let header = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+    let replayed = header("idempotent-replayed").is_some();
+    let retry_after = header("retry-after");
+    SeenResponse {
+        status: response.status().as_u16(),
+        replayed,
+        retry_after,
+        body: response.json().await.unwrap(),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operators_are_answered_again_as_long_as_redis_remembers_and_refused_while_it_is_away() {
+async fn operator_responses_are_replayed_from_redis_and_requests_refused_during_outage() {
     let redis = RedisServer::start(Encryption::None).await.unwrap();
     let (_folder, launch) = fresh();
     let launch = launch
         .set("HANDOVER_IDEMPOTENCY__STORE", "redis")
         .set("HANDOVER_REDIS__URL", &redis.url())
-        // On a busy machine 50 ms are over sooner than Redis is away.
+        // 50 ms are too short for a busy machine.
         .set("HANDOVER_REDIS__TIMEOUT", "1s");
     let server = launch.start().unwrap();
     let api = Api::of(&server);
     api.sign_in(1..=2);
-    let (operator, base) = (api.token(OPERATOR), server.base());
-    let again = json!({"filter": {"status": "SENT"}, "reason": "again"});
-    let redrive = async |key: Option<&str>, body: &Value| posted(base, REDRIVE, &operator, key, body).await;
-    let audited = async || api.get(OPERATOR, "/api/v1/ops/audit?changes=true").await.unwrap().items().len();
-    let is_away = async |away: u64| {
+    let operator = api.token(OPERATOR);
+    let base = server.base();
+    let command = json!({"filter": {"status": "SENT"}, "reason": "again"});
+    let redrive = async |key: Option<&str>, body: &Value| post(base, REDRIVE, &operator, key, body).await;
+    let audit_entries =
+        async || api.get(OPERATOR, "/api/v1/ops/audit?changes=true").await.unwrap().items().len();
+    let expect_unavailable = async |away: u64| {
         eventually(PATIENCE, async || {
-            let found = metric(base, AWAY).await;
-            if found == Some(away) { Ok(()) } else { Err(format!("{AWAY} is {found:?}").into()) }
+            let found = metric(base, UNAVAILABLE).await;
+            if found == Some(away) { Ok(()) } else { Err(format!("{UNAVAILABLE} is {found:?}").into()) }
         })
         .await;
     };
     eventually(PATIENCE, async || {
-        if logged(&launch, "Redis is there") == 1 { Ok(()) } else { Err(launch.log().into()) }
+        if logged(&launch, "redis: connected") == 1 { Ok(()) } else { Err(launch.log().into()) }
     })
     .await;
     let products: Vec<i64> = {
@@ -69,7 +77,7 @@ async fn operators_are_answered_again_as_long_as_redis_remembers_and_refused_whi
         products
     };
     assert!(api.place_order(2, products[0]).await.unwrap().done());
-    // What is on its way cannot be sent again, and what does nothing is no action.
+    // Only a sent event can be redriven, and a command that changes nothing is not in the audit log.
     let sent = async || {
         eventually(PATIENCE, async || {
             let sent = api.get(OPERATOR, "/api/v1/ops/outbox?status=SENT").await.unwrap();
@@ -79,67 +87,69 @@ async fn operators_are_answered_again_as_long_as_redis_remembers_and_refused_whi
     };
     sent().await;
 
-    let first = redrive(Some("k"), &again).await;
+    let first = redrive(Some("k"), &command).await;
     assert_eq!((first.status, first.replayed), (200, false), "{first:?}");
-    let repeated = redrive(Some("k"), &again).await;
+    let repeated = redrive(Some("k"), &command).await;
     assert_eq!((repeated.status, repeated.replayed), (200, true), "{repeated:?}");
     assert_eq!(repeated.body["data"], first.body["data"]);
     let other = redrive(Some("k"), &json!({"filter": {"status": "SENT"}})).await;
     assert_eq!((other.status, &other.body["code"]), (422, &json!("A0422")));
-    assert_eq!(audited().await, 1);
+    assert_eq!(audit_entries().await, 1);
 
     sent().await;
-    let mut crowd = tokio::task::JoinSet::new();
+    let mut responses = tokio::task::JoinSet::new();
     for _ in 0..20 {
-        let (base, operator, again) = (base.to_owned(), operator.clone(), again.clone());
-        crowd.spawn(async move { posted(&base, REDRIVE, &operator, Some("crowd"), &again).await });
+        let base = base.to_owned();
+        let operator = operator.clone();
+        let command = command.clone();
+        responses.spawn(async move { post(&base, REDRIVE, &operator, Some("concurrent"), &command).await });
     }
-    let crowd = crowd.join_all().await;
-    let done = crowd.iter().filter(|seen| seen.status == 200 && !seen.replayed).count();
-    let told = crowd.iter().all(|seen| seen.status == 200 || seen.body["code"] == "A0401");
-    assert!(done == 1 && told, "{crowd:?}");
-    assert_eq!(audited().await, 2);
+    let responses = responses.join_all().await;
+    let done = responses.iter().filter(|seen| seen.status == 200 && !seen.replayed).count();
+    let valid = responses.iter().all(|seen| seen.status == 200 || seen.body["code"] == "A0401");
+    assert!(done == 1 && valid, "{responses:?}");
+    assert_eq!(audit_entries().await, 2);
 
     sent().await;
     redis.kill().unwrap();
-    let refused = redrive(Some("k"), &again).await;
+    let refused = redrive(Some("k"), &command).await;
     assert_eq!((refused.status, &refused.body["code"]), (503, &json!("C0001")), "{refused:?}");
     assert_eq!(refused.retry_after.as_deref(), Some("5"));
     assert!(refused.body["message"].as_str().unwrap().contains("nothing was done"), "{refused:?}");
-    assert_eq!(audited().await, 2, "nothing was done");
-    is_away(1).await;
-    // Whoever keeps answers with what they tell of does not notice, and neither does readiness.
+    assert_eq!(audit_entries().await, 2, "nothing was done");
+    expect_unavailable(1).await;
+    // Stores that keep responses in the database, and readiness, are not affected.
     let buyer = api.token(2);
     let order = json!({ "productId": products[1] });
-    let bought = posted(base, "/api/v1/orders", &buyer, Some("lamp"), &order).await;
+    let bought = post(base, "/api/v1/orders", &buyer, Some("lamp"), &order).await;
     assert_eq!((bought.status, bought.replayed), (201, false), "{bought:?}");
-    let repeated = posted(base, "/api/v1/orders", &buyer, Some("lamp"), &order).await;
+    let repeated = post(base, "/api/v1/orders", &buyer, Some("lamp"), &order).await;
     assert_eq!((repeated.status, repeated.replayed), (201, true));
     assert_eq!(repeated.body["data"], bought.body["data"]);
     assert_eq!(api.status_of("/readyz").await.unwrap(), 200);
-    assert_eq!(redrive(None, &again).await.status, 200, "without a key it needs no Redis");
-    assert_eq!(audited().await, 3);
+    assert_eq!(redrive(None, &command).await.status, 200, "a request without a key does not use Redis");
+    assert_eq!(audit_entries().await, 3);
 
-    // It comes back with nothing in it.
+    // Redis restarts without data.
     redis.restart().await.unwrap();
-    is_away(0).await;
-    for (what, audited_by_now) in [("restarted", 4), ("flushed", 5)] {
+    expect_unavailable(0).await;
+    for (what, expected_entries) in [("restarted", 4), ("flushed", 5)] {
         sent().await;
-        let forgotten = redrive(Some("k"), &again).await;
+        let forgotten = redrive(Some("k"), &command).await;
         assert_eq!((forgotten.status, forgotten.replayed), (200, false), "{what}: {forgotten:?}");
-        assert!(redrive(Some("k"), &again).await.replayed, "{what}");
-        assert_eq!(audited().await, audited_by_now, "{what}");
+        assert!(redrive(Some("k"), &command).await.replayed, "{what}");
+        assert_eq!(audit_entries().await, expected_entries, "{what}");
         redis.command("FLUSHALL").await.unwrap();
     }
     let outages = outages_logged(&launch, 0).await;
-    assert_eq!(logged(&launch, "are refused under an idempotency key"), outages);
+    assert_eq!(logged(&launch, "requests with an idempotency key are refused"), outages);
     assert!(!launch.log().contains(PASSWORD));
 
     let doctor = || launch.run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap().1;
-    let told = doctor();
-    assert!(told.contains("ok    redis") && told.contains("keeps idempotency keys"), "{told}");
+    let report = doctor();
+    assert!(report.contains("ok    redis") && report.contains("stores idempotency keys"), "{report}");
     redis.kill().unwrap();
-    let told = doctor();
-    assert!(told.contains("warn  redis") && told.contains("idempotent:*"), "{told}");
+    let report = doctor();
+    assert!(report.contains("warn  redis") && report.contains("idempotent:*"), "{report}");
     server.terminate(PATIENCE).unwrap();
 }

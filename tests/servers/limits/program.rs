@@ -1,4 +1,4 @@
-//! The program with a Redis: what a client and an operator see of it.
+//! The program with rate limits in Redis, as seen by clients and operators.
 
 use handover_tests::client::Api;
 use handover_tests::process::{eventually, fresh};
@@ -7,25 +7,25 @@ use handover_tests::servers::redis::{PASSWORD, RedisServer};
 
 use super::{PATIENCE, logged, outages_logged};
 
-/// A line of `/metrics`.
+/// Value of a metric in `/metrics`.
 pub(crate) async fn metric(base: &str, name: &str) -> Option<u64> {
     let text = reqwest::get(format!("{base}/metrics")).await.unwrap().text().await.unwrap();
     text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_says_once_that_redis_is_away_and_once_that_it_is_back_and_serves_all_the_while() {
+async fn redis_outage_is_logged_once_and_requests_are_served_meanwhile() {
     let redis = RedisServer::start(Encryption::None).await.unwrap();
     let (_folder, launch) = fresh();
     let launch = launch
         .set("HANDOVER_RATE_LIMIT__STORE", "redis")
         .set("HANDOVER_REDIS__URL", &redis.url())
-        // On a busy machine 50 ms are over sooner than Redis is away.
+        // 50 ms are too short for a busy machine.
         .set("HANDOVER_REDIS__TIMEOUT", "1s")
         .set("HANDOVER_RATE_LIMIT__CAPACITY", "3")
         .set("HANDOVER_RATE_LIMIT__PER_SECOND", "0.1");
     let server = launch.start().unwrap();
-    let is = async |name: &str, value| {
+    let expect_metric = async |name: &str, value| {
         eventually(PATIENCE, async || {
             let found = metric(server.base(), name).await;
             if found == Some(value) { Ok(()) } else { Err(format!("{name} is {found:?}").into()) }
@@ -33,49 +33,49 @@ async fn it_says_once_that_redis_is_away_and_once_that_it_is_back_and_serves_all
         .await;
     };
     eventually(PATIENCE, async || {
-        if logged(&launch, "Redis is there") == 1 { Ok(()) } else { Err(launch.log().into()) }
+        if logged(&launch, "redis: connected") == 1 { Ok(()) } else { Err(launch.log().into()) }
     })
     .await;
     let api = Api::of(&server);
     api.sign_in(1..=2);
-    let asked = async |user| {
+    let request = async |user| {
         let wallet = reqwest::Client::new().get(format!("{}/api/v1/wallet", server.base()));
         wallet.bearer_auth(api.token(user)).send().await.unwrap()
     };
     for left in [2, 1, 0] {
-        let answer = asked(1).await;
-        assert_eq!(answer.status(), 200);
-        let told = answer.headers()["ratelimit"].to_str().unwrap().to_owned();
-        assert!(told.starts_with(&format!("\"requests\";r={left};t=")), "{told}");
+        let response = request(1).await;
+        assert_eq!(response.status(), 200);
+        let header = response.headers()["ratelimit"].to_str().unwrap().to_owned();
+        assert!(header.starts_with(&format!("\"requests\";r={left};t=")), "{header}");
     }
-    let refused = asked(1).await;
+    let refused = request(1).await;
     assert_eq!(refused.status(), 429);
     let retry: u32 = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
     assert!((1..=10).contains(&retry), "{retry}");
     assert!(refused.text().await.unwrap().contains("\"code\":\"A0500\""));
-    is("handover_ratelimit_refused_total", 1).await;
-    is("handover_ratelimit_away", 0).await;
+    expect_metric("handover_ratelimit_refused_total", 1).await;
+    expect_metric("handover_ratelimit_away", 0).await;
     redis.kill().unwrap();
-    assert_eq!(asked(2).await.status(), 200, "it goes on");
-    assert_eq!(asked(1).await.status(), 429, "from where it was");
-    is("handover_ratelimit_away", 1).await;
-    let alone = metric(server.base(), "handover_ratelimit_fallback_total").await;
-    assert!(alone >= Some(1), "{alone:?}");
+    assert_eq!(request(2).await.status(), 200, "requests are still served");
+    assert_eq!(request(1).await.status(), 429, "the local bucket is still empty");
+    expect_metric("handover_ratelimit_away", 1).await;
+    let fallbacks = metric(server.base(), "handover_ratelimit_fallback_total").await;
+    assert!(fallbacks >= Some(1), "{fallbacks:?}");
     let outages = outages_logged(&launch, 1).await;
-    assert_eq!(asked(2).await.status(), 200);
-    assert_eq!(outages_logged(&launch, 1).await, outages, "it says so once");
+    assert_eq!(request(2).await.status(), 200);
+    assert_eq!(outages_logged(&launch, 1).await, outages, "the outage is logged once");
     redis.restart().await.unwrap();
-    is("handover_ratelimit_away", 0).await;
+    expect_metric("handover_ratelimit_away", 0).await;
     assert!(outages_logged(&launch, 0).await >= outages);
     assert!(!launch.log().contains(PASSWORD));
     let doctor = |launch: &handover_tests::process::Launch| {
         launch.run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap().1
     };
-    let told = doctor(&launch);
-    assert!(told.contains("ok    redis") && !told.contains(PASSWORD), "{told}");
+    let report = doctor(&launch);
+    assert!(report.contains("ok    redis") && !report.contains(PASSWORD), "{report}");
     redis.kill().unwrap();
-    let told = doctor(&launch);
-    assert!(told.contains("warn  redis") && told.contains("limits requests for itself"), "{told}");
-    assert!(!told.contains(PASSWORD), "{told}");
+    let report = doctor(&launch);
+    assert!(report.contains("warn  redis") && report.contains("limits requests for itself"), "{report}");
+    assert!(!report.contains(PASSWORD), "{report}");
     server.terminate(PATIENCE).unwrap();
 }

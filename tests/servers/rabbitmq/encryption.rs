@@ -1,4 +1,4 @@
-//! `amqps`, and who may come in.
+//! TLS connections (`amqps`) and authentication.
 
 use handover_rabbitmq::{RabbitSettings, unsupervised_connection};
 use handover_tests::servers::PASSWORD;
@@ -6,7 +6,7 @@ use handover_tests::servers::PASSWORD;
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_encrypted_connection_needs_an_authority_that_signed_for_this_host() {
+async fn tls_connection_requires_trusted_authority_and_matching_host() {
     let server = RabbitServer::start(Encryption::Offered).await.expect("RabbitMQ starts");
     let vhost = server.vhost().await.unwrap();
     let url = vhost.encrypted_url().expect("the server offers encryption");
@@ -19,25 +19,25 @@ async fn an_encrypted_connection_needs_an_authority_that_signed_for_this_host() 
     publish_until_confirmed(&broker, &routed("secret", 50)).await;
     drain(&broker, QUEUE, &routed("secret", 50).into_iter().map(|(id, _)| id).collect()).await;
 
-    let stranger = RabbitBroker::new(RabbitSettings::parse(&url).unwrap());
-    let why = unreachable(stranger.declare(&wanted).await);
+    let without_authority = RabbitBroker::new(RabbitSettings::parse(&url).unwrap());
+    let why = unreachable(without_authority.declare(&wanted).await);
     assert!(why.to_lowercase().contains("certificate"), "{why}");
 
     let other_host = url.replace("localhost", "127.0.0.1");
-    let elsewhere =
+    let other_host_broker =
         RabbitBroker::new(RabbitSettings::parse(&other_host).unwrap().trusting(authorities).unwrap());
-    let why = unreachable(elsewhere.declare(&wanted).await);
+    let why = unreachable(other_host_broker.declare(&wanted).await);
     assert!(why.to_lowercase().contains("certificate"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unsupervised_connection_is_encrypted_and_checks_the_certificate() {
+async fn unsupervised_connection_uses_tls_and_checks_certificate() {
     let server = shared().await;
     let vhost = vhost().await;
     let strict = RabbitSettings::parse(&vhost.encrypted_url().unwrap()).unwrap();
     let trusting = strict.clone().trusting(server.authorities().unwrap()).unwrap();
     let connection = unsupervised_connection(trusting).await.unwrap();
-    // Dropped before, its own closing could meet that of the connection.
+    // The channel stays open until the connection is closed: dropped earlier, its close could overlap with the connection's.
     let channel = connection.create_channel().await.unwrap();
     assert!(channel.status().connected());
     connection.close(200, "done".into()).await.unwrap();
@@ -46,7 +46,7 @@ async fn unsupervised_connection_is_encrypted_and_checks_the_certificate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_password_refuses_the_start_and_charges_no_message() {
+async fn wrong_password_refuses_startup_and_charges_no_message() {
     let vhost = vhost().await;
     let broker = RabbitBroker::new(settings(&vhost.url().replacen(PASSWORD, "wrong", 1), QueueType::Quorum));
     let what = refused(broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await);
@@ -55,7 +55,7 @@ async fn a_wrong_password_refuses_the_start_and_charges_no_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_vhost_that_does_not_exist_refuses_the_start() {
+async fn missing_vhost_refuses_startup() {
     let vhost = vhost().await;
     let url = vhost.url().replace(vhost.name(), "not-there");
     let broker = RabbitBroker::new(settings(&url, QueueType::Quorum));

@@ -1,6 +1,7 @@
-//! RabbitMQ under faults: what is returned, refused, blocked, cut, killed or deleted behind our back.
+//! RabbitMQ under faults: messages are returned or refused, connections are blocked, cut or closed, servers are killed, and
+//! queues are deleted by an administrator.
 //!
-//! Servers are real and private. What concerns a whole server has one of its own; the rest shares one, a vhost each.
+//! Servers are real and private. A test that affects a whole server starts its own; the others share one and use a vhost each.
 
 mod cluster;
 mod encryption;
@@ -26,7 +27,7 @@ const QUEUE: &str = "faults.queue";
 const KEY: &str = "faults.key";
 const NOWHERE: &str = "faults.nowhere";
 
-/// How long something that has to happen may take on a machine that does other things too.
+/// Timeout for events on a busy machine.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 
 fn queue(name: &str, bindings: &[&str]) -> QueueSpec {
@@ -41,19 +42,18 @@ fn topology(queues: &[QueueSpec]) -> Topology {
     }
 }
 
-/// A vhost on the shared server.
 async fn vhost() -> TestVhost {
-    shared().await.vhost().await.expect("a vhost is made")
+    shared().await.vhost().await.expect("a vhost is created")
 }
 
-/// A server of the test's own, and a vhost on it.
+/// A private server with a vhost.
 async fn own_server() -> (Arc<RabbitServer>, TestVhost) {
     let server = RabbitServer::start(Encryption::None).await.expect("RabbitMQ starts");
-    let vhost = server.vhost().await.expect("a vhost is made");
+    let vhost = server.vhost().await.expect("a vhost is created");
     (server, vhost)
 }
 
-/// A broker by this URL with [`QUEUE`] declared.
+/// A broker at this URL with [`QUEUE`] declared.
 async fn declared(url: &str, queue_type: QueueType) -> RabbitBroker {
     let broker = RabbitBroker::new(settings(url, queue_type));
     broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.expect("the queue is declared");
@@ -67,7 +67,7 @@ async fn publish(
     broker.publish(window.iter().map(|(id, key)| outgoing(id, key)).collect()).await
 }
 
-/// Ids of messages that all go to [`QUEUE`].
+/// Ids of messages that are routed to [`QUEUE`].
 fn routed(prefix: &str, count: usize) -> Vec<(String, &'static str)> {
     (0..count).map(|n| (format!("{prefix}-{n}"), KEY)).collect()
 }
@@ -99,64 +99,64 @@ async fn subscribe(broker: &RabbitBroker, name: &str) -> Box<dyn Subscription> {
     .await
 }
 
-/// Takes and acks what a queue holds until all of these were there; tells what came.
+/// Receives and acks messages until all of these have arrived. Returns the ids of all received messages.
 async fn drain(broker: &RabbitBroker, name: &str, wanted: &BTreeSet<String>) -> Vec<String> {
     let subscription = subscribe(broker, name).await;
-    let mut seen = Vec::new();
-    while !wanted.iter().all(|id| seen.contains(id)) {
+    let mut received = Vec::new();
+    while !wanted.iter().all(|id| received.contains(id)) {
         let next = tokio::time::timeout(NOTICED_WITHIN, subscription.next()).await;
         let Ok(deliveries) = next else {
-            let missing: Vec<_> = wanted.iter().filter(|id| !seen.contains(*id)).collect();
+            let missing: Vec<_> = wanted.iter().filter(|id| !received.contains(*id)).collect();
             panic!("{} messages are lost: {missing:?}", missing.len());
         };
-        let deliveries = deliveries.expect("the subscription lives");
+        let deliveries = deliveries.expect("the subscription is open");
         subscription.ack(&tags(&deliveries)).await.expect("deliveries are acked");
-        seen.extend(ids(&deliveries));
+        received.extend(ids(&deliveries));
     }
     subscription.close().await.expect("a subscription can be closed");
-    seen
+    received
 }
 
-/// Looks again and again until there is something to see, at most for [`NOTICED_WITHIN`].
-async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl FnMut() -> F) -> T {
-    let looking = async {
+/// Polls until the closure returns a value, at most for [`NOTICED_WITHIN`].
+async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut poll: impl FnMut() -> F) -> T {
+    let polling = async {
         loop {
-            if let Some(seen) = look().await {
-                return seen;
+            if let Some(received) = poll().await {
+                return received;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    match tokio::time::timeout(NOTICED_WITHIN, looking).await {
-        Ok(seen) => seen,
+    match tokio::time::timeout(NOTICED_WITHIN, polling).await {
+        Ok(received) => received,
         Err(_) => panic!("{what}: not within {NOTICED_WITHIN:?}"),
     }
 }
 
-/// Publishes a window until it is confirmed.
+/// Publishes a window until all of it is confirmed.
 async fn publish_until_confirmed(broker: &RabbitBroker, window: &[(String, &str)]) {
     let begun = tokio::time::Instant::now();
     loop {
-        let answer = publish(broker, window).await;
-        if answer.as_ref().is_ok_and(|outcomes| outcomes.iter().all(is_confirmed)) {
+        let result = publish(broker, window).await;
+        if result.as_ref().is_ok_and(|outcomes| outcomes.iter().all(is_confirmed)) {
             return;
         }
-        assert!(begun.elapsed() < NOTICED_WITHIN, "not confirmed within {NOTICED_WITHIN:?}: {answer:?}");
+        assert!(begun.elapsed() < NOTICED_WITHIN, "not confirmed within {NOTICED_WITHIN:?}: {result:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// The text of an outage; anything else is a failure of the test.
-fn unreachable<T: std::fmt::Debug>(answer: Result<T, BrokerError>) -> String {
-    match answer {
+/// The cause of an outage. Panics for any other result.
+fn unreachable<T: std::fmt::Debug>(result: Result<T, BrokerError>) -> String {
+    match result {
         Err(BrokerError::Unreachable(cause)) => cause.to_string(),
-        other => panic!("expected the broker to be away, got {other:?}"),
+        other => panic!("expected the broker to be unreachable, got {other:?}"),
     }
 }
 
-/// The text of a refusal; anything else is a failure of the test.
-fn refused<T: std::fmt::Debug>(answer: Result<T, BrokerError>) -> String {
-    match answer {
+/// The text of a refusal. Panics for any other result.
+fn refused<T: std::fmt::Debug>(result: Result<T, BrokerError>) -> String {
+    match result {
         Err(BrokerError::Refused { what }) => what,
         other => panic!("expected a refusal, got {other:?}"),
     }

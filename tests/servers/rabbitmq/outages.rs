@@ -1,4 +1,4 @@
-//! The server is killed, stopped, blocked, or the network between is not what it should be.
+//! The server is killed, stopped or blocked, or the network fails.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use handover_tests::servers::proxy::{Proxy, Traffic};
 
 use super::*;
 
-/// `basic.consume` of [`QUEUE`] on the wire: class, method, a reserved number, the name.
+/// `basic.consume` of [`QUEUE`] in wire format: class, method, a reserved number, the name.
 const CONSUME: &str = "\0\x3c\0\x14\0\0\x0cfaults.queue";
 
-/// Threads of lapin in this process.
+/// Number of lapin's threads in this process.
 fn io_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let name =
@@ -21,57 +21,60 @@ fn io_threads() -> usize {
     tasks.filter(|task| task.path().exists()).map(name).filter(|name| name.starts_with("lapin")).count()
 }
 
-/// Runs a test of this program again in a process of its own, where only that test has threads; says whether it did: in that
-/// process it does not.
-fn alone(test: &str) -> bool {
-    const ALONE: &str = "ALONE_IN_ITS_PROCESS";
-    if std::env::var_os(ALONE).is_some() {
+/// Runs a test of this program in a separate process, where no other test has threads. Returns false in that process, where
+/// the test itself must run.
+fn run_in_own_process(test: &str) -> bool {
+    const OWN_PROCESS: &str = "RUNS_IN_OWN_PROCESS";
+    if std::env::var_os(OWN_PROCESS).is_some() {
         return false;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let output = command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().unwrap();
+    let output = command.args(["--exact", test, "--nocapture"]).env(OWN_PROCESS, "1").output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let out = text(&output.stdout);
+    let err = text(&output.stderr);
     assert!(output.status.success() && out.contains("1 passed"), "{out}{err}");
     true
 }
 
-/// RabbitMQ 3.10 writes the name of a new quorum queue to disk half a second later. Killed before that, it starts the queue from
-/// scratch and without a leader.
-async fn keep_new_queues(server: &RabbitServer) {
+/// RabbitMQ 3.10 writes the name of a new quorum queue to disk half a second after the declaration. If it is killed earlier, it
+/// starts the queue empty and without a leader.
+async fn save_new_queues(server: &RabbitServer) {
     server.eval("[ok = dets:sync(Table) || Table <- dets:all()].").await.unwrap();
 }
 
-/// Publishes windows until one fails, and counts those that were answered; tells what was confirmed.
-async fn load(broker: RabbitBroker, prefix: &'static str, answered: Arc<AtomicUsize>) -> BTreeSet<String> {
+/// Publishes windows until one fails and counts the successful ones. Returns the ids of confirmed messages.
+async fn load(broker: RabbitBroker, prefix: &'static str, succeeded: Arc<AtomicUsize>) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for round in 0.. {
         match publish(&broker, &routed(&format!("{prefix}-{round}"), 50)).await {
             Ok(outcomes) => all.extend(confirmed(&outcomes)),
-            answer => {
-                unreachable(answer);
+            response => {
+                unreachable(response);
                 break;
             }
         }
-        answered.fetch_add(1, Ordering::SeqCst);
+        succeeded.fetch_add(1, Ordering::SeqCst);
     }
     all
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_confirmed_survives_kills_in_mid_window() {
+async fn confirmed_messages_survive_kills_within_a_window() {
     let (server, vhost) = own_server().await;
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
-    keep_new_queues(&server).await;
+    save_new_queues(&server).await;
     let mut all = BTreeSet::new();
     for prefix in ["first", "second"] {
-        let answered = Arc::new(AtomicUsize::new(0));
-        let loading = tokio::spawn(load(broker.clone(), prefix, Arc::clone(&answered)));
-        eventually("windows are answered", || async { (answered.load(Ordering::SeqCst) >= 5).then_some(()) })
-            .await;
+        let succeeded = Arc::new(AtomicUsize::new(0));
+        let loading = tokio::spawn(load(broker.clone(), prefix, Arc::clone(&succeeded)));
+        eventually("windows are confirmed", || async {
+            (succeeded.load(Ordering::SeqCst) >= 5).then_some(())
+        })
+        .await;
         server.kill().unwrap();
         let confirmed =
-            tokio::time::timeout(NOTICED_WITHIN, loading).await.expect("the kill is noticed").unwrap();
+            tokio::time::timeout(NOTICED_WITHIN, loading).await.expect("the kill is detected").unwrap();
         assert!(!confirmed.is_empty());
         all.extend(confirmed);
         server.restart().await.unwrap();
@@ -81,7 +84,7 @@ async fn what_was_confirmed_survives_kills_in_mid_window() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kill_while_messages_expire_loses_none_of_a_quorum_queue() {
+async fn kill_during_expiry_loses_no_message_of_quorum_queue() {
     let (server, vhost) = own_server().await;
     let broker = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
     let delay = QueueSpec {
@@ -90,7 +93,7 @@ async fn a_kill_while_messages_expire_loses_none_of_a_quorum_queue() {
         ..queue("delay", &["later"])
     };
     broker.declare(&topology(&[delay, queue("due", &["due"])])).await.unwrap();
-    keep_new_queues(&server).await;
+    save_new_queues(&server).await;
     let mut all = BTreeSet::new();
     for round in 0..20 {
         let window: Vec<_> = (0..200).map(|n| (format!("{round}-{n}"), "later")).collect();
@@ -107,7 +110,7 @@ async fn a_kill_while_messages_expire_loses_none_of_a_quorum_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_blocked_connection_fails_publishing_at_once_and_acks_go_on() {
+async fn blocked_connection_fails_publishing_immediately_and_acks_continue() {
     let (server, vhost) = own_server().await;
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
     publish_until_confirmed(&broker, &routed("before", 10)).await;
@@ -141,22 +144,22 @@ async fn a_blocked_connection_fails_publishing_at_once_and_acks_go_on() {
     assert_eq!(broker.blocked().await, None);
     consumer.close().await.unwrap();
     let seen = drain(&broker, QUEUE, &routed("after", 10).into_iter().map(|(id, _)| id).collect()).await;
-    // The window that found out may have been on its way; those after it were not sent.
+    // The window during which the block was detected may have been sent; later ones were not.
     assert!(!seen.iter().any(|id| id.starts_with("blocked-") && !id.starts_with("blocked-0-")), "{seen:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_does_not_answer_is_away_and_leaves_no_threads_behind() {
-    if alone("rabbitmq::outages::a_server_that_does_not_answer_is_away_and_leaves_no_threads_behind") {
+async fn unresponsive_server_is_unreachable_and_leaks_no_threads() {
+    if run_in_own_process("rabbitmq::outages::unresponsive_server_is_unreachable_and_leaks_no_threads") {
         return;
     }
     let (server, vhost) = own_server().await;
-    let mut patience = settings(&vhost.url(), QueueType::Quorum);
-    patience.confirm_timeout = Duration::from_millis(500);
-    patience.connect_timeout = Duration::from_millis(300);
-    patience.longest_pause = Duration::from_millis(200);
-    let broker = RabbitBroker::new(patience);
-    // It gives up sooner than a busy server answers.
+    let mut short_timeouts = settings(&vhost.url(), QueueType::Quorum);
+    short_timeouts.confirm_timeout = Duration::from_millis(500);
+    short_timeouts.connect_timeout = Duration::from_millis(300);
+    short_timeouts.longest_pause = Duration::from_millis(200);
+    let broker = RabbitBroker::new(short_timeouts);
+    // The timeouts are shorter than a busy server needs.
     eventually("the queue is declared", || async {
         broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.ok()
     })
@@ -164,8 +167,9 @@ async fn a_server_that_does_not_answer_is_away_and_leaves_no_threads_behind() {
     publish_until_confirmed(&broker, &routed("before", 1)).await;
     let threads = io_threads();
     server.pause().unwrap();
-    // Between two attempts to connect it fails at once.
-    let (mut connecting, mut pausing) = (0, 0);
+    // Between two connection attempts publishing fails immediately.
+    let mut connecting = 0;
+    let mut pausing = 0;
     let begun = Instant::now();
     while connecting < 8 || pausing < 8 {
         match unreachable(publish(&broker, &routed("lost", 5)).await).starts_with("not connected") {
@@ -181,12 +185,12 @@ async fn a_server_that_does_not_answer_is_away_and_leaves_no_threads_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn confirms_that_never_come_are_an_unknown_outcome_and_not_a_lost_message() {
+async fn missing_confirms_are_unknown_outcome_and_lose_no_message() {
     let vhost = vhost().await;
     let proxy = Proxy::start(shared().await.port()).await.unwrap();
-    let mut patience = settings(&vhost.url_by(proxy.port()), QueueType::Quorum);
-    patience.confirm_timeout = Duration::from_millis(500);
-    let broker = RabbitBroker::new(patience);
+    let mut short_timeouts = settings(&vhost.url_by(proxy.port()), QueueType::Quorum);
+    short_timeouts.confirm_timeout = Duration::from_millis(500);
+    let broker = RabbitBroker::new(short_timeouts);
     broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.unwrap();
     publish_until_confirmed(&broker, &routed("before", 1)).await;
     proxy.set(Traffic { from_server_vanishes: true, ..Traffic::default() });
@@ -198,7 +202,7 @@ async fn confirms_that_never_come_are_an_unknown_outcome_and_not_a_lost_message(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cut_connection_is_made_anew_and_its_deliveries_come_again() {
+async fn cut_connection_is_reestablished_and_deliveries_are_redelivered() {
     let vhost = vhost().await;
     let proxy = Proxy::start(shared().await.port()).await.unwrap();
     let broker = declared(&vhost.url_by(proxy.port()), QueueType::Quorum).await;
@@ -213,15 +217,18 @@ async fn a_cut_connection_is_made_anew_and_its_deliveries_come_again() {
             }
         }
     });
-    assert!(matches!(end.await.expect("the cut is noticed"), BrokerError::Closed { .. }));
-    assert!(consumer.ack(&tags(&held)).await.is_err(), "nothing is settled on a connection that is gone");
+    assert!(matches!(end.await.expect("the cut is detected"), BrokerError::Closed { .. }));
+    assert!(
+        consumer.ack(&tags(&held)).await.is_err(),
+        "deliveries cannot be settled after their connection is closed"
+    );
     let seen = drain(&broker, QUEUE, &routed("a", 5).into_iter().map(|(id, _)| id).collect()).await;
     assert_eq!(seen.len(), 5);
     publish_until_confirmed(&broker, &routed("b", 5)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_an_operator_closes_are_an_outage_and_made_anew() {
+async fn connections_closed_by_administrator_are_reestablished() {
     let vhost = vhost().await;
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
     publish_until_confirmed(&broker, &routed("a", 5)).await;
@@ -234,7 +241,7 @@ async fn connections_that_an_operator_closes_are_an_outage_and_made_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_consumer_that_the_server_has_forgotten_is_ended_and_can_subscribe_anew() {
+async fn consumer_removed_by_server_ends_and_can_resubscribe() {
     let vhost = vhost().await;
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
     let consumer = subscribe(&broker, QUEUE).await;
@@ -246,24 +253,24 @@ async fn a_consumer_that_the_server_has_forgotten_is_ended_and_can_subscribe_ane
     let end = tokio::time::timeout(NOTICED_WITHIN, async {
         loop {
             match consumer.next().await {
-                // What was delivered before the server forgot.
+                // Delivered before the server removed the consumer.
                 Ok(deliveries) => consumer.ack(&tags(&deliveries)).await.unwrap(),
                 Err(end) => return end,
             }
         }
     });
-    assert!(matches!(end.await.expect("it is noticed"), BrokerError::Closed { .. }));
+    assert!(matches!(end.await.expect("the end is detected"), BrokerError::Closed { .. }));
     drain(&broker, QUEUE, &routed("after", 3).into_iter().map(|(id, _)| id).collect()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_that_was_answered_too_late_keeps_no_message_from_the_next() {
+async fn subscription_with_late_response_blocks_no_message_of_next_one() {
     let vhost = vhost().await;
     let proxy = Proxy::start(shared().await.port()).await.unwrap();
-    let mut impatient = settings(&vhost.url_by(proxy.port()), QueueType::Quorum);
-    impatient.answer_timeout = Duration::from_millis(500);
-    let broker = RabbitBroker::new(impatient);
-    // It gives up sooner than a busy server answers.
+    let mut short_timeouts = settings(&vhost.url_by(proxy.port()), QueueType::Quorum);
+    short_timeouts.answer_timeout = Duration::from_millis(500);
+    let broker = RabbitBroker::new(short_timeouts);
+    // The timeout is shorter than a busy server needs.
     eventually("the queue is declared", || async {
         broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.ok()
     })
@@ -278,7 +285,7 @@ async fn a_subscription_that_was_answered_too_late_keeps_no_message_from_the_nex
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_declared_while_the_server_was_away_is_there_when_it_comes() {
+async fn topology_declared_during_outage_exists_after_reconnect() {
     let vhost = vhost().await;
     let proxy = Proxy::start(shared().await.port()).await.unwrap();
     proxy.set(Traffic { refuse: true, ..Traffic::default() });
@@ -290,7 +297,7 @@ async fn what_was_declared_while_the_server_was_away_is_there_when_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_slow_line_everything_takes_longer_and_nothing_else() {
+async fn slow_network_only_adds_latency() {
     let vhost = vhost().await;
     let proxy = Proxy::start(shared().await.port()).await.unwrap();
     let broker = declared(&vhost.url_by(proxy.port()), QueueType::Quorum).await;
@@ -299,5 +306,5 @@ async fn on_a_slow_line_everything_takes_longer_and_nothing_else() {
     let outcomes = publish(&broker, &window).await.unwrap();
     assert!(outcomes.iter().all(is_confirmed), "{outcomes:?}");
     let seen = drain(&broker, QUEUE, &window.into_iter().map(|(id, _)| id).collect()).await;
-    assert_eq!(seen.len(), 100, "nothing came twice");
+    assert_eq!(seen.len(), 100, "no message was delivered twice");
 }

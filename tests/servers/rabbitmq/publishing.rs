@@ -1,4 +1,4 @@
-//! What the answers to a window mean when the server does not take all of it.
+//! Results of a window when the server does not accept all of it.
 
 use handover_contract::samples::event_id;
 use handover_outbox::ports::{Message, Outgoing};
@@ -6,8 +6,8 @@ use handover_tests::servers::rabbitmq::MAX_MESSAGE_BYTES;
 
 use super::*;
 
-/// Every so many messages go nowhere.
-async fn only_the_unroutable_are_returned(
+/// Every `every`-th message is unroutable.
+async fn assert_only_unroutable_are_returned(
     queue_type: QueueType,
     window: usize,
     windows: usize,
@@ -15,55 +15,56 @@ async fn only_the_unroutable_are_returned(
 ) {
     let vhost = vhost().await;
     let broker = declared(&vhost.url(), queue_type).await;
-    let (mut kept, mut lost) = (BTreeSet::new(), BTreeSet::new());
+    let mut kept = BTreeSet::new();
+    let mut lost = BTreeSet::new();
     for round in 0..windows {
         let ids: Vec<String> = (0..window).map(|n| format!("{round}-{n}")).collect();
-        let goes_nowhere = |n: usize| (n + round).is_multiple_of(every);
+        let is_unroutable = |n: usize| (n + round).is_multiple_of(every);
         let messages: Vec<(String, &str)> = ids
             .iter()
             .enumerate()
-            .map(|(n, id)| (id.clone(), if goes_nowhere(n) { NOWHERE } else { KEY }))
+            .map(|(n, id)| (id.clone(), if is_unroutable(n) { NOWHERE } else { KEY }))
             .collect();
         for (n, outcome) in publish(&broker, &messages).await.unwrap().iter().enumerate() {
             assert_eq!(outcome.event_id().as_str(), ids[n]);
             match outcome {
                 PublishOutcome::Confirmed(_) => {
-                    assert!(!goes_nowhere(n), "{round}-{n} is confirmed and nowhere")
+                    assert!(!is_unroutable(n), "{round}-{n} is confirmed but unroutable")
                 }
                 PublishOutcome::Returned { .. } => {
-                    assert!(goes_nowhere(n), "{round}-{n} is returned and there")
+                    assert!(is_unroutable(n), "{round}-{n} is returned but routable")
                 }
                 PublishOutcome::Nacked { .. } | PublishOutcome::Unknown { .. } => panic!("{outcome:?}"),
             }
-            if goes_nowhere(n) { &mut lost } else { &mut kept }.insert(ids[n].clone());
+            if is_unroutable(n) { &mut lost } else { &mut kept }.insert(ids[n].clone());
         }
     }
     let seen = drain(&broker, QUEUE, &kept).await;
-    assert_eq!(seen.len(), kept.len(), "none came twice, and none that was returned");
+    assert_eq!(seen.len(), kept.len(), "no message was delivered twice, and no returned one was delivered");
     assert!(!lost.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_400_messages_in_windows_of_50_exactly_the_unroutable_are_returned_by_quorum_queues() {
+async fn quorum_queues_return_only_unroutable_messages_of_windows_of_50() {
     for every in [7, 2] {
-        only_the_unroutable_are_returned(QueueType::Quorum, 50, 8, every).await;
+        assert_only_unroutable_are_returned(QueueType::Quorum, 50, 8, every).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_400_messages_in_windows_of_50_exactly_the_unroutable_are_returned_by_classic_queues() {
+async fn classic_queues_return_only_unroutable_messages_of_windows_of_50() {
     for every in [7, 2] {
-        only_the_unroutable_are_returned(QueueType::Classic, 50, 8, every).await;
+        assert_only_unroutable_are_returned(QueueType::Classic, 50, 8, every).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_window_of_200_with_20_unroutable_exactly_those_are_returned() {
-    only_the_unroutable_are_returned(QueueType::Quorum, 200, 5, 10).await;
+async fn window_of_200_returns_exactly_20_unroutable_messages() {
+    assert_only_unroutable_are_returned(QueueType::Quorum, 200, 5, 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_windows_published_at_once_exactly_the_unroutable_are_returned() {
+async fn concurrent_windows_return_only_unroutable_messages() {
     let vhost = vhost().await;
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
     let publishers = (0..8).map(|p| {
@@ -84,7 +85,7 @@ async fn of_windows_published_at_once_exactly_the_unroutable_are_returned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_messages_with_one_id_are_returned_each_by_its_own_key() {
+async fn messages_with_same_id_are_returned_by_their_own_routing_key() {
     let vhost = vhost().await;
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
     let window = [("twice".to_owned(), KEY), ("twice".to_owned(), NOWHERE), ("once".to_owned(), KEY)];
@@ -93,10 +94,10 @@ async fn two_messages_with_one_id_are_returned_each_by_its_own_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_is_too_large_has_its_window_refused_and_is_charged_alone() {
+async fn oversized_message_refuses_its_window_and_only_it_is_charged() {
     let vhost = vhost().await;
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
-    let sized = |id: &str, bytes: usize| {
+    let of_size = |id: &str, bytes: usize| {
         let body = "x".repeat(bytes);
         Outgoing::new(
             event_id(id),
@@ -105,12 +106,16 @@ async fn a_message_that_is_too_large_has_its_window_refused_and_is_charged_alone
         )
     };
     let what = refused(
-        broker.publish(vec![sized("a", 10), sized("large", MAX_MESSAGE_BYTES + 1), sized("b", 10)]).await,
+        broker
+            .publish(vec![of_size("a", 10), of_size("large", MAX_MESSAGE_BYTES + 1), of_size("b", 10)])
+            .await,
     );
     assert!(what.contains("size"), "{what}");
-    // The relay then publishes one by one.
+    // The relay then publishes the messages one by one.
     let mut kept = BTreeSet::new();
-    for message in [sized("a", 10), sized("large", MAX_MESSAGE_BYTES + 1), sized("b", MAX_MESSAGE_BYTES)] {
+    for message in
+        [of_size("a", 10), of_size("large", MAX_MESSAGE_BYTES + 1), of_size("b", MAX_MESSAGE_BYTES)]
+    {
         match broker.publish(vec![message]).await.unwrap().as_slice() {
             [PublishOutcome::Confirmed(proof)] => {
                 kept.insert(proof.event_id().to_string());
@@ -127,10 +132,10 @@ async fn a_message_that_is_too_large_has_its_window_refused_and_is_charged_alone
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_amqp_cannot_carry_is_nacked_and_its_window_goes_on() {
+async fn message_unsupported_by_amqp_is_nacked_and_rest_of_window_is_published() {
     let vhost = vhost().await;
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
-    let headed = |id: &str, headers: &[(&str, usize)]| {
+    let with_headers = |id: &str, headers: &[(&str, usize)]| {
         let headers = headers.iter().map(|(name, bytes)| ((*name).to_owned(), "v".repeat(*bytes))).collect();
         let message =
             Message { message_id: Some(id.into()), headers, body: "{}".into(), ..Message::default() };
@@ -139,12 +144,12 @@ async fn a_message_that_amqp_cannot_carry_is_nacked_and_its_window_goes_on() {
     let long = "k".repeat(256);
     let unnamed = Message { correlation_id: Some("c".repeat(300)), ..Message::default() };
     let window = vec![
-        headed("a", &[]),
-        headed("headers", &[("many", 200_000)]),
-        headed("name", &[(&long, 1)]),
+        with_headers("a", &[]),
+        with_headers("headers", &[("many", 200_000)]),
+        with_headers("name", &[(&long, 1)]),
         Outgoing::new(event_id("correlation"), KEY.into(), unnamed),
         Outgoing::new(event_id("key"), long.clone(), Message::default()),
-        headed("b", &[("most", 120_000)]),
+        with_headers("b", &[("most", 120_000)]),
     ];
     let outcomes = broker.publish(window).await.unwrap();
     let nacked = |outcome: &PublishOutcome| matches!(outcome, PublishOutcome::Nacked { .. });

@@ -1,8 +1,8 @@
-//! What exists otherwise is refused, what disappears is declared again.
+//! Declarations that differ from the existing topology are refused; missing parts are declared again.
 
 use super::*;
 
-/// A broker that looks after what it declared only when a publish tells it to, so that a test sees what is gone.
+/// A broker that restores its topology only after a failed publish, so that tests can observe missing parts.
 async fn declared_once(url: &str) -> RabbitBroker {
     let mut settings = settings(url, QueueType::Quorum);
     settings.watch_interval = Duration::from_secs(3600);
@@ -12,7 +12,7 @@ async fn declared_once(url: &str) -> RabbitBroker {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_ttl_is_refused_with_queue_argument_both_values_and_the_way_out() {
+async fn different_ttl_is_refused_with_queue_argument_values_and_remedy() {
     let vhost = vhost().await;
     let broker = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
     let delay = |seconds: u64| {
@@ -31,7 +31,7 @@ async fn another_ttl_is_refused_with_queue_argument_both_values_and_the_way_out(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_queue_type_is_refused_with_the_setting_to_change() {
+async fn different_queue_type_is_refused_with_setting_to_change() {
     let vhost = vhost().await;
     declared(&vhost.url(), QueueType::Classic).await;
     let quorum = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
@@ -42,12 +42,12 @@ async fn another_queue_type_is_refused_with_the_setting_to_change() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_queue_is_declared_again_and_its_consumer_is_told() {
+async fn deleted_queue_is_declared_again_and_its_subscription_ends() {
     let vhost = vhost().await;
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
     let consumer = subscribe(&broker, QUEUE).await;
     vhost.delete_queue(QUEUE).await.unwrap();
-    match tokio::time::timeout(NOTICED_WITHIN, consumer.next()).await.expect("the consumer is told") {
+    match tokio::time::timeout(NOTICED_WITHIN, consumer.next()).await.expect("the subscription ends") {
         Err(BrokerError::Closed { queue }) => assert_eq!(queue, QUEUE),
         other => panic!("expected the subscription to be closed, got {other:?}"),
     }
@@ -56,18 +56,18 @@ async fn a_deleted_queue_is_declared_again_and_its_consumer_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_queue_that_nobody_uses_is_declared_again() {
+async fn deleted_unused_queue_is_declared_again() {
     let vhost = vhost().await;
     let broker = declared(&vhost.url(), QueueType::Classic).await;
     vhost.delete_queue(QUEUE).await.unwrap();
-    eventually("the queue is there again", || async {
+    eventually("the queue exists again", || async {
         broker.queues().await.unwrap().into_iter().find(|depth| depth.name == QUEUE)
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_binding_that_was_taken_away_is_declared_again() {
+async fn removed_binding_is_declared_again() {
     let vhost = vhost().await;
     let broker = declared_once(&vhost.url()).await;
     publish_until_confirmed(&broker, &routed("before", 1)).await;
@@ -78,7 +78,7 @@ async fn a_binding_that_was_taken_away_is_declared_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_exchange_is_an_outage_until_it_is_declared_again() {
+async fn deleted_exchange_is_outage_until_declared_again() {
     let vhost = vhost().await;
     let broker = declared_once(&vhost.url()).await;
     publish_until_confirmed(&broker, &routed("before", 1)).await;
@@ -89,14 +89,14 @@ async fn a_deleted_exchange_is_an_outage_until_it_is_declared_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_declares_nothing_can_still_look() {
+async fn process_without_declaration_can_read_queue_depths() {
     let vhost = vhost().await;
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
     publish_until_confirmed(&broker, &routed("seen", 3)).await;
-    let looking = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
+    let observer = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
     let wanted = topology(&[queue(QUEUE, &[]), queue("not.there", &[])]);
     let depths = eventually("three messages", || async {
-        Some(looking.depths(&wanted).await.unwrap())
+        Some(observer.depths(&wanted).await.unwrap())
             .filter(|depths| depths.iter().any(|depth| depth.ready == 3))
     })
     .await;
@@ -104,7 +104,7 @@ async fn a_process_that_declares_nothing_can_still_look() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_published_to_an_exchange_before_one_is_declared() {
+async fn publishing_to_exchange_is_refused_before_declaration() {
     let vhost = vhost().await;
     let _declared = declared(&vhost.url(), QueueType::Quorum).await;
     let other = RabbitBroker::new(settings(&vhost.url(), QueueType::Quorum));
@@ -112,7 +112,7 @@ async fn nothing_is_published_to_an_exchange_before_one_is_declared() {
         Err(BrokerError::Refused { what }) => assert!(what.contains("declare the topology first"), "{what}"),
         other => panic!("{other:?}"),
     }
-    // What is addressed to a queue needs no exchange: so a command sends dead letters back.
+    // A message that is addressed to a queue needs no exchange; commands replay dead letters this way.
     let addressed = outgoing("replayed", KEY);
     let event = addressed.event_id().clone();
     let addressed = Outgoing::to_queue(event, QUEUE.to_owned(), addressed.message().clone());

@@ -1,4 +1,4 @@
-//! Many runs on several threads, and the shortest way to what broke.
+//! Runs many seeds on several threads and shortens a failing run.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,27 +6,23 @@ use std::time::Duration;
 
 use super::{Coverage, Outcome, Profile, Run};
 
-/// What many runs came to.
+/// Totals of many runs.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// How many were played.
     pub seeds: u64,
-    /// Orders in all of them.
     pub orders: u64,
-    /// Events in all of them.
     pub events: u64,
-    /// Where they got to.
     pub coverage: Coverage,
-    /// The smallest seed that broke a promise.
+    /// The smallest seed that violated an invariant.
     pub failed: Option<u64>,
 }
 
-/// Plays these seeds on so many threads until one fails; the smaller ones are played to their end, so that the seed it
-/// names is the smallest. `played` is called after each.
+/// Runs these seeds on `jobs` threads until one fails. Smaller seeds are still run, so that the reported one is the
+/// smallest. `played` is called after each seed.
 pub fn run(
     seeds: std::ops::Range<u64>,
     jobs: usize,
-    day: impl Fn(u64) -> Outcome + Sync,
+    run_seed: impl Fn(u64) -> Outcome + Sync,
     played: impl Fn() + Sync,
 ) -> Tally {
     let next = AtomicU64::new(seeds.start);
@@ -35,20 +31,20 @@ pub fn run(
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                let mut mine = Tally::default();
+                let mut totals = Tally::default();
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= seeds.end || seed > failed.load(Ordering::Relaxed) {
                         break;
                     }
-                    let outcome = day(seed);
-                    mine.add(&outcome);
+                    let outcome = run_seed(seed);
+                    totals.add(&outcome);
                     if !outcome.violations.is_empty() {
                         failed.fetch_min(seed, Ordering::Relaxed);
                     }
                     played();
                 }
-                tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner).join(&mine);
+                tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner).join(&totals);
             });
         }
     });
@@ -64,7 +60,7 @@ impl Tally {
         self.coverage.add(&outcome.coverage);
     }
 
-    /// Adds what others came to.
+    /// Adds the totals of other runs.
     pub fn join(&mut self, other: &Tally) {
         self.seeds += other.seeds;
         self.orders += other.orders;
@@ -74,15 +70,15 @@ impl Tally {
     }
 }
 
-/// The shortest prefix of trouble after which a failing run still fails, found by halving: up to there it is the same
-/// run, then nothing goes wrong any more. With its story.
-pub fn shortest(seed: u64, profile: Profile, day: impl Fn(Run) -> Outcome) -> Outcome {
-    let whole = day(Run { story: true, ..Run::new(seed, profile) });
+/// Finds by bisection the shortest fault phase after which a failing run still fails; returns that run with its log. Up to
+/// the end of its fault phase, a shortened run equals the original one.
+pub fn shortest(seed: u64, profile: Profile, run_seed: impl Fn(Run) -> Outcome) -> Outcome {
+    let whole = run_seed(Run { story: true, ..Run::new(seed, profile) });
     let (mut best, mut low) = (whole, Duration::ZERO);
     let mut high = best.trouble;
     while high - low > Duration::from_millis(50) {
         let middle = low + (high - low) / 2;
-        let shorter = day(Run { until: Some(middle), story: true, ..Run::new(seed, profile) });
+        let shorter = run_seed(Run { until: Some(middle), story: true, ..Run::new(seed, profile) });
         if shorter.violations.is_empty() {
             low = middle;
         } else {
@@ -92,23 +88,24 @@ pub fn shortest(seed: u64, profile: Profile, day: impl Fn(Run) -> Outcome) -> Ou
     best
 }
 
-/// The seeds that once broke a promise, one `seed profile` a line of `regressions.txt`.
+/// The seeds of `regressions.txt`, which once violated an invariant.
 pub fn regressions() -> Vec<(u64, Profile)> {
     let lines = include_str!("../regressions.txt").lines().map(str::trim);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
         .map(|line| {
-            let (seed, profile) = line.split_once(' ').expect("regressions.txt: a seed, a blank, a profile");
+            let (seed, profile) =
+                line.split_once(' ').expect("regressions.txt: a line is a seed, a space and a profile");
             let seed = seed.parse().expect("regressions.txt: the seed is a number");
-            (seed, profile.trim().parse().expect("regressions.txt: the profile has a name"))
+            (seed, profile.trim().parse().expect("regressions.txt: the profile exists"))
         })
         .collect()
 }
 
-/// What is said of a seed that broke a promise: how to see it again, what broke, and what led there.
+/// Report about a failing seed: the violations, the related log lines, and the command that repeats the run.
 pub fn report(seed: u64, profile: Profile, outcome: &Outcome) -> String {
     let mut text = format!(
-        "seed {seed} of profile {} breaks {} promises after {:.2} s of trouble:\n",
+        "seed {seed} of profile {} has {} violations after {:.2} s of faults:\n",
         profile.name(),
         outcome.violations.len(),
         outcome.trouble.as_secs_f64()
@@ -116,13 +113,13 @@ pub fn report(seed: u64, profile: Profile, outcome: &Outcome) -> String {
     for what in outcome.violations.iter().take(10) {
         text += &format!("  - {what}\n");
     }
-    text += "what led there:\n";
+    text += "related log lines:\n";
     for line in super::story::about(&outcome.story, &outcome.violations, 60) {
         text += &format!("  {line}\n");
     }
     text += &format!(
-        "to see all of it: cargo run --profile simulator -p handover-simulator -- --profile {} --seed {seed}\n\
-         to keep it: the line `{seed} {}` in tests/simulator/regressions.txt",
+        "complete log: cargo run --profile simulator -p handover-simulator -- --profile {} --seed {seed}\n\
+        to run it in every test: add the line `{seed} {}` to tests/simulator/regressions.txt",
         profile.name(),
         profile.name()
     );

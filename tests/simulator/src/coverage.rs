@@ -1,51 +1,51 @@
-//! Where the runs got to, so that a test can tell whether they go where it hurts.
+//! Coverage of the runs, so that a test can check that they reach the critical situations.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::faults::{CrashPoint, Fault};
-use super::machines::{self, Edge};
+use super::machines::{self, Transition};
 
-/// How often each fault struck, each crash point killed, each edge of a state machine was walked, and each place that
-/// hurts was reached.
+/// How often each fault occurred, each crash point killed a process, each transition of a state machine was taken, and
+/// each critical situation was reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coverage {
     faults: BTreeMap<Fault, u64>,
     points: BTreeMap<CrashPoint, u64>,
-    edges: BTreeMap<Edge, u64>,
-    places: BTreeMap<&'static str, u64>,
+    transitions: BTreeMap<Transition, u64>,
+    situations: BTreeMap<&'static str, u64>,
 }
 
-/// What the runs have to reach beside all faults, points and edges.
-pub(crate) const PLACES: &[&str] = &[
-    "a second event of a fact",
-    "a FAILED event",
-    "a row that can never be sent",
-    "an event that its order contradicts",
-    "a completed order",
-    "a dead letter",
-    "a partition lost in the middle of a window",
-    "a lock that was refused",
-    "a lost event announced once more",
-    "a paid event sent again by the reaper",
-    "a payment that came too late",
-    "a payment without the gateway",
-    "a payment that waited for its locks",
-    "a refund that failed",
-    "a refund of a payment that came too late",
-    "a shipment refused while its refund was running",
-    "points taken back that were spent",
-    "a publish after a failed one",
-    "an attempt after a failed or unfinished one",
-    "an end as on a good day",
-    "an event held by a failed one",
-    "an event that waits for an earlier one",
-    "an order closed by its deadline",
-    "a lost event found by the sweep",
-    "a refusal of a stranger",
-    "a request that was answered before",
-    "a repeat while the first is at work",
-    "an attempt that was overtaken",
+/// Situations that the runs have to reach, in addition to all faults, crash points and transitions.
+pub(crate) const SITUATIONS: &[&str] = &[
+    "second event of a fact",
+    "FAILED event",
+    "unpublishable row",
+    "event that contradicts its order",
+    "completed order",
+    "dead letter",
+    "partition lost during a window",
+    "refused lock",
+    "lost event appended again",
+    "ORDER_PAID redriven by the reaper",
+    "late payment",
+    "payment without the gateway",
+    "payment that waited for its locks",
+    "failed refund",
+    "refund of a late payment",
+    "shipment refused during a refund",
+    "revoked points that were spent",
+    "publish after a failed one",
+    "attempt after a failed or unfinished one",
+    "final state of the reference run",
+    "event blocked by a FAILED one",
+    "event waiting for an earlier one",
+    "order cancelled by its deadline",
+    "lost event found by the sweep",
+    "refused access of another user",
+    "replayed response",
+    "repetition while the first is in progress",
+    "request whose key lease expired",
 ];
 
 impl Coverage {
@@ -57,15 +57,15 @@ impl Coverage {
         *self.points.entry(point).or_insert(0) += 1;
     }
 
-    pub(crate) fn edge(&mut self, edge: Edge) {
-        *self.edges.entry(edge).or_insert(0) += 1;
+    pub(crate) fn transition(&mut self, transition: Transition) {
+        *self.transitions.entry(transition).or_insert(0) += 1;
     }
 
-    pub(crate) fn place(&mut self, place: &'static str) {
-        *self.places.entry(place).or_insert(0) += 1;
+    pub(crate) fn situation(&mut self, situation: &'static str) {
+        *self.situations.entry(situation).or_insert(0) += 1;
     }
 
-    /// Adds what another run reached.
+    /// Adds the coverage of another run.
     pub fn add(&mut self, other: &Coverage) {
         fn add<K: Ord + Copy>(to: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
             for (key, count) in from {
@@ -74,40 +74,40 @@ impl Coverage {
         }
         add(&mut self.faults, &other.faults);
         add(&mut self.points, &other.points);
-        add(&mut self.edges, &other.edges);
-        add(&mut self.places, &other.places);
+        add(&mut self.transitions, &other.transitions);
+        add(&mut self.situations, &other.situations);
     }
 
-    /// The faults that struck less often than that.
+    /// The faults that occurred less often than `times`.
     pub fn rarer_than(&self, times: u64) -> Vec<String> {
-        let struck = |fault: &Fault| self.faults.get(fault).copied().unwrap_or(0);
-        let rare = Fault::ALL.iter().filter(|fault| struck(fault) < times);
-        rare.map(|fault| format!("the fault {} of the {}: {}", fault.name(), fault.port(), struck(fault)))
-            .collect()
+        let occurrences = |fault: &Fault| self.faults.get(fault).copied().unwrap_or(0);
+        let rare = Fault::ALL.iter().filter(|fault| occurrences(fault) < times);
+        rare.map(|fault| format!("{} fault {}: {}", fault.port(), fault.name(), occurrences(fault))).collect()
     }
 
-    /// What was never reached and has to be.
+    /// Everything that has to be reached and was not.
     pub fn missing(&self) -> Vec<String> {
         let faults = Fault::ALL.iter().filter(|fault| !self.faults.contains_key(fault));
         let points = CrashPoint::ALL.iter().filter(|point| !self.points.contains_key(point));
-        let edges = machines::wanted().filter(|edge| !self.edges.contains_key(edge));
-        let places = PLACES.iter().filter(|place| !self.places.contains_key(*place));
+        let transitions =
+            machines::required().filter(|transition| !self.transitions.contains_key(transition));
+        let situations = SITUATIONS.iter().filter(|situation| !self.situations.contains_key(*situation));
         faults
-            .map(|fault| format!("the fault {} of the {}", fault.name(), fault.port()))
-            .chain(points.map(|point| format!("the crash point {}", point.name())))
-            .chain(edges.map(|edge| edge.to_string()))
-            .chain(places.map(|place| (*place).to_owned()))
+            .map(|fault| format!("{} fault {}", fault.port(), fault.name()))
+            .chain(points.map(|point| format!("crash point {}", point.name())))
+            .chain(transitions.map(|transition| transition.to_string()))
+            .chain(situations.map(|situation| (*situation).to_owned()))
             .collect()
     }
 }
 
 impl fmt::Display for Coverage {
-    /// A table: one line per port, machine and kind.
+    /// One line for each port, state machine and kind.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rows: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for fault in Fault::ALL {
             let count = self.faults.get(fault).copied().unwrap_or(0);
-            rows.entry(format!("faults of the {}", fault.port()))
+            rows.entry(format!("{} faults", fault.port()))
                 .or_default()
                 .push(format!("{} {count}", fault.name()));
         }
@@ -115,13 +115,13 @@ impl fmt::Display for Coverage {
             let count = self.points.get(point).copied().unwrap_or(0);
             rows.entry("crash points".into()).or_default().push(format!("{} {count}", point.name()));
         }
-        for (edge, count) in &self.edges {
-            let step = format!("{}->{} {count}", edge.from, edge.to);
-            rows.entry(format!("steps of {}", edge.machine)).or_default().push(step);
+        for (transition, count) in &self.transitions {
+            let step = format!("{}->{} {count}", transition.from, transition.to);
+            rows.entry(format!("transitions of {}", transition.machine)).or_default().push(step);
         }
-        for place in PLACES {
-            let count = self.places.get(place).copied().unwrap_or(0);
-            rows.entry("places".into()).or_default().push(format!("{place} {count}"));
+        for situation in SITUATIONS {
+            let count = self.situations.get(situation).copied().unwrap_or(0);
+            rows.entry("situations".into()).or_default().push(format!("{situation} {count}"));
         }
         for (kind, cells) in rows {
             writeln!(f, "{kind}: {}", cells.join(", "))?;

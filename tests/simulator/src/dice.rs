@@ -1,4 +1,4 @@
-//! Every choice of a run, drawn from its seed.
+//! Random numbers of a run, generated from its seed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,31 +6,31 @@ use std::time::Duration;
 use handover_memory::SeededChance;
 use handover_outbox::ports::Chance;
 
-/// The dice of one run. Clones draw from the same sequence.
+/// Random number generator of one run. Clones share the sequence.
 #[derive(Clone)]
-pub(crate) struct Dice(Arc<SeededChance>);
+pub(crate) struct RandomNumbers(Arc<SeededChance>);
 
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Dice {
-        Dice(Arc::new(SeededChance::new(seed)))
+impl RandomNumbers {
+    pub(crate) fn new(seed: u64) -> RandomNumbers {
+        RandomNumbers(Arc::new(SeededChance::new(seed)))
     }
 
-    /// Dice of their own, from the next number of these.
-    pub(crate) fn fork(&self) -> Dice {
-        Dice::new(self.0.next())
+    /// A new generator, seeded with the next number of this one.
+    pub(crate) fn fork(&self) -> RandomNumbers {
+        RandomNumbers::new(self.0.next())
     }
 
-    /// One of `0..n`; 0 of none.
+    /// Draws a number from `0..n`; returns 0 if `n` is 0.
     pub(crate) fn below(&self, n: u64) -> u64 {
         if n == 0 { 0 } else { self.0.next() % n }
     }
 
-    /// One of `0..n`, as an index.
+    /// Draws an index from `0..n`.
     pub(crate) fn index(&self, n: usize) -> usize {
         usize::try_from(self.below(n as u64)).unwrap_or(0)
     }
 
-    /// True this often in 1,000.
+    /// True with a probability of `rate` in 1,000.
     pub(crate) fn permille(&self, rate: u64) -> bool {
         self.below(1_000) < rate
     }
@@ -44,7 +44,7 @@ impl Dice {
     }
 }
 
-impl Chance for Dice {
+impl Chance for RandomNumbers {
     fn next(&self) -> u64 {
         self.0.next()
     }

@@ -1,39 +1,37 @@
-//! What can go wrong, and the dice that say when. Every fault of every port is a line in [`Fault`].
+//! The faults, and the random decisions when they occur. Each fault of each port is a line in [`Fault`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::coverage::Coverage;
-use super::dice::Dice;
+use super::dice::RandomNumbers;
 use super::profile::Profile;
-use super::seen::Seen;
+use super::seen::Observations;
 use super::story::Line;
 
-/// No call stalls longer, in milliseconds.
-const LONGEST_STALL_MS: u64 = 6_000;
+/// Maximum duration of a stalled call, in milliseconds.
+const MAX_STALL_MS: u64 = 6_000;
 
 macro_rules! faults {
     ($($port:literal: { $($(#[$doc:meta])* $fault:ident $rate:literal,)* })*) => {
-        /// A way in which the world misbehaves. Each port has its own.
+        /// A fault of a port or of an external party.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum Fault { $($($(#[$doc])* $fault,)*)* }
 
         impl Fault {
-            /// Every fault.
             pub(crate) const ALL: &'static [Fault] = &[$($(Fault::$fault,)*)*];
 
-            /// Whose fault it is.
+            /// The port or party that has the fault.
             pub(crate) const fn port(self) -> &'static str {
                 match self { $($(Fault::$fault => $port,)*)* }
             }
 
-            /// Its name in reports.
             pub(crate) const fn name(self) -> &'static str {
-                match self { $($(Fault::$fault => stringify!($fault),)*)* }
+            match self { $($(Fault::$fault => stringify!($fault),)*)* }
             }
 
-            /// How often in 1,000 opportunities it strikes at most.
+            /// Maximum probability per opportunity, in 1,000.
             const fn rate(self) -> u64 {
                 match self { $($(Fault::$fault => $rate,)*)* }
             }
@@ -43,153 +41,151 @@ macro_rules! faults {
 
 faults! {
     "store": {
-        /// No connection is free, or the server is away: nothing was begun.
+        /// No connection is free, or the server is unreachable: no transaction was begun.
         NoConnection 12,
-        /// The statement was the victim of a deadlock: the unit is gone.
+        /// The statement was chosen as the victim of a deadlock: the transaction is rolled back.
         Deadlock 15,
-        /// A lock was not free in time: the unit is lost, though on MySQL it can still be written to.
+        /// A lock timed out: the unit of work cannot be committed, although MySQL still accepts statements in it.
         LockTimeout 8,
-        /// The statement is refused, as on a full disk.
+        /// The statement fails, as with a full disk.
         Refused 5,
         /// A call takes up to 400 ms.
         Slow 30,
         /// A call takes longer than a lease.
         Stall 8,
-        /// COMMIT failed, and nothing was committed.
+        /// COMMIT fails, and nothing is committed.
         CommitLost 15,
-        /// The connection was lost in COMMIT, which had happened.
+        /// The connection is lost during COMMIT; the transaction was committed.
         CommitUnknownApplied 40,
-        /// The connection was lost in COMMIT, which had not happened.
+        /// The connection is lost during COMMIT; the transaction was not committed.
         CommitUnknownLost 15,
     }
     "broker": {
-        /// The message is there, its confirm is not.
+        /// The message is stored, its confirm is lost.
         ConfirmLost 50,
-        /// Neither the message nor its confirm arrived.
+        /// Message and confirm are lost.
         PublishLost 40,
-        /// The broker could not take the message.
+        /// The broker nacks the message.
         Nacked 60,
-        /// One message closes the channel, and with it its whole window.
+        /// One message closes the channel, so the whole window fails.
         WindowRefused 20,
-        /// The message arrives twice.
-        Doubled 80,
-        /// Confirmed, and lost all the same: a node and its disk are gone.
+        /// The message is stored twice.
+        Duplicated 80,
+        /// The message is lost after its confirm, as when a node loses its disk.
         LostAfterConfirm 20,
-        /// Confirmed, and in the queue only much later.
+        /// The message reaches its queue long after its confirm.
         LateAfterConfirm 60,
-        /// In the queue long after its publisher gave up and was told nothing.
-        LateAfterGivingUp 40,
-        /// No queue takes what is published, for a while.
+        /// The message reaches its queue long after the confirm timed out.
+        LateAfterTimeout 40,
+        /// All messages are returned as unroutable, for a while.
         Unroutable 300,
-        /// It cannot be reached, for a while.
-        Away 300,
-        /// It takes no messages, for a while; what is in its queues is still delivered.
+        /// The broker is unreachable, for a while.
+        Unreachable 300,
+        /// The broker blocks publishers, for a while; it still delivers.
         Blocked 250,
-        /// A queue loses what is ready in it.
+        /// A queue loses its ready messages.
         Purged 60,
-        /// The consumer's channel is closed; what it held is delivered again.
+        /// The consumer's channel is closed; its unacknowledged deliveries are redelivered.
         ChannelClosed 20,
-        /// The broker never learns of an ack or nack.
+        /// An ack or nack is lost.
         SettlementLost 50,
-        /// Deliveries come in another order.
+        /// Deliveries are reordered.
         Reordered 60,
-        /// Beside an event comes another body under its id.
+        /// A second message with the same id and another body is published.
         Corrupted 10,
-        /// Something lies in a queue that is no event of ours.
-        Litter 300,
-        /// A delayed message is delivered before its time too.
+        /// A queue contains a message that is not one of the application's events.
+        ForeignMessage 300,
+        /// A copy of a delayed message is delivered before its time.
         Early 100,
     }
     "clock": {
-        /// A process's clock is off by up to two seconds, either way.
+        /// The clock of a process is wrong by up to two seconds.
         Skew 400,
-        /// A process's clock stands for a while.
+        /// The clock of a process stops for a while.
         Freeze 120,
-        /// A process's clock steps by up to five seconds, either way.
+        /// The clock of a process steps by up to five seconds.
         Step 120,
-        /// The database's clock steps by up to two seconds, either way.
+        /// The clock of the database steps.
         DatabaseStep 80,
     }
     "process": {
-        /// A process is killed wherever its tasks are.
+        /// A process is killed at a random time.
         Killed 300,
-        /// A process is killed at a named point; how often, says the point.
+        /// A process is killed at a named crash point, which has its own rate.
         KilledAtPoint 1000,
-        /// A process is asked to stop, does so, and starts anew.
+        /// A process is stopped cleanly and started again.
         Restarted 120,
     }
     "client": {
-        /// The client hangs up before the answer.
-        HangUp 100,
-        /// The client asks twice at once.
-        AsksTwice 60,
+        /// The client disconnects before the response.
+        Disconnect 100,
+        /// The client sends the same request twice at the same time.
+        ConcurrentRepeat 60,
     }
     "gateway": {
-        /// It reports the same thing again.
+        /// A report is sent again.
         ReportedAgain 300,
-        /// It reports much later.
+        /// A report is sent late.
         ReportedLate 150,
-        /// It reports another amount.
+        /// A report has a wrong amount.
         WrongAmount 60,
-        /// It reports of a payment that nobody knows.
+        /// A report names an unknown payment.
         UnknownPayment 40,
-        /// It reports the opposite of what it reported before.
+        /// A report contradicts an earlier one.
         Contradiction 60,
-        /// Asked to pay back, it is away: nothing was taken.
+        /// The gateway is unavailable for a refund request.
         Unavailable 250,
-        /// It refuses to pay back, for now.
-        Refuses 150,
-        /// It never answers, and has taken nothing.
-        Silent 150,
-        /// It never answers, and has taken the request.
-        TakenInSilence 200,
-        /// It answers with an error, and has taken the request.
-        TakenWithError 250,
-        /// It takes one request twice.
-        TakenTwice 250,
-        /// It answers late.
-        AnswersLate 250,
-        /// It does not pay back after all.
+        /// The gateway refuses a refund request for now.
+        RefundRefused 150,
+        /// No response to a refund request, which was not accepted.
+        NoResponse 150,
+        /// No response to a refund request, which was accepted.
+        AcceptedNoResponse 200,
+        /// An error response to a refund request that was accepted.
+        AcceptedWithError 250,
+        /// A refund request is accepted twice.
+        AcceptedTwice 250,
+        /// The response to a refund request is late.
+        ResponseLate 250,
+        /// The refund fails.
         RefundFails 400,
-        /// It reports before it has answered.
-        ReportedFirst 300,
-        /// Its report of a refund is lost: it reports when it is asked again.
+        /// The report is sent before the response to the refund request.
+        ReportedBeforeResponse 300,
+        /// The report of a refund is lost; it is sent when the request is repeated.
         ReportLost 400,
-        /// It reports of a refund that nobody knows.
+        /// A report names an unknown refund.
         UnknownRefund 150,
     }
-    "hand": {
-        /// An event of an order that was just paid never gets into the outbox: 004 calls it a row lost by hand.
-        RowNeverThere 150,
-        /// The outbox row of a payment that everybody has consumed is deleted.
+    "manual-sql": {
+        /// The outbox row of an ORDER_PAID is never inserted (004: a row lost through manual SQL).
+        RowNeverInserted 150,
+        /// The outbox row of an ORDER_PAID is deleted after all consumers have applied it.
         RowDeleted 400,
     }
     "handler": {
-        /// No attempt at an order's listing succeeds, as long as there is trouble.
+        /// During the fault phase every attempt to change the listing of certain orders fails.
         Poison 300,
-        /// An attempt fails once.
+        /// One attempt fails.
         Fails 30,
-        /// An attempt takes longer than it may.
+        /// An attempt exceeds its time limit.
         TooSlow 8,
     }
 }
 
 macro_rules! crash_points {
     ($($(#[$doc:meta])* $point:ident $rate:literal,)*) => {
-        /// A point at which a crash hurts most.
+        /// A critical point for a crash.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) enum CrashPoint { $($(#[$doc])* $point,)* }
 
         impl CrashPoint {
-            /// Every point.
             pub(crate) const ALL: &'static [CrashPoint] = &[$(CrashPoint::$point,)*];
 
-            /// Its name in reports.
             pub(crate) const fn name(self) -> &'static str {
-                match self { $(CrashPoint::$point => stringify!($point),)* }
+            match self { $(CrashPoint::$point => stringify!($point),)* }
             }
 
-            /// How often in 1,000 times a process dies there, on a day on which it may: more where it seldom gets to.
+            /// Probability of a crash at this point, in 1,000, if it is enabled; higher for points that are rarely reached.
             const fn rate(self) -> u64 {
                 match self { $(CrashPoint::$point => $rate,)* }
             }
@@ -198,53 +194,53 @@ macro_rules! crash_points {
 }
 
 crash_points! {
-    /// Events are committed and nobody was told.
+    /// Events are committed, the relay is not notified.
     AfterCommitBeforePublish 25,
-    /// The broker has the message, its confirm is on the way.
+    /// The broker has the message, the confirm is not received.
     AfterPublishBeforeConfirm 25,
-    /// The confirm is here and not written down.
+    /// The confirm is received, the row is not SENT.
     AfterConfirmBeforeMark 25,
-    /// It is written down and not known to be.
+    /// The row is SENT, the relay does not know that it was committed.
     AfterMark 25,
-    /// The effect is committed, the delivery not acked.
+    /// The effect is committed, the delivery is not acknowledged.
     AfterEffectBeforeAck 15,
-    /// An attempt is counted and not begun.
+    /// An attempt is counted, but has not begun.
     AfterCountBeforeAttempt 150,
-    /// A failed attempt is written down, its delivery not returned.
+    /// A failed attempt is recorded, its delivery is not requeued.
     AfterFailureBeforeNack 150,
-    /// A dead letter is in the table, and still in its queue.
+    /// A dead letter is in the table and still in its queue.
     AfterParkBeforeAck 300,
-    /// A letter is being replayed, its message not sent.
+    /// A dead letter is REPLAYING, its message is not sent.
     InReplayBeforeSending 400,
-    /// The message of a replay is sent, its letter not closed.
+    /// The message of a replay is sent, its dead letter is not REPLAYED.
     InReplayAfterSending 400,
-    /// A sweep has found something and done nothing yet.
+    /// A sweep has found rows and not processed them.
     InSweep 300,
-    /// Partitions were taken, and the taker does not know.
-    InHandover 40,
-    /// Holds are being written: what they lock, commit or release is not, nor is the order that a refused lock cancels.
+    /// Partitions are acquired, the relay does not know.
+    InPartitionAcquisition 40,
+    /// Holds are written; the balances, coupons and order that belong to them are not.
     InLock 20,
-    /// It is written down that the gateway is asked, and it is not asked yet.
+    /// A refund request is recorded, but not sent to the gateway.
     AfterClaimBeforeGateway 200,
-    /// The gateway was asked, and nothing is written down of it.
+    /// A refund request is sent to the gateway, its result is not recorded.
     AfterGatewayCall 200,
-    /// The reaper has found old locks and done nothing yet.
+    /// The reaper has found expired locks and not processed them.
     InReaper 60,
-    /// The repair announces a lost event, and has not committed it.
+    /// The repair job appends a lost event and has not committed it.
     InRepair 300,
 }
 
-/// What all ports of a run share. Clones are the same run.
+/// State that all ports of a run share. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct Faults {
-    pub(crate) dice: Dice,
+    pub(crate) random: RandomNumbers,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     rates: Vec<u64>,
     points: BTreeSet<CrashPoint>,
-    recording: bool,
+    is_recorded: bool,
     begun: tokio::time::Instant,
     state: Mutex<State>,
 }
@@ -256,43 +252,43 @@ struct State {
     story: Vec<Line>,
     violations: Vec<String>,
     coverage: Coverage,
-    seen: Seen,
-    viewing: HashMap<tokio::task::Id, u32>,
+    observed: Observations,
+    open_views: HashMap<tokio::task::Id, u32>,
 }
 
-/// A view that is open, and the task that opened it.
-pub(crate) struct Viewing {
+/// Marks a task as having an open view until it is dropped.
+pub(crate) struct OpenView {
     task: tokio::task::Id,
     faults: Faults,
 }
 
-impl Drop for Viewing {
+impl Drop for OpenView {
     fn drop(&mut self) {
-        if let Some(open) = self.faults.state().viewing.get_mut(&self.task) {
+        if let Some(open) = self.faults.state().open_views.get_mut(&self.task) {
             *open -= 1;
         }
     }
 }
 
 impl Faults {
-    /// The faults of a run: a subset of its own, each somewhere below its greatest rate.
-    pub(crate) fn new(dice: Dice, profile: Profile, recording: bool) -> Faults {
+    /// Enables a random subset of the faults, each with a random rate up to its maximum.
+    pub(crate) fn new(random: RandomNumbers, profile: Profile, is_recorded: bool) -> Faults {
         let rate = |fault: &Fault| {
-            let enabled = dice.permille(profile.share(*fault));
-            // Rare and frequent: a fault that always strikes hides what one alone would do.
-            let scale = dice.below(4) + 1;
+            let enabled = random.permille(profile.share(*fault));
+            // Rates vary: a frequent fault would hide the consequences of a single one.
+            let scale = random.below(4) + 1;
             if enabled { (fault.rate() * scale).div_ceil(4) } else { 0 }
         };
         let rates = Fault::ALL.iter().map(rate).collect();
-        let points = CrashPoint::ALL.iter().filter(|_| dice.permille(400)).copied().collect();
+        let points = CrashPoint::ALL.iter().filter(|_| random.permille(400)).copied().collect();
         let begun = tokio::time::Instant::now();
-        let shared = Shared { rates, points, recording, begun, state: Mutex::default() };
-        Faults { dice, shared: Arc::new(shared) }
+        let shared = Shared { rates, points, is_recorded, begun, state: Mutex::default() };
+        Faults { random, shared: Arc::new(shared) }
     }
 
-    /// From now on nothing goes wrong any more.
+    /// Ends the fault phase.
     pub(crate) fn heal(&self) {
-        self.note("world", || "nothing goes wrong any more".to_owned());
+        self.note("world", || "faults end".to_owned());
         let mut state = self.state();
         state.healed = true;
         state.unroutable = false;
@@ -302,32 +298,32 @@ impl Faults {
         self.state().healed
     }
 
-    /// Whether this fault is one of this run's at all.
+    /// Whether this fault is enabled in this run.
     pub(crate) fn has(&self, fault: Fault) -> bool {
         self.shared.rates.get(fault as usize).is_some_and(|rate| *rate > 0)
     }
 
-    /// Whether this fault strikes now.
-    pub(crate) fn strikes(&self, fault: Fault) -> bool {
+    /// Decides whether this fault occurs now.
+    pub(crate) fn occurs(&self, fault: Fault) -> bool {
         let rate = self.shared.rates.get(fault as usize).copied().unwrap_or(0);
-        if rate == 0 || self.is_healed() || !self.dice.permille(rate) {
+        if rate == 0 || self.is_healed() || !self.random.permille(rate) {
             return false;
         }
         self.state().coverage.fault(fault);
         true
     }
 
-    /// Whether a process is killed here.
-    pub(crate) fn strikes_at(&self, point: CrashPoint) -> bool {
+    /// Decides whether the process crashes at this point.
+    pub(crate) fn crashes_at(&self, point: CrashPoint) -> bool {
         let possible = self.shared.points.contains(&point) && !self.is_healed();
-        if !possible || !self.dice.permille(point.rate()) || !self.strikes(Fault::KilledAtPoint) {
+        if !possible || !self.random.permille(point.rate()) || !self.occurs(Fault::KilledAtPoint) {
             return false;
         }
         self.state().coverage.point(point);
         true
     }
 
-    /// Whether no attempt at a poisoned event can succeed now.
+    /// Whether attempts at poisoned events fail now.
     pub(crate) fn is_poisoned(&self) -> bool {
         let poisoned = self.has(Fault::Poison) && !self.is_healed();
         if poisoned {
@@ -345,54 +341,54 @@ impl Faults {
         self.state().unroutable
     }
 
-    /// Waits until no call is under way any more that stalled when the trouble ended.
-    pub(crate) async fn stalls_end(&self) {
-        self.sleep(Duration::from_millis(LONGEST_STALL_MS)).await;
+    /// Waits for the end of calls that stalled before the fault phase ended.
+    pub(crate) async fn wait_for_stalled_calls(&self) {
+        self.sleep(Duration::from_millis(MAX_STALL_MS)).await;
     }
 
-    /// How long a call takes: mostly little, sometimes longer than a lease.
+    /// Simulates the duration of a call: usually short, sometimes longer than a lease.
     pub(crate) async fn delay(&self) {
         if self.is_healed() {
-            // The ports yield: tasks still take turns.
+            // No delay is needed: the fakes behind the ports yield to other tasks.
             return;
         }
-        let pause = if self.strikes(Fault::Stall) {
-            self.dice.millis(1_500..LONGEST_STALL_MS)
-        } else if self.strikes(Fault::Slow) {
-            self.dice.millis(0..400)
+        let pause = if self.occurs(Fault::Stall) {
+            self.random.millis(1_500..MAX_STALL_MS)
+        } else if self.occurs(Fault::Slow) {
+            self.random.millis(0..400)
         } else {
-            self.dice.millis(0..15)
+            self.random.millis(0..15)
         };
         self.sleep(pause).await;
     }
 
-    #[allow(clippy::disallowed_methods, reason = "the simulator's own time, which is virtual")]
+    #[allow(clippy::disallowed_methods, reason = "the simulator runs on virtual time")]
     pub(crate) async fn sleep(&self, pause: Duration) {
         if !pause.is_zero() {
             tokio::time::sleep(pause).await;
         }
     }
 
-    /// A line of the run's story, if somebody reads it.
+    /// Adds a line to the log of the run, if it is recorded.
     pub(crate) fn note(&self, who: &str, what: impl FnOnce() -> String) {
-        if self.shared.recording {
+        if self.shared.is_recorded {
             let line = Line { at: self.shared.begun.elapsed(), who: who.to_owned(), what: what() };
             self.state().story.push(line);
         }
     }
 
-    /// Whether somebody reads the story.
+    /// Whether the log is recorded.
     pub(crate) fn is_recording(&self) -> bool {
-        self.shared.recording
+        self.shared.is_recorded
     }
 
     pub(crate) fn story(&self) -> Vec<Line> {
         std::mem::take(&mut self.state().story)
     }
 
-    /// A promise that was broken on the way. The system may well recover; it is broken all the same.
+    /// Records a violation of an invariant. It counts even if the system recovers from it.
     pub(crate) fn violation(&self, what: String) {
-        self.note("oracle", || format!("BROKEN: {what}"));
+        self.note("oracle", || format!("VIOLATION: {what}"));
         let mut state = self.state();
         if !state.violations.contains(&what) {
             state.violations.push(what);
@@ -411,26 +407,26 @@ impl Faults {
         self.state().coverage.clone()
     }
 
-    /// What the ports saw: to be added to, or asked.
-    pub(crate) fn seen<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
-        look(&mut self.state().seen)
+    /// Accesses the observations of the ports.
+    pub(crate) fn observed<T>(&self, access: impl FnOnce(&mut Observations) -> T) -> T {
+        access(&mut self.state().observed)
     }
 
-    /// The present task opens a view. It must not ask for anything else of the store, the broker's tables among it, as
-    /// long as it holds one: four tasks that do so stop every read of a process with four readers.
-    pub(crate) fn opens_view(&self) -> Option<Viewing> {
+    /// The current task opens a view. While it holds one, it must not request another connection from the store (also not
+    /// for the broker's tables): with a pool of four readers, four such tasks would deadlock.
+    pub(crate) fn open_view(&self) -> Option<OpenView> {
         let task = tokio::task::try_id()?;
-        self.asks_store("a second view");
-        *self.state().viewing.entry(task).or_insert(0) += 1;
-        Some(Viewing { task, faults: self.clone() })
+        self.needs_connection("a second view");
+        *self.state().open_views.entry(task).or_insert(0) += 1;
+        Some(OpenView { task, faults: self.clone() })
     }
 
-    /// The present task asks for something that may need a connection.
-    pub(crate) fn asks_store(&self, what: &str) {
+    /// The current task makes a call that may need a connection.
+    pub(crate) fn needs_connection(&self, what: &str) {
         let Some(task) = tokio::task::try_id() else { return };
-        let open = self.state().viewing.get(&task).is_some_and(|open| *open > 0);
+        let open = self.state().open_views.get(&task).is_some_and(|open| *open > 0);
         if open {
-            self.violation(format!("a task that holds a view asked for {what}"));
+            self.violation(format!("a task that holds a view requested {what}"));
         }
     }
 

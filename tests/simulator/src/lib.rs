@@ -1,11 +1,12 @@
-//! The simulator: the whole application on the memory adapters, in one thread and virtual time, with every choice drawn
-//! from one seed, while every port misbehaves. One seed is one reproducible bad day.
+//! Deterministic simulation test: the whole application on the memory adapters, in one thread and virtual time. All random
+//! decisions come from one seed, and every port injects faults. One seed is one reproducible run.
 //!
-//! [`play`] plays one; [`campaign`] plays many. `README.md` says how to add an actor, a fault, an invariant, a mutant.
+//! [`play`] runs one seed, [`campaign`] many. `README.md` describes how to add an actor, a fault, an invariant, a mutant.
 
+#![allow(missing_docs, reason = "the library is public for its binary and its test programs only")]
 #![allow(
     clippy::expect_used,
-    reason = "what a run is made of is legal by construction, and a simulator that is not is to stop"
+    reason = "values of a run are valid by construction; an invalid one is a bug of the simulator and must stop it"
 )]
 
 mod actors;

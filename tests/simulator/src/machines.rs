@@ -1,33 +1,31 @@
-//! The state machines as the specification draws them: which steps are legal. Written down here a second time, by hand,
-//! so that a step which the product begins to allow is noticed.
+//! The state machines of the specification. They are defined here independently of the application, so that a transition
+//! which the application allows by mistake is detected.
 
 use std::fmt;
 
-/// A step of something that has a status.
+/// A transition of a state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Edge {
-    /// Of what.
+pub(crate) struct Transition {
     pub(crate) machine: &'static str,
-    /// From which status; [`NOTHING`] where it was not there.
+    /// Previous status; [`NOTHING`] for a new object.
     pub(crate) from: &'static str,
-    /// To which.
     pub(crate) to: &'static str,
 }
 
-impl fmt::Display for Edge {
+impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the step of {} from {} to {}", self.machine, self.from, self.to)
+        write!(f, "transition of {} from {} to {}", self.machine, self.from, self.to)
     }
 }
 
-/// Where something comes from that was not there before.
+/// Previous status of a new object.
 pub(crate) const NOTHING: &str = "nothing";
 
-/// The machine of each thing, and its steps.
+/// The state machines and their transitions.
 const MACHINES: [(&str, &[(&str, &str)]); 9] = [
-    // Spec §2 "Order". From paid to paid: its refund begins, or fails.
+    // Spec §2 "Order". From paid to paid: a refund begins or fails.
     (
-        "an order",
+        "order",
         &[
             (NOTHING, "pending"),
             ("pending", "paid"),
@@ -39,7 +37,7 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
         ],
     ),
     (
-        "a product",
+        "product",
         &[
             (NOTHING, "on_sale"),
             ("on_sale", "sold"),
@@ -48,10 +46,10 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
             ("off_shelf", "on_sale"),
         ],
     ),
-    ("a payment", &[(NOTHING, "PROCESSING"), ("PROCESSING", "SUCCESS"), ("PROCESSING", "FAILED")]),
-    // From PROCESSING to PROCESSING: the gateway is asked once more, or what it answered is written down.
+    ("payment", &[(NOTHING, "PROCESSING"), ("PROCESSING", "SUCCESS"), ("PROCESSING", "FAILED")]),
+    // From PROCESSING to PROCESSING: a request to the gateway is recorded, or its response.
     (
-        "a refund",
+        "refund",
         &[
             (NOTHING, "PROCESSING"),
             ("PROCESSING", "PROCESSING"),
@@ -59,10 +57,9 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
             ("PROCESSING", "FAILED"),
         ],
     ),
-    // Spec §2 "Assets". Released from nothing: a tombstone. REVERTED is how a committed hold is called here that was given
-    // back.
+    // Spec §2 "Assets". A new hold that is RELEASED is a tombstone. REVERTED stands for a COMMITTED hold with `reverted`.
     (
-        "a hold",
+        "hold",
         &[
             (NOTHING, "FROZEN"),
             (NOTHING, "RELEASED"),
@@ -72,7 +69,7 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
         ],
     ),
     (
-        "a coupon",
+        "coupon",
         &[
             (NOTHING, "AVAILABLE"),
             ("AVAILABLE", "LOCKED"),
@@ -82,14 +79,14 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
             ("AVAILABLE", "EXPIRED"),
         ],
     ),
-    // Back to RETRY from where nothing happens any more: an operator's redrive.
+    // From a final status to RETRY: a redrive.
     (
-        "an outbox row",
+        "outbox row",
         &[
             (NOTHING, "NEW"),
             ("NEW", "SENT"),
             ("NEW", "RETRY"),
-            // A row that can never be sent.
+            // An unpublishable row.
             ("NEW", "FAILED"),
             ("RETRY", "RETRY"),
             ("RETRY", "SENT"),
@@ -98,9 +95,9 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
             ("SENT", "RETRY"),
         ],
     ),
-    // Spec §3 "Consuming". From DEAD to FAILED leads a replay.
+    // Spec §3 "Consuming". From DEAD to FAILED: a replay.
     (
-        "a consumption",
+        "consume-log record",
         &[
             (NOTHING, "SUCCESS"),
             (NOTHING, "PROCESSING"),
@@ -121,7 +118,7 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
         ],
     ),
     (
-        "a dead letter",
+        "dead letter",
         &[
             (NOTHING, "OPEN"),
             ("OPEN", "REPLAYING"),
@@ -133,32 +130,34 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
     ),
 ];
 
-/// Steps that are legal and so rare that no test can ask for them. What an asset walks within one unit of work, in which a
-/// consumer applies several events of its order, is one step.
+/// Legal transitions that are too rare to be required by a test. Several changes of an asset in one unit of work, when a
+/// consumer applies several events of its order, count as one transition.
 const RARE: [(&str, &str, &str); 12] = [
-    ("a hold", NOTHING, "COMMITTED"),
-    ("a hold", NOTHING, "REVERTED"),
-    ("a hold", "FROZEN", "REVERTED"),
-    ("a coupon", "AVAILABLE", "AVAILABLE"),
-    ("a coupon", "AVAILABLE", "USED"),
-    ("a dead letter", "DISCARDED", "OPEN"),
-    ("a consumption", NOTHING, "DEAD"),
-    ("a consumption", "WAITING", "DEAD"),
-    // Left to the sweep, as somebody else keeps a lock that the event needs.
-    ("a consumption", "WAITING", "WAITING"),
-    ("a consumption", "PROCESSING", "WAITING"),
-    ("a dead letter", "REPLAYING", "DISCARDED"),
-    ("a dead letter", "REPLAYING", "OPEN"),
+    ("hold", NOTHING, "COMMITTED"),
+    ("hold", NOTHING, "REVERTED"),
+    ("hold", "FROZEN", "REVERTED"),
+    ("coupon", "AVAILABLE", "AVAILABLE"),
+    ("coupon", "AVAILABLE", "USED"),
+    ("dead letter", "DISCARDED", "OPEN"),
+    ("consume-log record", NOTHING, "DEAD"),
+    ("consume-log record", "WAITING", "DEAD"),
+    // The event needs a lock that another transaction holds; the sweep retries it.
+    ("consume-log record", "WAITING", "WAITING"),
+    ("consume-log record", "PROCESSING", "WAITING"),
+    ("dead letter", "REPLAYING", "DISCARDED"),
+    ("dead letter", "REPLAYING", "OPEN"),
 ];
 
-/// Every step that the runs have to walk.
-pub(crate) fn wanted() -> impl Iterator<Item = Edge> {
-    MACHINES.iter().flat_map(|(machine, steps)| steps.iter().map(|(from, to)| Edge { machine, from, to }))
+/// Every transition that the runs have to take.
+pub(crate) fn required() -> impl Iterator<Item = Transition> {
+    MACHINES
+        .iter()
+        .flat_map(|(machine, steps)| steps.iter().map(|(from, to)| Transition { machine, from, to }))
 }
 
-/// Whether the specification draws this step.
-pub(crate) fn is_legal(edge: Edge) -> bool {
-    let steps = MACHINES.iter().find(|(machine, _)| *machine == edge.machine).map(|(_, steps)| *steps);
-    steps.is_some_and(|steps| steps.contains(&(edge.from, edge.to)))
-        || RARE.iter().any(|(machine, from, to)| Edge { machine, from, to } == edge)
+/// Whether the specification allows this transition.
+pub(crate) fn is_legal(transition: Transition) -> bool {
+    let steps = MACHINES.iter().find(|(machine, _)| *machine == transition.machine).map(|(_, steps)| *steps);
+    steps.is_some_and(|steps| steps.contains(&(transition.from, transition.to)))
+        || RARE.iter().any(|(machine, from, to)| Transition { machine, from, to } == transition)
 }

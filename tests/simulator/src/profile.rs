@@ -1,28 +1,26 @@
-//! What kind of bad day: which faults are likely, and how likely at most.
+//! Profiles: which faults are likely in a run.
 
 use std::str::FromStr;
 
 use super::faults::Fault;
 
-/// A kind of bad day. Within it each seed enables a random subset of the faults (swarm testing: Groce et al., ISSTA
+/// Weights the faults. Within a profile each seed enables a random subset of them (swarm testing: Groce et al., ISSTA
 /// 2012), so that rare combinations occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// Everything at once.
+    /// All faults with the same probability.
     Storm,
-    /// The database is slow, away, deadlocked, and does not always tell what became of a COMMIT.
+    /// The database is slow or unavailable, has deadlocks and commits of unknown outcome.
     Database,
-    /// The broker loses, doubles, delays, refuses and forgets.
+    /// The broker loses, duplicates, delays and refuses messages.
     Broker,
-    /// Processes crash at every named point and in between, clocks go wrong, owners are slower than their leases.
+    /// Processes crash at named crash points and at random times, and clocks are wrong.
     Process,
 }
 
 impl Profile {
-    /// Every profile.
     pub const ALL: [Profile; 4] = [Profile::Storm, Profile::Database, Profile::Broker, Profile::Process];
 
-    /// Its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Profile::Storm => "storm",
@@ -32,7 +30,7 @@ impl Profile {
         }
     }
 
-    /// How often in 1,000 seeds a fault is enabled at all.
+    /// In how many of 1,000 seeds a fault is enabled.
     pub(crate) fn share(self, fault: Fault) -> u64 {
         let home = match self {
             Profile::Storm => return 500,
@@ -40,8 +38,8 @@ impl Profile {
             Profile::Broker => fault.port() == "broker",
             Profile::Process => matches!(fault.port(), "process" | "clock"),
         };
-        // What comes from outside comes on every day.
-        let outside = matches!(fault.port(), "client" | "gateway" | "handler" | "hand");
+        // Faults of external parties are likely in every profile.
+        let outside = matches!(fault.port(), "client" | "gateway" | "handler" | "manual-sql");
         if home {
             700
         } else if outside {
@@ -57,7 +55,7 @@ impl FromStr for Profile {
     fn from_str(name: &str) -> Result<Profile, String> {
         Profile::ALL.into_iter().find(|profile| profile.name() == name).ok_or_else(|| {
             let names: Vec<&str> = Profile::ALL.iter().map(|profile| profile.name()).collect();
-            format!("there is no profile {name}; there are {}", names.join(", "))
+            format!("unknown profile {name}; use one of {}", names.join(", "))
         })
     }
 }

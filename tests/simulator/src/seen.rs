@@ -1,4 +1,4 @@
-//! What the ports of a run saw, which the tables at the end do not tell.
+//! Observations of the ports that cannot be derived from the final tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,32 +6,31 @@ use std::time::Duration;
 use handover_events::{AggregateRef, EventId};
 use tokio::time::Instant;
 
-/// What was seen.
 #[derive(Default)]
-pub(crate) struct Seen {
-    /// Events of which the broker said that it has them.
+pub(crate) struct Observations {
+    /// Events that the broker confirmed.
     pub(crate) confirmed: BTreeSet<EventId>,
-    /// Events that the relay or a consumer gave up at some time: later ones may pass them.
-    pub(crate) given_up: BTreeSet<EventId>,
-    /// Events whose rows were deleted by hand: what is still on its way of them is no event of ours, for a while.
+    /// Events that were FAILED at the relay or DEAD at a consumer at some time: later events may overtake them.
+    pub(crate) failed_or_dead: BTreeSet<EventId>,
+    /// Events whose outbox row was deleted with SQL: until it is restored, their messages belong to no known event.
     pub(crate) deleted: BTreeSet<EventId>,
-    /// Aggregates of which an operator let later events pass the failed ones.
+    /// Aggregates that an operator released.
     pub(crate) released: BTreeSet<AggregateRef>,
-    /// Bodies of messages that are no event of ours; each has to end up where a person sees it.
-    pub(crate) strays: Vec<String>,
-    /// Of these, the ones that a queue may have lost: a person may see them.
-    pub(crate) lost_strays: Vec<String>,
-    /// Events that the broker confirmed for one queue alone.
-    pub(crate) sent_back: BTreeSet<(String, EventId)>,
-    /// Events that the broker refused, each by itself, since when; until that is written down.
+    /// Bodies of messages that belong to no event; each of them must become a dead letter.
+    pub(crate) foreign_bodies: Vec<String>,
+    /// Those of them that a purge may have removed: they may become dead letters.
+    pub(crate) purged_foreign_bodies: Vec<String>,
+    /// Events that the broker confirmed for a single queue (replays), with the queue.
+    pub(crate) replayed: BTreeSet<(String, EventId)>,
+    /// Events that the broker refused individually and whose failure is not recorded yet, with the time of the refusal.
     refused: BTreeMap<EventId, Instant>,
-    /// Events that must not be published again before then.
-    rests: BTreeMap<EventId, Instant>,
+    /// Events in backoff, with the time before which they must not be published again.
+    backoff_until: BTreeMap<EventId, Instant>,
 }
 
-impl Seen {
-    /// The broker refused this event by itself.
-    pub(crate) fn refuses(&mut self, event: &EventId) {
+impl Observations {
+    /// Records that the broker refused this event individually.
+    pub(crate) fn record_refusal(&mut self, event: &EventId) {
         self.refused.insert(event.clone(), Instant::now());
     }
 
@@ -39,21 +38,21 @@ impl Seen {
         self.refused.contains_key(event)
     }
 
-    /// A refusal of this event was written down; it rests for so long since it was refused.
-    pub(crate) fn charged(&mut self, event: &EventId, rest: Duration) {
+    /// Records that the failure was stored; the backoff starts at the refusal.
+    pub(crate) fn record_backoff(&mut self, event: &EventId, backoff: Duration) {
         if let Some(refused) = self.refused.remove(event) {
-            self.rests.insert(event.clone(), refused + rest);
+            self.backoff_until.insert(event.clone(), refused + backoff);
         }
     }
 
-    /// An operator made it due.
-    pub(crate) fn redriven(&mut self, event: &EventId) {
-        self.rests.remove(event);
+    /// Records that an operator made the event due.
+    pub(crate) fn record_redrive(&mut self, event: &EventId) {
+        self.backoff_until.remove(event);
     }
 
-    /// How long this event still has to rest.
-    pub(crate) fn rest_of(&self, event: &EventId) -> Option<Duration> {
-        let left = self.rests.get(event)?.saturating_duration_since(Instant::now());
+    /// Remaining backoff of this event.
+    pub(crate) fn remaining_backoff(&self, event: &EventId) -> Option<Duration> {
+        let left = self.backoff_until.get(event)?.saturating_duration_since(Instant::now());
         Some(left).filter(|left| !left.is_zero())
     }
 }

@@ -1,17 +1,16 @@
-//! What happened in a run, for a person who looks for a cause and for the same run to be compared with itself.
+//! Log of a run, for debugging and for comparing two runs of the same seed.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// Who did what when, in virtual time.
+/// One line of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Line {
-    /// Since the run began.
+    /// Virtual time since the begin of the run.
     pub at: Duration,
-    /// Who: a client, a process, the weather, the oracle.
+    /// The actor: a client, a process, the environment, the oracle.
     pub who: String,
-    /// What.
     pub what: String,
 }
 
@@ -21,21 +20,21 @@ impl fmt::Display for Line {
     }
 }
 
-/// One number for a whole story: two runs with the same number went the same way.
+/// Hash of a log: two runs with the same hash are the same run.
 pub fn trace(story: &[Line]) -> u64 {
-    // Its keys are fixed, so the number is the same in every process.
+    // DefaultHasher::new() has fixed keys, so the hash is the same in every process.
     let mut hasher = DefaultHasher::new();
     story.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The lines that have to do with what is broken: those that name the same orders, events, payments or products, and all
-/// that happened to the world around them. At most `limit`, the last ones.
+/// The log lines related to violations: those that name the same orders, events, payments or products, and all lines about
+/// crashes and the environment. Returns the last `limit` of them.
 pub fn about<'a>(story: &'a [Line], violations: &[String], limit: usize) -> Vec<&'a Line> {
     let names: Vec<&str> = violations.iter().flat_map(|what| names(what)).collect();
     let concerns = |line: &&Line| {
-        matches!(line.who.as_str(), "world" | "weather" | "oracle")
-            || line.what.starts_with("dies")
+        matches!(line.who.as_str(), "world" | "environment" | "oracle")
+            || line.what.starts_with("crashes at")
             || names.iter().any(|name| line.what.contains(name))
     };
     let lines: Vec<&Line> = story.iter().filter(concerns).collect();
@@ -43,7 +42,7 @@ pub fn about<'a>(story: &'a [Line], violations: &[String], limit: usize) -> Vec<
     lines.into_iter().skip(skipped).collect()
 }
 
-/// What a violation names: event ids, and things with their numbers as in "order 7".
+/// The objects that a violation names: event ids, and names with a number such as "order 7".
 fn names(violation: &str) -> Vec<&str> {
     let is_id = |word: &&str| word.len() == 36 && word.matches('-').count() == 4;
     let word = |c: char| !c.is_alphanumeric() && c != '-';

@@ -1,4 +1,4 @@
-//! The test of the test: each fault planted in the real code is found.
+//! Tests the simulator: it must detect each fault planted in the application.
 
 #![allow(
     missing_docs,
@@ -14,36 +14,38 @@ use handover_simulator::campaign;
 use handover_simulator::{Profile, Run, play};
 use marketplace::mutants::{names, plant, struck};
 
-/// Seeds in which each planted fault must show.
+/// Number of seeds within which each planted fault must be detected.
 const SEEDS: u64 = 2_000;
 
 #[test]
-fn every_planted_fault_is_found() {
+fn simulator_detects_every_planted_fault() {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut unseen = Vec::new();
+    let mut undetected = Vec::new();
     let mutants = names();
     for mutant in &mutants {
-        let strikes = AtomicU64::new(0);
-        let day = |run: Run| {
+        let activations = AtomicU64::new(0);
+        let run_with_mutant = |run: Run| {
             plant(Some(*mutant));
             let outcome = play(run);
-            strikes.fetch_add(struck(), Ordering::Relaxed);
+            activations.fetch_add(struck(), Ordering::Relaxed);
             plant(None);
             outcome
         };
-        let first = campaign::run(0..SEEDS, jobs, |seed| day(Run::new(seed, Profile::Storm)), || {}).failed;
+        let first =
+            campaign::run(0..SEEDS, jobs, |seed| run_with_mutant(Run::new(seed, Profile::Storm)), || {})
+                .failed;
         match first {
             Some(seed) => {
-                let broken = day(Run::new(seed, Profile::Storm)).violations;
+                let broken = run_with_mutant(Run::new(seed, Profile::Storm)).violations;
                 println!("{mutant}: seed {seed}: {}", broken.first().expect("it failed before"));
             }
-            // One that never struck lacks a day that leads there; one that did, a check that sees it.
-            None => match strikes.into_inner() {
-                0 => unseen.push(format!("{mutant}, which never struck")),
-                times => unseen.push(format!("{mutant}, which struck {times} times")),
+            // A fault that was never active needs runs that reach its code; one that was active needs a check.
+            None => match activations.into_inner() {
+                0 => undetected.push(format!("{mutant}: never active")),
+                times => undetected.push(format!("{mutant}: active {times} times")),
             },
         }
     }
     assert!(mutants.len() >= 20);
-    assert!(unseen.is_empty(), "{SEEDS} seeds do not show {unseen:#?}");
+    assert!(undetected.is_empty(), "not detected in {SEEDS} seeds: {undetected:#?}");
 }

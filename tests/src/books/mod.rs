@@ -1,7 +1,7 @@
-//! The database behind the program's back: what is still on its way, and whether every event took effect exactly once
-//! and in order. Effects are counted where they are, not in the consume log.
+//! Direct access to the program's database: events in flight, and whether every event took effect exactly once and in
+//! order. Effects are counted in their own tables, not in the consume log.
 //!
-//! The same statements on every engine. `||` joins texts on all of them: sqlx tells MariaDB so.
+//! The same statements run on every engine. `||` concatenates texts on all of them: sqlx sets MariaDB's SQL mode for it.
 
 mod never;
 mod pool;
@@ -18,7 +18,7 @@ use crate::servers::rabbitmq::TestVhost;
 use pool::Pool;
 pub use pool::Table;
 
-/// A time as any engine writes it, in UTC.
+/// Parses a UTC time as written by any of the engines.
 #[track_caller]
 pub fn moment(text: &str) -> DateTime<Utc> {
     let plain = text.replace('T', " ");
@@ -28,7 +28,7 @@ pub fn moment(text: &str) -> DateTime<Utc> {
         .and_utc()
 }
 
-/// A database, and where messages wait beside it.
+/// A database and, with RabbitMQ, the vhost with its messages.
 #[derive(Debug, Clone)]
 pub struct Books {
     pool: Pool,
@@ -36,29 +36,29 @@ pub struct Books {
 }
 
 impl Books {
-    /// Opens a file.
+    /// Opens a database file.
     pub async fn open(database: &Path) -> Books {
         Books { pool: Pool::open(database).await.unwrap(), vhost: None }
     }
 
-    /// Opens a database on a server, by its URL.
+    /// Opens a database on a server by its URL.
     pub fn on(url: &str) -> Books {
         Books { pool: Pool::on(url).unwrap(), vhost: None }
     }
 
-    /// The same books; nothing is quiet before the queues of this vhost are empty.
+    /// Includes the queues of this vhost when waiting for events in flight.
     #[must_use]
     pub fn beside(self, vhost: Arc<TestVhost>) -> Books {
         Books { vhost: Some(vhost), ..self }
     }
 
-    /// The same database over a single connection: what is changed between `BEGIN` and `ROLLBACK` is seen and undone.
+    /// The same database over a single connection, so that a transaction spans several calls (`BEGIN` ... `ROLLBACK`).
     #[must_use]
     pub fn on_one_connection(&self) -> Books {
         Books { pool: self.pool.on_one_connection(), vhost: None }
     }
 
-    /// The pool, for what a test does to the file itself.
+    /// The SQLite pool, for tests that change the file itself.
     #[track_caller]
     pub fn pool(&self) -> &SqlitePool {
         match &self.pool {
@@ -78,30 +78,30 @@ impl Books {
         Ok(table.into_iter().map(|row| row.into_iter().next().flatten().unwrap_or_default()).collect())
     }
 
-    /// A number, if the database answers.
+    /// The first value of the first row as a number.
     pub async fn count(&self, sql: &str) -> Result<i64, Fault> {
         let rows = self.rows(sql).await?;
         Ok(rows.first().ok_or("no row")?.parse()?)
     }
 
-    /// A number.
+    /// Like [`count`](Books::count); panics on an error.
     pub async fn number(&self, sql: &str) -> i64 {
         self.count(sql).await.unwrap()
     }
 
-    /// Changes the database behind the program's back; tells how many rows, or why it was refused.
+    /// Changes the database outside the program. Returns the number of changed rows, or the error.
     pub async fn try_change(&self, sql: &str) -> Result<u64, Fault> {
         self.pool.change(sql).await
     }
 
-    /// Changes the database behind the program's back; tells how many rows.
+    /// Changes the database outside the program. Returns the number of changed rows.
     pub async fn change(&self, sql: &str) -> u64 {
         self.try_change(sql).await.unwrap()
     }
 
-    /// What is still on its way, each as a sentence; nothing when all is quiet.
+    /// Descriptions of unfinished work: events in flight and unpaid orders. Empty when the program is idle.
     pub async fn unrest(&self) -> Result<Vec<String>, Fault> {
-        // Asked first: an order that is closed in between leaves an event that is on its way.
+        // Query orders first: an order that closes in between leaves an event in flight.
         let unpaid = self.rows("SELECT id FROM orders WHERE status = 'pending'").await?;
         let mut unrest = self.unsettled().await?;
         if let Some(first) = unpaid.first() {
@@ -110,8 +110,8 @@ impl Books {
         Ok(unrest)
     }
 
-    /// Which events are still on their way, each kind as a sentence. Unpaid orders may wait for their deadline, and
-    /// queues of tests (`test.`) may be full.
+    /// Descriptions of events in flight. Excludes unpaid orders, which may wait for their deadline, and test queues
+    /// (`test.`).
     async fn unsettled(&self) -> Result<Vec<String>, Fault> {
         let mut unsettled = Vec::new();
         for (what, sql) in [
@@ -136,8 +136,8 @@ impl Books {
             }
         }
         if unsettled.is_empty() {
-            // A message that RabbitMQ holds is in no table.
-            let undelivered = never::takers_without("'SUCCESS', 'DEAD'") + " AND e.status = 'SENT'";
+            // A message in RabbitMQ is in no table.
+            let undelivered = never::unsettled_deliveries("'SUCCESS', 'DEAD'") + " AND e.status = 'SENT'";
             let rows = self.rows(&undelivered).await?;
             unsettled.extend(rows.first().map(|first| format!("{} to apply, such as {first}", rows.len())));
         }
@@ -153,7 +153,7 @@ impl Books {
         Ok(unsettled)
     }
 
-    /// Waits until nothing is on its way.
+    /// Waits until there is no unfinished work.
     pub async fn wait_until_quiet(&self, within: Duration) {
         eventually(within, async || match self.unrest().await? {
             unrest if unrest.is_empty() => Ok(()),
@@ -162,7 +162,7 @@ impl Books {
         .await;
     }
 
-    /// Waits until no event is on its way.
+    /// Waits until no event is in flight.
     pub async fn wait_until_settled(&self, within: Duration) {
         eventually(within, async || match self.unsettled().await? {
             unsettled if unsettled.is_empty() => Ok(()),
@@ -171,19 +171,19 @@ impl Books {
         .await;
     }
 
-    /// The sentences that some row breaks, each with how many do and the first.
+    /// Violated invariants, each with the number of rows and the first row.
     pub async fn broken(&self) -> Vec<String> {
         let mut broken = Vec::new();
-        for (sentence, sql) in never::sentences() {
-            let rows = self.rows(&sql).await.unwrap_or_else(|error| panic!("{sentence}: {error}"));
+        for (invariant, sql) in never::invariants() {
+            let rows = self.rows(&sql).await.unwrap_or_else(|error| panic!("{invariant}: {error}"));
             if let Some(first) = rows.first() {
-                broken.push(format!("{sentence}: {} times, such as {first}", rows.len()));
+                broken.push(format!("{invariant}: {} times, such as {first}", rows.len()));
             }
         }
         broken
     }
 
-    /// For a person: what the database holds.
+    /// Number of rows per table, for the test's output.
     pub async fn summary(&self) -> String {
         let mut parts = Vec::new();
         for table in [

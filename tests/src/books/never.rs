@@ -1,10 +1,10 @@
-//! What must be true of no row, in SQL that every engine understands.
+//! Invariants: statements that must return no row, in SQL that every engine understands.
 
-/// Which consumers take which events (spec §3). A timeout is settled when it is due, so it is left out.
-/// What the asset consumers take.
+/// Events of the asset consumers.
 const ASSET_EVENTS: &[&str] = &["ORDER_CREATED", "ORDER_PAID", "ORDER_CANCELLED", "ORDER_REFUNDED"];
 
-const TAKES: [(&str, &[&str]); 8] = [
+/// Which consumers subscribe to which events (spec §3). Timeouts are excluded: they are settled when due.
+const SUBSCRIPTIONS: [(&str, &[&str]); 8] = [
     ("coupon", ASSET_EVENTS),
     ("wallet", ASSET_EVENTS),
     ("points", ASSET_EVENTS),
@@ -29,9 +29,9 @@ const TAKES: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// Consumer and event of whatever a subscribed consumer takes, where its consume log does not say so much.
-pub(super) fn takers_without(settled: &str) -> String {
-    let takes: Vec<String> = TAKES
+/// Consumer and event of every subscribed event without a consume-log record in one of these statuses.
+pub(super) fn unsettled_deliveries(settled: &str) -> String {
+    let takes: Vec<String> = SUBSCRIPTIONS
         .iter()
         .flat_map(|(consumer, types)| types.iter().map(move |event_type| (consumer, event_type)))
         .map(|(consumer, event_type)| {
@@ -48,16 +48,18 @@ pub(super) fn takers_without(settled: &str) -> String {
     )
 }
 
-/// Sentences that must be true of no row, and the rows that would break them.
-pub(super) fn sentences() -> Vec<(&'static str, String)> {
-    let mut sentences: Vec<_> = NEVER.iter().map(|(sentence, sql)| (*sentence, (*sql).to_owned())).collect();
-    sentences.push(("a subscribed consumer has not settled an event it takes", takers_without("'SUCCESS'")));
-    sentences
+/// The invariants, each with the statement that finds violations.
+pub(super) fn invariants() -> Vec<(&'static str, String)> {
+    let mut invariants: Vec<_> =
+        INVARIANTS.iter().map(|(invariant, sql)| (*invariant, (*sql).to_owned())).collect();
+    invariants
+        .push(("a subscribed consumer has not settled one of its events", unsettled_deliveries("'SUCCESS'")));
+    invariants
 }
 
-const NEVER: [(&str, &str); 37] = [
+const INVARIANTS: [(&str, &str); 37] = [
     (
-        "an order was refunded without exactly one ORDER_REFUNDED, or has one unrefunded",
+        "an order was refunded without exactly one ORDER_REFUNDED, or has one without being refunded",
         "SELECT o.id FROM orders o WHERE CASE o.status WHEN 'refunded' THEN 1 ELSE 0 END <> (
             SELECT count(*) FROM outbox_events e
             WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id AND e.event_type = 'ORDER_REFUNDED')",
@@ -87,7 +89,7 @@ const NEVER: [(&str, &str); 37] = [
                 AND b.purse = 'points')",
     ),
     (
-        "what is frozen is not what is held",
+        "a frozen balance is not the sum of its holds",
         "SELECT b.user_id FROM asset_balances b
          WHERE b.frozen <> (SELECT coalesce(sum(h.amount), 0) FROM asset_holds h
                 WHERE h.tenant_id = b.tenant_id AND h.user_id = b.user_id AND h.asset = b.purse AND h.status = 'FROZEN')
@@ -95,26 +97,26 @@ const NEVER: [(&str, &str); 37] = [
                 WHERE e.tenant_id = b.tenant_id AND e.user_id = b.user_id AND e.account = b.purse || '_hold')",
     ),
     (
-        "a hold did not end as its order did",
+        "the status of a hold does not match its order",
         "SELECT h.order_id FROM asset_holds h LEFT JOIN orders o ON o.id = h.order_id WHERE o.id IS NULL
             OR (o.status = 'cancelled' AND (h.status <> 'RELEASED' OR h.reverted <> 0))
             OR (o.status IN ('paid', 'shipped', 'completed') AND (h.status <> 'COMMITTED' OR h.reverted <> 0))
             OR (o.status = 'refunded' AND (h.status <> 'COMMITTED' OR h.reverted <> 1))",
     ),
     (
-        "an order ended, or was paid, without one hold for each asset that it names",
+        "a paid or finished order does not have exactly one hold per asset",
         "SELECT o.id FROM orders o WHERE o.status <> 'pending' AND
             (SELECT count(*) FROM asset_holds h WHERE h.tenant_id = o.tenant_id AND h.order_id = o.id) <>
             CASE WHEN o.coupon_id IS NULL THEN 0 ELSE 1 END + CASE WHEN o.wallet_minor > 0 THEN 1 ELSE 0 END
             + CASE WHEN o.points > 0 THEN 1 ELSE 0 END",
     ),
     (
-        "a coupon is used by more than one order, or by none",
+        "a USED coupon does not have exactly one committed hold",
         "SELECT c.id FROM coupons c WHERE CASE c.status WHEN 'USED' THEN 1 ELSE 0 END <> (
             SELECT count(*) FROM asset_holds h WHERE h.coupon_id = c.id AND h.status = 'COMMITTED' AND h.reverted = 0)",
     ),
     (
-        "points were not earned by what was paid",
+        "the points earned do not match the amount paid",
         // One for each whole unit of money; without a remainder, as MariaDB divides integers into decimals.
         "SELECT o.id FROM orders o
          WHERE (SELECT coalesce(sum(CASE a.kind WHEN 'EARN' THEN a.amount WHEN 'UNEARN' THEN -a.amount ELSE 0 END), 0)
@@ -123,20 +125,20 @@ const NEVER: [(&str, &str); 37] = [
             THEN (o.payable_minor - o.payable_minor % 100) / 100 ELSE 0 END",
     ),
     (
-        "a payment was not captured once, or was captured without success",
+        "a successful payment was not captured exactly once, or another payment was captured",
         "SELECT p.id FROM payments p WHERE (SELECT coalesce(sum(c.amount), 0) FROM asset_operations c
             WHERE c.tenant_id = p.tenant_id AND c.kind = 'CAPTURE'
             AND c.idempotency_key = 'payment:' || p.id || ':capture')
          <> CASE p.status WHEN 'SUCCESS' THEN p.amount_minor ELSE 0 END",
     ),
     (
-        "a refund was not paid out once, or was paid out without success",
+        "a successful refund was not paid out exactly once, or another refund was paid out",
         "SELECT r.id FROM refunds r LEFT JOIN (SELECT refund_id, sum(amount) AS minor FROM asset_operations
             WHERE kind = 'PAYOUT' GROUP BY refund_id) paid ON paid.refund_id = r.id
          WHERE coalesce(paid.minor, 0) <> CASE r.status WHEN 'SUCCESS' THEN r.amount_minor ELSE 0 END",
     ),
     (
-        "an order was refunded without its money back, or has it back without being refunded",
+        "the refunds of an order do not match its payments",
         "SELECT o.id FROM orders o WHERE (SELECT coalesce(sum(r.amount_minor), 0) FROM refunds r
             JOIN payments p ON p.id = r.payment_id AND p.refund_due = 0
             WHERE r.tenant_id = o.tenant_id AND r.order_id = o.id AND r.status = 'SUCCESS')
@@ -145,21 +147,21 @@ const NEVER: [(&str, &str); 37] = [
             ELSE 0 END",
     ),
     (
-        "a payment that came too late has no refund",
+        "a late payment has no refund",
         "SELECT p.id FROM payments p LEFT JOIN refunds r ON r.payment_id = p.id
          WHERE p.status = 'SUCCESS' AND p.refund_due = 1 AND r.id IS NULL",
     ),
     (
-        "more is paid back than came, or not what came",
+        "a refund does not match a successful payment",
         "SELECT r.id FROM refunds r JOIN payments p ON p.id = r.payment_id
          WHERE r.status <> 'FAILED' AND (r.amount_minor <> p.amount_minor OR p.status <> 'SUCCESS')",
     ),
     (
-        "a payment is paid back twice",
+        "a payment is refunded twice",
         "SELECT payment_id FROM refunds WHERE status <> 'FAILED' GROUP BY payment_id HAVING count(*) > 1",
     ),
     (
-        "the gateway's account is not what came and went",
+        "the gateway account does not match deposits, payments and refunds",
         "SELECT t.tenant_id FROM (
             SELECT tenant_id, sum(minor) AS minor FROM (
                 SELECT tenant_id, amount AS minor FROM ledger_entries WHERE account = 'gateway'
@@ -195,57 +197,57 @@ const NEVER: [(&str, &str); 37] = [
             WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id AND e.event_type = 'ORDER_TIMEOUT')",
     ),
     (
-        "an order was paid without exactly one ORDER_PAID, or has one unpaid",
+        "an order was paid without exactly one ORDER_PAID, or has one without being paid",
         "SELECT o.id FROM orders o WHERE CASE WHEN o.pay_time IS NOT NULL THEN 1 ELSE 0 END <> (
             SELECT count(*) FROM outbox_events e
             WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id AND e.event_type = 'ORDER_PAID')",
     ),
     (
-        "an order was cancelled without exactly one ORDER_CANCELLED, or has one uncancelled",
+        "an order was cancelled without exactly one ORDER_CANCELLED, or has one without being cancelled",
         "SELECT o.id FROM orders o WHERE CASE o.status WHEN 'cancelled' THEN 1 ELSE 0 END <> (
             SELECT count(*) FROM outbox_events e
             WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id AND e.event_type = 'ORDER_CANCELLED')",
     ),
     (
-        "an order's shipping and completion are not announced once each",
+        "an order does not have one ORDER_STATUS_CHANGED for shipping and one for completion",
         "SELECT o.id FROM orders o WHERE CASE o.status WHEN 'shipped' THEN 1 WHEN 'completed' THEN 2 ELSE 0 END <> (
             SELECT count(*) FROM outbox_events e WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id
             AND e.event_type = 'ORDER_STATUS_CHANGED')",
     ),
     (
-        "an order is not in the listing of its seller once, as it stands",
-        // Whether an order that is over was seen to begin is a matter of time.
+        "an order does not have exactly one listing change that matches its status",
+        // A finished order may have been finished before its first listing change was applied.
         "SELECT o.id FROM orders o WHERE 1 <> (SELECT count(*) FROM listing_changes c
             WHERE c.tenant_id = o.tenant_id AND c.order_id = o.id AND c.product_id = o.product_id
             AND c.kind = CASE WHEN o.status IN ('cancelled', 'refunded') THEN 'RELEASED' ELSE 'OCCUPIED' END)",
     ),
     (
-        "a product was released by an order that is not over",
+        "a product was released by an unfinished order",
         "SELECT c.order_id FROM listing_changes c JOIN orders o ON o.id = c.order_id
          WHERE c.kind = 'RELEASED' AND o.status NOT IN ('cancelled', 'refunded')",
     ),
     (
         "a paid order has not exactly one shipment",
-        // Whether the task of an order that was refunded was opened before that is a matter of time.
+        // An order may have been refunded before its shipment was created.
         "SELECT o.id FROM orders o WHERE o.status <> 'refunded' AND CASE WHEN o.pay_time IS NULL THEN 0 ELSE 1 END <> (
             SELECT count(*) FROM shipments s WHERE s.tenant_id = o.tenant_id AND s.order_id = o.id)",
     ),
     (
-        "a changed status was not told to buyer and seller once each",
+        "a status change was not notified to buyer and seller exactly once each",
         "SELECT o.id FROM orders o
          WHERE CASE o.status WHEN 'shipped' THEN 2 WHEN 'completed' THEN 4 ELSE 0 END <> (
             SELECT count(*) FROM notifications n WHERE n.tenant_id = o.tenant_id AND n.order_id = o.id
             AND n.user_id = CASE n.side WHEN 'buyer' THEN o.buyer_id ELSE o.seller_id END)",
     ),
     (
-        "an effect has no order",
+        "an effect belongs to no order",
         "SELECT event_id FROM (SELECT event_id, order_id FROM listing_changes UNION ALL SELECT event_id, order_id FROM shipments
             UNION ALL SELECT event_id, order_id FROM notifications
             UNION ALL SELECT event_id, order_id FROM buyer_credit_changes) effects
          WHERE order_id NOT IN (SELECT id FROM orders)",
     ),
     (
-        "an order that counts for its buyer was counted not exactly once",
+        "an order was not counted exactly once in its buyer's credit",
         "SELECT o.id FROM orders o
          WHERE (SELECT count(*) FROM buyer_credit_changes c
             WHERE c.tenant_id = o.tenant_id AND c.order_id = o.id AND c.buyer_id = o.buyer_id
@@ -254,7 +256,7 @@ const NEVER: [(&str, &str); 37] = [
          <> CASE WHEN o.status = 'completed' OR o.cancel_reason IN ('buyer', 'timeout') THEN 1 ELSE 0 END",
     ),
     (
-        "an order was counted as what it is not",
+        "an order was counted with the wrong credit step",
         "SELECT c.event_id FROM buyer_credit_changes c JOIN orders o ON o.id = c.order_id WHERE c.step <>
             CASE WHEN o.status = 'completed' THEN 'COMPLETED' WHEN o.cancel_reason = 'buyer'
             THEN 'CANCELLED_BY_BUYER' WHEN o.cancel_reason = 'timeout' THEN 'CANCELLED_BY_TIMEOUT' ELSE '' END",
@@ -273,7 +275,7 @@ const NEVER: [(&str, &str); 37] = [
             OR b.score <> CASE WHEN c.score < 0 THEN 0 WHEN c.score > 120 THEN 120 ELSE c.score END",
     ),
     (
-        "an effect comes from no event",
+        "an effect belongs to no event",
         "SELECT event_id FROM (SELECT event_id FROM listing_changes UNION ALL SELECT event_id FROM shipments
             UNION ALL SELECT event_id FROM notifications UNION ALL SELECT event_id FROM buyer_credit_changes) effects
          WHERE event_id NOT IN (SELECT event_id FROM outbox_events)",
@@ -290,5 +292,5 @@ const NEVER: [(&str, &str); 37] = [
          ON earlier.tenant_id = later.tenant_id AND earlier.order_id = later.order_id AND earlier.id < later.id
          WHERE earlier.aggregate_seq >= later.aggregate_seq",
     ),
-    ("a dead letter nobody can explain", "SELECT message_key || ': ' || reason FROM dead_letters"),
+    ("a dead letter exists", "SELECT message_key || ': ' || reason FROM dead_letters"),
 ];

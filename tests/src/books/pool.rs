@@ -1,5 +1,5 @@
-//! A database of any engine, read and changed by statements that every engine understands. Whatever a column holds comes
-//! as text: the statements go unprepared, and then servers answer with text.
+//! A connection pool for any engine, with statements that every engine understands. All columns are returned as text:
+//! statements run unprepared, for which servers send text results.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Executor as _, Row};
 
 use crate::process::Fault;
 
-/// What a query found: rows of columns.
+/// Rows of columns.
 pub type Table = Vec<Vec<Option<String>>>;
 
-/// How long a connection is waited for: a server may have been killed a moment ago.
+/// Timeout for a connection. It is long because the server may have been killed a moment ago.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Two connections to a database of any engine.
@@ -41,7 +41,7 @@ impl Pool {
         Ok(Pool::Sqlite(SqlitePoolOptions::new().max_connections(2).connect_with(options).await?))
     }
 
-    /// By a URL of a server. Connects when it is asked something.
+    /// Opens a database by the URL of a server. Connects on first use.
     pub(super) fn on(url: &str) -> Result<Pool, Fault> {
         if url.starts_with("postgres") {
             let options: PgConnectOptions = url.parse()?;
@@ -53,7 +53,7 @@ impl Pool {
         let pool = MySqlPoolOptions::new().max_connections(2).acquire_timeout(CONNECT_WITHIN);
         let pool = pool.after_connect(|connection, _| {
             Box::pin(async move {
-                // Joins by hash: effects have no index on their event.
+                // Use hash joins: the effect tables have no index on their event.
                 connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
                 connection.execute("SET SESSION join_cache_level = 8").await?;
                 Ok(())

@@ -1,8 +1,8 @@
-//! A store and the store in memory play the same random sequences of port operations and must give the same answers: the same
-//! values, the same counts, the same kinds of error (not the same texts).
+//! Differential test: plays the same random sequences of port operations on a store and on the in-memory store, and
+//! compares the results: values, counts and kinds of error (not error texts).
 //!
-//! The contract suite says what is promised; this finds what nobody thought of promising. Ids, tenants, keys and
-//! moments come from small universes, so that operations meet.
+//! The contract suite tests what is documented; this test finds differences that no rule covers. Ids, tenants, keys and
+//! times come from small sets, so that operations collide.
 
 mod play;
 mod steps;
@@ -21,9 +21,9 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Plays so many random sequences on the memory and on a fresh store of this name; panics where the answers differ.
+/// Runs `cases` random sequences on the in-memory store and on fresh stores of this adapter. Panics where results differ.
 ///
-/// `PROPTEST_RNG_SEED` fixes the seed; without it the seed is new each time, and a failure names it.
+/// `PROPTEST_RNG_SEED` fixes the seed; without it the seed is random, and a failure prints it.
 pub fn with_memory<R: MarketRig>(name: &str, cases: u32, fresh: impl AsyncFn() -> R) {
     let runtime = runtime();
     let mut config =
@@ -38,20 +38,20 @@ pub fn with_memory<R: MarketRig>(name: &str, cases: u32, fresh: impl AsyncFn() -
         .unwrap_or_else(|failure| panic!("PROPTEST_RNG_SEED={seed}: {failure}"));
 }
 
-/// What the memory answers to so many sequences, the same ones each time.
+/// Results of the in-memory store for a fixed set of sequences.
 pub fn answers_of_memory(sequences: usize) -> Vec<String> {
     let runtime = runtime();
     let mut runner = TestRunner::deterministic();
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for _ in 0..sequences {
         let steps = steps::sequences().new_tree(&mut runner).expect("a sequence").current();
-        answers.extend(runtime.block_on(play(&MemoryStoreRig::new(), &steps)));
+        results.extend(runtime.block_on(play(&MemoryStoreRig::new(), &steps)));
     }
-    answers
+    results
 }
 
-/// Brings the database's own clock to where the memory's stands.
-async fn set_the_clock(rig: &dyn MarketRig) {
+/// Sets the database's clock to the time of the in-memory store.
+async fn align_clock(rig: &dyn MarketRig) {
     let now = rig
         .store()
         .view()
@@ -65,12 +65,12 @@ async fn set_the_clock(rig: &dyn MarketRig) {
 }
 
 async fn compare(name: &str, rig: &dyn MarketRig, steps: &[Step]) -> Result<(), TestCaseError> {
-    set_the_clock(rig).await;
+    align_clock(rig).await;
     let expected = play(&MemoryStoreRig::new(), steps).await;
-    let seen = play(rig, steps).await;
-    for (memory, other) in expected.iter().zip(&seen) {
+    let actual = play(rig, steps).await;
+    for (memory, other) in expected.iter().zip(&actual) {
         prop_assert_eq!(memory, other, "left is memory, right is {}", name);
     }
-    prop_assert_eq!(expected.len(), seen.len());
+    prop_assert_eq!(expected.len(), actual.len());
     Ok(())
 }

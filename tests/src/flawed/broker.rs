@@ -1,4 +1,4 @@
-//! A broker that keeps every promise but one.
+//! A broker with one fault.
 
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use handover_outbox::ports::{
 };
 use handover_outbox::topology::Topology;
 
-/// The promise that is broken; `None` is none.
+/// The broken promise; `None` is a correct broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
     None,
@@ -41,35 +41,35 @@ pub enum Flaw {
     MessagesForNoQueueAreConfirmed,
 }
 
-/// The broker in memory with one flaw.
+/// Rig of the in-memory broker with one fault.
 pub struct FlawedBrokerRig {
     sound: MemoryBrokerRig,
-    flaw: Flaw,
+    fault: Flaw,
 }
 
 impl FlawedBrokerRig {
-    /// A fresh rig with this flaw.
-    pub fn new(flaw: Flaw) -> FlawedBrokerRig {
-        FlawedBrokerRig { sound: MemoryBrokerRig::new(), flaw }
+    /// A fresh rig with this fault.
+    pub fn new(fault: Flaw) -> FlawedBrokerRig {
+        FlawedBrokerRig { sound: MemoryBrokerRig::new(), fault }
     }
 }
 
 #[async_trait]
 impl BrokerRig for FlawedBrokerRig {
     fn broker(&self) -> Arc<dyn Broker> {
-        Arc::new(Flawed { inner: self.sound.broker(), flaw: self.flaw })
+        Arc::new(Faulty { inner: self.sound.broker(), fault: self.fault })
     }
 
     async fn advance(&self, by: Duration) {
         let ahead =
-            if self.flaw == Flaw::ExpiryIsEarly { Duration::from_millis(150) } else { Duration::ZERO };
+            if self.fault == Flaw::ExpiryIsEarly { Duration::from_millis(150) } else { Duration::ZERO };
         self.sound.advance(by + ahead).await;
     }
 }
 
-struct Flawed {
+struct Faulty {
     inner: Arc<dyn Broker>,
-    flaw: Flaw,
+    fault: Flaw,
 }
 
 fn confirmed(event: &handover_events::EventId) -> PublishOutcome {
@@ -81,12 +81,12 @@ fn returned(event: &handover_events::EventId) -> PublishOutcome {
 }
 
 #[async_trait]
-impl Broker for Flawed {
+impl Broker for Faulty {
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
         let mut topology = topology.clone();
         for queue in &mut topology.queues {
-            match self.flaw {
-                // The digits of the number stay as they were.
+            match self.fault {
+                // Only the value changes; the type of the argument stays the same.
                 Flaw::ExpiryNeverComes => queue.ttl = queue.ttl.map(|ttl| ttl * 1_000_000),
                 Flaw::AStarTakesAnyNumberOfWords => {
                     queue.bindings = queue.bindings.iter().map(|pattern| pattern.replace('*', "#")).collect();
@@ -95,7 +95,7 @@ impl Broker for Flawed {
             }
         }
         match self.inner.declare(&topology).await {
-            Err(BrokerError::Refused { .. }) if self.flaw == Flaw::OtherArgumentsAreAccepted => Ok(()),
+            Err(BrokerError::Refused { .. }) if self.fault == Flaw::OtherArgumentsAreAccepted => Ok(()),
             outcome => outcome,
         }
     }
@@ -106,7 +106,7 @@ impl Broker for Flawed {
             .map(|outgoing| {
                 let mut message = outgoing.message().clone();
                 let mut route = outgoing.route().clone();
-                match self.flaw {
+                match self.fault {
                     Flaw::HeadersAreLost => message.headers.clear(),
                     Flaw::KeysIgnoreCase => {
                         if let Route::Topic(key) = &mut route {
@@ -118,13 +118,13 @@ impl Broker for Flawed {
                 sent_by(outgoing.event_id().clone(), route, message)
             })
             .collect();
-        if self.flaw == Flaw::LongWindowsLoseTheirOrder && window.len() > 50 {
+        if self.fault == Flaw::LongWindowsLoseTheirOrder && window.len() > 50 {
             window.reverse();
             let mut outcomes = self.inner.publish(window).await?;
             outcomes.reverse();
             return Ok(outcomes);
         }
-        if self.flaw == Flaw::MessagesForOneQueueReachThoseBoundToItsNameToo {
+        if self.fault == Flaw::MessagesForOneQueueReachThoseBoundToItsNameToo {
             let copies = window.iter().filter_map(|outgoing| match outgoing.route() {
                 Route::Topic(_) => None,
                 Route::Queue(name) => Some(sent_by(
@@ -139,9 +139,9 @@ impl Broker for Flawed {
             window.iter().map(|outgoing| matches!(outgoing.route(), Route::Queue(_))).collect();
         let mut outcomes = self.inner.publish(window).await?;
         let is_returned = |outcome: &PublishOutcome| matches!(outcome, PublishOutcome::Returned { .. });
-        match self.flaw {
+        match self.fault {
             Flaw::UnroutableIsConfirmed | Flaw::MessagesForNoQueueAreConfirmed => {
-                let wanted = self.flaw == Flaw::MessagesForNoQueueAreConfirmed;
+                let wanted = self.fault == Flaw::MessagesForNoQueueAreConfirmed;
                 let theirs = outcomes.iter_mut().zip(&addressed).filter(|(_, is)| **is == wanted);
                 theirs.for_each(|(outcome, _)| *outcome = confirmed(outcome.event_id()));
             }
@@ -164,11 +164,11 @@ impl Broker for Flawed {
         queue: &str,
         prefetch: NonZeroU16,
     ) -> Result<Box<dyn Subscription>, BrokerError> {
-        let prefetch = if self.flaw == Flaw::PrefetchIsIgnored { NonZeroU16::MAX } else { prefetch };
+        let prefetch = if self.fault == Flaw::PrefetchIsIgnored { NonZeroU16::MAX } else { prefetch };
         let inner = Some(self.inner.subscribe(queue, prefetch).await?);
-        Ok(Box::new(FlawedSubscription {
+        Ok(Box::new(FaultySubscription {
             inner,
-            flaw: self.flaw,
+            fault: self.fault,
             closed: AtomicBool::new(false),
             delivered: Mutex::default(),
         }))
@@ -176,7 +176,7 @@ impl Broker for Flawed {
 
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
         let mut queues = self.inner.queues().await?;
-        if self.flaw == Flaw::QueuesAreListedBackwards {
+        if self.fault == Flaw::QueuesAreListedBackwards {
             queues.reverse();
         }
         Ok(queues)
@@ -187,33 +187,33 @@ impl Broker for Flawed {
     }
 }
 
-struct FlawedSubscription {
+struct FaultySubscription {
     inner: Option<Box<dyn Subscription>>,
-    flaw: Flaw,
+    fault: Flaw,
     closed: AtomicBool,
     delivered: Mutex<Vec<DeliveryTag>>,
 }
 
-impl FlawedSubscription {
+impl FaultySubscription {
     fn inner(&self) -> &dyn Subscription {
-        self.inner.as_deref().expect("it is used until it is dropped")
+        self.inner.as_deref().expect("not used after drop")
     }
 }
 
-impl Drop for FlawedSubscription {
+impl Drop for FaultySubscription {
     fn drop(&mut self) {
-        if self.flaw == Flaw::DroppedSubscriptionsKeepWhatTheyHad && !self.closed.load(Ordering::Relaxed) {
+        if self.fault == Flaw::DroppedSubscriptionsKeepWhatTheyHad && !self.closed.load(Ordering::Relaxed) {
             std::mem::forget(self.inner.take());
         }
     }
 }
 
 #[async_trait]
-impl Subscription for FlawedSubscription {
+impl Subscription for FaultySubscription {
     async fn next(&self) -> Result<Vec<Delivery>, BrokerError> {
         let mut deliveries = self.inner().next().await?;
         for delivery in &mut deliveries {
-            match self.flaw {
+            match self.fault {
                 Flaw::RequeuedGoesUnmarked => delivery.redelivered = false,
                 Flaw::DeadLettersForgetWhereTheyDied => delivery.died_in = None,
                 _ => {}
@@ -225,14 +225,14 @@ impl Subscription for FlawedSubscription {
     }
 
     async fn ack(&self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {
-        match (self.flaw, self.inner().ack(tags).await) {
+        match (self.fault, self.inner().ack(tags).await) {
             (Flaw::ClosedSubscriptionsAckOn, Err(_)) => Ok(()),
             (_, outcome) => outcome,
         }
     }
 
     async fn nack(&self, tags: &[DeliveryTag], requeue: Requeue) -> Result<(), BrokerError> {
-        match (self.flaw, requeue) {
+        match (self.fault, requeue) {
             (Flaw::RequeuedIsLost, Requeue::Yes) => self.inner().ack(tags).await,
             (Flaw::RejectedIsRequeued, Requeue::No) => self.inner().nack(tags, Requeue::Yes).await,
             _ => self.inner().nack(tags, requeue).await,
@@ -241,7 +241,7 @@ impl Subscription for FlawedSubscription {
 
     async fn close(&self) -> Result<(), BrokerError> {
         self.closed.store(true, Ordering::Relaxed);
-        if self.flaw == Flaw::ClosedSubscriptionsLoseWhatTheyHad {
+        if self.fault == Flaw::ClosedSubscriptionsLoseWhatTheyHad {
             let delivered = self.delivered.lock().unwrap_or_else(PoisonError::into_inner).clone();
             self.inner().ack(&delivered).await?;
         }

@@ -1,4 +1,4 @@
-//! A store of idempotency keys that keeps every promise but one.
+//! A store of idempotency keys with one fault.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use marketplace::ports::{
 use handover_contract::samples::start;
 use marketplace_contract::keys::{KEEP, KeysRig, LEASE};
 
-/// The promise that is broken; `None` is none.
+/// The broken promise; `None` is a correct store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
     None,
@@ -40,27 +40,27 @@ pub enum Flaw {
     UnclaimedAnswersAreKept,
 }
 
-/// Keys in a map, with one flaw.
+/// Idempotency keys in a map, with one fault.
 #[derive(Clone)]
 pub struct FlawedKeysRig {
-    flaw: Flaw,
+    fault: Flaw,
     now: Arc<Mutex<DateTime<Utc>>>,
     kept: Arc<Mutex<BTreeMap<String, KeptRequest>>>,
 }
 
 impl FlawedKeysRig {
-    /// A fresh rig with this flaw.
-    pub fn new(flaw: Flaw) -> FlawedKeysRig {
-        FlawedKeysRig { flaw, now: Arc::new(Mutex::new(start())), kept: Arc::default() }
+    /// A fresh rig with this fault.
+    pub fn new(fault: Flaw) -> FlawedKeysRig {
+        FlawedKeysRig { fault, now: Arc::new(Mutex::new(start())), kept: Arc::default() }
     }
 
-    fn has(&self, flaw: Flaw) -> bool {
-        self.flaw == flaw
+    fn has(&self, fault: Flaw) -> bool {
+        self.fault == fault
     }
 
     fn name(&self, scope: &RequestScope) -> String {
         let RequestScope { tenant, user, route, key } = scope;
-        match self.flaw {
+        match self.fault {
             Flaw::TenantsShareKeys => format!("{:?}", (user, route, key)),
             Flaw::UsersShareKeys => format!("{:?}", (tenant, route, key)),
             Flaw::RoutesShareKeys => format!("{:?}", (tenant, user, key)),
@@ -74,10 +74,10 @@ impl FlawedKeysRig {
         self.kept.lock().unwrap().get(&self.name(scope)).cloned()
     }
 
-    /// What stands there, as this store takes it.
+    /// The result of a claim on an existing request, with the fault applied.
     fn standing(&self, mut before: KeptRequest, claim: &KeptRequest) -> Result<Standing, IdempotencyError> {
         let now = self.now();
-        match (self.flaw, &mut before.state) {
+        match (self.fault, &mut before.state) {
             (Flaw::OwnClaimsAreInProgress, _) if before.token == claim.token => {
                 return Err(IdempotencyError::InProgress);
             }
@@ -111,17 +111,17 @@ impl KeysRig for FlawedKeysRig {
 impl IdempotencyStore for FlawedKeysRig {
     async fn claim(&self, claim: &KeptRequest) -> Result<Option<StoredAnswer>, IdempotencyError> {
         let seen = self.seen(&claim.scope);
-        let looks_once = match self.flaw {
+        let reads_early = match self.fault {
             Flaw::TwoAtOnceClaimOne => seen.is_none(),
             Flaw::TwoAtOnceTakeOver => seen.is_some(),
             _ => false,
         };
-        if looks_once {
+        if reads_early {
             tokio::task::yield_now().await;
         }
         let name = self.name(&claim.scope);
         let mut kept = self.kept.lock().unwrap();
-        let before = if looks_once { seen } else { kept.get(&name).cloned() };
+        let before = if reads_early { seen } else { kept.get(&name).cloned() };
         match before.map(|before| self.standing(before, claim)).transpose()? {
             Some(Standing::Claimed) => Ok(None),
             Some(Standing::Answered(answer)) => Ok(Some(answer)),
@@ -133,7 +133,8 @@ impl IdempotencyStore for FlawedKeysRig {
     }
 
     async fn conclude(&self, token: &str, answered: &KeptRequest) -> Result<Changed, IdempotencyError> {
-        let (name, mut after) = (self.name(&answered.scope), answered.clone());
+        let name = self.name(&answered.scope);
+        let mut after = answered.clone();
         let mut kept = self.kept.lock().unwrap();
         let stands = match kept.get(&name) {
             Some(before) => before.token == token || self.has(Flaw::OvertakenOnesAnswer),
@@ -142,7 +143,7 @@ impl IdempotencyStore for FlawedKeysRig {
         if !stands {
             return Ok(Changed::None);
         }
-        match (self.flaw, &mut after.state) {
+        match (self.fault, &mut after.state) {
             (Flaw::AnswersKeepTheTokenOfTheClaim, _) => after.token = token.to_owned(),
             (Flaw::AnswersAreCut, RequestState::Success(answer)) => answer.data.truncate(100_000),
             (Flaw::AnswersEndWithTheLease, _) => after.expire_time = after.create_time + LEASE,

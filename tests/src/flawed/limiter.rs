@@ -1,4 +1,4 @@
-//! A limiter that keeps every promise but one.
+//! A rate limiter with one fault.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use marketplace::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
 
 use marketplace_contract::limiter::LimiterRig;
 
-/// The promise that is broken; `None` is none.
+/// The broken promise; `None` is a correct limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
     None,
@@ -28,27 +28,27 @@ pub enum Flaw {
     AClockSetBackFills,
 }
 
-/// Tokens and the moment at which they were counted.
+/// Tokens and the time in microseconds at which they were counted.
 type Kept = (u64, i64);
 
-/// A limiter by the clock on the wall, with one flaw.
+/// A rate limiter on a wall clock, with one fault.
 #[derive(Clone)]
 pub struct FlawedLimiterRig {
-    flaw: Flaw,
+    fault: Flaw,
     clock_us: Arc<Mutex<i64>>,
     buckets: Arc<Mutex<HashMap<String, Kept>>>,
 }
 
 impl FlawedLimiterRig {
-    /// A fresh rig with this flaw.
-    pub fn new(flaw: Flaw) -> FlawedLimiterRig {
-        // Years after the beginning of time.
+    /// A fresh rig with this fault.
+    pub fn new(fault: Flaw) -> FlawedLimiterRig {
+        // Far enough from zero that the clock can be set back.
         let clock_us = Arc::new(Mutex::new(1_000_000_000_000_000));
-        FlawedLimiterRig { flaw, clock_us, buckets: Arc::default() }
+        FlawedLimiterRig { fault, clock_us, buckets: Arc::default() }
     }
 
-    fn has(&self, flaw: Flaw) -> bool {
-        self.flaw == flaw
+    fn has(&self, fault: Flaw) -> bool {
+        self.fault == fault
     }
 
     fn name(&self, key: &LimitKey) -> String {
@@ -94,17 +94,17 @@ impl RateLimiter for FlawedLimiterRig {
         if now < last && !self.has(Flaw::WaitsForAClockThatWasSetBack) {
             (tokens, last) = if self.has(Flaw::AClockSetBackFills) { (capacity, now) } else { (tokens, now) };
         }
-        let pace = if self.has(Flaw::FillsTwiceAsFast) { every.midpoint(1) } else { every };
-        let grown = (now - last).max(0) / pace;
-        tokens += grown.unsigned_abs();
-        last += grown * pace;
+        let interval_us = if self.has(Flaw::FillsTwiceAsFast) { every.midpoint(1) } else { every };
+        let refilled = (now - last).max(0) / interval_us;
+        tokens += refilled.unsigned_abs();
+        last += refilled * interval_us;
         if tokens >= capacity && known.is_some() {
             tokens = if self.has(Flaw::FillsBeyondFull) { tokens } else { capacity };
             last = last.max(now);
         }
         if tokens == 0 {
             let wait = last + every - now;
-            let told = match self.flaw {
+            let reported = match self.fault {
                 Flaw::WaitsAreTooShort => wait / 2,
                 Flaw::WaitsAreTooLong => wait + every / 10,
                 _ => wait,
@@ -113,7 +113,7 @@ impl RateLimiter for FlawedLimiterRig {
                 last = now;
             }
             buckets.insert(name, (tokens, last));
-            return Taken::Refused { retry_after: Duration::from_micros(told.max(1).unsigned_abs()) };
+            return Taken::Refused { retry_after: Duration::from_micros(reported.max(1).unsigned_abs()) };
         }
         buckets.insert(name, (tokens - 1, last));
         Taken::Token { remaining: u32::try_from(tokens - 1).unwrap() }

@@ -1,9 +1,9 @@
-//! Adapters that keep every promise of their port but one: what tests are tested with.
+//! Faulty adapters: each breaks exactly one promise of its port. The self-tests of the contract suite use them.
 
 #![allow(
     missing_docs,
     clippy::wildcard_enum_match_arm,
-    reason = "the names of flaws say it all; a flaw changes what it changes and nothing else"
+    reason = "variants are named after the broken promise; a fault handles its own cases only"
 )]
 
 pub mod broker;

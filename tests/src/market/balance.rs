@@ -1,4 +1,4 @@
-//! The end check: what was acknowledged is there, every event took effect exactly once and in order.
+//! The final check: every acknowledged change is present, every event took effect exactly once and in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,15 +11,15 @@ use crate::books::Books;
 use crate::client::Api;
 use crate::process::{Fault, eventually};
 
-/// Until all is at rest: with the deadlines of unpaid orders, the leases of killed consumers (15 s), and messages that a
-/// broker lost (60 s).
-const AT_REST_WITHIN: Duration = Duration::from_secs(180);
+/// Time until all work is finished. It includes the deadlines of unpaid orders, leases of killed consumers (15 s), and
+/// messages that a broker lost (60 s).
+const IDLE_WITHIN: Duration = Duration::from_secs(180);
 
-/// Waits until nothing is on its way, and then holds the database to everything that must be true at the end.
+/// Waits until all work is finished, then checks all invariants of the database and the ledger.
 pub async fn balance(api: &Api, books: &Books, ledger: &Ledger) {
     let begun = Instant::now();
-    at_rest(books).await;
-    println!("  at rest after {:.1?}: {}", begun.elapsed(), ledger.summary());
+    wait_until_idle(books).await;
+    println!("  idle after {:.1?}: {}", begun.elapsed(), ledger.summary());
     println!("  in the database: {}", books.summary().await);
     let broken = books.broken().await;
     assert!(broken.is_empty(), "{broken:#?}");
@@ -30,47 +30,48 @@ pub async fn balance(api: &Api, books: &Books, ledger: &Ledger) {
     let products: BTreeSet<String> =
         books.rows("SELECT id FROM products").await.unwrap().into_iter().collect();
     for product in ledger.products() {
-        assert!(products.contains(&product.to_string()), "product {product} was acknowledged and is gone");
+        assert!(products.contains(&product.to_string()), "product {product} was acknowledged and is missing");
     }
     let orders = Order::all(books).await;
     for (order, step) in ledger.orders() {
         let found = orders
             .get(&order)
-            .unwrap_or_else(|| panic!("order {order} was acknowledged ({step:?}) and is gone"));
-        assert!(found.has_kept(step), "order {order} was acknowledged as {step:?} and is {found:?}");
+            .unwrap_or_else(|| panic!("order {order} was acknowledged ({step:?}) and is missing"));
+        assert!(found.has_reached(step), "order {order} was acknowledged as {step:?} and is {found:?}");
     }
 }
 
-/// No event is on its way, no order is unpaid, and the gateway has reported every refund.
-async fn at_rest(books: &Books) {
+/// Waits until no event is in flight, no order is unpaid, and the gateway has reported every refund.
+async fn wait_until_idle(books: &Books) {
     let begun = Instant::now();
-    books.wait_until_quiet(AT_REST_WITHIN).await;
+    books.wait_until_quiet(IDLE_WITHIN).await;
     let open = "SELECT count(*) FROM refunds WHERE status = 'PROCESSING'";
-    eventually(AT_REST_WITHIN.saturating_sub(begun.elapsed()), async || match books.count(open).await? {
+    eventually(IDLE_WITHIN.saturating_sub(begun.elapsed()), async || match books.count(open).await? {
         0 => Ok(()),
         open => Err(format!("{open} refunds are open").into()),
     })
     .await;
-    // A refund that was settled has published events.
-    books.wait_until_quiet(AT_REST_WITHIN.saturating_sub(begun.elapsed())).await;
+    // The settlement of a refund publishes events.
+    books.wait_until_quiet(IDLE_WITHIN.saturating_sub(begun.elapsed())).await;
 }
 
-/// The sums of all entries in money and in points, which are zero at every moment.
+/// The sums of all ledger entries in money and in points. Both are always zero.
 pub async fn ledger_sums(books: &Books) -> Result<Vec<String>, Fault> {
     let money = "account IN ('wallet', 'wallet_hold', 'platform', 'gateway')";
     let sum = |of: &str| format!("coalesce(sum(CASE WHEN {of} THEN amount ELSE 0 END), 0)");
-    let (money, points) = (sum(money), sum(&format!("NOT {money}")));
+    let points = sum(&format!("NOT {money}"));
+    let money = sum(money);
     let mut rows = books.table(&format!("SELECT {money}, {points} FROM ledger_entries")).await?;
     rows.remove(0).into_iter().map(|sum| sum.ok_or_else(|| "no sum".into())).collect()
 }
 
-/// What the database says of an order.
+/// Row of an order with its refunds.
 #[derive(Debug)]
 struct Order {
     status: String,
-    /// Of its successful payment, if it has one.
+    /// `refund_due` of its successful payment, if it has one.
     refund_due: Option<String>,
-    /// How many refunds of it the gateway refused.
+    /// Number of refunds that the gateway refused.
     failed_refunds: i64,
 }
 
@@ -87,19 +88,20 @@ impl Order {
         rows.collect()
     }
 
-    /// Whether it came at least as far as this step that was acknowledged.
-    fn has_kept(&self, step: Step) -> bool {
-        let (status, refund_due) = (self.status.as_str(), self.refund_due.as_deref());
-        let owed_back = status == "cancelled" && refund_due == Some("1");
+    /// Whether the order has at least reached this acknowledged step.
+    fn has_reached(&self, step: Step) -> bool {
+        let status = self.status.as_str();
+        let refund_due = self.refund_due.as_deref();
+        let refund_owed = status == "cancelled" && refund_due == Some("1");
         match step {
             Step::Placed => status != "pending",
-            // Too late is recorded too: the order is closed and the money is owed back.
+            // A late payment is recorded too: the order is closed and a refund is due.
             Step::PaymentReported => {
-                let kept = ["paid", "shipped", "completed", "refunded"].contains(&status);
-                owed_back || (kept && refund_due == Some("0"))
+                let was_paid = ["paid", "shipped", "completed", "refunded"].contains(&status);
+                refund_owed || (was_paid && refund_due == Some("0"))
             }
             Step::RefundRequested => {
-                owed_back || status == "refunded" || (status == "paid" && self.failed_refunds > 0)
+                refund_owed || status == "refunded" || (status == "paid" && self.failed_refunds > 0)
             }
             Step::Shipped => ["shipped", "completed"].contains(&status),
             Step::Completed => status == "completed",

@@ -1,4 +1,4 @@
-//! What the API acknowledged: the promises that the database is held to at the end.
+//! Ledger of the requests that the API acknowledged, against which the database is checked at the end.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -6,27 +6,24 @@ use std::time::Duration;
 
 use crate::process::eventually;
 
-/// The longest wait for acknowledged orders: far beyond what a busy machine takes for them.
-const AT_WORK_WITHIN: Duration = Duration::from_secs(120);
+/// Timeout for acknowledged orders: far longer than a busy machine needs.
+const ORDERS_WITHIN: Duration = Duration::from_secs(120);
 
-/// How far an order came by acknowledged steps.
+/// The last acknowledged step of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// It was placed.
     Placed,
-    /// The gateway's report of its payment was taken.
+    /// The gateway's report of its payment was accepted.
     PaymentReported,
-    /// Its buyer asked for a refund.
+    /// Its buyer requested a refund.
     RefundRequested,
-    /// It was shipped.
     Shipped,
-    /// It was received.
+    /// Its buyer confirmed receipt.
     Completed,
-    /// Its buyer cancelled it.
     Cancelled,
 }
 
-/// Everything that was acknowledged.
+/// All acknowledged requests.
 #[derive(Debug, Default)]
 pub struct Ledger {
     products: Mutex<Vec<i64>>,
@@ -36,61 +33,60 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A product was listed.
+    /// Records an acknowledged product.
     pub fn product(&self, id: i64) {
         self.products.lock().unwrap().push(id);
     }
 
-    /// An order came to this step.
+    /// Records an acknowledged step of an order.
     pub fn order(&self, id: i64, step: Step) {
         self.orders.lock().unwrap().insert(id, step);
     }
 
-    /// A request was refused by a rule.
+    /// Counts a request that a business rule rejected.
     pub fn refused(&self) {
         *self.refused.lock().unwrap() += 1;
     }
 
-    /// A request was not answered, or answered that a dependency is away.
+    /// Counts a request without a response, or whose response says that a dependency is unavailable.
     pub fn lost(&self) {
         *self.lost.lock().unwrap() += 1;
     }
 
-    /// Every product that was listed.
     pub fn products(&self) -> Vec<i64> {
         self.products.lock().unwrap().clone()
     }
 
-    /// Every order, and the last step that was acknowledged.
+    /// Every order with its last acknowledged step.
     pub fn orders(&self) -> BTreeMap<i64, Step> {
         self.orders.lock().unwrap().clone()
     }
 
-    /// Waits until so many more orders were acknowledged.
+    /// Waits until this many more orders are acknowledged.
     pub async fn wait_for_orders(&self, more: usize) {
         let wanted = self.orders.lock().unwrap().len() + more;
-        eventually(AT_WORK_WITHIN, async || match self.orders.lock().unwrap().len() {
+        eventually(ORDERS_WITHIN, async || match self.orders.lock().unwrap().len() {
             enough if enough >= wanted => Ok(()),
             some => Err(format!("{some} orders were acknowledged, not {wanted}").into()),
         })
         .await;
     }
 
-    /// For a person: how much was asked and how it went.
+    /// Number of requests by result, for the test's output.
     pub fn summary(&self) -> String {
         let orders = self.orders();
-        let came_to = |step| orders.values().filter(|came| **came == step).count();
+        let reached = |step| orders.values().filter(|last| **last == step).count();
         format!(
             "{} products, {} orders acknowledged ({} only placed, {} paid, {} to be refunded, {} shipped, {} completed, {} cancelled), \
-             {} refused, {} without an answer",
+             {} rejected, {} without a response",
             self.products().len(),
             orders.len(),
-            came_to(Step::Placed),
-            came_to(Step::PaymentReported),
-            came_to(Step::RefundRequested),
-            came_to(Step::Shipped),
-            came_to(Step::Completed),
-            came_to(Step::Cancelled),
+            reached(Step::Placed),
+            reached(Step::PaymentReported),
+            reached(Step::RefundRequested),
+            reached(Step::Shipped),
+            reached(Step::Completed),
+            reached(Step::Cancelled),
             self.refused.lock().unwrap(),
             self.lost.lock().unwrap(),
         )

@@ -1,5 +1,5 @@
-//! Steady load: several clients that sell and buy, some of them after the same products, pay with money, wallet, points and
-//! coupons, and note what is acknowledged.
+//! Steady load: several clients sell and buy, partly the same products, pay with money, wallet, points and coupons, and
+//! record acknowledged requests in the ledger.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,35 +12,35 @@ use super::ledger::{Ledger, Step};
 use crate::chance::Chance;
 use crate::client::{Answer, Api, Caller, Lost};
 
-/// Clients that run until they are told to stop.
+/// Clients that run until they are stopped.
 #[derive(Debug)]
 pub struct Load {
     stop: Arc<AtomicBool>,
     clients: JoinSet<()>,
 }
 
-/// What the clients share.
+/// State shared by the clients.
 struct Market {
-    /// One for each server.
+    /// One per server.
     apis: Vec<Api>,
     ledger: Arc<Ledger>,
-    /// The product that was listed last: whoever wants a contested one takes this.
+    /// The most recently listed product, for which several buyers compete.
     newest: AtomicI64,
     stop: Arc<AtomicBool>,
-    /// Answers that no rule explains.
-    odd: Arc<Mutex<Vec<String>>>,
+    /// Responses that are neither a success nor an expected rejection.
+    unexpected: Arc<Mutex<Vec<String>>>,
     pause: Duration,
 }
 
-/// Why a client went no further with a product.
+/// Why a client stopped working on a product.
 enum End {
-    /// A rule refused it.
+    /// A business rule rejected a request.
     Refused,
-    /// It was done, or not.
+    /// No response: it is unknown whether the request was executed.
     NotAnswered,
 }
 
-/// How many users there are; each client plays its own seller and all buyers.
+/// Number of users. Each client acts as one seller and as all buyers.
 const USERS: i64 = 12;
 
 /// Operator of the tenant of these users.
@@ -48,12 +48,12 @@ pub const OPERATOR: Caller = Caller::of_tenant(1, 9).operator();
 
 const PRICE_MINOR: i64 = 8_850;
 
-/// How often the gateway reports a payment that is not taken: the order's assets may not be locked yet.
+/// How often the gateway repeats the report of a payment that is refused because the order's assets are not locked yet.
 const REPORTS: u32 = 10;
 
 impl Load {
-    /// Starts so many clients, each with a pause between its orders, and with several servers of one deployment
-    /// ([`Api::beside`]) spread over them: one whose server does not answer goes to the next.
+    /// Starts clients with a pause between their orders. The servers of a deployment ([`Api::beside`]) are distributed
+    /// among them; a client whose server does not respond changes to the next one.
     pub async fn start(
         apis: &[Api],
         ledger: &Arc<Ledger>,
@@ -72,7 +72,7 @@ impl Load {
             ledger: Arc::clone(ledger),
             newest: AtomicI64::new(0),
             stop: Arc::clone(&stop),
-            odd: Arc::default(),
+            unexpected: Arc::default(),
             pause,
         });
         let mut tasks = JoinSet::new();
@@ -83,7 +83,7 @@ impl Load {
         Load { stop, clients: tasks }
     }
 
-    /// Lets every client finish what it is at.
+    /// Lets every client finish its current product.
     pub async fn stop(mut self) {
         self.stop.store(true, Ordering::SeqCst);
         while let Some(ended) = self.clients.join_next().await {
@@ -92,7 +92,7 @@ impl Load {
     }
 }
 
-/// Money and points for many orders.
+/// Grants a user money and points for many orders.
 async fn fund(api: &Api, user: i64) {
     let deposit = json!({"amount": 2_000});
     let deposits = format!("/api/v1/ops/wallets/{user}/deposits");
@@ -101,7 +101,7 @@ async fn fund(api: &Api, user: i64) {
     api.post(OPERATOR, &grants, json!({"points": 10_000})).await.unwrap().value();
 }
 
-/// An amount of minor units as JSON writes it.
+/// An amount in minor units as JSON number.
 fn money(minor: i64) -> Value {
     serde_json::from_str(&format!("{}.{:02}", minor / 100, minor % 100)).unwrap()
 }
@@ -114,18 +114,18 @@ impl Market {
             match self.one(at, seller, &chance).await {
                 Ok(()) | Err(End::Refused) => {}
                 Err(End::NotAnswered) => {
-                    // The server is gone for a moment.
+                    // The server is unavailable for a moment.
                     tokio::time::sleep(Duration::from_millis(20)).await;
                     api = apis.next();
                 }
             }
             tokio::time::sleep(self.pause).await;
         }
-        let odd = self.odd.lock().unwrap();
-        assert!(odd.is_empty(), "answers that no rule explains: {odd:#?}");
+        let unexpected = self.unexpected.lock().unwrap();
+        assert!(unexpected.is_empty(), "unexpected responses: {unexpected:#?}");
     }
 
-    /// One product and what happens to it, as far as it is acknowledged.
+    /// Handles one product, as far as requests are acknowledged.
     async fn one(&self, api: &Api, seller: i64, chance: &Chance) -> Result<(), End> {
         let buyer = 1 + (seller + chance.below(10)) % USERS;
         let product = match chance.one_in(4) {
@@ -136,26 +136,26 @@ impl Market {
             return Ok(());
         }
         let body = self.order_body(api, buyer, product, chance).await?;
-        // Sold already, or the buyer's own.
-        let placed = self.answer(api.post(buyer, "/api/v1/orders", body).await, &["A0409", "A0303"])?;
+        // The product is sold already, or it is the buyer's own.
+        let placed = self.acknowledged(api.post(buyer, "/api/v1/orders", body).await, &["A0409", "A0303"])?;
         let order = placed.id("orderId");
         self.ledger.order(order, Step::Placed);
         match chance.below(16) {
             0 | 1 => self.step(order, api.cancel(buyer, order).await, Step::Cancelled),
-            // Left alone: closed by its timeout.
+            // The order stays unpaid and is closed by its timeout.
             2 | 3 => Ok(()),
-            fate => self.paid(api, order, buyer, placed.id("sellerId"), fate).await,
+            outcome => self.paid(api, order, buyer, placed.id("sellerId"), outcome).await,
         }
     }
 
     async fn listed(&self, api: &Api, seller: i64) -> Result<i64, End> {
-        let product = self.answer(api.list_product(seller, "Desk lamp").await, &[])?.id("productId");
+        let product = self.acknowledged(api.list_product(seller, "Desk lamp").await, &[])?.id("productId");
         self.ledger.product(product);
         self.newest.store(product, Ordering::SeqCst);
         Ok(product)
     }
 
-    /// Half of the orders are paid in money alone, the others with wallet, points or a coupon too.
+    /// Half of the orders are paid with money only, the others also with wallet, points or a coupon.
     async fn order_body(&self, api: &Api, buyer: i64, product: i64, chance: &Chance) -> Result<Value, End> {
         let mut body = json!({"productId": product});
         match chance.below(16) {
@@ -165,7 +165,8 @@ impl Market {
                 let coupon = json!({
                     "userId": buyer, "discount": 5, "minSpend": 1, "expiresAt": "2099-01-01T00:00:00Z",
                 });
-                let issued = self.answer(api.post(OPERATOR, "/api/v1/ops/coupons", coupon).await, &[])?;
+                let issued =
+                    self.acknowledged(api.post(OPERATOR, "/api/v1/ops/coupons", coupon).await, &[])?;
                 body["couponId"] = json!(issued.id("couponId"));
                 body["points"] = json!(1 + chance.below(200));
             }
@@ -181,23 +182,23 @@ impl Market {
         Ok(body)
     }
 
-    async fn paid(&self, api: &Api, order: i64, buyer: i64, seller: i64, fate: i64) -> Result<(), End> {
-        // A client that waited for a restart may be later than the order's deadline.
-        let started = taken(|| api.start_payment(buyer, order)).await;
-        let payment = self.answer(started, &["A0409"])?.data;
+    async fn paid(&self, api: &Api, order: i64, buyer: i64, seller: i64, outcome: i64) -> Result<(), End> {
+        // A client that waited for a restart may miss the order's deadline.
+        let started = with_retries(|| api.start_payment(buyer, order)).await;
+        let payment = self.acknowledged(started, &["A0409"])?.data;
         if payment["status"] == "PROCESSING" {
             let id = payment["paymentId"].as_i64().unwrap();
-            let result = if fate == 4 { "FAILED" } else { "SUCCESS" };
-            let reported = taken(|| api.payment_of_reported(id, &payment["amount"], result)).await;
-            if fate == 4 {
-                return self.answer(reported, &["A0409"]).map(drop);
+            let result = if outcome == 4 { "FAILED" } else { "SUCCESS" };
+            let reported = with_retries(|| api.payment_of_reported(id, &payment["amount"], result)).await;
+            if outcome == 4 {
+                return self.acknowledged(reported, &["A0409"]).map(drop);
             }
             self.step(order, reported, Step::PaymentReported)?;
         } else {
-            // Assets paid all of it.
+            // Assets cover the whole price.
             self.ledger.order(order, Step::PaymentReported);
         }
-        match fate {
+        match outcome {
             5 | 6 => Ok(()),
             7..10 => {
                 let path = format!("/api/v1/orders/{order}/refunds");
@@ -206,7 +207,7 @@ impl Market {
             }
             _ => {
                 self.step(order, api.ship(seller, order).await, Step::Shipped)?;
-                match fate {
+                match outcome {
                     10 | 11 => Ok(()),
                     _ => self.step(order, api.complete(buyer, order).await, Step::Completed),
                 }
@@ -214,22 +215,22 @@ impl Market {
         }
     }
 
-    /// Notes an acknowledged step. The state may refuse one: a timeout was faster.
-    fn step(&self, order: i64, answered: Result<Answer, Lost>, step: Step) -> Result<(), End> {
-        self.answer(answered, &["A0409"])?;
+    /// Records an acknowledged step. The state may reject it, for example after a timeout.
+    fn step(&self, order: i64, response: Result<Answer, Lost>, step: Step) -> Result<(), End> {
+        self.acknowledged(response, &["A0409"])?;
         self.ledger.order(order, step);
         Ok(())
     }
 
-    /// The answer, if the request was acknowledged.
-    fn answer(&self, answered: Result<Answer, Lost>, expected: &[&str]) -> Result<Answer, End> {
-        match answered {
+    /// Returns the response if the request was acknowledged.
+    fn acknowledged(&self, response: Result<Answer, Lost>, expected: &[&str]) -> Result<Answer, End> {
+        match response {
             Ok(answer) if answer.done() => Ok(answer),
-            // While it stops, or its database is away, the service says so.
+            // The service returns these codes while it stops or while its database is unavailable.
             Ok(answer) if !["C0001", "C0002"].contains(&answer.code.as_str()) => {
                 self.ledger.refused();
                 if !expected.contains(&answer.code.as_str()) {
-                    self.odd.lock().unwrap().push(format!("{answer:?}"));
+                    self.unexpected.lock().unwrap().push(format!("{answer:?}"));
                 }
                 Err(End::Refused)
             }
@@ -241,15 +242,17 @@ impl Market {
     }
 }
 
-/// Asks again while the service says that it cannot yet, as a gateway does, and then gives up.
-async fn taken<F: Future<Output = Result<Answer, Lost>>>(ask: impl Fn() -> F) -> Result<Answer, Lost> {
+/// Repeats a request that is refused as temporarily impossible, as a gateway does, up to [`REPORTS`] times.
+async fn with_retries<F: Future<Output = Result<Answer, Lost>>>(
+    send: impl Fn() -> F,
+) -> Result<Answer, Lost> {
     for _ in 1..REPORTS {
-        match ask().await {
+        match send().await {
             Ok(answer) if [503, 504].contains(&answer.status) => {
                 tokio::time::sleep(Duration::from_millis(50)).await
             }
             other => return other,
         }
     }
-    ask().await
+    send().await
 }

@@ -1,5 +1,5 @@
-//! A market under load: clients that sell and buy, the ledger of what was acknowledged to them, and the end check that
-//! holds the database to it.
+//! A marketplace under load: clients that sell and buy, the ledger of acknowledged requests, and the final check of the
+//! database against it.
 
 mod balance;
 mod ledger;

@@ -1,4 +1,4 @@
-//! A database server, and a database in it for each test.
+//! A database server, with one database per test.
 
 #![allow(clippy::disallowed_methods, reason = "real servers run on real time")]
 
@@ -15,19 +15,16 @@ use super::watched::{EndWith, Watched};
 use super::{Durability, PASSWORD, certify, free_port, mariadb, postgres, server_folder};
 use crate::process::Fault;
 
-/// How long a server may take until it answers.
+/// How long a server may take until it accepts statements.
 const START_WITHIN: Duration = Duration::from_secs(60);
 
-/// What kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerKind {
-    /// MariaDB.
     MariaDb,
-    /// PostgreSQL.
     Postgres,
 }
 
-/// A server of a test's own. Dropping it ends it.
+/// A private database server. Dropping it ends it.
 #[derive(Debug)]
 pub struct DatabaseServer {
     kind: ServerKind,
@@ -36,9 +33,9 @@ pub struct DatabaseServer {
     port: u16,
     folder: PathBuf,
     watched: Mutex<Option<Watched>>,
-    /// How many databases were made.
-    made: Mutex<u32>,
-    /// Databases that nobody uses any more; the next that is made drops them.
+    /// Number of databases created.
+    created: Mutex<u32>,
+    /// Databases of finished tests. They are dropped when the next database is created.
     finished: Mutex<Vec<String>>,
 }
 
@@ -47,12 +44,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl DatabaseServer {
-    /// Makes and starts a server, and waits until it answers.
+    /// Creates and starts a server, and waits until it accepts statements.
     pub async fn start(kind: ServerKind, durability: Durability) -> Result<Arc<DatabaseServer>, Fault> {
         DatabaseServer::start_as(kind, durability, Encryption::None).await
     }
 
-    /// The same, for a server that takes encrypted connections only, with a certificate for `localhost`.
+    /// Like [`DatabaseServer::start`], for a server that accepts TLS connections only, with a certificate for `localhost`.
     pub async fn start_encrypted(
         kind: ServerKind,
         durability: Durability,
@@ -76,19 +73,19 @@ impl DatabaseServer {
             port: free_port()?,
             folder: folder.clone(),
             watched: Mutex::default(),
-            made: Mutex::default(),
+            created: Mutex::default(),
             finished: Mutex::default(),
         };
-        let made = match kind {
+        let created = match kind {
             ServerKind::MariaDb => mariadb::make(&folder),
             ServerKind::Postgres => postgres::make(&folder),
         };
-        let made = made.and_then(|()| match (encryption, kind) {
+        let created = created.and_then(|()| match (encryption, kind) {
             (Encryption::None, _) => Ok(()),
             (Encryption::Offered, ServerKind::MariaDb) => certify(&folder),
             (Encryption::Offered, ServerKind::Postgres) => postgres::encrypt(&folder),
         });
-        if let Err(error) = made {
+        if let Err(error) = created {
             std::fs::remove_dir_all(&folder)?;
             return Err(error);
         }
@@ -106,7 +103,7 @@ impl DatabaseServer {
         Ok(Arc::new(server))
     }
 
-    /// Starts it again on the same port with what it has kept, and waits until it answers.
+    /// Starts the server again on the same port with its data, and waits until it accepts statements.
     pub async fn restart(&self) -> Result<(), Fault> {
         let (command, end): (_, EndWith) = match self.kind {
             ServerKind::MariaDb => {
@@ -128,13 +125,13 @@ impl DatabaseServer {
                 None => (false, String::new()),
             };
             if !runs || begun.elapsed() > START_WITHIN {
-                return Err(format!("{:?} does not answer: {error}\n{log}", self.kind).into());
+                return Err(format!("{:?} accepts no statements: {error}\n{log}", self.kind).into());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// `kill -9`; what it has kept stays for [`restart`](DatabaseServer::restart).
+    /// Sends SIGKILL. The data is kept for [`restart`](DatabaseServer::restart).
     pub fn kill(&self) -> Result<(), Fault> {
         match lock(&self.watched).take() {
             Some(watched) => watched.kill(),
@@ -142,7 +139,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Ends it in order.
+    /// Ends the server in order.
     pub fn stop(&self) -> Result<(), Fault> {
         match lock(&self.watched).take() {
             Some(watched) => watched.stop(),
@@ -150,37 +147,36 @@ impl DatabaseServer {
         }
     }
 
-    /// SIGSTOP: it takes connections and answers nothing.
+    /// Sends SIGSTOP: the kernel accepts connections, the server does not respond.
     pub fn pause(&self) -> Result<(), Fault> {
         lock(&self.watched).as_ref().map_or(Ok(()), Watched::pause)
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn go_on(&self) -> Result<(), Fault> {
         lock(&self.watched).as_ref().map_or(Ok(()), Watched::go_on)
     }
 
-    /// The file of who signed the certificate of a server that was started encrypted.
+    /// File with the certificate authority of a server that was started with TLS.
     pub fn authorities(&self) -> PathBuf {
         self.folder.join("ca.pem")
     }
 
-    /// Where it keeps everything.
+    /// Folder of all its files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What kind of server it is.
     pub fn kind(&self) -> ServerKind {
         self.kind
     }
 
-    /// Where it listens, on 127.0.0.1.
+    /// Port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The URL of one of its databases, by this port: its own, or that of a proxy before it.
+    /// URL of a database through this port: the server's own port or that of a proxy.
     pub fn url(&self, database: &str, port: u16) -> String {
         match self.kind {
             ServerKind::MariaDb => format!("mysql://handover:{PASSWORD}@127.0.0.1:{port}/{database}"),
@@ -188,7 +184,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Runs a statement as an administrator.
+    /// Executes a statement as administrator.
     pub async fn execute(&self, sql: &str) -> Result<(), Fault> {
         let sql = AssertSqlSafe(sql.to_owned());
         match self.kind {
@@ -208,7 +204,7 @@ impl DatabaseServer {
         Ok(())
     }
 
-    /// An empty database that goes when it is dropped; on PostgreSQL a copy of `template`, if there is one.
+    /// Creates an empty database that is dropped after the test; on PostgreSQL a copy of `template`, if given.
     pub async fn database(self: &Arc<Self>, template: Option<&str>) -> Result<TestDatabase, Fault> {
         let finished = std::mem::take(&mut *lock(&self.finished));
         for name in finished {
@@ -219,9 +215,9 @@ impl DatabaseServer {
             .await?;
         }
         let number = {
-            let mut made = lock(&self.made);
-            *made += 1;
-            *made
+            let mut created = lock(&self.created);
+            *created += 1;
+            *created
         };
         let name = format!("test_{number}");
         self.execute(&match (self.kind, template) {
@@ -235,13 +231,13 @@ impl DatabaseServer {
 
 impl Drop for DatabaseServer {
     fn drop(&mut self) {
-        // First the server, whose shell removes the folder too; but one that was killed has no shell any more.
+        // End the server first: its shell removes the folder. After a kill there is no shell, so remove the folder here as well.
         drop(lock(&self.watched).take());
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// A database of one test.
+/// Database of one test.
 #[derive(Debug)]
 pub struct TestDatabase {
     name: String,
@@ -249,27 +245,24 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its URL.
     pub fn url(&self) -> String {
         self.server.url(&self.name, self.server.port)
     }
 
-    /// Its URL by the name that the certificate of its server is for.
+    /// URL with the host name of the server's certificate.
     pub fn url_by_name(&self) -> String {
         self.url().replace("@127.0.0.1:", "@localhost:")
     }
 
-    /// The server it is in.
     pub fn server(&self) -> &Arc<DatabaseServer> {
         &self.server
     }
 
-    /// How many of its connections the server ended because they did nothing within a transaction.
+    /// Number of connections to this database that the server closed because they were idle in a transaction.
     pub fn ended_for_idling(&self) -> Result<usize, Fault> {
         let log = std::fs::read_to_string(self.server.folder.join("log"))?;
         let (database, why) = match self.server.kind {

@@ -1,4 +1,4 @@
-//! MariaDB.
+//! MariaDB servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,6 @@ use super::watched::EndWith;
 use super::{Durability, PASSWORD, find, is_root, run};
 use crate::process::Fault;
 
-/// How it is ended.
 pub(super) const END: EndWith = EndWith::Kill;
 
 fn program(name: &str) -> Result<PathBuf, Fault> {
@@ -23,7 +22,7 @@ fn user() -> Vec<String> {
     if is_root() { vec!["--user=root".to_owned()] } else { Vec::new() }
 }
 
-/// Makes the system tables in this folder.
+/// Creates the system tables in this folder.
 pub(super) fn make(folder: &Path) -> Result<(), Fault> {
     let accounts = format!(
         "CREATE USER IF NOT EXISTS 'handover'@'%' IDENTIFIED BY '{PASSWORD}';\n\
@@ -34,13 +33,13 @@ pub(super) fn make(folder: &Path) -> Result<(), Fault> {
         .args(["--no-defaults", "--skip-test-db", "--auth-root-authentication-method=normal"])
         .args(["--skip-log-bin", "--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=32M"])
         .arg(format!("--datadir={}", folder.join("data").display()))
-        // Every server that starts removes the temporary tables it finds there, those of others too.
+        // On startup a server removes the temporary tables it finds in TMPDIR, including those of other servers.
         .env("TMPDIR", folder)
         .args(user())
         .current_dir(folder))
 }
 
-/// The server.
+/// Command line of the server.
 pub(super) fn command(
     folder: &Path,
     port: u16,
@@ -64,7 +63,7 @@ pub(super) fn command(
             "--max-connections=300",
             "--innodb-buffer-pool-size=128M",
             "--innodb-log-file-size=64M",
-            // What a person meant for other services must not change ours.
+            // Defaults that an administrator may have set for other services must not affect the program.
             "--sql-mode=",
             "--character-set-server=latin1",
             "--default-time-zone=+08:00",

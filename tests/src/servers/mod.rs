@@ -1,9 +1,9 @@
-//! Servers that tests start for themselves: private, on free ports of 127.0.0.1, in a folder that goes with them.
+//! Private servers for tests: on free ports of 127.0.0.1, each in its own folder, which is deleted at the end.
 //!
-//! A binary of tests starts each server at most once and every test of it gets a database of its own. A server ends with
-//! the process that started it, whatever ends that process: see [`watched`].
+//! A test binary starts each server at most once, and each of its tests gets its own database. A server ends with the
+//! process that started it, even if that process is killed: see [`watched`].
 //!
-//! A server that is not installed is an error that says how to install it, never a test that is passed over.
+//! If a server is not installed, the test fails with the package to install; it is never skipped.
 
 pub mod database;
 pub mod mariadb;
@@ -20,22 +20,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::process::Fault;
 
-/// Whether what a server said was done survives a crash of the machine. One of the process it survives in any case.
+/// Whether acknowledged writes survive a crash of the machine. They survive a crash of the server process in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// As in production.
     Full,
-    /// Nothing waits for the disk: for tests of everything else.
+    /// Without fsync, for tests in which the machine does not crash.
     None,
 }
 
-/// Below the ports that outgoing connections and listeners on port 0 get: nobody takes one by chance.
+/// Below the ephemeral port range, so that the kernel assigns none of these ports to other sockets.
 const PORTS: std::ops::Range<u32> = 20_000..32_000;
 
-/// A port that is free now, and that no other call in this process gets.
+/// Returns a free port that no other call in this process returns.
 pub fn free_port() -> Result<u16, Fault> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Other binaries of tests begin elsewhere.
+    // Other test binaries start at a different offset.
     let first = std::process::id().wrapping_mul(97);
     for _ in PORTS {
         let step = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % (PORTS.end - PORTS.start);
@@ -47,10 +47,10 @@ pub fn free_port() -> Result<u16, Fault> {
     Err("no port is free".into())
 }
 
-/// What the program signs in with at every server; no program may show it (`canary`).
+/// Password for all servers. It is a canary: the program must not print it (see `canary`).
 pub const PASSWORD: &str = "a-canary-in-place-of-a-password";
 
-/// A folder for a server that may run as another user, with a name short enough for sockets in it.
+/// Creates a folder for a server that may run as another user. Its name is short enough for Unix sockets in it.
 pub fn server_folder(name: &str) -> Result<PathBuf, Fault> {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::Builder::new().prefix(&format!("handover-{name}-")).tempdir()?.keep();
@@ -58,7 +58,7 @@ pub fn server_folder(name: &str) -> Result<PathBuf, Fault> {
     Ok(folder)
 }
 
-/// A program: the first of these folders that has it, or the path.
+/// Finds a program in these folders, then in `PATH`.
 fn find(program: &str, folders: &[PathBuf]) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     folders
@@ -69,23 +69,23 @@ fn find(program: &str, folders: &[PathBuf]) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Runs a program to its end; its output is the error.
+/// Runs a program to its end. If it fails, the error contains its output.
 fn run(command: &mut Command) -> Result<(), Fault> {
     let output = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = [output.stdout, output.stderr].concat();
+    let output_text = [output.stdout, output.stderr].concat();
     Err(format!(
         "{:?} ended with {}:\n{}",
         command.get_program(),
         output.status,
-        String::from_utf8_lossy(&said)
+        String::from_utf8_lossy(&output_text)
     )
     .into())
 }
 
-/// Makes an authority, `ca.pem`, and a certificate of it for `localhost`, `server.pem` with `server.key`.
+/// Creates a certificate authority, `ca.pem`, and its certificate for `localhost`, `server.pem` with `server.key`.
 pub fn certify(folder: &Path) -> Result<(), Fault> {
     let openssl =
         find("openssl", &[]).ok_or("openssl is missing: install it (Debian: apt-get install openssl)")?;

@@ -1,4 +1,4 @@
-//! PostgreSQL.
+//! PostgreSQL servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,10 +8,10 @@ use super::watched::EndWith;
 use super::{Durability, certify, find, is_open_to_all, is_root, run};
 use crate::process::Fault;
 
-/// PostgreSQL refuses to run as root: who it runs as then.
+/// User that the server runs as if the tests run as root: PostgreSQL refuses to run as root.
 const USER: &str = "postgres";
 
-/// How it is ended: at once, and so that it removes its shared memory.
+/// SIGQUIT ends it immediately and still removes its shared memory.
 pub(super) const END: EndWith = EndWith::Quit;
 
 fn program(name: &str) -> Result<PathBuf, Fault> {
@@ -29,7 +29,7 @@ fn program(name: &str) -> Result<PathBuf, Fault> {
     })
 }
 
-/// A command as the user that the server runs as.
+/// Command line that runs a program as the server's user.
 fn as_user(program: &Path) -> Result<Vec<String>, Fault> {
     let program = program.display().to_string();
     if !is_root() {
@@ -40,7 +40,7 @@ fn as_user(program: &Path) -> Result<Vec<String>, Fault> {
     Ok([setpriv.display().to_string()].into_iter().chain(as_user).chain([program]).collect())
 }
 
-/// Makes a cluster in this folder.
+/// Creates a database cluster in this folder.
 pub(super) fn make(folder: &Path) -> Result<(), Fault> {
     if is_root() {
         if !is_open_to_all(folder) {
@@ -57,7 +57,7 @@ pub(super) fn make(folder: &Path) -> Result<(), Fault> {
         .current_dir(folder))
 }
 
-/// Has it take encrypted connections only.
+/// Configures the server to accept TLS connections only.
 pub(super) fn encrypt(folder: &Path) -> Result<(), Fault> {
     certify(folder)?;
     let key = folder.join("server.key");
@@ -69,7 +69,7 @@ pub(super) fn encrypt(folder: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The server.
+/// Command line of the server.
 pub(super) fn command(
     folder: &Path,
     port: u16,
@@ -86,7 +86,7 @@ pub(super) fn command(
         "shared_buffers=64MB".to_owned(),
         "autovacuum_naptime=1s".to_owned(),
         "log_line_prefix=%m [%p] %d ".to_owned(),
-        // What a person meant for other services must not change ours.
+        // Defaults that an administrator may have set for other services must not affect the program.
         "default_transaction_isolation=serializable".to_owned(),
         "timezone=Asia/Shanghai".to_owned(),
     ];

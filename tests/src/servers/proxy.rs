@@ -1,4 +1,4 @@
-//! A TCP proxy between a program and a server: it can cut, delay, hold back, and let one direction go nowhere.
+//! A TCP proxy between a program and a server. It can cut, delay, pause and discard traffic.
 
 #![allow(clippy::disallowed_methods, reason = "real connections run on real time")]
 
@@ -13,18 +13,18 @@ use tokio::task::JoinHandle;
 
 use crate::process::Fault;
 
-/// What the proxy does with what passes through it.
+/// How the proxy treats traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
-    /// Everything arrives this much later.
+    /// Delay of all data, in both directions.
     pub delay: Duration,
-    /// What goes to the server vanishes; the connection stays.
+    /// Discards data to the server; the connection stays open.
     pub to_server_vanishes: bool,
-    /// What comes from the server vanishes; the connection stays.
+    /// Discards data from the server; the connection stays open.
     pub from_server_vanishes: bool,
-    /// What comes from the server arrives once this is over.
+    /// Keeps data from the server until this is false.
     pub from_server_waits: bool,
-    /// New connections are closed at once.
+    /// Closes new connections immediately.
     pub refuse: bool,
 }
 
@@ -37,30 +37,30 @@ enum Direction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct State {
     traffic: Traffic,
-    /// Connections of an earlier age are cut.
-    age: u64,
+    /// Connections of an earlier generation are cut.
+    generation: u64,
 }
 
-/// What happens when a text goes to the server.
+/// Action when a text is sent to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Catch {
-    /// Its sender is cut off right after it.
+    /// Cut the sender's connection right after the text.
     Cut,
-    /// From then on, what comes from the server waits.
-    Hold,
+    /// From then on, keep the data from the server.
+    Pause,
 }
 
-/// A text, and what happens when it is sent the next time.
+/// A text, and the action when it is sent next.
 type Trap = Arc<Mutex<Option<(&'static str, Catch)>>>;
 
-/// What the connections share.
+/// State shared by all connections.
 #[derive(Debug, Clone)]
 struct Shared {
     state: watch::Sender<State>,
     trap: Trap,
 }
 
-/// A running proxy. Dropping it cuts everything.
+/// A running proxy. Dropping it cuts all connections.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -69,51 +69,51 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy to this port of 127.0.0.1.
+    /// Starts a proxy to this port of 127.0.0.1.
     pub async fn start(server: u16) -> Result<Proxy, Fault> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
         let shared = Shared { state: watch::Sender::new(State::default()), trap: Trap::default() };
-        let of_connections = shared.clone();
+        let shared_with_connections = shared.clone();
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let now = *of_connections.state.borrow();
+                let now = *shared_with_connections.state.borrow();
                 if !now.traffic.refuse {
-                    tokio::spawn(serve(client, server, of_connections.clone(), now.age));
+                    tokio::spawn(serve(client, server, shared_with_connections.clone(), now.generation));
                 }
             }
         });
         Ok(Proxy { port, shared, task })
     }
 
-    /// Where it listens, on 127.0.0.1.
+    /// Port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// From now on.
+    /// Sets how traffic is treated from now on.
     pub fn set(&self, traffic: Traffic) {
         self.shared.state.send_modify(|state| state.traffic = traffic);
     }
 
-    /// Cuts off whoever sends this text next: the server gets it, its answer is lost.
+    /// Cuts the connection that sends this text next: the server receives the text, its response is lost.
     pub fn cut_after(&self, text: &'static str) {
         *self.shared.trap.lock().unwrap() = Some((text, Catch::Cut));
     }
 
-    /// Holds back what comes from the server ([`Traffic::from_server_waits`]) once somebody sends this text.
+    /// Sets [`Traffic::from_server_waits`] when this text is sent next.
     pub fn hold_after(&self, text: &'static str) {
-        *self.shared.trap.lock().unwrap() = Some((text, Catch::Hold));
+        *self.shared.trap.lock().unwrap() = Some((text, Catch::Pause));
     }
 
-    /// Whether nobody has sent that text yet.
+    /// Whether the text of [`cut_after`](Proxy::cut_after) or [`hold_after`](Proxy::hold_after) has not been sent yet.
     pub fn is_waiting_to_cut(&self) -> bool {
         self.shared.trap.lock().unwrap().is_some()
     }
 
-    /// Cuts every connection there is.
+    /// Cuts all open connections.
     pub fn cut(&self) {
-        self.shared.state.send_modify(|state| state.age += 1);
+        self.shared.state.send_modify(|state| state.generation += 1);
     }
 }
 
@@ -124,19 +124,19 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(client: TcpStream, server: u16, shared: Shared, age: u64) {
+async fn serve(client: TcpStream, server: u16, shared: Shared, generation: u64) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { return };
-    // Small writes are what is being tested.
+    // Tests depend on the timing of small writes, so Nagle's algorithm is off.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let mut state = shared.state.subscribe();
-    let there = pump(from_client, to_server, Direction::ToServer, shared.clone());
-    let back = pump(from_server, to_client, Direction::FromServer, shared.clone());
+    let forward = pump(from_client, to_server, Direction::ToServer, shared.clone());
+    let backward = pump(from_server, to_client, Direction::FromServer, shared.clone());
     tokio::select! {
-        () = there => {}
-        () = back => {}
-        _ = state.wait_for(|state| state.age != age) => {}
+        () = forward => {}
+        () = backward => {}
+        _ = state.wait_for(|state| state.generation != generation) => {}
     }
 }
 
@@ -157,15 +157,15 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direct
                 (traffic.from_server_vanishes, None)
             }
         };
-        if caught == Some(Catch::Hold) {
-            // Before the server can answer.
+        if caught == Some(Catch::Pause) {
+            // Before the server can respond.
             shared.state.send_modify(|state| state.traffic.from_server_waits = true);
         }
         if !vanishes && to.write_all(&part[..read]).await.is_err() {
             return;
         }
         if caught == Some(Catch::Cut) {
-            // What was written arrives before the end does.
+            // The shutdown delivers the data before the end of the stream.
             let _ = to.shutdown().await;
             return;
         }
@@ -173,7 +173,7 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direct
 }
 
 impl Shared {
-    /// What the trap does if it is set for this, which springs it.
+    /// Returns the action if `sent` contains the text of the trap, and clears the trap.
     fn caught(&self, sent: &[u8]) -> Option<Catch> {
         let mut trap = self.trap.lock().unwrap();
         let (_, catch) =

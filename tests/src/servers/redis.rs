@@ -1,4 +1,4 @@
-//! Redis.
+//! Redis servers.
 
 #![allow(clippy::disallowed_methods, reason = "real servers run on real time")]
 
@@ -16,7 +16,7 @@ use crate::servers::rabbitmq::Encryption;
 
 /// How long a start may take.
 const START_WITHIN: Duration = Duration::from_secs(30);
-/// Everybody needs it.
+/// Password of the server.
 pub const PASSWORD: &str = "the-password-of-redis";
 
 fn program() -> Result<PathBuf, Fault> {
@@ -33,7 +33,7 @@ fn command(folder: &Path, port: u16, encrypted: Option<u16>) -> Result<Vec<Strin
         ["--port", &port, "--bind", "127.0.0.1", "--dir", &folder_text, "--requirepass", PASSWORD]
             .map(str::to_owned),
     );
-    // Nothing is kept: what a limiter forgets is part of what is tested.
+    // No persistence: tests cover a limiter whose state is lost.
     command.extend(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"].map(str::to_owned));
     if let Some(encrypted) = encrypted {
         command.extend(["--tls-port".to_owned(), encrypted.to_string()]);
@@ -45,7 +45,7 @@ fn command(folder: &Path, port: u16, encrypted: Option<u16>) -> Result<Vec<Strin
     Ok(command)
 }
 
-/// A server of a test's own. Dropping it ends it.
+/// A private Redis server. Dropping it ends it.
 #[derive(Debug)]
 pub struct RedisServer {
     folder: PathBuf,
@@ -55,7 +55,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server and waits until it answers.
+    /// Starts a server and waits until it responds.
     pub async fn start(encryption: Encryption) -> Result<RedisServer, Fault> {
         let folder = server_folder("redis")?;
         let encrypted = match encryption {
@@ -70,7 +70,7 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// Starts it again on the same ports, with nothing in it, and waits until it answers.
+    /// Starts the server again on the same ports, without data, and waits until it responds.
     pub async fn restart(&self) -> Result<(), Fault> {
         let command = command(&self.folder, self.port, self.encrypted)?;
         *self.process.lock().unwrap() = Some(Watched::start(&command, &self.folder, EndWith::Kill)?);
@@ -82,50 +82,50 @@ impl RedisServer {
             };
             if begun.elapsed() > START_WITHIN {
                 let log = self.process.lock().unwrap().as_ref().map(Watched::log).unwrap_or_default();
-                return Err(format!("Redis does not answer: {error}\n{log}").into());
+                return Err(format!("Redis does not respond: {error}\n{log}").into());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// `kill -9`.
+    /// Sends SIGKILL.
     pub fn kill(&self) -> Result<(), Fault> {
         self.process.lock().unwrap().take().map_or(Ok(()), Watched::kill)
     }
 
-    /// SIGSTOP: it takes connections and answers nothing.
+    /// Sends SIGSTOP: the kernel accepts connections, the server does not respond.
     pub fn pause(&self) -> Result<(), Fault> {
         self.process.lock().unwrap().as_ref().map_or(Ok(()), Watched::pause)
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn go_on(&self) -> Result<(), Fault> {
         self.process.lock().unwrap().as_ref().map_or(Ok(()), Watched::go_on)
     }
 
-    /// Where it listens, on 127.0.0.1.
+    /// Port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// With its password.
+    /// URL with its password.
     pub fn url(&self) -> String {
         self.url_at(self.port)
     }
 
-    /// The same through this port of 127.0.0.1.
+    /// URL through this port of 127.0.0.1, for example that of a proxy.
     pub fn url_at(&self, port: u16) -> String {
         format!("redis://:{PASSWORD}@127.0.0.1:{port}/0")
     }
 
-    /// The URL of encrypted connections, and who signed its certificate.
+    /// URL of TLS connections, and the certificate authority in PEM format.
     pub fn encrypted_url(&self) -> Result<(String, String), Fault> {
-        let port = self.encrypted.ok_or("it was started without encryption")?;
+        let port = self.encrypted.ok_or("the server was started without TLS")?;
         let authorities = std::fs::read_to_string(self.folder.join("ca.pem"))?;
         Ok((format!("rediss://:{PASSWORD}@localhost:{port}/0"), authorities))
     }
 
-    /// A connection behind the application's back.
+    /// Opens a connection that does not belong to the application.
     pub async fn connect(&self) -> Result<MultiplexedConnection, Fault> {
         let patient = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(START_WITHIN))
@@ -136,7 +136,7 @@ impl RedisServer {
         Ok(connection)
     }
 
-    /// Has it do something: `FLUSHALL`, `CLIENT PAUSE 1000 ALL`.
+    /// Sends a command, such as `FLUSHALL` or `CLIENT PAUSE 1000 ALL`.
     pub async fn command(&self, words: &str) -> Result<(), Fault> {
         let mut words = words.split(' ');
         let mut command = redis::cmd(words.next().ok_or("no command")?);
@@ -149,7 +149,7 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // First the process, whose shell removes the folder too; but one that was killed has no shell any more.
+        // End the process first: its shell removes the folder. After a kill there is no shell, so remove the folder here as well.
         drop(self.process.lock().unwrap().take());
         let _ = std::fs::remove_dir_all(&self.folder);
     }

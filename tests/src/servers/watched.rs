@@ -1,7 +1,7 @@
-//! A server process that ends with this one.
+//! A server process that ends with this process.
 //!
-//! Between the two stands a shell that reads a pipe from us. When the pipe ends, because the server is to end or because
-//! this process was killed, the shell ends the server and removes its folder.
+//! A shell runs between the two and reads a pipe from this process. When the pipe is closed, because the server is to end
+//! or because this process was killed, the shell ends the server and removes its folder.
 
 #![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::{Fault, tail};
 
-/// `$1` is the signal that ends the server, `$2` its folder, the rest the server.
+/// `$1` is the signal that ends the server, `$2` its folder, the rest its command line.
 const SHELL: &str = r#"
 end=$1 folder=$2
 shift 2
@@ -24,7 +24,7 @@ trap '' TERM INT HUP
 echo "$server"
 exec 1>&2
 read -r word <&3
-# What is stopped ends neither by a signal nor with its parent.
+# A stopped process ends neither on a signal nor with its parent.
 kill -CONT "$server" $(cat /proc/"$server"/task/*/children) 2>/dev/null
 kill "-$end" "$server" 2>/dev/null
 ( sleep 5; kill -KILL "$server" ) >/dev/null 2>&1 3<&- &
@@ -37,7 +37,7 @@ kill "$late" 2>/dev/null
 /// How long a server may take to end.
 const END_WITHIN: Duration = Duration::from_secs(60);
 
-/// How a server is ended when it is not killed.
+/// Signal that ends a server in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndWith {
     /// SIGTERM.
@@ -67,7 +67,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Starts a server that lives in `folder` and whose output goes to `log` there.
+    /// Starts a server in `folder`; its output goes to the file `log` there.
     pub fn start(command: &[String], folder: &Path, end: EndWith) -> Result<Watched, Fault> {
         let log = folder.join("log");
         let output = File::options().create(true).append(true).open(&log)?;
@@ -86,7 +86,6 @@ impl Watched {
         Ok(Watched { shell, pid, log })
     }
 
-    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -101,14 +100,14 @@ impl Watched {
         tail(&std::fs::read_to_string(&self.log).unwrap_or_default())
     }
 
-    /// `kill -9`, to the processes it has started too; its folder stays.
+    /// Sends SIGKILL to the server and its child processes. The folder is kept.
     pub fn kill(mut self) -> Result<(), Fault> {
-        // Stopped, it starts no more of them: one that lived on would keep the memory that PostgreSQL shares.
+        // Stop the server first, so that it starts no more children: a surviving child would keep PostgreSQL's shared memory.
         stop(self.pid)?;
         let children = self.children();
         self.signal("KILL")?;
         for child in &children {
-            // It may have ended with its parent.
+            // The child may have ended with its parent.
             let _ = signal(*child, "KILL");
         }
         self.end(true)?;
@@ -124,23 +123,23 @@ impl Watched {
         Ok(())
     }
 
-    /// Ends it in order; its folder stays.
+    /// Ends the server in order. The folder is kept.
     pub fn stop(mut self) -> Result<(), Fault> {
         self.end(true)
     }
 
-    /// SIGSTOP, to the processes it has started too: it is there and does not answer. Returns once all stand still.
+    /// Sends SIGSTOP to the server and its child processes. Returns once all of them are stopped.
     pub fn pause(&self) -> Result<(), Fault> {
         stop(self.pid)?;
-        // It starts no more of them now.
+        // The stopped server starts no more children.
         for child in self.children() {
-            // It may have ended meanwhile.
+            // The child may have ended meanwhile.
             let _ = stop(child);
         }
         Ok(())
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn go_on(&self) -> Result<(), Fault> {
         for child in self.children() {
             let _ = signal(child, "CONT");
@@ -148,7 +147,7 @@ impl Watched {
         self.signal("CONT")
     }
 
-    /// The processes it has started.
+    /// Process ids of its child processes.
     fn children(&self) -> Vec<u32> {
         let parent = format!(" {} ", self.pid);
         let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -170,7 +169,7 @@ impl Watched {
         if let Some(mut pipe) = self.shell.stdin.take()
             && keep_folder
         {
-            // The shell may be gone already, then so is the server.
+            // The shell, and with it the server, may have ended already.
             let _ = pipe.write_all(b"keep\n");
         }
         let begun = Instant::now();
@@ -192,20 +191,20 @@ fn signal(pid: u32, name: &str) -> Result<(), Fault> {
 /// Whether a process runs.
 fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The state follows the name, which may hold anything; a zombie has ended.
+    // The state follows the name, which may contain any character. A zombie has ended.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
-/// SIGCONT to a process that was stopped.
+/// Sends SIGCONT to a process.
 pub fn go_on(pid: u32) -> Result<(), Fault> {
     signal(pid, "CONT")
 }
 
-/// SIGSTOP to a process; returns once it stands still.
+/// Sends SIGSTOP to a process and returns once it is stopped.
 pub fn stop(pid: u32) -> Result<(), Fault> {
     signal(pid, "STOP")?;
     let begun = Instant::now();
-    while !stands_still(pid) {
+    while !is_stopped(pid) {
         if begun.elapsed() > END_WITHIN {
             return Err(format!("process {pid} does not stop").into());
         }
@@ -214,8 +213,8 @@ pub fn stop(pid: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether every thread of a process is stopped, or the process is gone.
-fn stands_still(pid: u32) -> bool {
+/// Whether every thread of a process is stopped, or the process has ended.
+fn is_stopped(pid: u32) -> bool {
     std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten().all(|thread| {
         let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['T', 'Z', 'X']))
@@ -224,7 +223,7 @@ fn stands_still(pid: u32) -> bool {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        // What is left then ends with the group of tests/run.
+        // If this fails, tests/run ends the remaining processes with their process group.
         let _ = self.end(false);
     }
 }

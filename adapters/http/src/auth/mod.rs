@@ -1,7 +1,7 @@
-//! Bearer tokens: JSON Web Tokens. HS256 under our own secret, RS256 and EdDSA under the public keys of whoever else
-//! issues them.
+//! Bearer tokens: JSON Web Tokens (RFC 7519), signed with HS256 and this service's secret, or with RS256 or EdDSA and the
+//! key of an external issuer.
 //!
-//! **Invariant:** a key is for one algorithm, and says so itself; what a token's header says of it is only compared.
+//! **Invariant:** the key determines the algorithm; the `alg` of a token's header is only compared with it (RFC 8725 §3.1).
 
 mod keys;
 mod provider;

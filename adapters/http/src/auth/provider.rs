@@ -1,7 +1,7 @@
-//! The cryptography behind `jsonwebtoken`: HMAC-SHA256 to sign and verify, RS256 and Ed25519 to verify, by ring. Its own
-//! providers bring the crate `rsa` or a C library.
+//! Cryptography provider for `jsonwebtoken`: HMAC-SHA256 to sign and verify; RS256 and Ed25519, by ring, to verify. The
+//! providers of `jsonwebtoken` itself depend on the crate `rsa` or on a C library.
 //!
-//! **Invariant:** any other algorithm is refused, whatever a token's header asks for, and so is a key of another kind.
+//! **Invariant:** every other algorithm is rejected, whatever the token's header names, and so is a key of another type.
 
 use hmac::{Hmac, KeyInit, Mac};
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
@@ -12,7 +12,7 @@ use sha2::Sha256;
 use signature::{Signer, Verifier};
 
 /// Installed by the first [`super::Tokens`] of a process.
-pub(super) static OURS: CryptoProvider = CryptoProvider {
+pub(super) static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: |algorithm, key: &EncodingKey| Ok(Box::new(Hs256::new(algorithm, key.as_bytes())?)),
     verifier_factory: verifier,
     key_utils: KeyUtils::new_unimplemented(),
@@ -45,21 +45,21 @@ impl Hs256 {
         Hmac::new_from_slice(key).map(Hs256).map_err(|_| ErrorKind::InvalidKeyFormat.into())
     }
 
-    fn over(&self, message: &[u8]) -> Hmac<Sha256> {
+    fn mac(&self, message: &[u8]) -> Hmac<Sha256> {
         self.0.clone().chain_update(message)
     }
 }
 
 impl Signer<Vec<u8>> for Hs256 {
     fn try_sign(&self, message: &[u8]) -> Result<Vec<u8>, signature::Error> {
-        Ok(self.over(message).finalize().into_bytes().to_vec())
+        Ok(self.mac(message).finalize().into_bytes().to_vec())
     }
 }
 
 impl Verifier<Vec<u8>> for Hs256 {
-    /// In constant time.
+    /// Compares in constant time.
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
-        self.over(message).verify_slice(signature).map_err(|_| signature::Error::new())
+        self.mac(message).verify_slice(signature).map_err(|_| signature::Error::new())
     }
 }
 
@@ -75,7 +75,7 @@ impl JwtVerifier for Hs256 {
     }
 }
 
-/// RSASSA-PKCS1-v1_5 with SHA-256, by the big-endian bytes of modulus and exponent.
+/// RSASSA-PKCS1-v1_5 with SHA-256; modulus and exponent are big-endian.
 struct Rs256 {
     n: Vec<u8>,
     e: Vec<u8>,

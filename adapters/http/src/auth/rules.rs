@@ -1,35 +1,35 @@
-//! What a token has to say, beside being signed.
+//! Required claims of a token.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// For whom and by whom tokens are (RFC 7519 §4.1), and how far clocks may be apart.
+/// Expected issuer and audience of tokens (RFC 7519 §4.1), and the allowed clock skew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenRules {
-    /// Who a token has to be for (`aud`), where that matters.
+    /// Required audience (`aud`); `None`: not checked.
     pub audience: Option<String>,
-    /// Who has to have issued it (`iss`), where that matters.
+    /// Required issuer (`iss`); `None`: not checked.
     pub issuer: Option<String>,
-    /// How long a token is still good after it expired (`exp`), and good already before it begins (`nbf`).
+    /// Allowed clock skew: how long a token is accepted after `exp` and before `nbf`.
     pub leeway: Duration,
 }
 
 impl TokenRules {
-    /// A greater difference between clocks is to be mended, not allowed for.
+    /// Maximum leeway. A larger clock skew must be fixed, not tolerated.
     pub const MAX_LEEWAY: Duration = Duration::from_secs(300);
 
     pub(super) fn leeway_s(&self) -> i64 {
         i64::try_from(self.leeway.as_secs()).unwrap_or(i64::MAX)
     }
 
-    /// Whether a token is from whom it has to be.
+    /// Whether `iss` is the required issuer.
     pub(super) fn is_issuer(&self, claim: Option<&Value>) -> bool {
         let Some(issuer) = &self.issuer else { return true };
         claim.and_then(Value::as_str).is_some_and(|claimed| claimed == issuer)
     }
 
-    /// Whether a token is for us: one name or a list of them.
+    /// Whether `aud`, a string or an array of strings, contains the required audience.
     pub(super) fn is_audience(&self, claim: Option<&Value>) -> bool {
         let Some(audience) = &self.audience else { return true };
         let is_ours = |claimed: &Value| claimed.as_str().is_some_and(|claimed| claimed == audience);

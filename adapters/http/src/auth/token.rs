@@ -1,5 +1,5 @@
-//! Issues and verifies tokens: `sub` (user id), `tenant` (1 if absent), `roles`, `iat`, `exp`, and `iss` and `aud` where
-//! the rules name them.
+//! Issues and verifies tokens. Claims: `sub` (user id), `tenant` (1 if absent), `roles`, `iat`, `exp`, and `iss` and `aud`
+//! if [`TokenRules`] require them.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,71 +15,71 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::keys::{Key, KeySet};
-use super::provider::OURS;
+use super::provider::PROVIDER;
 use super::rules::TokenRules;
 
-/// What a token says about its bearer.
+/// Verified claims of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
-    /// Who.
+    /// `sub`.
     pub user: UserId,
-    /// In which tenant.
+    /// `tenant`.
     pub tenant: TenantId,
-    /// With which roles; those we do not know are left out.
+    /// `roles`; unknown roles are ignored.
     pub roles: Vec<Role>,
-    /// Until when, in seconds since 1970.
+    /// `exp`, in seconds since 1970.
     pub expires: i64,
 }
 
-/// Why a token is refused, or cannot be issued.
+/// Why a token is rejected or cannot be issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Not a token, or for a key or an algorithm that is none of ours.
-    #[error("it is no token under a key of this service")]
+    /// Not a token, or its key or algorithm is unknown.
+    #[error("malformed token, or unknown key or algorithm")]
     NotOurs,
-    /// The signature is not that of the key.
+    /// The signature does not match the key.
     #[error("wrong signature")]
     WrongSignature,
-    /// Signed by us, but a claim is missing or of another form.
+    /// The signature is valid, but a claim is missing or malformed.
     #[error("the claim {0} is missing or malformed")]
     BadClaim(&'static str),
-    /// `iss` is not the issuer that tokens have to be from.
+    /// `iss` is not the required issuer.
     #[error("wrong issuer")]
     WrongIssuer,
     /// `aud` does not name this service.
     #[error("wrong audience")]
     WrongAudience,
-    /// `exp` is over.
+    /// `exp` has passed.
     #[error("expired")]
     Expired,
-    /// It could not be signed.
+    /// The token could not be signed.
     #[error("the token could not be signed")]
     NotSigned,
 }
 
-/// The secret is shorter than the hash that it keys (RFC 7518 §3.2).
+/// The secret is shorter than the output of HMAC-SHA256 (RFC 7518 §3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the secret for tokens must be at least {} bytes long", Tokens::LEAST_SECRET_BYTES)]
 pub struct WeakSecret;
 
-/// Verifies tokens under our own secret, under the keys of others, or both; issues those under the secret. Clones share
-/// the keys.
+/// Verifies tokens with this service's secret, with keys of external issuers, or with both; issues tokens signed with the
+/// secret. Clones share the external keys.
 #[derive(Clone)]
 pub struct Tokens {
-    own: Option<Own>,
-    others: Option<Arc<RwLock<KeySet>>>,
+    secret: Option<Secret>,
+    external_keys: Option<Arc<RwLock<KeySet>>>,
     rules: TokenRules,
 }
 
-/// Our secret, for either direction.
+/// This service's secret, as signing and as verifying key.
 #[derive(Clone)]
-struct Own {
+struct Secret {
     signing: EncodingKey,
     verifying: Key,
 }
 
 #[derive(Serialize)]
-struct Issued<'a> {
+struct IssuedClaims<'a> {
     sub: String,
     tenant: TenantId,
     roles: Vec<&'a str>,
@@ -92,7 +92,7 @@ struct Issued<'a> {
 }
 
 #[derive(Deserialize)]
-struct Presented {
+struct PresentedClaims {
     sub: Option<Value>,
     tenant: Option<Value>,
     roles: Option<Value>,
@@ -103,50 +103,50 @@ struct Presented {
 }
 
 impl Tokens {
-    /// The shortest secret.
+    /// Minimum length of the secret in bytes.
     pub const LEAST_SECRET_BYTES: usize = 32;
 
-    /// Tokens of this secret.
+    /// Issues and verifies HS256 tokens with this secret.
     pub fn new(secret: &[u8]) -> Result<Tokens, WeakSecret> {
         if secret.len() < Tokens::LEAST_SECRET_BYTES {
             return Err(WeakSecret);
         }
         let verifying = Key { algorithm: Algorithm::HS256, verifying: DecodingKey::from_secret(secret) };
-        let own = Own { signing: EncodingKey::from_secret(secret), verifying };
-        Ok(Tokens { own: Some(own), ..Tokens::of_nobody() })
+        let secret = Secret { signing: EncodingKey::from_secret(secret), verifying };
+        Ok(Tokens { secret: Some(secret), ..Tokens::without_keys() })
     }
 
-    /// Tokens of these keys.
+    /// Verifies tokens with these public keys; cannot issue tokens.
     pub fn of_keys(keys: KeySet) -> Tokens {
-        Tokens::of_nobody().and_keys(keys)
+        Tokens::without_keys().and_keys(keys)
     }
 
-    /// The same, and tokens of these keys.
+    /// Also verifies tokens with these public keys.
     #[must_use]
     pub fn and_keys(self, keys: KeySet) -> Tokens {
-        Tokens { others: Some(Arc::new(RwLock::new(keys))), ..self }
+        Tokens { external_keys: Some(Arc::new(RwLock::new(keys))), ..self }
     }
 
-    /// The same, under these rules.
+    /// Sets the rules for claims.
     #[must_use]
     pub fn under(self, rules: TokenRules) -> Tokens {
         Tokens { rules, ..self }
     }
 
-    fn of_nobody() -> Tokens {
-        // An error means that it is installed already.
-        let _ = OURS.install_default();
-        Tokens { own: None, others: None, rules: TokenRules::default() }
+    fn without_keys() -> Tokens {
+        // An error means that a provider is already installed.
+        let _ = PROVIDER.install_default();
+        Tokens { secret: None, external_keys: None, rules: TokenRules::default() }
     }
 
-    /// From now on these keys are the others', for every clone.
+    /// Replaces the external keys, in all clones. Does nothing if no external keys are configured.
     pub fn trust(&self, keys: KeySet) {
-        if let Some(others) = &self.others {
-            *others.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        if let Some(external_keys) = &self.external_keys {
+            *external_keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
         }
     }
 
-    /// A token for this user, valid from `now` for `ttl`.
+    /// Issues a token for this user, valid from `now` for `ttl`.
     pub fn issue(
         &self,
         user: UserId,
@@ -155,9 +155,9 @@ impl Tokens {
         ttl: Duration,
         now: DateTime<Utc>,
     ) -> Result<String, TokenError> {
-        let own = self.own.as_ref().ok_or(TokenError::NotSigned)?;
+        let secret = self.secret.as_ref().ok_or(TokenError::NotSigned)?;
         let iat = now.timestamp();
-        let claims = Issued {
+        let claims = IssuedClaims {
             sub: user.to_string(),
             tenant,
             roles: roles.iter().map(|role| role.as_str()).collect(),
@@ -166,12 +166,12 @@ impl Tokens {
             iss: self.rules.issuer.as_deref(),
             aud: self.rules.audience.as_deref(),
         };
-        encode(&Header::new(Algorithm::HS256), &claims, &own.signing).map_err(|_| TokenError::NotSigned)
+        encode(&Header::new(Algorithm::HS256), &claims, &secret.signing).map_err(|_| TokenError::NotSigned)
     }
 
-    /// What the token says, if it is ours and valid now.
+    /// Verifies signature and claims of a token.
     pub fn verify(&self, token: &str, now: DateTime<Utc>) -> Result<Claims, TokenError> {
-        let presented = self.signed(token)?;
+        let presented = self.verify_signature(token)?;
         if !self.rules.is_issuer(presented.iss.as_ref()) {
             return Err(TokenError::WrongIssuer);
         }
@@ -180,7 +180,8 @@ impl Tokens {
         }
         let expires = presented.exp.as_ref().and_then(|exp| seconds(exp, f64::floor));
         let expires = expires.ok_or(TokenError::BadClaim("exp"))?;
-        let (now, leeway) = (now.timestamp(), self.rules.leeway_s());
+        let now = now.timestamp();
+        let leeway = self.rules.leeway_s();
         if now.saturating_sub(leeway) >= expires {
             return Err(TokenError::Expired);
         }
@@ -203,20 +204,20 @@ impl Tokens {
         Ok(Claims { user, tenant, roles, expires })
     }
 
-    /// What the token says, if one of our keys signed it: where there are others', the one that it names, and no other;
-    /// our own secret verifies what names none.
-    fn signed(&self, token: &str) -> Result<Presented, TokenError> {
+    /// The claims of a token with a valid signature. If external keys are configured, a token with a `kid` is verified
+    /// with that external key only; the secret verifies tokens without a `kid`.
+    fn verify_signature(&self, token: &str) -> Result<PresentedClaims, TokenError> {
         let header = decode_header(token).map_err(|_| TokenError::NotOurs)?;
-        // Extensions that have to be understood (RFC 7515 §4.1.11); we understand none.
+        // Critical extensions (RFC 7515 §4.1.11): none is supported.
         if header.crit.is_some() {
             return Err(TokenError::NotOurs);
         }
-        let own = self.own.as_ref().map(|own| own.verifying.clone());
-        let key = match (&self.others, header.kid) {
-            (Some(others), Some(id)) => {
-                others.read().unwrap_or_else(PoisonError::into_inner).key(&id).cloned()
+        let secret = self.secret.as_ref().map(|secret| secret.verifying.clone());
+        let key = match (&self.external_keys, header.kid) {
+            (Some(external_keys), Some(id)) => {
+                external_keys.read().unwrap_or_else(PoisonError::into_inner).key(&id).cloned()
             }
-            (Some(_), None) | (None, _) => own,
+            (Some(_), None) | (None, _) => secret,
         };
         let key = key.ok_or(TokenError::NotOurs)?;
         let decoded = decode(token, &key.verifying, &validation(key.algorithm));
@@ -228,8 +229,8 @@ impl Tokens {
     }
 }
 
-/// The signature alone: the crate asks the system clock and cannot read numbers that keep their text; [`Tokens::verify`]
-/// does both.
+/// Verifies the signature only. [`Tokens::verify`] checks the claims, because `jsonwebtoken` uses the system clock and
+/// cannot read numbers under serde_json's `arbitrary_precision`.
 fn validation(algorithm: Algorithm) -> Validation {
     let mut validation = Validation::new(algorithm);
     validation.validate_exp = false;
@@ -238,16 +239,18 @@ fn validation(algorithm: Algorithm) -> Validation {
     validation
 }
 
-/// A `NumericDate` (RFC 7519 §2): seconds, fractions allowed; rounded so that a token is never valid for longer than it says.
+/// Reads a `NumericDate` (RFC 7519 §2): seconds since 1970, fractions allowed. The caller's rounding MUST NOT extend the
+/// validity of the token.
 fn seconds(claim: &Value, rounded: fn(f64) -> f64) -> Option<i64> {
-    /// 2^53: up to it f64 holds every whole number.
+    /// 2^53: f64 represents every integer up to it.
     const MAX: f64 = 9_007_199_254_740_992.0;
-    #[allow(clippy::cast_possible_truncation, reason = "whole and within 2^53 by now")]
+    #[allow(clippy::cast_possible_truncation, reason = "rounded, and at most 2^53")]
     let whole = |seconds: f64| rounded(seconds) as i64;
     claim.as_i64().or_else(|| claim.as_f64().filter(|seconds| seconds.abs() <= MAX).map(whole))
 }
 
-/// An id, as a number or as text. As text in one form only: what compares `sub` as text must not take one user for two.
+/// Reads an id, a number or a string. A string MUST be in canonical form (`7`, not `07`): a system that compares `sub` as
+/// text would otherwise see two users.
 fn id<I: TryFrom<i64>>(claim: &Value) -> Option<I> {
     let canonical = |text: &str| text.parse().ok().filter(|number: &i64| number.to_string() == text);
     let number = claim.as_str().map_or_else(|| claim.as_i64(), canonical)?;

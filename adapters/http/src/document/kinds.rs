@@ -1,13 +1,13 @@
-//! What a value in a request or an answer can be, as JSON Schema says it: one kind for each reader in `fields.rs` and each
-//! type of the domain that the views show.
+//! JSON Schemas of the values in requests and responses: one type for each reader in `fields.rs` and each domain type in the
+//! views.
 //!
-//! None of these types has a value: `#[schema(value_type = kinds::Id)]` names one.
+//! The types are uninhabited; they are only named in `#[schema(value_type = kinds::Id)]`.
 
 use std::borrow::Cow;
 
 use handover_events::MAX_ID;
 use handover_outbox::operations::{Pace, Reason};
-use handover_outbox::ports::DeadLetterStatus;
+use handover_outbox::ports;
 use marketplace::use_cases::operations::{FindingKind, Mended, TimelineKind};
 use marketplace_domain::{self as domain, Product, Refund, Shipment};
 use serde_json::{Value, json};
@@ -39,110 +39,110 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// An id: an integer that every JSON reader keeps exact.
+    /// An id: an integer that every JSON parser represents exactly.
     Id = integer(1, MAX_ID).examples([json!(900_001)]);
-    /// An amount of money, with at most two decimals; answers always have two.
+    /// An amount of money with at most two decimals; responses always have two.
     Amount = decimal(0).examples([amount("88.50")]);
-    /// A price, or another amount of that size, with at most two decimals.
+    /// A price, or another amount with the same limits; at most two decimals.
     Price = decimal(*Product::PRICE_MINOR.start())
-        .maximum(Some(shown(*Product::PRICE_MINOR.end())))
+        .maximum(Some(schema_limit(*Product::PRICE_MINOR.end())))
         .examples([amount("88.50")]);
-    /// A minimum spend, with at most two decimals; 0 is none.
-    MinSpend = decimal(0).maximum(Some(shown(*Product::PRICE_MINOR.end()))).examples([amount("100.00")]);
-    /// So much of an asset: money with two decimals, points whole. An entry that takes something away is negative.
+    /// A minimum spend with at most two decimals; 0: no minimum.
+    MinSpend = decimal(0).maximum(Some(schema_limit(*Product::PRICE_MINOR.end()))).examples([amount("100.00")]);
+    /// An amount of an asset: money with two decimals, points as an integer. Debit entries are negative.
     AssetAmount = of(Type::Number).examples([amount("20.00"), json!(-300)]);
     /// A number of points.
     Points = integer(0, MAX_ID).examples([json!(300)]);
-    /// A number of points to give.
+    /// A number of points to grant.
     GrantedPoints = integer(1, crate::routes::MAX_GRANT).examples([json!(300)]);
-    /// How many events are sent in a second.
+    /// Number of events per second.
     PerSecond = integer(1, i64::from(Pace::MAX)).examples([json!(200)]);
-    /// A moment, RFC 3339; answers are in UTC with `Z`.
+    /// A time, RFC 3339; responses use UTC with `Z`.
     Time = of(Type::String)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
         .examples([json!("2026-01-31T08:00:00Z")]);
-    /// The id of an event; those made here are UUIDs of version 7.
+    /// The id of an event; this service generates UUIDs of version 7.
     EventId = visible_ascii(64).examples([json!("0192f0c1-0000-7000-8000-000000000001")]);
-    /// The number of an order that people read.
+    /// Human-readable order number.
     OrderNo = of(Type::String).examples([json!("202601310800000000900001")]);
     /// The title of a product: no control characters, not blank.
     Title = text(domain::Title::MAX_CHARS).examples([json!("Desk lamp")]);
     /// A carrier or a tracking number: no control characters, not blank.
     ShipmentPart = text(Shipment::MAX_CHARS).examples([json!("SF1234567890")]);
-    /// How it is paid: no control characters, not blank.
+    /// A payment method: no control characters, not blank.
     PaymentMethod = text(crate::routes::MAX_METHOD_CHARS).examples([json!("online")]);
     /// The gateway's id of a transaction: visible ASCII.
     TransactionId = visible_ascii(crate::routes::MAX_TRANSACTION_CHARS).examples([json!("txn-1")]);
-    /// Why money goes back: no control characters, not blank.
-    RefundReason = text(Refund::MAX_REASON_CHARS).examples([json!("it came broken")]);
-    /// Why an operator does something: no control characters, not blank.
-    OperatorReason = text(Reason::MAX_CHARS).examples([json!("the consumer is mended")]);
-    /// An event type: one of ours, or what a row inserted by hand says.
+    /// Reason for a refund: no control characters, not blank.
+    RefundReason = text(Refund::MAX_REASON_CHARS).examples([json!("the item is damaged")]);
+    /// An operator's reason for an action: no control characters, not blank.
+    OperatorReason = text(Reason::MAX_CHARS).examples([json!("the consumer is fixed")]);
+    /// An event type; manually inserted rows may contain unknown types.
     EventType = visible_ascii(crate::routes::MAX_TYPE_CHARS).examples([json!("ORDER_CREATED")]);
-    /// A queue or a consumer.
+    /// Name of a queue or a consumer.
     QueueName = visible_ascii(crate::routes::MAX_QUEUE_CHARS).examples([json!("inventory.update.queue")]);
     /// The key of a dead letter: the id of its event, or a hash.
-    LetterKey = visible_ascii(crate::routes::MAX_KEY_CHARS)
+    DeadLetterKey = visible_ascii(crate::routes::MAX_KEY_CHARS)
         .examples([json!("0192f0c1-0000-7000-8000-000000000001")]);
-    /// `nextCursor` of the page before.
+    /// `nextCursor` of the previous page.
     Cursor = of(Type::String).pattern(Some("^[1-9][0-9]{0,15}$")).examples([json!("900001")]);
-    /// How many items a page has.
+    /// Page size.
     Limit = integer(1, i64::from(crate::query::MAX_LIMIT)).default(Some(json!(crate::query::DEFAULT_LIMIT)));
-    /// Whole, of either sign: a row inserted by hand may carry any.
+    /// The id of an aggregate; manually inserted rows may contain any integer.
     AggregateId = of(Type::Integer)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))
         .examples([json!(900_001)]);
-    /// JSON, or a text where what was stored is none.
+    /// JSON; a string if the stored text is not JSON.
     Json = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
-    /// A look repairs nothing.
+    /// Always `false`: a GET request does not repair.
     NoRepair = of(Type::Boolean).enum_values(Some([false]));
-    /// The side of an order on which one stands.
+    /// The user's side of an order.
     Side = one_of(["buyer", "seller"]);
-    /// What the gateway reports.
+    /// Outcome reported by the payment gateway.
     GatewayResult = one_of(["SUCCESS", "FAILED"]);
-    /// ISO 4217.
+    /// Currency code (ISO 4217).
     Currency = one_of([domain::Currency::CNY.as_str()]);
-    /// Where a product stands.
+    /// Status of a product.
     ProductStatus = named(domain::ProductStatus::ALL, domain::ProductStatus::as_str);
-    /// Where an order stands.
+    /// Status of an order.
     OrderStatus = named(domain::OrderStatus::ALL, domain::OrderStatus::as_str);
-    /// Why an order was cancelled.
+    /// Reason for the cancellation of an order.
     CancelReason = named(domain::CancelReason::ALL, domain::CancelReason::as_str);
-    /// Where a payment stands.
+    /// Status of a payment.
     PaymentStatus = named(domain::PaymentStatus::ALL, domain::PaymentStatus::as_str);
-    /// Where a refund stands.
+    /// Status of a refund.
     RefundStatus = named(domain::RefundStatus::ALL, domain::RefundStatus::as_str);
-    /// Where an event stands on its way to the broker.
+    /// Outbox status of an event.
     OutboxStatus = named(handover_events::OutboxStatus::ALL, handover_events::OutboxStatus::as_str);
-    /// Where an event stands that can be sent once more.
+    /// Outbox status of an event that can be redriven.
     RedrivenStatus = one_of([handover_events::OutboxStatus::Failed, handover_events::OutboxStatus::Sent].map(handover_events::OutboxStatus::as_str));
-    /// Where an event stands at a consumer.
+    /// Status of an event at a consumer.
     ConsumeStatus = named(handover_events::ConsumeStatus::ALL, handover_events::ConsumeStatus::as_str);
-    /// What was decided about a dead letter.
-    LetterStatus = named(DeadLetterStatus::ALL, DeadLetterStatus::as_str);
-    /// Where what an order holds of an asset stands.
+    /// Status of a dead letter.
+    DeadLetterStatus = named(ports::DeadLetterStatus::ALL, ports::DeadLetterStatus::as_str);
+    /// Status of an asset hold.
     HoldStatus = named(domain::HoldStatus::ALL, domain::HoldStatus::as_str);
-    /// Where a coupon stands.
+    /// Status of a coupon.
     CouponStatus = named(domain::CouponStatus::ALL, domain::CouponStatus::as_str);
     /// An account of the ledger.
     Account = named(domain::Account::ALL, domain::Account::as_str);
-    /// What can be given.
+    /// A type of asset.
     Asset = named(domain::Asset::ALL, domain::Asset::as_str);
-    /// What an operation did.
+    /// Kind of an asset operation.
     Operation = named(domain::OperationKind::ALL, domain::OperationKind::as_str);
-    /// What is not as it should be.
+    /// Kind of a reconciliation finding.
     FindingName = named(&FindingKind::ALL, FindingKind::as_str);
-    /// What was done about it.
-    MendedName = named(Mended::ALL, Mended::as_str);
-    /// What kind of thing happened.
+    /// Repair of a finding.
+    RepairName = named(Mended::ALL, Mended::as_str);
+    /// Kind of a timeline entry.
     TimelineName = named(TimelineKind::ALL, TimelineKind::as_str);
-    /// A number for each name.
+    /// A count for each name.
     Counts = of(Type::Object).additional_properties(Some(AdditionalProperties::from(
         of(Type::Integer).minimum(Some(0)),
     )));
 }
 
-/// A page of a list names what it lists, rather than repeating it.
+/// The schema of a page references the schema of its items.
 impl<T: ToSchema> PartialSchema for Page<T> {
     fn schema() -> RefOr<Schema> {
         let cursor = SchemaType::from_iter([Type::String, Type::Null]);
@@ -167,14 +167,14 @@ impl<T: ToSchema> ToSchema for Page<T> {
     }
 }
 
-/// An example, to the digit.
+/// An example amount with its exact decimals.
 fn amount(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// Minor units as a limit. A limit is for the eye and for checks, not for sums: f64 holds it.
+/// Converts minor units to a schema limit. f64 is exact enough, because limits are only displayed and compared.
 #[allow(clippy::cast_precision_loss, reason = "prices have at most nine digits")]
-fn shown(minor: i64) -> f64 {
+fn schema_limit(minor: i64) -> f64 {
     minor as f64 / 100.0
 }
 
@@ -189,14 +189,14 @@ fn integer(least: i64, greatest: i64) -> ObjectBuilder {
         .maximum(Some(greatest))
 }
 
-/// No less than so many minor units. That there are at most two decimals is said in words: `multipleOf: 0.01` is judged in binary
-/// floating point by most validators, which refuse 11,426 of the 99,999 amounts below 1,000.00.
+/// A number of at least `least` minor units. The limit of two decimals is only described in text: most validators evaluate
+/// `multipleOf: 0.01` in binary floating point and reject 11,426 of the 99,999 amounts below 1,000.00.
 fn decimal(least: i64) -> ObjectBuilder {
-    of(Type::Number).minimum(Some(shown(least)))
+    of(Type::Number).minimum(Some(schema_limit(least)))
 }
 
 fn text(max: usize) -> ObjectBuilder {
-    // No control character, and one that is not blank.
+    // No control characters, and at least one character that is not whitespace.
     const PATTERN: &str = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$";
     of(Type::String).min_length(Some(1)).max_length(Some(max)).pattern(Some(PATTERN))
 }

@@ -1,7 +1,7 @@
-//! The OpenAPI document: what the routes say of themselves (`#[utoipa::path]`), and what every request meets on its way to
-//! them, added in one place.
+//! OpenAPI document: the routes describe themselves (`#[utoipa::path]`); the parameters and responses of the layers are
+//! added to every operation in one place.
 //!
-//! **Invariant:** a route says what is its own; what a layer in front of it asks for or answers is in `layers.rs` alone.
+//! **Invariant:** a route describes only its own parameters and responses; those of the layers are in `layers.rs`.
 
 pub(crate) mod kinds;
 mod layers;
@@ -18,25 +18,25 @@ use utoipa::openapi::{ComponentsBuilder, InfoBuilder, LicenseBuilder, OpenApi, O
 
 const ABOUT: &str = include_str!("about.md");
 
-/// The tags, in the order in which they are shown.
+/// Tags in display order.
 const TAGS: [(&str, &str); 8] = [
-    ("products", "What is for sale."),
-    ("orders", "From buying to receiving."),
-    ("payments", "Orders that are paid."),
-    ("refunds", "Money that goes back."),
-    ("assets", "What one can pay with beside money: wallet, points, coupons."),
-    ("mine", "What the events left for the caller."),
-    ("gateway", "What the payment gateway reports, signed."),
-    ("operators", "What operators see and do. They have the role `operator` or `platform`."),
+    ("products", "Products for sale."),
+    ("orders", "Orders, from purchase to completion."),
+    ("payments", "Payments for orders."),
+    ("refunds", "Refunds of paid orders."),
+    ("assets", "Assets of the caller that can pay for orders: wallet, points, coupons."),
+    ("account", "The caller's credit score, notifications, shipments and listings."),
+    ("gateway", "Signed callbacks of the payment gateway."),
+    ("operators", "Operations; they require the role `operator` or `platform`."),
 ];
-const SERVICE: (&str, &str) = ("service", "How this process is, and this document.");
+const SERVICE: (&str, &str) = ("service", "Health, metrics and this document.");
 
-/// The bearer token, the scheme of every operation that names no other.
+/// Bearer token: the default security scheme.
 const BEARER: &str = "bearer";
-/// The gateway's signature.
+/// Signature of the payment gateway.
 const SIGNATURE: &str = "gatewaySignature";
 
-/// The document of routes that say of themselves what is in `described`.
+/// Completes the routes' own descriptions to the whole document.
 pub(crate) fn document(described: OpenApi) -> OpenApi {
     let mut document = frame();
     document.merge(described);
@@ -71,12 +71,12 @@ fn components() -> utoipa::openapi::Components {
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("JWT")
-        .description(Some("`sub` is the user, `tenant` the marketplace, `roles` a list of `user`, `operator`, `platform`, `pii`."))
+        .description(Some("`sub` is the user id, `tenant` the tenant id, `roles` a list of `user`, `operator`, `platform`, `pii`."))
         .build();
     let signature = ApiKeyValue::with_description(
         "webhook-signature",
-        "Standard Webhooks: `v1,` and the HMAC-SHA256, in base64, of `webhook-id`, `webhook-timestamp` and the body, \
-         joined by dots. A signature is good for five minutes.",
+        "Standard Webhooks: `v1,` followed by the base64-encoded HMAC-SHA256 of `webhook-id`, `webhook-timestamp` and the \
+         body, joined by dots. A signature is valid for five minutes.",
     );
     ComponentsBuilder::new()
         .security_scheme(BEARER, SecurityScheme::Http(bearer))

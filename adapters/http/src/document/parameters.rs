@@ -1,4 +1,4 @@
-//! Parameters that many operations have.
+//! Parameters shared by several operations.
 
 use marketplace::ports::RequestScope;
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
@@ -24,13 +24,13 @@ impl IntoParams for Paging {
                 .build()
         };
         vec![
-            of("cursor", of_kind::<kinds::Cursor>(), "Where the page begins: `nextCursor` of the one before"),
-            of("limit", of_kind::<kinds::Limit>(), "How many items it has"),
+            of("cursor", of_kind::<kinds::Cursor>(), "Start of the page: `nextCursor` of the previous page"),
+            of("limit", of_kind::<kinds::Limit>(), "Page size"),
         ]
     }
 }
 
-/// The idempotency key of an operation that is refused without one.
+/// The idempotency key of an operation that requires one.
 pub(crate) enum RequiredKey {}
 
 impl IntoParams for RequiredKey {
@@ -39,17 +39,17 @@ impl IntoParams for RequiredKey {
     }
 }
 
-/// What a signature is made of beside the body (Standard Webhooks).
+/// The signed headers of a callback (Standard Webhooks).
 pub(crate) enum Signed {}
 
 impl IntoParams for Signed {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
         let text = || ObjectBuilder::new().schema_type(Type::String);
         vec![
-            header("webhook-id", "The id of this message", Required::True, text()),
+            header("webhook-id", "Message id", Required::True, text()),
             header(
                 "webhook-timestamp",
-                "When it was signed, in seconds since 1970",
+                "Time of the signature, in seconds since 1970",
                 Required::True,
                 text().pattern(Some("^[0-9]+$")),
             ),
@@ -57,7 +57,7 @@ impl IntoParams for Signed {
     }
 }
 
-/// The idempotency key; `Idempotency-Key` is another name for it.
+/// The idempotency key; the header `Idempotency-Key` is also accepted.
 pub(super) fn idempotency_key(required: Required) -> Parameter {
     let key = ObjectBuilder::new()
         .schema_type(Type::String)
@@ -66,31 +66,34 @@ pub(super) fn idempotency_key(required: Required) -> Parameter {
         .pattern(Some("^[!-~]*$"));
     header(
         X_IDEMPOTENCY_KEY,
-        "Under one key a request of a user is done once, and a repeat is given the first answer",
+        "A request with this key is executed once per user and route; a repeated request gets the stored response",
         required,
         key,
     )
 }
 
-/// What every operation takes, under the names they have among the components.
-pub(super) fn everywhere() -> [(&'static str, Parameter); 3] {
+/// Parameters of every operation, by their component names.
+pub(super) fn common_parameters() -> [(&'static str, Parameter); 3] {
     let text = || ObjectBuilder::new().schema_type(Type::String);
     [
         (
             "TraceId",
             header(
                 "X-Trace-Id",
-                "The trace the request is in; another is made where it is none",
+                "Trace id of the request; if absent or invalid, that of `traceparent` or a new one",
                 Required::False,
                 text().pattern(Some("^[A-Za-z0-9_-]{1,64}$")),
             ),
         ),
-        ("Traceparent", header("traceparent", "The same by W3C Trace Context", Required::False, text())),
+        (
+            "Traceparent",
+            header("traceparent", "Trace and parent span (W3C Trace Context)", Required::False, text()),
+        ),
         (
             "Language",
             header(
                 "Accept-Language",
-                "`zh` for messages in Chinese, else they are in English",
+                "`zh` for messages in Chinese; default: English",
                 Required::False,
                 text(),
             ),
@@ -108,7 +111,7 @@ fn header(name: &str, what: &str, required: Required, schema: ObjectBuilder) -> 
         .build()
 }
 
-/// A reference to a kind; the pass over the document sees to it that it is there.
+/// Reference to a schema of [`kinds`]; `layers.rs` adds it to the components.
 pub(super) fn of_kind<T: ToSchema>() -> RefOr<Schema> {
     Ref::from_schema_name(T::name()).into()
 }

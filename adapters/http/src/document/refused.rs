@@ -1,4 +1,4 @@
-//! The envelope of answers, and the answers that refuse.
+//! Schemas of the response envelope and of error responses.
 
 use std::collections::BTreeMap;
 
@@ -12,37 +12,35 @@ use utoipa::openapi::{
     RefOr, Response, ResponseBuilder, Schema,
 };
 
-use super::layers::{OF_EVERY_ANSWER, OF_THE_LIMIT};
+use super::layers::{COMMON_HEADERS, RATE_LIMIT_HEADERS};
 use crate::envelope::Code;
 use crate::messages::{self, Text};
 
-/// The schema of the trace id.
+/// Schema name of the trace id.
 pub(super) const TRACE_ID: &str = "TraceId";
-/// The schema of what is wrong with which field.
+/// Schema name of validation errors.
 const FIELD_ERRORS: &str = "FieldErrors";
 
-/// One way in which an operation refuses.
+/// An error response of an operation.
 #[derive(Clone)]
-pub(super) struct Refused {
+pub(super) struct ErrorCase {
     pub(super) status: StatusCode,
     pub(super) code: Code,
     pub(super) what: String,
-    /// It is the same whatever the operation.
-    pub(super) by_a_layer: bool,
+    /// Comes from a layer, so it is the same for every operation.
+    pub(super) is_from_layer: bool,
 }
 
-impl Refused {
-    /// As a route says it.
-    pub(super) fn by_the_route(status: StatusCode, code: Code, what: &str) -> Refused {
-        Refused { status, code, what: what.to_owned(), by_a_layer: false }
+impl ErrorCase {
+    pub(super) fn of_route(status: StatusCode, code: Code, what: &str) -> ErrorCase {
+        ErrorCase { status, code, what: what.to_owned(), is_from_layer: false }
     }
 
-    /// Whatever the operation.
-    pub(super) fn by_a_layer(status: StatusCode, code: Code, what: &str) -> Refused {
-        Refused { by_a_layer: true, ..Refused::by_the_route(status, code, what) }
+    pub(super) fn of_layer(status: StatusCode, code: Code, what: &str) -> ErrorCase {
+        ErrorCase { is_from_layer: true, ..ErrorCase::of_route(status, code, what) }
     }
 
-    /// Its name among the components: the code, and the status if that is not the code's own.
+    /// Component name: the code, with the status appended if it is not the default status of the code.
     fn name(&self) -> String {
         let code = self.code.as_str();
         if self.code.status() == self.status {
@@ -52,7 +50,7 @@ impl Refused {
         }
     }
 
-    /// The name of its schema, which is among the components from now on.
+    /// Adds the schema to the components and returns its name.
     fn schema(&self, components: &mut Components) -> String {
         let (fields, data) = if self.names_fields() {
             ("_Fields", Ref::from_schema_name(FIELD_ERRORS).into())
@@ -64,25 +62,25 @@ impl Refused {
         name
     }
 
-    /// What the message is like.
+    /// Example message.
     fn message(&self) -> Text {
         match self.code {
             Code::Done => messages::DONE,
             Code::Invalid => match self.status {
-                StatusCode::REQUEST_TIMEOUT => messages::TOO_SLOW,
-                StatusCode::PAYLOAD_TOO_LARGE => messages::TOO_LARGE,
+                StatusCode::REQUEST_TIMEOUT => messages::BODY_TIMEOUT,
+                StatusCode::PAYLOAD_TOO_LARGE => messages::BODY_TOO_LARGE,
                 StatusCode::UNSUPPORTED_MEDIA_TYPE => messages::NOT_JSON_TYPE,
                 _ => messages::INVALID,
             },
-            Code::NotSignedIn => messages::NOT_SIGNED_IN,
+            Code::NotAuthenticated => messages::NOT_AUTHENTICATED,
             Code::NotAllowed => messages::NOT_ALLOWED,
             Code::NotFound => messages::not_found("order"),
             Code::Conflict => messages::CONFLICT,
             Code::InProgress => messages::IN_PROGRESS,
-            Code::KeyTaken => messages::KEY_TAKEN,
-            Code::TooOften => messages::TOO_OFTEN,
-            Code::Fault => messages::FAULT,
-            Code::Away => messages::AWAY,
+            Code::KeyReused => messages::KEY_REUSED,
+            Code::RateLimited => messages::RATE_LIMITED,
+            Code::Internal => messages::INTERNAL_ERROR,
+            Code::Unavailable => messages::UNAVAILABLE,
             Code::OutcomeUnknown => messages::OUTCOME_UNKNOWN,
         }
     }
@@ -102,64 +100,63 @@ impl Refused {
         self.status == StatusCode::BAD_REQUEST
     }
 
-    /// Whether the client is told when to come again.
-    fn says_when(&self) -> bool {
-        matches!(self.code, Code::Away | Code::InProgress | Code::TooOften)
+    fn has_retry_after(&self) -> bool {
+        matches!(self.code, Code::Unavailable | Code::InProgress | Code::RateLimited)
     }
 }
 
-/// The answer with one status, whichever of its codes it has. `data` is what it shows, where that is not of the code.
-/// One that is the same for every operation stands among the components, once.
+/// The response of one status with all of its error codes. `data` is the schema of the route's own data, if it has any.
+/// A response of a layer is the same for every operation and becomes a shared component.
 pub(super) fn response(
-    refused: &[Refused],
+    cases: &[ErrorCase],
     data: Option<RefOr<Schema>>,
     components: &mut Components,
 ) -> RefOr<Response> {
-    let (one, data) = match (refused, data) {
-        ([one], None) if one.by_a_layer => (one, None),
-        (_, data) => return written(refused, data, components).into(),
+    let (case, data) = match (cases, data) {
+        ([case], None) if case.is_from_layer => (case, None),
+        (_, data) => return build_response(cases, data, components).into(),
     };
-    let name = one.name();
+    let name = case.name();
     if !components.responses.contains_key(&name) {
-        let response = written(refused, data, components);
+        let response = build_response(cases, data, components);
         components.responses.insert(name.clone(), response.into());
     }
     RefOr::Ref(Ref::new(format!("#/components/responses/{name}")))
 }
 
-fn written(refused: &[Refused], data: Option<RefOr<Schema>>, components: &mut Components) -> Response {
+fn build_response(cases: &[ErrorCase], data: Option<RefOr<Schema>>, components: &mut Components) -> Response {
     let what: Vec<String> =
-        refused.iter().map(|one| format!("`{}`: {}", one.code.as_str(), one.what)).collect();
+        cases.iter().map(|case| format!("`{}`: {}", case.code.as_str(), case.what)).collect();
     let mut response = ResponseBuilder::new()
         .description(what.join("; "))
-        .content("application/json", content(refused, data, components));
-    for (name, component) in OF_EVERY_ANSWER.into_iter().chain(OF_THE_LIMIT) {
+        .content("application/json", content(cases, data, components));
+    for (name, component) in COMMON_HEADERS.into_iter().chain(RATE_LIMIT_HEADERS) {
         response = response.header_ref(name, Ref::new(format!("#/components/headers/{component}")));
     }
-    if refused.iter().any(Refused::says_when) {
+    if cases.iter().any(ErrorCase::has_retry_after) {
         response = response.header_ref("Retry-After", Ref::new("#/components/headers/RetryAfter"));
     }
-    if refused.iter().any(|one| one.code == Code::NotSignedIn) {
+    if cases.iter().any(|case| case.code == Code::NotAuthenticated) {
         response = response.header_ref("WWW-Authenticate", Ref::new("#/components/headers/Authenticate"));
     }
     response.build()
 }
 
-fn content(refused: &[Refused], data: Option<RefOr<Schema>>, components: &mut Components) -> Content {
+fn content(cases: &[ErrorCase], data: Option<RefOr<Schema>>, components: &mut Components) -> Content {
     if let Some(data) = data {
-        let codes: Vec<Code> = refused.iter().map(|one| one.code).collect();
+        let codes: Vec<Code> = cases.iter().map(|case| case.code).collect();
         return Content::new(Some(envelope(&codes, data)));
     }
     let names: BTreeMap<&str, String> =
-        refused.iter().map(|one| (one.code.as_str(), one.schema(components))).collect();
-    let examples: BTreeMap<_, _> = refused
+        cases.iter().map(|case| (case.code.as_str(), case.schema(components))).collect();
+    let examples: BTreeMap<_, _> = cases
         .iter()
-        .map(|one| (one.code.as_str(), ExampleBuilder::new().value(Some(one.example())).build()))
+        .map(|case| (case.code.as_str(), ExampleBuilder::new().value(Some(case.example())).build()))
         .collect();
     ContentBuilder::new().schema(Some(one_of(names))).examples_from_iter(examples).build()
 }
 
-/// One of these envelopes, by its code: a generated client knows all of an answer once it has compared that.
+/// One of these envelopes, with `code` as discriminator, so that generated clients can narrow the type by the code.
 fn one_of(names: BTreeMap<&str, String>) -> RefOr<Schema> {
     let mut names: Vec<(&str, String)> = names.into_iter().collect();
     if names.len() == 1
@@ -167,15 +164,15 @@ fn one_of(names: BTreeMap<&str, String>) -> RefOr<Schema> {
     {
         return Ref::from_schema_name(only).into();
     }
-    let place = |name: &str| format!("#/components/schemas/{name}");
-    let mapping = names.iter().map(|(code, name)| (*code, place(name)));
+    let pointer = |name: &str| format!("#/components/schemas/{name}");
+    let mapping = names.iter().map(|(code, name)| (*code, pointer(name)));
     let discriminator = Discriminator::with_mapping("code", mapping.collect::<Vec<_>>());
     let either =
-        names.iter().fold(OneOfBuilder::new(), |either, (_, name)| either.item(Ref::new(place(name))));
+        names.iter().fold(OneOfBuilder::new(), |either, (_, name)| either.item(Ref::new(pointer(name))));
     either.discriminator(Some(discriminator)).into()
 }
 
-/// The envelope (spec §4) with one of these codes around this data.
+/// Schema of the envelope (spec §4) with these codes and this data.
 pub(super) fn envelope(codes: &[Code], data: RefOr<Schema>) -> RefOr<Schema> {
     let text = || ObjectBuilder::new().schema_type(Type::String);
     let names: Vec<&str> = codes.iter().map(|code| code.name()).collect();
@@ -194,21 +191,20 @@ pub(super) fn envelope(codes: &[Code], data: RefOr<Schema>) -> RefOr<Schema> {
         .into()
 }
 
-/// The schemas that answers share.
+/// Schemas shared by responses.
 pub(super) fn schemas() -> [(&'static str, RefOr<Schema>); 2] {
     let text = || ObjectBuilder::new().schema_type(Type::String);
     let error = ObjectBuilder::new()
         .schema_type(Type::Object)
-        .property("field", text().description(Some("Its path, such as `filter.status`")))
+        .property("field", text().description(Some("Path of the field, such as `filter.status`")))
         .property("message", text())
         .required("field")
         .required("message");
     let errors = ObjectBuilder::new()
         .schema_type(Type::Object)
-        .description(Some("What is wrong with which field, all at once"))
+        .description(Some("All validation errors of the request"))
         .property("errors", ArrayBuilder::new().items(error).min_items(Some(1)))
         .required("errors");
-    let trace_id =
-        text().pattern(Some("^[A-Za-z0-9_-]{1,64}$")).description(Some("The trace the request is in"));
+    let trace_id = text().pattern(Some("^[A-Za-z0-9_-]{1,64}$")).description(Some("Trace id of the request"));
     [(FIELD_ERRORS, errors.into()), (TRACE_ID, trace_id.into())]
 }

@@ -1,4 +1,5 @@
-//! What is said to people, in English and in Chinese. Rules of the domain are worded there; their Chinese is here.
+//! Messages of responses, in English and Chinese. The domain has the English messages of its own rules; their Chinese
+//! translations are here.
 
 mod refusals;
 
@@ -11,7 +12,7 @@ use marketplace_domain::MoneyError;
 
 use crate::language::Language;
 
-/// A message in both languages.
+/// A message in English and Chinese.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text {
     en: Cow<'static, str>,
@@ -37,18 +38,19 @@ impl Text {
 
 pub(crate) const DONE: Text = Text::fixed("done", "成功");
 pub(crate) const INVALID: Text = Text::fixed("the input is not valid", "请求参数不正确");
-pub(crate) const NOT_SIGNED_IN: Text = Text::fixed("a bearer token is needed", "请先登录");
+pub(crate) const NOT_AUTHENTICATED: Text =
+    Text::fixed("authentication required: send a bearer token", "请先登录");
 pub(crate) const BAD_TOKEN: Text =
     Text::fixed("the token is not valid or has expired", "登录凭证无效或已过期");
 pub(crate) const BAD_SIGNATURE: Text =
-    Text::fixed("the signature is missing, wrong or too old", "签名缺失、错误或已过期");
-pub(crate) const NOT_ALLOWED: Text = Text::fixed("you may not do this", "没有权限");
-pub(crate) const NO_ROUTE: Text = Text::fixed("there is nothing here", "请求的地址不存在");
+    Text::fixed("the signature is missing, invalid or too old", "签名缺失、错误或已过期");
+pub(crate) const NOT_ALLOWED: Text = Text::fixed("permission denied", "没有权限");
+pub(crate) const NO_ROUTE: Text = Text::fixed("no such route", "请求的地址不存在");
 pub(crate) const WRONG_METHOD: Text =
-    Text::fixed("this address does not take that method", "不支持该请求方法");
-pub(crate) const TOO_SLOW: Text =
+    Text::fixed("this route does not support the request method", "不支持该请求方法");
+pub(crate) const BODY_TIMEOUT: Text =
     Text::fixed("the body took too long to arrive; nothing was changed", "请求体传输超时，数据未变更");
-pub(crate) const TOO_LARGE: Text = Text::fixed("the body is too large", "请求体过大");
+pub(crate) const BODY_TOO_LARGE: Text = Text::fixed("the body is too large", "请求体过大");
 pub(crate) const NOT_JSON_TYPE: Text =
     Text::fixed("the content type must be application/json", "Content-Type 必须是 application/json");
 pub(crate) const ENCODED_BODY: Text = Text::fixed(
@@ -56,19 +58,19 @@ pub(crate) const ENCODED_BODY: Text = Text::fixed(
     "不支持 Content-Encoding，请直接发送请求体",
 );
 pub(crate) const CONFLICT: Text =
-    Text::fixed("somebody else changed it at the same time", "数据已被他人修改，请重试");
-pub(crate) const FAULT: Text =
-    Text::fixed("something went wrong on our side; the trace id finds it", "系统内部错误，请提供 traceId");
-pub(crate) const AWAY: Text = Text::fixed(
-    "something we depend on is away; nothing was changed",
+    Text::fixed("the data was changed by a concurrent request; retry", "数据已被他人修改，请重试");
+pub(crate) const INTERNAL_ERROR: Text =
+    Text::fixed("internal error; report it with its trace id", "系统内部错误，请提供 traceId");
+pub(crate) const UNAVAILABLE: Text = Text::fixed(
+    "a required service is unavailable; nothing was changed; retry later",
     "依赖的服务暂不可用，数据未变更，请稍后重试",
 );
-pub(crate) const BUSY: Text = Text::fixed(
-    "too many requests are being served; nothing was changed, come again",
+pub(crate) const OVERLOADED: Text = Text::fixed(
+    "the server is overloaded; nothing was changed; retry later",
     "服务繁忙，数据未变更，请稍后重试",
 );
-pub(crate) const NO_KEYS: Text = Text::fixed(
-    "idempotency keys cannot be asked for now; nothing was done: repeat it later with the same key, or send it without one",
+pub(crate) const KEY_STORE_UNAVAILABLE: Text = Text::fixed(
+    "the store of idempotency keys is unavailable; nothing was done: retry later with the same key, or send the request without a key",
     "幂等键暂不可用，操作未执行：请稍后使用相同的幂等键重试，或不带幂等键发送",
 );
 pub(crate) const OUTCOME_UNKNOWN: Text = Text::fixed(
@@ -80,30 +82,28 @@ pub(crate) const NOTHING_HELD: Text = Text::fixed(
     "没有被阻塞的事件：outbox.on-failed 为 continue",
 );
 pub(crate) const NOT_LOCKED_YET: Text = Text::fixed(
-    "the assets of the order are still being locked; nothing was changed, come again",
+    "the assets of the order are still being locked; nothing was changed; retry later",
     "订单的资产正在锁定，数据未变更，请稍后重试",
 );
-pub(crate) const KEY_TAKEN: Text =
+pub(crate) const KEY_REUSED: Text =
     Text::fixed("the idempotency key was used for another request", "该幂等键已用于其他请求");
-pub(crate) const IN_PROGRESS: Text = Text::fixed(
-    "the same request is being processed; its answer can be asked for soon",
-    "请求处理中,请勿重复提交",
-);
-pub(crate) const TOO_OFTEN: Text =
-    Text::fixed("too many requests; Retry-After says when to come again", "请求过于频繁...");
+pub(crate) const IN_PROGRESS: Text =
+    Text::fixed("the same request is being processed; retry to get its response", "请求处理中,请勿重复提交");
+pub(crate) const RATE_LIMITED: Text =
+    Text::fixed("too many requests; retry after the time in Retry-After", "请求过于频繁...");
 pub(crate) const NOT_READY: Text = Text::fixed("not ready", "服务未就绪");
 
 pub(crate) const REQUIRED: Text = Text::fixed("is required", "不能为空");
 pub(crate) const UNKNOWN_FIELD: Text = Text::fixed("is not a field of this request", "未知字段");
-pub(crate) const TWICE: Text = Text::fixed("is given more than once", "重复出现");
+pub(crate) const DUPLICATE: Text = Text::fixed("is given more than once", "重复出现");
 pub(crate) const NOT_TEXT: Text = Text::fixed("must be a string", "必须是字符串");
 pub(crate) const NOT_A_NUMBER: Text = Text::fixed("must be a number", "必须是数字");
 pub(crate) const NOT_AN_OBJECT: Text = Text::fixed("must be a JSON object", "必须是 JSON 对象");
 pub(crate) const NOT_READABLE: Text = Text::fixed(
-    "cannot be read: it is nested too deeply, or a \\u escape in it is half of a pair",
+    "cannot be read: it is nested too deeply, or contains an unpaired surrogate (\\u escape)",
     "无法读取：嵌套过深，或 \\u 转义不完整",
 );
-pub(crate) const BROKEN_BODY: Text = Text::fixed("could not be read", "读取失败");
+pub(crate) const READ_FAILED: Text = Text::fixed("could not be read", "读取失败");
 pub(crate) const PRICE_RANGE: Text =
     Text::fixed("must be from 0.01 to 9999999.99", "必须在 0.01 到 9999999.99 之间");
 pub(crate) const MIN_SPEND_RANGE: Text =
@@ -112,14 +112,14 @@ pub(crate) const POINTS_RANGE: Text =
     Text::fixed("must be an integer from 0 to 9007199254740991", "必须是 0 到 9007199254740991 的整数");
 pub(crate) const GRANT_RANGE: Text =
     Text::fixed("must be an integer from 1 to 1000000000", "必须是 1 到 1000000000 的整数");
-pub(crate) const NOT_TO_COME: Text =
+pub(crate) const NOT_IN_FUTURE: Text =
     Text::fixed("must be a time in the future, before the year 10000", "必须是将来的时间，且早于 10000 年");
-pub(crate) const WINDOW: Text = Text::fixed(
+pub(crate) const WINDOW_RANGE: Text = Text::fixed(
     "must be before the end of the window, by at most 31 days",
     "必须早于窗口的结束时间，且窗口不超过 31 天",
 );
-pub(crate) const REPAIR_IS_POSTED: Text = Text::fixed(
-    "can only be false here: a repair is posted to /api/v1/ops/reconciliation/repair",
+pub(crate) const REPAIR_REQUIRES_POST: Text = Text::fixed(
+    "must be false: to repair, send a POST to /api/v1/ops/reconciliation/repair",
     "此处只能为 false：修复请 POST /api/v1/ops/reconciliation/repair",
 );
 pub(crate) const LIMIT_RANGE: Text =
@@ -132,13 +132,13 @@ pub(crate) const NOT_A_TIME: Text = Text::fixed(
 );
 pub(crate) const NOT_AN_INTEGER: Text = Text::fixed("must be an integer", "必须是整数");
 
-pub(crate) const NOT_A_FLAG: Text = Text::fixed("must be true or false", "必须是 true 或 false");
+pub(crate) const NOT_A_BOOLEAN: Text = Text::fixed("must be true or false", "必须是 true 或 false");
 pub(crate) const KEYS_OR_FILTER: Text =
-    Text::fixed("give either keys or filter", "keys 与 filter 必须且只能给出一个");
+    Text::fixed("exactly one of keys and filter is required", "keys 与 filter 必须且只能给出一个");
 pub(crate) const IDS_OR_FILTER: Text =
-    Text::fixed("give either eventIds or filter", "eventIds 与 filter 必须且只能给出一个");
-pub(crate) const QUEUE_OF_FILTER: Text =
-    Text::fixed("belongs into the filter, or beside keys", "应放在 filter 中，或与 keys 一起使用");
+    Text::fixed("exactly one of eventIds and filter is required", "eventIds 与 filter 必须且只能给出一个");
+pub(crate) const QUEUE_WITH_FILTER: Text =
+    Text::fixed("must be inside the filter, or be used with keys", "应放在 filter 中，或与 keys 一起使用");
 pub(crate) const EMPTY_FILTER: Text = Text::fixed("must have at least one field", "至少需要一个条件");
 pub(crate) const PACE_RANGE: Text =
     Text::fixed("must be an integer from 1 to 10000", "必须是 1 到 10000 的整数");
@@ -147,7 +147,7 @@ pub(crate) fn list(max: usize) -> Text {
     Text::new(format!("must be a list of 1 to {max} items"), format!("必须是 1 到 {max} 项的列表"))
 }
 
-/// Where the body stops being JSON. Lines and columns begin with 1; columns count bytes.
+/// The body is not JSON. Line and column are those of the parser; columns count bytes.
 pub(crate) fn not_json(line: usize, column: usize) -> Text {
     Text::new(
         format!("is not valid JSON: line {line}, column {column}"),
@@ -155,8 +155,8 @@ pub(crate) fn not_json(line: usize, column: usize) -> Text {
     )
 }
 
-/// A moment, or what is wrong with it.
-pub(crate) fn moment(text: &str) -> Result<DateTime<Utc>, Text> {
+/// Parses an RFC 3339 timestamp.
+pub(crate) fn parse_time(text: &str) -> Result<DateTime<Utc>, Text> {
     let time = DateTime::parse_from_rfc3339(text).map_err(|_| NOT_A_TIME)?;
     Ok(time.to_utc())
 }

@@ -1,4 +1,4 @@
-//! Why the domain refuses, in both languages: its own words, and their Chinese.
+//! Messages of the domain's refusals: the domain's English text and its Chinese translation.
 
 use std::borrow::Cow;
 
@@ -80,7 +80,8 @@ impl From<&AssetRefusal> for Text {
     fn from(refusal: &AssetRefusal) -> Text {
         let zh: Cow<'static, str> = match refusal {
             AssetRefusal::Insufficient { asset, asked, available } => {
-                let (asked, available) = (asset.show(*asked), asset.show(*available));
+                let asked = asset.show(*asked);
+                let available = asset.show(*available);
                 format!("{}不足：需要 {asked}，可用 {available}", name(*asset)).into()
             }
             AssetRefusal::BelowMinimumSpend { min_spend, price } => {

@@ -1,4 +1,4 @@
-//! `/api/v1/wallet`, `/points`, `/coupons`: what the caller can pay with beside money.
+//! `/api/v1/wallet`, `/points`, `/coupons`: the caller's assets.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 use crate::context::Caller;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done, Page};
+use crate::envelope::{Done, Page, RouteResult};
 use crate::query::Parameters;
 use crate::views::{AssetAmount, rfc3339};
 
@@ -27,7 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new().routes(routes!(wallet)).routes(routes!(points)).routes(routes!(coupons))
 }
 
-/// A balance, what is held of it, and a page of what moved it.
+/// A balance with its holds and a page of ledger entries.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Balance)]
@@ -36,7 +36,7 @@ struct BalanceView {
     available: AssetAmount,
     #[schema(value_type = kinds::AssetAmount)]
     frozen: AssetAmount,
-    /// Points can be owed, money cannot.
+    /// Points owed; absent for a wallet, which cannot have a debt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = kinds::AssetAmount)]
     debt: Option<AssetAmount>,
@@ -153,13 +153,13 @@ struct CouponView {
     expires_at: DateTime<Utc>,
     #[schema(value_type = kinds::CouponStatus)]
     status: &'static str,
-    /// The order that holds or used it; null for nobody's.
+    /// The order that locks or used the coupon; null if there is none.
     #[schema(value_type = Option<kinds::Id>, required)]
     order_id: Option<OrderId>,
 }
 
 impl CouponView {
-    /// As it stands at this moment: its time may be over before that is written down.
+    /// Computes the status at `now`: a coupon may have expired before a job records it.
     fn at(now: DateTime<Utc>, coupon: &Coupon) -> CouponView {
         CouponView {
             coupon_id: coupon.id,
@@ -172,7 +172,7 @@ impl CouponView {
     }
 }
 
-/// Shows your wallet.
+/// Returns the caller's wallet.
 #[utoipa::path(
     get,
     path = "/wallet",
@@ -182,14 +182,18 @@ impl CouponView {
         Paging,
     ),
     responses(
-        (status = 200, description = "The balance, what orders hold of it, and a page of what moved it", body = BalanceView),
+        (status = 200, description = "The balance, its holds, and a page of ledger entries", body = BalanceView),
     ),
 )]
-async fn wallet(State(edge): State<Arc<Edge>>, Caller(context): Caller, parameters: Parameters) -> Answer {
+async fn wallet(
+    State(edge): State<Arc<Edge>>,
+    Caller(context): Caller,
+    parameters: Parameters,
+) -> RouteResult {
     purse(&edge, &context, Purse::Wallet, parameters).await
 }
 
-/// Shows your points.
+/// Returns the caller's points.
 #[utoipa::path(
     get,
     path = "/points",
@@ -199,21 +203,31 @@ async fn wallet(State(edge): State<Arc<Edge>>, Caller(context): Caller, paramete
         Paging,
     ),
     responses(
-        (status = 200, description = "The balance, what orders hold of it, and a page of what moved it", body = BalanceView),
+        (status = 200, description = "The balance, its holds, and a page of ledger entries", body = BalanceView),
     ),
 )]
-async fn points(State(edge): State<Arc<Edge>>, Caller(context): Caller, parameters: Parameters) -> Answer {
+async fn points(
+    State(edge): State<Arc<Edge>>,
+    Caller(context): Caller,
+    parameters: Parameters,
+) -> RouteResult {
     purse(&edge, &context, Purse::Points, parameters).await
 }
 
-async fn purse(edge: &Edge, context: &CommandContext, purse: Purse, mut parameters: Parameters) -> Answer {
-    let (before, limit) = (parameters.cursor(), parameters.limit());
+async fn purse(
+    edge: &Edge,
+    context: &CommandContext,
+    purse: Purse,
+    mut parameters: Parameters,
+) -> RouteResult {
+    let before = parameters.cursor();
+    let limit = parameters.limit();
     parameters.finish()?;
     let purse = use_cases::purse(&edge.app, context, purse, before, limit).await?;
     Done::ok(&BalanceView::from(purse))
 }
 
-/// Shows your coupons.
+/// Lists the caller's coupons.
 #[utoipa::path(
     get,
     path = "/coupons",
@@ -230,8 +244,9 @@ async fn coupons(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
     mut parameters: Parameters,
-) -> Answer {
-    let (before, limit) = (parameters.cursor(), parameters.limit());
+) -> RouteResult {
+    let before = parameters.cursor();
+    let limit = parameters.limit();
     parameters.finish()?;
     let page = use_cases::coupons(&edge.app, &context, before, limit).await?;
     let now = edge.app.now();

@@ -1,5 +1,5 @@
-//! `/openapi.json`: the document of the API. `/docs`, to which `/` redirects: the same as a page, which asks nobody else for
-//! anything.
+//! `/openapi.json`: the OpenAPI document. `/docs`: the document as a page (Swagger UI) that loads nothing from other hosts; `/`
+//! redirects to it.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -26,21 +26,21 @@ use crate::refusal::Refusal;
 
 const ADDRESS: &str = "/openapi.json";
 
-/// The page runs its own scripts and reads the document; its styles are made by its scripts.
+/// Content security policy of the page: only its own scripts and requests; Swagger UI adds inline styles.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
                            img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
                            frame-ancestors 'none'";
 
-/// The document as it is served.
+/// The serialized document.
 #[derive(Clone)]
-pub(super) struct Written(pub(super) Bytes);
+pub(super) struct SerializedDocument(pub(super) Bytes);
 
-/// Wants a [`Written`] in the extensions of the request.
+/// Requires a [`SerializedDocument`] in the extensions of the request.
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new().routes(routes!(document))
 }
 
-/// Shows this document.
+/// Returns this document.
 #[utoipa::path(
     get,
     path = "/openapi.json",
@@ -49,27 +49,28 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     security(()),
     responses((status = 200, description = "An OpenAPI 3.1 document", body = serde_json::Value)),
 )]
-async fn document(Extension(Written(text)): Extension<Written>) -> impl IntoResponse {
+async fn document(Extension(SerializedDocument(text)): Extension<SerializedDocument>) -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], text)
 }
 
-/// The page. It is no part of the document, which is for programs.
+/// The documentation page. It is not part of the OpenAPI document.
 pub(super) fn page() -> Router<Arc<Edge>> {
     let config = Config::from(ADDRESS)
         .deep_linking(true)
         .persist_authorization(false)
         .try_it_out_enabled(true)
-        // By default it sends the document to a service of its makers.
+        // By default Swagger UI sends the document to an external validator.
         .validator_url("none");
     let pages = Router::from(SwaggerUi::new("/docs").config(config));
-    pages.route("/", get(async || Redirect::temporary("/docs"))).layer(from_fn(with_policy))
+    pages.route("/", get(async || Redirect::temporary("/docs"))).layer(from_fn(complete_page_response))
 }
 
-async fn with_policy(request: Request, next: Next) -> Response {
-    let takes_gzip = takes_gzip(request.headers());
+/// Adds the page's headers, and decompresses the response for clients that do not accept gzip.
+async fn complete_page_response(request: Request, next: Next) -> Response {
+    let accepts_gzip = accepts_gzip(request.headers());
     let mut response = next.run(request).await;
-    if !takes_gzip && response.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding == "gzip") {
-        response = unzipped(response).await;
+    if !accepts_gzip && response.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding == "gzip") {
+        response = decompress(response).await;
     }
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
@@ -78,8 +79,8 @@ async fn with_policy(request: Request, next: Next) -> Response {
     response
 }
 
-/// Whether the client names gzip (RFC 9110 §12.5.3). One that names nothing is given plain text, which everybody can read.
-fn takes_gzip(headers: &HeaderMap) -> bool {
+/// Whether the client accepts gzip (RFC 9110 §12.5.3). A client without `Accept-Encoding` gets an uncompressed response.
+fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|value| value.to_str().ok());
     let codings: Vec<&str> = values.flat_map(|value| value.split(',')).collect();
     let weight = |name: &str| {
@@ -92,16 +93,16 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
     weight("gzip").or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
 }
 
-/// The same part as plain text: the parts are kept compressed.
-async fn unzipped(response: Response) -> Response {
+/// Decompresses a response; the embedded files are compressed.
+async fn decompress(response: Response) -> Response {
     let (mut parts, body) = response.into_parts();
     let compressed = match body.collect().await {
         Ok(body) => body.to_bytes(),
-        Err(error) => return Refusal::fault(&error).into_response(),
+        Err(error) => return Refusal::internal(&error).into_response(),
     };
     let mut plain = Vec::new();
     if let Err(error) = GzDecoder::new(compressed.as_ref()).read_to_end(&mut plain) {
-        return Refusal::fault(&error).into_response();
+        return Refusal::internal(&error).into_response();
     }
     parts.headers.remove(CONTENT_ENCODING);
     parts.headers.remove(CONTENT_LENGTH);

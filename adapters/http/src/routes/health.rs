@@ -1,4 +1,4 @@
-//! `/healthz`: the process lives. `/readyz`: it can serve.
+//! Health checks. `/healthz`: liveness. `/readyz`: readiness.
 
 use std::sync::Arc;
 
@@ -9,43 +9,43 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::edge::Edge;
-use crate::envelope::{Answer, Code, Done};
+use crate::envelope::{Code, Done, RouteResult};
 use crate::messages;
 use crate::readiness::Problem;
 use crate::refusal::Refusal;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
-    OpenApiRouter::new().routes(routes!(lives)).routes(routes!(ready))
+    OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))
 }
 
-/// How it is.
+/// Status of the process.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Health)]
 struct HealthView {
     status: &'static str,
 }
 
-/// What keeps it from serving.
+/// Reasons why the process cannot serve.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problems)]
 struct ProblemsView {
     problems: Vec<Problem>,
 }
 
-/// Tells whether the process lives.
+/// Checks whether the process is alive.
 #[utoipa::path(
     get,
     path = "/healthz",
     operation_id = "health",
     tag = "service",
     security(()),
-    responses((status = 200, description = "It lives", body = HealthView)),
+    responses((status = 200, description = "The process is alive", body = HealthView)),
 )]
-async fn lives() -> Answer {
+async fn healthz() -> RouteResult {
     Done::ok(&HealthView { status: "up" })
 }
 
-/// Tells whether it can serve now.
+/// Checks whether the process can serve requests.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -53,16 +53,16 @@ async fn lives() -> Answer {
     tag = "service",
     security(()),
     responses(
-        (status = 200, description = "It can", body = HealthView),
-        (status = 503, description = "It cannot", body = ProblemsView),
+        (status = 200, description = "The process is ready", body = HealthView),
+        (status = 503, description = "The process is not ready", body = ProblemsView),
     ),
 )]
-
-async fn ready(State(edge): State<Arc<Edge>>) -> Answer {
+async fn readyz(State(edge): State<Arc<Edge>>) -> RouteResult {
     let problems = edge.readiness.problems().await;
     if problems.is_empty() {
         return Done::ok(&HealthView { status: "ready" });
     }
-    let problems = serde_json::to_value(ProblemsView { problems }).map_err(|error| Refusal::fault(&error))?;
-    Err(Refusal::new(Code::Away, messages::NOT_READY).with_data(problems))
+    let problems =
+        serde_json::to_value(ProblemsView { problems }).map_err(|error| Refusal::internal(&error))?;
+    Err(Refusal::new(Code::Unavailable, messages::NOT_READY).with_data(problems))
 }

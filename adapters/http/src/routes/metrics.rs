@@ -1,4 +1,4 @@
-//! `/metrics`: what this process has counted, as Prometheus reads it.
+//! `/metrics`: the metrics of this process in the Prometheus text format.
 
 use std::sync::Arc;
 
@@ -10,28 +10,28 @@ use utoipa_axum::routes;
 
 use crate::edge::Edge;
 
-/// Writes down what was counted, in the text format of Prometheus.
+/// Renders the metrics in the Prometheus text format.
 pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// The format of the text (Prometheus, "Text-based format").
-const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+/// Content type of the Prometheus text format.
+const CONTENT_TYPE_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Wants a [`Render`] in the extensions of the request.
+/// Requires a [`Render`] in the extensions of the request.
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
-    OpenApiRouter::new().routes(routes!(told))
+    OpenApiRouter::new().routes(routes!(metrics))
 }
 
-/// Shows what this process has counted.
+/// Returns the metrics of this process.
 ///
-/// Where the process counts nothing, there is no such address.
+/// The route does not exist if the process collects no metrics.
 #[utoipa::path(
     get,
     path = "/metrics",
     operation_id = "metrics",
     tag = "service",
     security(()),
-    responses((status = 200, description = "As Prometheus reads it", body = String, content_type = "text/plain")),
+    responses((status = 200, description = "Metrics in the Prometheus text format", body = String, content_type = "text/plain")),
 )]
-async fn told(Extension(render): Extension<Render>) -> impl IntoResponse {
-    ([(CONTENT_TYPE, TEXT)], render())
+async fn metrics(Extension(render): Extension<Render>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, CONTENT_TYPE_TEXT)], render())
 }

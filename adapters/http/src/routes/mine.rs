@@ -1,4 +1,4 @@
-//! `/api/v1/credit`, `/notifications`, `/shipments`, `/listings`: what the events left for the caller.
+//! `/api/v1/credit`, `/notifications`, `/shipments`, `/listings`: the caller's data that event handlers maintain.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 use crate::context::Caller;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done, Page};
+use crate::envelope::{Done, Page, RouteResult};
 use crate::query::Parameters;
 use crate::views::{rfc3339, rfc3339_or_null};
 
@@ -51,7 +51,7 @@ struct CreditView {
 }
 
 impl CreditView {
-    /// Of whom nothing was counted has the score that everybody begins with.
+    /// A buyer without a credit row has the initial score.
     fn of(buyer_id: UserId, credit: Option<BuyerCredit>) -> CreditView {
         let counts = credit.as_ref().map_or_else(CreditCounts::default, |credit| credit.counts);
         CreditView {
@@ -145,7 +145,7 @@ impl From<Numbered<ShipmentTask>> for ShipmentView {
 struct ListingView {
     #[schema(value_type = kinds::Id)]
     product_id: ProductId,
-    /// The order that has it; nobody's is null.
+    /// The order that holds the product; null if there is none.
     #[schema(value_type = Option<kinds::Id>, required)]
     order_id: Option<OrderId>,
     #[schema(value_type = kinds::EventId)]
@@ -166,28 +166,32 @@ impl From<ListingEntry> for ListingView {
     }
 }
 
-/// Shows your credit as a buyer.
+/// Returns the caller's credit score as a buyer.
 #[utoipa::path(
     get,
     path = "/credit",
     operation_id = "credit",
-    tag = "mine",
+    tag = "account",
     responses(
-        (status = 200, description = "The credit", body = CreditView),
+        (status = 200, description = "The credit score and its counters", body = CreditView),
     ),
 )]
-async fn credit(State(edge): State<Arc<Edge>>, Caller(context): Caller, parameters: Parameters) -> Answer {
+async fn credit(
+    State(edge): State<Arc<Edge>>,
+    Caller(context): Caller,
+    parameters: Parameters,
+) -> RouteResult {
     parameters.finish()?;
     let credit = use_cases::credit(&edge.app, &context).await?;
     Done::ok(&context.user().map(|user| CreditView::of(user, credit)))
 }
 
-/// Shows what you were told of your orders, the newest first.
+/// Lists the caller's notifications about orders, newest first.
 #[utoipa::path(
     get,
     path = "/notifications",
     operation_id = "notifications",
-    tag = "mine",
+    tag = "account",
     params(
         Paging,
     ),
@@ -199,21 +203,22 @@ async fn notifications(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
     mut parameters: Parameters,
-) -> Answer {
-    let (before, limit) = (parameters.cursor(), parameters.limit());
+) -> RouteResult {
+    let before = parameters.cursor();
+    let limit = parameters.limit();
     parameters.finish()?;
     let page = use_cases::notifications(&edge.app, &context, before, limit).await?;
     Done::page(page.items.into_iter().map(NotificationView::from).collect(), page.next)
 }
 
-/// Shows what is to be shipped.
+/// Lists shipment tasks.
 #[utoipa::path(
     get,
     path = "/shipments",
     operation_id = "shipments",
-    tag = "mine",
+    tag = "account",
     params(
-        ("as" = Option<kinds::Side>, Query, description = "As whom: `seller` if it is not said"),
+        ("as" = Option<kinds::Side>, Query, description = "The caller's side of the order; default: `seller`"),
         Paging,
     ),
     responses(
@@ -224,21 +229,22 @@ async fn shipments(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
     mut parameters: Parameters,
-) -> Answer {
+) -> RouteResult {
     let side = parameters.side();
-    let (before, limit) = (parameters.cursor(), parameters.limit());
+    let before = parameters.cursor();
+    let limit = parameters.limit();
     parameters.finish()?;
     let side = side.unwrap_or(OrderSide::Seller);
     let page = use_cases::shipments(&edge.app, &context, side, before, limit).await?;
     Done::page(page.items.into_iter().map(ShipmentView::from).collect(), page.next)
 }
 
-/// Shows which order has each of your products.
+/// Lists the caller's products with the order that holds each.
 #[utoipa::path(
     get,
     path = "/listings",
     operation_id = "listings",
-    tag = "mine",
+    tag = "account",
     params(
         Paging,
     ),
@@ -250,8 +256,9 @@ async fn listings(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
     mut parameters: Parameters,
-) -> Answer {
-    let (before, limit) = (parameters.cursor(), parameters.limit());
+) -> RouteResult {
+    let before = parameters.cursor();
+    let limit = parameters.limit();
     parameters.finish()?;
     let page = use_cases::listings(&edge.app, &context, before, limit).await?;
     Done::page(page.items.into_iter().map(ListingView::from).collect(), page.next)

@@ -1,4 +1,4 @@
-//! Every address the service answers at.
+//! All routes, and the order of their layers.
 
 mod answers;
 mod assets;
@@ -26,55 +26,56 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::context::{authenticated, operators};
+use crate::context::{authenticate, require_operator};
 use crate::cors;
 use crate::edge::Edge;
-use crate::limit::limited;
-use crate::once::once;
+use crate::limit::limit_rate;
+use crate::once::handle_idempotency_key;
 use crate::refusal::Refusal;
-use crate::shed::{Places, admitted};
-use crate::shut::shut_response;
-use crate::trace::traced;
+use crate::shed::{ConcurrencyLimit, limit_concurrency};
+use crate::shut::with_security_headers;
+use crate::trace::trace_request;
 
-pub(crate) use answers::answered;
+pub(crate) use answers::response_data;
 pub use metrics::Render;
-pub(crate) use names::ANSWERED_AFTERWARDS;
 pub use names::LIMITED_ROUTES;
+pub(crate) use names::STORED_AFTERWARDS;
 pub(crate) use ops::dead_letters::MAX_KEY_CHARS;
 pub(crate) use ops::gifts::MAX_GRANT;
 pub(crate) use ops::{MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
 pub(crate) use payments::{MAX_METHOD_CHARS, MAX_TRANSACTION_CHARS};
 
-/// The routes of spec §4 on this edge.
+/// Builds a router with all routes of spec §4 except `/metrics`.
 pub fn router(edge: Edge) -> Router {
     router_with(edge, None)
 }
 
-/// The same, and `/metrics` where somebody counts.
+/// Builds a router with all routes; `/metrics` only if `metrics` is given.
 pub fn router_with(edge: Edge, metrics: Option<Render>) -> Router {
     let edge = Arc::new(edge);
-    let everything = public(&edge).merge(of_operators(&edge)).merge(counted(metrics, &edge));
-    served(everything.merge(of_the_process(&edge)), edge)
+    let routes = public_routes(&edge).merge(operator_routes(&edge)).merge(metrics_routes(metrics, &edge));
+    with_common_layers(routes.merge(health_routes(&edge)), edge)
 }
 
-/// The same on two routers, for two listeners: everybody's calls, and those of operators with `/metrics`. Both tell of
-/// health, and show the document of all of them.
+/// Builds two routers for two listeners: a public one, and one for operators with `/metrics`. Both have the health checks and
+/// the documentation of all routes.
 pub fn apart(edge: Edge, metrics: Option<Render>) -> (Router, Router) {
     let edge = Arc::new(edge);
-    let operators = of_operators(&edge).merge(counted(metrics, &edge)).merge(of_the_process(&edge));
-    (served(public(&edge).merge(of_the_process(&edge)), Arc::clone(&edge)), served(operators, edge))
+    let public = public_routes(&edge).merge(health_routes(&edge));
+    let operators = operator_routes(&edge).merge(metrics_routes(metrics, &edge)).merge(health_routes(&edge));
+    (with_common_layers(public, Arc::clone(&edge)), with_common_layers(operators, edge))
 }
 
-/// The OpenAPI document of all of these routes.
+/// Returns the OpenAPI document of all routes.
 pub fn openapi() -> OpenApi {
-    let api = of_users().merge(of_the_gateway()).nest("/ops", ops::routes());
+    let api = user_routes().merge(gateway_routes()).nest("/ops", ops::routes());
     let described = OpenApiRouter::new().nest("/api/v1", api).merge(health::routes());
     let described = described.merge(document::routes()).merge(metrics::routes());
     crate::document::document(described.into_openapi())
 }
 
-/// What somebody signed in can call.
-fn of_users() -> OpenApiRouter<Arc<Edge>> {
+/// Routes for authenticated users.
+fn user_routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new()
         .nest("/products", products::routes())
         .nest("/orders", orders::routes())
@@ -82,79 +83,81 @@ fn of_users() -> OpenApiRouter<Arc<Edge>> {
         .merge(assets::routes())
 }
 
-/// What the gateway reports: it names what it is about itself.
-fn of_the_gateway() -> OpenApiRouter<Arc<Edge>> {
+/// Callbacks of the payment gateway. They take no idempotency key: the body names the payment or refund.
+fn gateway_routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new().nest("/payments", payments::routes()).nest("/refunds", refunds::routes())
 }
 
-fn public(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    let of_the_gateway =
-        Router::from(of_the_gateway()).route_layer(from_fn_with_state(Arc::clone(edge), limited));
-    let api = signed_in(once_under_a_key(of_users(), edge), edge).merge(of_the_gateway);
-    within_places(Router::new().nest("/api/v1", api), edge)
+fn public_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    let gateway =
+        Router::from(gateway_routes()).route_layer(from_fn_with_state(Arc::clone(edge), limit_rate));
+    let api = with_authentication(with_idempotency(user_routes(), edge), edge).merge(gateway);
+    with_concurrency_limit(Router::new().nest("/api/v1", api), edge)
 }
 
-fn of_operators(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    let calls =
-        once_under_a_key(ops::routes(), edge).route_layer(from_fn_with_state(Arc::clone(edge), operators));
-    within_places(Router::new().nest("/api/v1/ops", signed_in(calls, edge)), edge)
+fn operator_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    let routes = with_idempotency(ops::routes(), edge)
+        .route_layer(from_fn_with_state(Arc::clone(edge), require_operator));
+    with_concurrency_limit(Router::new().nest("/api/v1/ops", with_authentication(routes, edge)), edge)
 }
 
-fn once_under_a_key(routes: OpenApiRouter<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    Router::from(routes).route_layer(from_fn_with_state(Arc::clone(edge), once))
+fn with_idempotency(routes: OpenApiRouter<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    Router::from(routes).route_layer(from_fn_with_state(Arc::clone(edge), handle_idempotency_key))
 }
 
-/// The layer that is named last is met first.
-fn signed_in(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+/// Adds authentication and, inside it, the rate limit: the layer added last runs first.
+fn with_authentication(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     routes
-        .route_layer(from_fn_with_state(Arc::clone(edge), limited))
-        .route_layer(from_fn_with_state(Arc::clone(edge), authenticated))
+        .route_layer(from_fn_with_state(Arc::clone(edge), limit_rate))
+        .route_layer(from_fn_with_state(Arc::clone(edge), authenticate))
 }
 
-/// Operators have places of their own: they look at what is wrong when there is too much load.
-fn within_places(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    let places = Places::new(edge.limits.concurrent_requests);
-    in_a_trace(routes, edge).route_layer(from_fn_with_state((Arc::clone(edge), places), admitted))
+/// Adds tracing and a concurrency limit. Each call creates a separate limit: operators can still diagnose the service when
+/// users overload it.
+fn with_concurrency_limit(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    let limit = ConcurrencyLimit::new(edge.limits.concurrent_requests);
+    with_tracing(routes, edge).route_layer(from_fn_with_state((Arc::clone(edge), limit), limit_concurrency))
 }
 
-/// How the process is, and what it can be asked.
-fn of_the_process(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    let written = document::Written(Bytes::from(serde_json::to_vec(&openapi()).unwrap_or_default()));
-    let of_the_document = Router::from(document::routes()).layer(Extension(written)).merge(document::page());
-    in_a_trace(Router::from(health::routes()).merge(of_the_document), edge)
+/// Health checks, OpenAPI document and documentation page.
+fn health_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+    let serialized =
+        document::SerializedDocument(Bytes::from(serde_json::to_vec(&openapi()).unwrap_or_default()));
+    let documentation = Router::from(document::routes()).layer(Extension(serialized)).merge(document::page());
+    with_tracing(Router::from(health::routes()).merge(documentation), edge)
 }
 
-fn counted(metrics: Option<Render>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+fn metrics_routes(metrics: Option<Render>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     let routes = |render| Router::from(metrics::routes()).layer(Extension(render));
-    in_a_trace(metrics.map_or_else(Router::new, routes), edge)
+    with_tracing(metrics.map_or_else(Router::new, routes), edge)
 }
 
-/// The routes within what stands around the work of each.
-fn in_a_trace(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
+/// Adds tracing, the request timeout, the envelope and the panic handler.
+fn with_tracing(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     routes
-        .method_not_allowed_fallback(|| async { Refusal::of_status(StatusCode::METHOD_NOT_ALLOWED) })
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state(Arc::clone(edge), traced))
+        .method_not_allowed_fallback(|| async { Refusal::from_status(StatusCode::METHOD_NOT_ALLOWED) })
+        .layer(CatchPanicLayer::custom(panic_response))
+        .layer(from_fn_with_state(Arc::clone(edge), trace_request))
 }
 
-/// All that a listener answers, also where there is nothing.
-fn served(routes: Router<Arc<Edge>>, edge: Arc<Edge>) -> Router {
-    let nothing = Router::new().fallback(|| async { Refusal::of_status(StatusCode::NOT_FOUND) });
-    let routes = routes.merge(in_a_trace(nothing, &edge));
+/// Adds the 404 fallback and CORS.
+fn with_common_layers(routes: Router<Arc<Edge>>, edge: Arc<Edge>) -> Router {
+    let not_found = Router::new().fallback(|| async { Refusal::from_status(StatusCode::NOT_FOUND) });
+    let routes = routes.merge(with_tracing(not_found, &edge));
     let routes = match cors::layer(&edge.limits.cors_origins) {
-        // What a browser asks beforehand is answered here, and as shut as everything else.
-        Some(cors) => routes.layer(cors).layer(map_response(shut_response)),
+        // The CORS layer answers preflight requests itself, so they need the security headers here.
+        Some(cors) => routes.layer(cors).layer(map_response(with_security_headers)),
         None => routes,
     };
     routes.with_state(edge)
 }
 
-/// The answer to a request whose route panicked.
-fn panicked(panic: Box<dyn Any + Send>) -> Response {
-    let what = panic
+/// The response to a request whose handler panicked.
+fn panic_response(panic: Box<dyn Any + Send>) -> Response {
+    let message = panic
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())
         .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "not a text".to_owned());
-    Refusal::fault(&format_args!("a route panicked: {what}")).into_response()
+        .unwrap_or_else(|| "the panic payload is not a string".to_owned());
+    Refusal::internal(&format_args!("the handler panicked: {message}")).into_response()
 }

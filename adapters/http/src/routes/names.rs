@@ -1,6 +1,6 @@
-//! The routes by their names: as `rate-limit.routes` of the configuration has them.
+//! Names of the routes, as used in `rate-limit.routes` of the configuration.
 
-/// Every route that is limited: those of the API; what tells of the process and of the API itself is not.
+/// All rate-limited routes: those of the API. Health, metrics and documentation are not limited.
 pub const LIMITED_ROUTES: &[&str] = &[
     "GET /api/v1/products",
     "GET /api/v1/products/{id}",
@@ -45,10 +45,9 @@ pub const LIMITED_ROUTES: &[&str] = &[
     "POST /api/v1/ops/coupons",
 ];
 
-/// The routes that act in more than one transaction, so that their answer is kept after what they did, where the application
-/// keeps such (`idempotency.store`). All others keep it in the transaction of what they do: a command that does so refuses to
-/// run under a key that was claimed elsewhere.
-pub(crate) const ANSWERED_AFTERWARDS: [&str; 5] = [
+/// Routes that use more than one transaction. Their response is stored afterwards, in the store of `idempotency.store`. All
+/// other routes store it in the transaction of their command; such a command refuses to run with a key of another store.
+pub(crate) const STORED_AFTERWARDS: [&str; 5] = [
     "POST /api/v1/ops/outbox/redrive",
     "POST /api/v1/ops/blocked/{aggregateType}/{aggregateId}/release",
     "POST /api/v1/ops/dead-letters/replay",

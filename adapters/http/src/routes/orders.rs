@@ -1,4 +1,4 @@
-//! `/api/v1/orders`: buy, look, cancel, ship, complete, pay, pay back.
+//! `/api/v1/orders`: place, list, cancel, ship, complete, pay, refund.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::body::{JsonBody, OptionalBody};
 use crate::context::{Caller, KeyedCaller};
 use crate::document::{Paging, RequiredKey, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done, Page};
+use crate::envelope::{Done, Page, RouteResult};
 use crate::fields;
 use crate::path::PathId;
 use crate::query::Parameters;
@@ -71,7 +71,7 @@ pub(super) struct OrderView {
     wallet_amount: Option<Money>,
     #[schema(value_type = Option<kinds::Points>, required)]
     points: Option<Points>,
-    /// The refund that is being processed.
+    /// The refund in progress; null if there is none.
     #[schema(value_type = Option<kinds::Id>, required)]
     refund_id: Option<RefundId>,
     #[schema(required)]
@@ -91,7 +91,8 @@ pub(super) struct OrderView {
 
 impl From<Order> for OrderView {
     fn from(order: Order) -> OrderView {
-        let (shipment, assets) = (order.shipment.as_ref(), order.assets);
+        let shipment = order.shipment.as_ref();
+        let assets = order.assets;
         let refund_id = order.running_refund();
         OrderView {
             order_id: order.id,
@@ -117,9 +118,9 @@ impl From<Order> for OrderView {
     }
 }
 
-/// Buys a product.
+/// Places an order for a product.
 ///
-/// The price charged is the price at this moment. Assets that the order names are locked by its events: it is cancelled if one of them cannot be.
+/// The order keeps the current price of the product. Its assets are locked asynchronously; if one of them cannot be locked, the order is cancelled.
 #[utoipa::path(
     post,
     path = "/",
@@ -130,9 +131,9 @@ impl From<Order> for OrderView {
     ),
     request_body = bodies::NewOrder,
     responses(
-        (status = 201, description = "The order, to be paid within its deadline", body = OrderView),
-        (status = 403, description = "The product is your own"),
-        (status = 404, description = "There is no such product or coupon"),
+        (status = 201, description = "The order; it must be paid before its deadline", body = OrderView),
+        (status = 403, description = "The product belongs to the caller"),
+        (status = 404, description = "Product or coupon not found"),
         (status = 409, description = "The product is sold or off the shelf, or the coupon cannot be used"),
     ),
 )]
@@ -140,7 +141,7 @@ async fn place(
     State(edge): State<Arc<Edge>>,
     KeyedCaller(context): KeyedCaller,
     JsonBody(mut body): JsonBody,
-) -> Answer {
+) -> RouteResult {
     let product = body.required("productId", fields::id);
     let coupon = body.optional("couponId", fields::id);
     let wallet = body.optional("walletAmount", fields::money);
@@ -157,32 +158,37 @@ async fn place(
     Done::created(&OrderView::from(order))
 }
 
-/// Shows your orders, the newest first.
+/// Lists the caller's orders, newest first.
 #[utoipa::path(
     get,
     path = "/",
     operation_id = "orders",
     tag = "orders",
     params(
-        ("as" = Option<kinds::Side>, Query, description = "As whom: `buyer` if it is not said"),
-        ("status" = Option<kinds::OrderStatus>, Query, description = "Those that stand there"),
+        ("as" = Option<kinds::Side>, Query, description = "The caller's side of the order; default: `buyer`"),
+        ("status" = Option<kinds::OrderStatus>, Query, description = "Only orders with this status"),
         Paging,
     ),
     responses(
         (status = 200, description = "A page of orders", body = OrderPage),
     ),
 )]
-async fn page(State(edge): State<Arc<Edge>>, Caller(context): Caller, mut parameters: Parameters) -> Answer {
+async fn page(
+    State(edge): State<Arc<Edge>>,
+    Caller(context): Caller,
+    mut parameters: Parameters,
+) -> RouteResult {
     let side = parameters.side();
     let status = parameters.named("status");
-    let (before, limit) = (parameters.cursor(), parameters.limit());
+    let before = parameters.cursor();
+    let limit = parameters.limit();
     parameters.finish()?;
     let side = side.unwrap_or(OrderSide::Buyer);
     let page = use_cases::orders(&edge.app, &context, side, status, before, limit).await?;
     Done::page(page.items.into_iter().map(OrderView::from).collect(), page.next)
 }
 
-/// Shows an order to its buyer or seller.
+/// Returns an order to its buyer or seller.
 #[utoipa::path(
     get,
     path = "/{id}",
@@ -193,7 +199,7 @@ async fn page(State(edge): State<Arc<Edge>>, Caller(context): Caller, mut parame
     ),
     responses(
         (status = 200, description = "The order", body = OrderView),
-        (status = 404, description = "There is no such order of yours"),
+        (status = 404, description = "Order not found, or the caller is not a party of it"),
     ),
 )]
 async fn one(
@@ -201,15 +207,15 @@ async fn one(
     Caller(context): Caller,
     PathId(id): PathId<OrderId>,
     parameters: Parameters,
-) -> Answer {
+) -> RouteResult {
     parameters.finish()?;
     let order = use_cases::find_order(&edge.app, &context, id).await?;
     Done::ok(&OrderView::from(order))
 }
 
-/// Cancels an order that is not paid.
+/// Cancels an unpaid order.
 ///
-/// Its buyer may.
+/// Allowed for the buyer.
 #[utoipa::path(
     post,
     path = "/{id}/cancel",
@@ -221,9 +227,9 @@ async fn one(
     request_body(content = Option<bodies::Nothing>, content_type = "application/json"),
     responses(
         (status = 200, description = "The order, cancelled", body = OrderView),
-        (status = 403, description = "You are its seller"),
-        (status = 404, description = "There is no such order of yours"),
-        (status = 409, description = "It is not `pending` any more"),
+        (status = 403, description = "The caller is the seller"),
+        (status = 404, description = "Order not found, or the caller is not a party of it"),
+        (status = 409, description = "The order is not `pending`"),
     ),
 )]
 async fn cancel(
@@ -231,15 +237,15 @@ async fn cancel(
     Caller(context): Caller,
     PathId(id): PathId<OrderId>,
     OptionalBody(body): OptionalBody,
-) -> Answer {
+) -> RouteResult {
     body.finish(Some(()))?;
     let order = use_cases::cancel_order(&edge.app, &context, id).await?;
     Done::ok(&OrderView::from(order))
 }
 
-/// Says that the goods are on their way.
+/// Marks an order as shipped.
 ///
-/// Its seller may.
+/// Allowed for the seller.
 #[utoipa::path(
     post,
     path = "/{id}/ship",
@@ -251,9 +257,9 @@ async fn cancel(
     request_body = bodies::Shipping,
     responses(
         (status = 200, description = "The order, shipped", body = OrderView),
-        (status = 403, description = "You are its buyer"),
-        (status = 404, description = "There is no such order of yours"),
-        (status = 409, description = "It is not `paid`, or a refund is being processed"),
+        (status = 403, description = "The caller is the buyer"),
+        (status = 404, description = "Order not found, or the caller is not a party of it"),
+        (status = 409, description = "The order is not `paid`, or a refund is in progress"),
     ),
 )]
 async fn ship(
@@ -261,21 +267,21 @@ async fn ship(
     Caller(context): Caller,
     PathId(id): PathId<OrderId>,
     JsonBody(mut body): JsonBody,
-) -> Answer {
+) -> RouteResult {
     let part = || fields::short_text(Shipment::MAX_CHARS);
     let carrier = body.required("carrier", part());
     let tracking_no = body.required("trackingNo", part());
     let shipment = carrier.zip(tracking_no).and_then(|(carrier, tracking_no)| {
-        Shipment::new(carrier, tracking_no).map_or_else(|(name, error)| body.wrong(name, error), Some)
+        Shipment::new(carrier, tracking_no).map_or_else(|(name, error)| body.reject(name, error), Some)
     });
     let shipment = body.finish(shipment)?;
     let order = use_cases::ship_order(&edge.app, &context, id, shipment).await?;
     Done::ok(&OrderView::from(order))
 }
 
-/// Says that the goods have come.
+/// Confirms that the goods were received.
 ///
-/// Its buyer may.
+/// Allowed for the buyer.
 #[utoipa::path(
     post,
     path = "/{id}/complete",
@@ -287,9 +293,9 @@ async fn ship(
     request_body(content = Option<bodies::Nothing>, content_type = "application/json"),
     responses(
         (status = 200, description = "The order, completed", body = OrderView),
-        (status = 403, description = "You are its seller"),
-        (status = 404, description = "There is no such order of yours"),
-        (status = 409, description = "It is not `shipped`"),
+        (status = 403, description = "The caller is the seller"),
+        (status = 404, description = "Order not found, or the caller is not a party of it"),
+        (status = 409, description = "The order is not `shipped`"),
     ),
 )]
 async fn complete(
@@ -297,7 +303,7 @@ async fn complete(
     Caller(context): Caller,
     PathId(id): PathId<OrderId>,
     OptionalBody(body): OptionalBody,
-) -> Answer {
+) -> RouteResult {
     body.finish(Some(()))?;
     let order = use_cases::complete_order(&edge.app, &context, id).await?;
     Done::ok(&OrderView::from(order))

@@ -16,16 +16,16 @@ use crate::callback::{SignedBody, result};
 use crate::context::{Gateway, KeyedCaller};
 use crate::document::{RequiredKey, Signed, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done};
+use crate::envelope::{Done, RouteResult};
 use crate::fields::{self, Fields};
 use crate::path::PathId;
 use crate::refusal::Refusal;
 
-/// The greatest number of characters of a payment method.
+/// Maximum length of a payment method.
 pub(crate) const MAX_METHOD_CHARS: usize = 32;
-/// The greatest number of characters of the gateway's transaction id.
+/// Maximum length of the gateway's transaction id.
 pub(crate) const MAX_TRANSACTION_CHARS: usize = 64;
-/// The payment method where the buyer names none.
+/// Payment method if the buyer names none.
 const DEFAULT_METHOD: &str = "online";
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
@@ -57,9 +57,9 @@ impl From<Payment> for PaymentView {
     }
 }
 
-/// Begins to pay an order.
+/// Starts the payment of an order.
 ///
-/// Its buyer may. An order has one payment in `PROCESSING`: a second call returns it. Where nothing is left to be paid, it is settled at once.
+/// Allowed for the buyer. An order has one payment in `PROCESSING`; a second call returns it. If nothing is left to pay, the payment is settled at once.
 #[utoipa::path(
     post,
     path = "/{id}/payments",
@@ -72,9 +72,9 @@ impl From<Payment> for PaymentView {
     request_body(content = Option<bodies::NewPayment>, content_type = "application/json"),
     responses(
         (status = 201, description = "The payment", body = PaymentView),
-        (status = 403, description = "You are its seller"),
-        (status = 404, description = "There is no such order of yours"),
-        (status = 409, description = "It cannot be paid any more"),
+        (status = 403, description = "The caller is the seller"),
+        (status = 404, description = "Order not found, or the caller is not a party of it"),
+        (status = 409, description = "The order can no longer be paid"),
     ),
 )]
 pub(super) async fn start(
@@ -82,16 +82,16 @@ pub(super) async fn start(
     KeyedCaller(context): KeyedCaller,
     PathId(order): PathId<OrderId>,
     OptionalBody(mut body): OptionalBody,
-) -> Answer {
+) -> RouteResult {
     let method = body.optional("paymentMethod", fields::short_text(MAX_METHOD_CHARS));
     let method = body.finish(method)?.unwrap_or_else(|| DEFAULT_METHOD.to_owned());
     let payment = use_cases::start_payment(&edge.app, &context, StartPayment { order, method }).await?;
     Done::created(&PaymentView::from(payment))
 }
 
-/// Reports what became of a payment.
+/// Reports the result of a payment.
 ///
-/// The payment gateway calls it. The same report again is answered the same and changes nothing.
+/// Called by the payment gateway. A repeated report gets the same response and changes nothing.
 #[utoipa::path(
     post,
     path = "/callback",
@@ -104,15 +104,15 @@ pub(super) async fn start(
     request_body = bodies::PaymentReport,
     responses(
         (status = 200, description = "The payment, settled", body = PaymentView),
-        (status = 404, description = "There is no such payment"),
-        (status = 409, description = "It was settled by another transaction, or the other way"),
+        (status = 404, description = "Payment not found"),
+        (status = 409, description = "The payment was settled by another transaction or with another result"),
     ),
 )]
 async fn callback(
     State(edge): State<Arc<Edge>>,
     Gateway(context): Gateway,
     SignedBody(body): SignedBody,
-) -> Answer {
+) -> RouteResult {
     let command = report(body)?;
     let payment = use_cases::settle_payment(&edge.app, &context, command).await?;
     Done::ok(&PaymentView::from(payment))

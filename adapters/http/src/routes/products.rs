@@ -1,4 +1,4 @@
-//! `/api/v1/products`: list, look, hide, show.
+//! `/api/v1/products`: offer, list, take off the shelf, put back on sale.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::body::{JsonBody, OptionalBody};
 use crate::context::Caller;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done, Page};
+use crate::envelope::{Done, Page, RouteResult};
 use crate::fields;
 use crate::path::PathId;
 use crate::query::Parameters;
@@ -64,7 +64,7 @@ impl From<Product> for ProductView {
     }
 }
 
-/// Puts something up for sale.
+/// Offers a product for sale.
 #[utoipa::path(
     post,
     path = "/",
@@ -79,7 +79,7 @@ async fn put_on_sale(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
     JsonBody(mut body): JsonBody,
-) -> Answer {
+) -> RouteResult {
     let title = body.required("title", fields::title);
     let price = body.required("price", fields::price);
     let (title, price) = body.finish(title.zip(price))?;
@@ -87,29 +87,34 @@ async fn put_on_sale(
     Done::created(&ProductView::from(product))
 }
 
-/// Shows the products of the marketplace, the newest first.
+/// Lists the products of the tenant, newest first.
 #[utoipa::path(
     get,
     path = "/",
     operation_id = "products",
     tag = "products",
     params(
-        ("status" = Option<kinds::ProductStatus>, Query, description = "Those that stand there"),
+        ("status" = Option<kinds::ProductStatus>, Query, description = "Only products with this status"),
         Paging,
     ),
     responses(
         (status = 200, description = "A page of products", body = ProductPage),
     ),
 )]
-async fn page(State(edge): State<Arc<Edge>>, Caller(context): Caller, mut parameters: Parameters) -> Answer {
+async fn page(
+    State(edge): State<Arc<Edge>>,
+    Caller(context): Caller,
+    mut parameters: Parameters,
+) -> RouteResult {
     let status = parameters.named("status");
-    let (before, limit) = (parameters.cursor(), parameters.limit());
+    let before = parameters.cursor();
+    let limit = parameters.limit();
     parameters.finish()?;
     let page = use_cases::products(&edge.app, &context, status, before, limit).await?;
     Done::page(page.items.into_iter().map(ProductView::from).collect(), page.next)
 }
 
-/// Shows a product.
+/// Returns a product.
 #[utoipa::path(
     get,
     path = "/{id}",
@@ -120,7 +125,7 @@ async fn page(State(edge): State<Arc<Edge>>, Caller(context): Caller, mut parame
     ),
     responses(
         (status = 200, description = "The product", body = ProductView),
-        (status = 404, description = "There is no such product"),
+        (status = 404, description = "Product not found"),
     ),
 )]
 async fn one(
@@ -128,7 +133,7 @@ async fn one(
     Caller(context): Caller,
     PathId(id): PathId<ProductId>,
     parameters: Parameters,
-) -> Answer {
+) -> RouteResult {
     parameters.finish()?;
     let product = use_cases::find_product(&edge.app, &context, id).await?;
     Done::ok(&ProductView::from(product))
@@ -136,7 +141,7 @@ async fn one(
 
 /// Takes a product off the shelf.
 ///
-/// Its seller may.
+/// Allowed for the seller.
 #[utoipa::path(
     post,
     path = "/{id}/off-shelf",
@@ -148,9 +153,9 @@ async fn one(
     request_body(content = Option<bodies::Nothing>, content_type = "application/json"),
     responses(
         (status = 200, description = "The product, off the shelf", body = ProductView),
-        (status = 403, description = "It is another seller's"),
-        (status = 404, description = "There is no such product"),
-        (status = 409, description = "It is sold, or off the shelf already"),
+        (status = 403, description = "The product belongs to another seller"),
+        (status = 404, description = "Product not found"),
+        (status = 409, description = "The product is sold or already off the shelf"),
     ),
 )]
 async fn off_shelf(
@@ -158,7 +163,7 @@ async fn off_shelf(
     Caller(context): Caller,
     PathId(id): PathId<ProductId>,
     OptionalBody(body): OptionalBody,
-) -> Answer {
+) -> RouteResult {
     body.finish(Some(()))?;
     let product = use_cases::shelve_product(&edge.app, &context, id, Shelf::Off).await?;
     Done::ok(&ProductView::from(product))
@@ -166,7 +171,7 @@ async fn off_shelf(
 
 /// Puts a product back on sale.
 ///
-/// Its seller may.
+/// Allowed for the seller.
 #[utoipa::path(
     post,
     path = "/{id}/on-shelf",
@@ -178,9 +183,9 @@ async fn off_shelf(
     request_body(content = Option<bodies::Nothing>, content_type = "application/json"),
     responses(
         (status = 200, description = "The product, on sale", body = ProductView),
-        (status = 403, description = "It is another seller's"),
-        (status = 404, description = "There is no such product"),
-        (status = 409, description = "It is sold, or on sale already"),
+        (status = 403, description = "The product belongs to another seller"),
+        (status = 404, description = "Product not found"),
+        (status = 409, description = "The product is sold or already on sale"),
     ),
 )]
 async fn on_shelf(
@@ -188,7 +193,7 @@ async fn on_shelf(
     Caller(context): Caller,
     PathId(id): PathId<ProductId>,
     OptionalBody(body): OptionalBody,
-) -> Answer {
+) -> RouteResult {
     body.finish(Some(()))?;
     let product = use_cases::shelve_product(&edge.app, &context, id, Shelf::On).await?;
     Done::ok(&ProductView::from(product))

@@ -1,4 +1,4 @@
-//! Refunds: asked for by the buyer of an order or an operator, settled by the gateway's signed callback.
+//! Refunds: requested by the buyer of an order or an operator, settled by the gateway's signed callback.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::callback::{SignedBody, result};
 use crate::context::{Caller, Gateway};
 use crate::document::{Signed, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done, Page};
+use crate::envelope::{Done, Page, RouteResult};
 use crate::fields;
 use crate::path::PathId;
 use crate::query::Parameters;
@@ -66,9 +66,9 @@ impl From<Refund> for RefundView {
     }
 }
 
-/// Asks for the money back.
+/// Requests the refund of an order.
 ///
-/// Its buyer or an operator may, as long as it is not shipped.
+/// Allowed for the buyer and for operators, until the order is shipped.
 #[utoipa::path(
     post,
     path = "/{id}/refunds",
@@ -80,9 +80,9 @@ impl From<Refund> for RefundView {
     request_body = bodies::NewRefund,
     responses(
         (status = 201, description = "The refund, in `PROCESSING`", body = RefundView),
-        (status = 403, description = "You are its seller"),
-        (status = 404, description = "There is no such order of yours"),
-        (status = 409, description = "It is not `paid`, or there is nothing to pay back"),
+        (status = 403, description = "The caller is the seller"),
+        (status = 404, description = "Order not found, or not visible to the caller"),
+        (status = 409, description = "The order is not `paid`, or there is nothing to refund"),
     ),
 )]
 pub(super) async fn request(
@@ -90,16 +90,16 @@ pub(super) async fn request(
     Caller(context): Caller,
     PathId(order): PathId<OrderId>,
     JsonBody(mut body): JsonBody,
-) -> Answer {
+) -> RouteResult {
     let reason = body.required("reason", fields::short_text(Refund::MAX_REASON_CHARS));
     let reason = body.finish(reason)?;
     let refund = use_cases::request_refund(&edge.app, &context, RequestRefund { order, reason }).await?;
     Done::created(&RefundView::from(refund))
 }
 
-/// Shows the refunds of an order.
+/// Lists the refunds of an order.
 ///
-/// All of them on one page, as an order has few.
+/// Returns all refunds on one page, because an order has few.
 #[utoipa::path(
     get,
     path = "/{id}/refunds",
@@ -110,7 +110,7 @@ pub(super) async fn request(
     ),
     responses(
         (status = 200, description = "The refunds", body = RefundPage),
-        (status = 404, description = "There is no such order of yours"),
+        (status = 404, description = "Order not found, or not visible to the caller"),
     ),
 )]
 pub(super) async fn of_order(
@@ -118,15 +118,15 @@ pub(super) async fn of_order(
     Caller(context): Caller,
     PathId(order): PathId<OrderId>,
     parameters: Parameters,
-) -> Answer {
+) -> RouteResult {
     parameters.finish()?;
     let refunds = use_cases::refunds(&edge.app, &context, order).await?;
     Done::page(refunds.into_iter().map(RefundView::from).collect(), None)
 }
 
-/// Reports what became of a refund.
+/// Reports the result of a refund.
 ///
-/// The payment gateway calls it. The same report again is answered the same and changes nothing.
+/// Called by the payment gateway. A repeated report gets the same response and changes nothing.
 #[utoipa::path(
     post,
     path = "/callback",
@@ -139,15 +139,15 @@ pub(super) async fn of_order(
     request_body = bodies::RefundReport,
     responses(
         (status = 200, description = "The refund, settled", body = RefundView),
-        (status = 404, description = "There is no such refund"),
-        (status = 409, description = "It was settled the other way"),
+        (status = 404, description = "Refund not found"),
+        (status = 409, description = "The refund was settled with another result"),
     ),
 )]
 async fn callback(
     State(edge): State<Arc<Edge>>,
     Gateway(context): Gateway,
     SignedBody(mut body): SignedBody,
-) -> Answer {
+) -> RouteResult {
     let refund = body.required("refundId", fields::id);
     let result = body.required("result", result(RefundResult::Success, RefundResult::Failed));
     let (refund, result) = body.finish(refund.zip(result))?;

@@ -1,4 +1,4 @@
-//! `/api/v1/orders/{id}/timeline`: everything that happened to an order, for its parties and for operators.
+//! `/api/v1/orders/{id}/timeline`: the timeline of an order, for its parties and for operators.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use marketplace_domain::OrderId;
 use crate::context::Caller;
 use crate::document::kinds;
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done};
+use crate::envelope::{Done, RouteResult};
 use crate::path::PathId;
 use crate::query::Parameters;
 use crate::views::TimelineView;
 
-/// Shows everything that happened to an order.
+/// Returns everything that happened to an order.
 ///
-/// Its parties and operators may.
+/// Allowed for its parties and for operators.
 #[utoipa::path(
     get,
     path = "/{id}/timeline",
@@ -26,8 +26,8 @@ use crate::views::TimelineView;
         ("id" = kinds::Id, Path, description = "The order"),
     ),
     responses(
-        (status = 200, description = "What happened, in order of time", body = TimelineView),
-        (status = 404, description = "There is no such order of yours"),
+        (status = 200, description = "The entries in chronological order", body = TimelineView),
+        (status = 404, description = "Order not found, or not visible to the caller"),
     ),
 )]
 pub(super) async fn timeline(
@@ -35,7 +35,7 @@ pub(super) async fn timeline(
     Caller(context): Caller,
     PathId(id): PathId<OrderId>,
     parameters: Parameters,
-) -> Answer {
+) -> RouteResult {
     parameters.finish()?;
     let timeline = operations::timeline(&edge.app, &context, None, id).await?;
     Done::ok(&TimelineView::from(timeline))

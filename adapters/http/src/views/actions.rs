@@ -1,4 +1,4 @@
-//! What became of an operator's action.
+//! Results of operator actions.
 
 use chrono::{DateTime, Utc};
 use handover_events::EventId;
@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::rfc3339_or_null;
 use crate::document::kinds;
 
-/// What became of a redrive.
+/// Result of a redrive.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Redriven)]
@@ -40,7 +40,7 @@ impl From<Redriven> for RedriveView {
     }
 }
 
-/// What became of a replay.
+/// Result of a replay.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Replayed)]
@@ -55,7 +55,7 @@ pub struct ReplayView {
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = RefusedLetter)]
+#[schema(as = RefusedDeadLetter)]
 struct RefusedView {
     queue: String,
     key: String,
@@ -76,7 +76,7 @@ impl From<Refused> for RefusedView {
     }
 }
 
-/// What became of a discard.
+/// Result of a discard.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Discarded)]
@@ -97,7 +97,7 @@ impl From<Discarded> for DiscardView {
     }
 }
 
-/// An aggregate whose later events may pass.
+/// A released aggregate.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Released)]
@@ -109,7 +109,7 @@ pub struct ReleaseView {
 }
 
 impl ReleaseView {
-    /// So many of its events hold nothing any more.
+    /// `released` is the number of failed events that no longer block later events.
     pub fn new(aggregate_type: String, aggregate_id: i64, released: u64) -> ReleaseView {
         ReleaseView { aggregate_type, aggregate_id, released }
     }

@@ -1,4 +1,4 @@
-//! What became of events at their consumers, and of what operators did about it.
+//! Consume log, dead letters and audit log.
 
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, TenantId};
@@ -11,14 +11,14 @@ use utoipa::ToSchema;
 use super::{json_or_text, rfc3339, rfc3339_or_null};
 use crate::document::kinds;
 
-/// A dead letter.
+/// A dead letter: a message that a consumer could not process.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DeadLetter)]
 pub struct DeadLetterView {
     queue: String,
     key: String,
-    /// Null where the message is no event of ours.
+    /// Null if the message is not an event of this service.
     #[schema(value_type = Option<kinds::EventId>, required)]
     event_id: Option<EventId>,
     #[schema(value_type = kinds::Id)]
@@ -31,7 +31,7 @@ pub struct DeadLetterView {
     #[serde(serialize_with = "rfc3339")]
     #[schema(value_type = kinds::Time)]
     died_at: DateTime<Utc>,
-    #[schema(value_type = kinds::LetterStatus)]
+    #[schema(value_type = kinds::DeadLetterStatus)]
     status: &'static str,
     #[serde(serialize_with = "rfc3339_or_null")]
     #[schema(value_type = Option<kinds::Time>, required)]
@@ -61,7 +61,7 @@ impl From<Parked> for DeadLetterView {
     }
 }
 
-/// A row of the consume log.
+/// A record of the consume log.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Consumption)]
@@ -125,7 +125,7 @@ impl From<Numbered<Consumed>> for ConsumptionView {
     }
 }
 
-/// One action of an operator.
+/// An operator action.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = AuditEntry)]
@@ -137,9 +137,9 @@ pub struct AuditView {
     action: String,
     #[schema(value_type = kinds::Json)]
     selection: Value,
-    /// How many rows it showed, or chose to change.
+    /// Number of rows shown or selected for the change.
     matched: u64,
-    /// How many of them it changed.
+    /// Number of rows changed.
     changed: u64,
     #[schema(required)]
     reason: Option<String>,

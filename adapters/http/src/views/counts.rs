@@ -1,11 +1,11 @@
-//! Numbers: how far everything has come, and how full the queues are.
+//! Statistics and queue depths.
 
 use handover_outbox::operations::{ConsumerStats, Stats};
 use handover_outbox::ports::QueueDepth;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// How full a queue is.
+/// Depth of a queue.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Queue)]
 pub struct QueueView {
@@ -21,7 +21,7 @@ impl From<QueueDepth> for QueueView {
     }
 }
 
-/// How far everything has come.
+/// Statistics of outbox, consumers, dead letters, queues and broker.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Stats)]
@@ -30,7 +30,7 @@ pub struct StatsView {
     consumers: Vec<ConsumerStatsView>,
     dead_letters: DeadLetterStatsView,
     blocked: BlockedStatsView,
-    /// Null while the broker is away.
+    /// Null while the broker is unreachable.
     #[schema(required)]
     queues: Option<Vec<QueueView>>,
     broker: BrokerStatsView,
@@ -40,7 +40,7 @@ pub struct StatsView {
 #[serde(rename_all = "camelCase")]
 #[schema(as = BrokerStats)]
 struct BrokerStatsView {
-    /// Why it takes no messages at the moment.
+    /// Reason why the broker blocks publishers; null if it does not.
     #[schema(required)]
     blocked: Option<String>,
 }
@@ -89,7 +89,7 @@ impl From<Stats> for StatsView {
                 retry: stats.outbox.retry,
                 sent: stats.outbox.sent,
                 failed: stats.outbox.failed,
-                oldest_pending_seconds: stats.oldest_pending.map(|waited| waited.as_secs()),
+                oldest_pending_seconds: stats.oldest_pending.map(|age| age.as_secs()),
             },
             consumers: stats.consumers.into_iter().map(ConsumerStatsView::from).collect(),
             dead_letters: DeadLetterStatsView { open: stats.open_letters },

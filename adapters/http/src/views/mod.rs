@@ -1,6 +1,6 @@
-//! What is shown of rows: by the API, and by the command line under the same names.
+//! JSON representations of rows and results, used by the API and the command line.
 //!
-//! A view lists what its reader sees, and nothing else gets out; its fields are private, as JSON is all there is to it.
+//! A view lists exactly the fields that a client sees. Its fields are private, because it is only serialized.
 
 mod actions;
 mod assets;
@@ -23,7 +23,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serializer;
 use serde_json::Value;
 
-/// UTC with `Z` and six fraction digits, so that times sort as text (spec §1 "time").
+/// Serializes a time in UTC with `Z` and six fraction digits, so that times sort as text (spec §1 "time").
 pub(crate) fn rfc3339<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&time.to_rfc3339_opts(SecondsFormat::Micros, true))
 }
@@ -38,7 +38,8 @@ pub(crate) fn rfc3339_or_null<S: Serializer>(
     }
 }
 
-/// A row inserted by hand, or a stranger's message, may hold what is not JSON; it is shown as it is.
+/// Parses a stored payload; text that is not JSON becomes a JSON string. Manually inserted rows and foreign messages may
+/// contain such text.
 fn json_or_text(text: String) -> Value {
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }

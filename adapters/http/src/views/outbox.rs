@@ -1,4 +1,4 @@
-//! The outbox.
+//! Outbox rows and blocked aggregates.
 
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, OutboxStatus, TenantId};
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::{json_or_text, rfc3339, rfc3339_or_null};
 use crate::document::kinds;
 
-/// An event, wherever it stands.
+/// An event of the outbox.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Event)]
@@ -74,18 +74,18 @@ impl From<OutboxRow> for EventView {
     }
 }
 
-/// What an aggregate's next event waits for.
+/// Reason why the next event of an aggregate waits.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[schema(as = WaitsFor)]
 pub(super) enum WaitsForView {
-    /// Its time, `until`.
+    /// It is due at `until`.
     Time,
-    /// A person's decision about the failed event: redrive it, or release the aggregate.
+    /// An operator has to redrive the failed event or release the aggregate.
     Decision,
 }
 
-/// An aggregate whose next event waits.
+/// A blocked aggregate: its next event waits.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Blocked)]

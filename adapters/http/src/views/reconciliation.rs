@@ -1,4 +1,4 @@
-//! What a reconciliation says.
+//! Reconciliation results.
 
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::rfc3339;
 use crate::document::kinds;
 
-/// Business rows, outbox, confirms, consume log and effects, compared over a window of time.
+/// Comparison of business rows, outbox, publisher confirms, consume log and effects over a time window.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Reconciliation)]
@@ -30,7 +30,7 @@ pub struct ReconciliationView {
     pending: u64,
     parked: u64,
     sound: bool,
-    /// How many findings there are of each kind, those of which there are none included.
+    /// Number of findings of each kind, including kinds without findings.
     #[schema(value_type = kinds::Counts)]
     counts: Map<String, Value>,
     findings: Vec<FindingView>,
@@ -56,27 +56,27 @@ struct FindingView {
     #[schema(required)]
     idempotency_key: Option<String>,
     what: String,
-    #[schema(value_type = Option<kinds::MendedName>, required)]
+    #[schema(value_type = Option<kinds::RepairName>, required)]
     mended: Option<&'static str>,
 }
 
 impl From<Reconciliation> for ReconciliationView {
-    fn from(told: Reconciliation) -> ReconciliationView {
-        let count = |kind: FindingKind| (kind.as_str().to_owned(), told.count(kind).into());
+    fn from(reconciliation: Reconciliation) -> ReconciliationView {
+        let count = |kind: FindingKind| (kind.as_str().to_owned(), reconciliation.count(kind).into());
         ReconciliationView {
-            from: told.since,
-            to: told.until,
-            orders: told.orders,
-            events: told.events,
-            confirmed: told.confirmed,
-            consumed: told.consumed,
-            effects: told.effects,
-            pending: told.pending,
-            parked: told.parked,
-            sound: told.is_sound(),
+            from: reconciliation.since,
+            to: reconciliation.until,
+            orders: reconciliation.orders,
+            events: reconciliation.events,
+            confirmed: reconciliation.confirmed,
+            consumed: reconciliation.consumed,
+            effects: reconciliation.effects,
+            pending: reconciliation.pending,
+            parked: reconciliation.parked,
+            sound: reconciliation.is_sound(),
             counts: FindingKind::ALL.into_iter().map(count).collect(),
-            more: told.more,
-            findings: told.findings.into_iter().map(FindingView::from).collect(),
+            more: reconciliation.more,
+            findings: reconciliation.findings.into_iter().map(FindingView::from).collect(),
         }
     }
 }

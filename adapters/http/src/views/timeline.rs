@@ -1,4 +1,4 @@
-//! What happened to an order.
+//! Timeline of an order.
 
 use chrono::{DateTime, Utc};
 use handover_events::EventId;
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::rfc3339;
 use crate::document::kinds;
 
-/// What happened to an order, in order of time.
+/// Everything that happened to an order, in chronological order.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Timeline)]
@@ -20,7 +20,7 @@ pub struct TimelineView {
     items: Vec<ItemView>,
 }
 
-/// What does not apply to an item is left out.
+/// A timeline entry; fields that do not apply are omitted.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = TimelineItem)]

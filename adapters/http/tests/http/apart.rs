@@ -1,41 +1,42 @@
-//! Operators' calls on a router of their own.
+//! Separate routers for users and operators.
 
 use marketplace::Role;
 
 use crate::access::{TABLE, routes};
-use crate::world::{STRANGER, Setup, World};
+use crate::world::{OTHER_USER, Setup, World};
 
 #[tokio::test(start_paused = true)]
-async fn each_call_is_on_one_of_the_two_routers_and_what_the_process_tells_on_both() {
-    let world = World::with(Setup { apart: true, ..World::counting() }).await;
+async fn split_routers_separate_api_routes_and_share_health_and_documentation() {
+    let world = World::with(Setup { split_routers: true, ..World::with_metrics() }).await;
     let operators = world.operators.clone().unwrap();
-    let (public, of_operators) = (routes(&world.router), routes(&operators));
-    let is_of_operators = |path: &str| path.starts_with("/api/v1/ops/") || path == "/metrics";
+    let public_routes = routes(&world.router);
+    let operator_routes = routes(&operators);
+    let is_for_operators = |path: &str| path.starts_with("/api/v1/ops/") || path == "/metrics";
     let is_on_both = |path: &str| {
         ["/", "/healthz", "/readyz", "/openapi.json"].contains(&path) || path.starts_with("/docs")
     };
     for row in TABLE {
         let route = (row.method.to_owned(), row.route.to_owned());
-        let here = (public.contains(&route), of_operators.contains(&route));
-        let expected = (!is_of_operators(row.route), is_of_operators(row.route) || is_on_both(row.route));
-        assert_eq!(here, expected, "{route:?}");
+        let actual = (public_routes.contains(&route), operator_routes.contains(&route));
+        let expected = (!is_for_operators(row.route), is_for_operators(row.route) || is_on_both(row.route));
+        assert_eq!(actual, expected, "{route:?}");
     }
-    assert_eq!(public.union(&of_operators).count(), TABLE.len());
+    assert_eq!(public_routes.union(&operator_routes).count(), TABLE.len());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_public_router_knows_nothing_of_operators_calls_whoever_asks() {
-    let world = World::with(Setup { apart: true, ..World::counting() }).await;
-    let token = world.token(STRANGER, 1, Role::ALL);
+async fn public_router_has_no_operator_routes_for_any_role() {
+    let world = World::with(Setup { split_routers: true, ..World::with_metrics() }).await;
+    let token = world.token(OTHER_USER, 1, Role::ALL);
     for row in TABLE.iter().filter(|row| row.route.starts_with("/api/v1/ops/") || row.route == "/metrics") {
         let request = world.request(row.method, row.path).token(&token);
         request.json("{}").undocumented().send().await.expect(404, "A0404");
     }
     world.get("/api/v1/products").token(&token).send().await.expect(200, "00000");
     let operators = world.operators.as_ref().unwrap();
-    let ask = |path: &str| crate::client::Request::new(operators, "GET", path).token(&token);
-    ask("/api/v1/ops/stats").send().await.expect(200, "00000");
-    ask("/healthz").send().await.expect(200, "00000");
-    ask("/api/v1/products").undocumented().send().await.expect(404, "A0404");
-    assert_eq!(ask("/metrics").send_raw().await.0, 200);
+    let get = |path: &str| crate::client::Request::new(operators, "GET", path).token(&token);
+    get("/api/v1/ops/stats").send().await.expect(200, "00000");
+    get("/healthz").send().await.expect(200, "00000");
+    get("/api/v1/products").undocumented().send().await.expect(404, "A0404");
+    assert_eq!(get("/metrics").send_raw().await.0, 200);
 }

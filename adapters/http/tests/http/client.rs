@@ -1,4 +1,4 @@
-//! A client that looks at the envelope of every answer.
+//! Test client that validates the envelope of every response.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use tower::ServiceExt;
 
 use crate::document::DOCUMENT;
 
-/// A request on its way.
+/// A request to send.
 pub(crate) struct Request {
     router: Router,
     method: String,
@@ -21,7 +21,7 @@ pub(crate) struct Request {
     head: request::Builder,
     body: Body,
     text: String,
-    /// Whether its answer is to be in the document.
+    /// Whether the response must be described in the OpenAPI document.
     documented: bool,
 }
 
@@ -44,7 +44,7 @@ impl Request {
         self
     }
 
-    /// Its answer is one that no adapter gives, and so it is not in the document.
+    /// For responses that cannot occur in production and are therefore not in the document.
     pub(crate) fn undocumented(mut self) -> Request {
         self.documented = false;
         self
@@ -64,7 +64,7 @@ impl Request {
         self
     }
 
-    /// Over a connection from this address and port.
+    /// Sets the peer address of the connection.
     pub(crate) fn from(mut self, peer: &str) -> Request {
         let peer: SocketAddr = peer.parse().unwrap();
         self.head = self.head.extension(ConnectInfo(peer));
@@ -76,7 +76,7 @@ impl Request {
         self
     }
 
-    /// Signs the body, as of so many seconds from now.
+    /// Signs the body with a timestamp of this many seconds from now.
     pub(crate) fn signed(self, secret: &str, seconds: i64) -> Request {
         let time = system_now() + seconds;
         let signature = Webhook::new(secret).unwrap().sign("msg_1", time, self.text.as_bytes()).unwrap();
@@ -85,7 +85,7 @@ impl Request {
             .header("webhook-signature", &signature)
     }
 
-    /// Status, headers and body, whatever the body is; what is no text is shown as far as it is one.
+    /// Sends the request; returns status, headers and body as lossy UTF-8.
     pub(crate) async fn send_raw(self) -> (u16, HeaderMap, String) {
         let response = self.router.oneshot(self.head.body(self.body).unwrap()).await.unwrap();
         let (parts, body) = response.into_parts();
@@ -93,9 +93,11 @@ impl Request {
         (parts.status.as_u16(), parts.headers, String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The answer, whose envelope and trace id are as they must be, and which is in the document.
-    pub(crate) async fn send(self) -> Answer {
-        let (documented, method, path) = (self.documented, self.method.clone(), self.path.clone());
+    /// Sends the request and validates envelope, trace id and the OpenAPI document.
+    pub(crate) async fn send(self) -> ApiResponse {
+        let documented = self.documented;
+        let method = self.method.clone();
+        let path = self.path.clone();
         let (status, headers, text) = self.send_raw().await;
         assert_eq!(headers["content-type"], "application/json", "{text}");
         let body: Value = serde_json::from_str(&text).unwrap();
@@ -104,7 +106,7 @@ impl Request {
         assert!(!body["message"].as_str().unwrap().is_empty(), "{text}");
         let trace_id = body["traceId"].as_str().unwrap().to_owned();
         assert_eq!(headers["x-trace-id"], trace_id.as_str(), "{text}");
-        let answer = Answer {
+        let response = ApiResponse {
             status,
             headers,
             code: body["code"].as_str().unwrap().to_owned(),
@@ -114,15 +116,15 @@ impl Request {
             text,
         };
         if documented {
-            DOCUMENT.check(&method, &path, &answer);
+            DOCUMENT.check(&method, &path, &response);
         }
-        answer
+        response
     }
 }
 
-/// An answer, taken apart.
+/// A parsed response.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) code: String,
@@ -132,14 +134,14 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
-impl Answer {
+impl ApiResponse {
     #[track_caller]
-    pub(crate) fn expect(self, status: u16, code: &str) -> Answer {
+    pub(crate) fn expect(self, status: u16, code: &str) -> ApiResponse {
         assert_eq!((self.status, self.code.as_str()), (status, code), "{}", self.text);
         self
     }
 
-    /// A header, as text.
+    /// A header as text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
@@ -150,7 +152,7 @@ impl Answer {
         self.data[name].as_i64().unwrap()
     }
 
-    /// The names of the fields that are wrong.
+    /// The names of the invalid fields.
     #[track_caller]
     pub(crate) fn wrong_fields(&self) -> Vec<&str> {
         let errors = self.data["errors"].as_array().unwrap();
@@ -158,14 +160,14 @@ impl Answer {
         errors.iter().map(|error| error["field"].as_str().unwrap()).collect()
     }
 
-    /// The items of a page, by one of their ids.
+    /// The values of an id field of all items of a page.
     #[track_caller]
     pub(crate) fn ids(&self, name: &str) -> Vec<i64> {
         self.data["items"].as_array().unwrap().iter().map(|item| item[name].as_i64().unwrap()).collect()
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "signatures are judged by the clock of the machine")]
+#[allow(clippy::disallowed_methods, reason = "signatures are verified with the system clock")]
 pub(crate) fn system_now() -> i64 {
     chrono::Utc::now().timestamp()
 }

@@ -1,54 +1,55 @@
-//! Every operation of the OpenAPI document, done: what the client checks of each answer is then checked of all of them.
+//! Calls every operation of the OpenAPI document, so that the client validates a success response of each.
 
 use std::collections::BTreeSet;
 
 use marketplace::Role;
 use serde_json::json;
 
-use crate::client::{Answer, Request};
+use crate::client::{ApiResponse, Request};
 use crate::document::DOCUMENT;
 use crate::world::{BUYER, GATEWAY_SECRET, SELLER, Setup, World, report};
 
-/// Calls operations and notes which were done.
+/// Calls operations and records which succeeded.
 struct Caller {
     world: World,
-    done: BTreeSet<String>,
+    succeeded: BTreeSet<String>,
 }
 
 impl Caller {
-    fn note(&mut self, id: &str, answer: &Answer) {
-        assert!((200..300).contains(&answer.status), "{id}: {}", answer.text);
-        self.done.insert(id.to_owned());
+    fn record(&mut self, id: &str, response: &ApiResponse) {
+        assert!((200..300).contains(&response.status), "{id}: {}", response.text);
+        self.succeeded.insert(id.to_owned());
     }
 
-    /// As this user, under a key where it is posted.
-    async fn call(&mut self, id: &str, user: i64, arguments: &[&str], body: Option<&str>) -> Answer {
+    /// Calls an operation as this user; a POST gets an idempotency key.
+    async fn call(&mut self, id: &str, user: i64, arguments: &[&str], body: Option<&str>) -> ApiResponse {
         let operation = DOCUMENT.operation(id);
         let mut arguments = arguments.iter();
-        let parts: Vec<&str> = operation
+        let segments: Vec<&str> = operation
             .path
             .split('/')
-            .map(|part| if part.starts_with('{') { *arguments.next().unwrap() } else { part })
+            .map(|segment| if segment.starts_with('{') { *arguments.next().unwrap() } else { segment })
             .collect();
-        let key = format!("{id}-{}", self.done.len());
+        let key = format!("{id}-{}", self.succeeded.len());
         let token = self.world.token(user, 1, &[Role::User, Role::Operator]);
-        let mut request = Request::new(&self.world.router, &operation.method, &parts.join("/")).token(&token);
+        let mut request =
+            Request::new(&self.world.router, &operation.method, &segments.join("/")).token(&token);
         if operation.method == "POST" {
             request = request.header("x-idempotency-key", &key);
         }
         if let Some(body) = body {
             request = request.json(body);
         }
-        let answer = request.send().await;
-        self.note(id, &answer);
-        answer
+        let response = request.send().await;
+        self.record(id, &response);
+        response
     }
 
-    /// As the gateway.
+    /// Sends a callback as the gateway.
     async fn report(&mut self, id: &str, body: &str) {
         let path = DOCUMENT.operation(id).path.clone();
-        let answer = self.world.post(&path).json(body).signed(GATEWAY_SECRET, 0).send().await;
-        self.note(id, &answer);
+        let response = self.world.post(&path).json(body).signed(GATEWAY_SECRET, 0).send().await;
+        self.record(id, &response);
     }
 
     async fn paid(&mut self, transaction: &str) -> String {
@@ -63,10 +64,10 @@ impl Caller {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_operation_is_done_and_answers_as_the_document_says() {
+async fn every_operation_succeeds_with_a_response_valid_against_the_document() {
     let world =
         World::with(Setup { on_failed: handover_outbox::ports::OnFailed::Hold, ..Setup::default() }).await;
-    let mut caller = Caller { world, done: BTreeSet::new() };
+    let mut caller = Caller { world, succeeded: BTreeSet::new() };
     let product = caller.world.product().await.to_string();
     caller.call("product", BUYER, &[&product], None).await;
     caller.call("hideProduct", SELLER, &[&product], None).await;
@@ -91,29 +92,29 @@ async fn every_operation_is_done_and_answers_as_the_document_says() {
 
     let (order, dead) = caller.world.dead_order().await;
     let (_, failed) = caller.world.failed_order().await;
-    let named = json!({ "keys": [dead], "dryRun": true, "reason": "a look" }).to_string();
+    let named = json!({ "keys": [dead], "dryRun": true, "reason": "a test" }).to_string();
     caller.call("replayDeadLetters", SELLER, &[], Some(&named)).await;
     caller.call("discardDeadLetters", SELLER, &[], Some(&named)).await;
     caller.call("event", SELLER, &[&failed[0]], None).await;
-    let (held, more) = caller.world.failed_order().await;
+    let (blocked, events) = caller.world.failed_order().await;
     let redriven = json!({ "eventIds": [failed[0], "none"], "perSecond": 5 }).to_string();
     caller.call("redriveEvents", SELLER, &[], Some(&redriven)).await;
-    assert_eq!(more.len(), 2);
-    // Lists with as much as possible in them.
-    every_list(&mut caller).await;
-    caller.call("releaseAggregate", SELLER, &["Order", &held.to_string()], None).await;
-    caller.world.settled().await;
+    assert_eq!(events.len(), 2);
+    // At this point the lists contain as many kinds of items as possible.
+    call_every_list(&mut caller).await;
+    caller.call("releaseAggregate", SELLER, &["Order", &blocked.to_string()], None).await;
+    caller.world.run_until_idle().await;
     caller.call("timeline", BUYER, &[&order.to_string()], None).await;
     caller.call("repair", SELLER, &[], None).await;
-    every_list(&mut caller).await;
+    call_every_list(&mut caller).await;
 
-    let known: BTreeSet<String> = DOCUMENT.operations.iter().map(|operation| operation.id.clone()).collect();
-    let left: Vec<&String> = known.difference(&caller.done).collect();
-    assert_eq!(left, ["document", "metrics"], "these answer without an envelope");
+    let all: BTreeSet<String> = DOCUMENT.operations.iter().map(|operation| operation.id.clone()).collect();
+    let remaining: Vec<&String> = all.difference(&caller.succeeded).collect();
+    assert_eq!(remaining, ["document", "metrics"], "only these have no envelope");
 }
 
-/// Everything that is asked for without an argument, by both sides.
-async fn every_list(caller: &mut Caller) {
+/// Calls every GET without path parameters, as buyer and as seller.
+async fn call_every_list(caller: &mut Caller) {
     for operation in &DOCUMENT.operations {
         if operation.method != "GET" || operation.path.contains('{') || !operation.path.starts_with("/api/") {
             continue;

@@ -1,4 +1,4 @@
-//! The routes, held to the OpenAPI document: the same addresses, methods, parameters and fields.
+//! Compares the routes with the OpenAPI document: paths, methods, parameters and fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use marketplace::Role;
 use serde_json::{Map, Value, json};
 
-use crate::client::{Answer, Request};
-use crate::document::{DOCUMENT, Operation, written};
+use crate::client::{ApiResponse, Request};
+use crate::document::{DOCUMENT, Operation, generated_document};
 use crate::world::{BUYER, Setup, World};
 
-/// The page at `/docs`, and `/` that leads there, are for people, and no part of the document.
+/// Paths of the documentation page, which are not part of the document.
 const PAGE: [&str; 3] = ["/docs", "/docs/", "/docs/{*rest}"];
 
-/// Every address that a router knows. It shows them only in its `Debug`.
-fn addresses(router: &axum::Router) -> BTreeSet<String> {
+/// The paths of a router. axum exposes them only in its `Debug` output.
+fn paths(router: &axum::Router) -> BTreeSet<String> {
     format!("{router:?}")
         .split('"')
         // The fallback is at the root.
@@ -24,21 +24,21 @@ fn addresses(router: &axum::Router) -> BTreeSet<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_router_and_the_document_have_the_same_addresses_and_methods() {
+async fn router_and_document_have_the_same_paths_and_methods() {
     let (edge, _, _) = World::edge(Setup::default()).await;
     let router = marketplace_http::router_with(edge, Some(Arc::new(String::new)));
-    let mut known = addresses(&router);
+    let mut actual = paths(&router);
     for page in PAGE {
-        assert!(known.remove(page), "{page}");
+        assert!(actual.remove(page), "{page}");
     }
-    let document = written();
-    let said = document["paths"].as_object().unwrap();
-    assert_eq!(known, said.keys().cloned().collect::<BTreeSet<_>>());
-    for (path, item) in said {
+    let document = generated_document();
+    let documented = document["paths"].as_object().unwrap();
+    assert_eq!(actual, documented.keys().cloned().collect::<BTreeSet<_>>());
+    for (path, item) in documented {
         let target =
             path.replace("{eventId}", "e").replace("{aggregateType}", "Order").replace(['{', '}'], "1");
-        let answer = Request::new(&router, "PATCH", &target).send().await.expect(405, "A0400");
-        let allowed: BTreeSet<String> = answer.headers["allow"]
+        let response = Request::new(&router, "PATCH", &target).send().await.expect(405, "A0400");
+        let allowed: BTreeSet<String> = response.headers["allow"]
             .to_str()
             .unwrap()
             .split(',')
@@ -49,14 +49,14 @@ async fn the_router_and_the_document_have_the_same_addresses_and_methods() {
     }
 }
 
-/// An address of the operation at which there is nothing.
-fn nowhere(operation: &Operation) -> String {
+/// A path of the operation with ids that do not exist.
+fn path_without_resource(operation: &Operation) -> String {
     let path = operation.path.replace("{eventId}", "no-such").replace("{aggregateType}", "Order");
     path.replace("{id}", "1").replace("{userId}", "1").replace("{aggregateId}", "1")
 }
 
-async fn asked(world: &World, operation: &Operation, query: &str, body: Option<&Value>) -> Answer {
-    let target = format!("{}{query}", nowhere(operation));
+async fn call(world: &World, operation: &Operation, query: &str, body: Option<&Value>) -> ApiResponse {
+    let target = format!("{}{query}", path_without_resource(operation));
     let mut request = Request::new(&world.router, &operation.method, &target).token(&world.token(
         BUYER,
         1,
@@ -74,15 +74,15 @@ async fn asked(world: &World, operation: &Operation, query: &str, body: Option<&
     request.json(text).send().await
 }
 
-/// The fields of the body's schema, and those that must be there.
+/// The fields of the body's schema, the required ones, and whether the body is required.
 fn body_fields(
     operation: &Operation,
     document: &Value,
 ) -> Option<(BTreeSet<String>, BTreeSet<String>, bool)> {
-    let body = operation.said.get("requestBody")?;
+    let body = operation.described.get("requestBody")?;
     let schema = body.pointer("/content/application~1json/schema").unwrap();
-    let named = schema["$ref"].as_str().unwrap();
-    let schema = document.pointer(named.strip_prefix('#').unwrap()).unwrap();
+    let reference = schema["$ref"].as_str().unwrap();
+    let schema = document.pointer(reference.strip_prefix('#').unwrap()).unwrap();
     let names = |value: Option<&Value>| -> BTreeSet<String> {
         value
             .and_then(Value::as_array)
@@ -98,19 +98,20 @@ fn body_fields(
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_route_reads_the_fields_that_the_document_names_and_no_others() {
-    let (world, document) = (World::new().await, written());
+async fn routes_read_exactly_the_documented_body_fields() {
+    let world = World::new().await;
+    let document = generated_document();
     let mut bodies = 0;
     for operation in DOCUMENT.operations.iter().filter(|operation| operation.method == "POST") {
         let id = &operation.id;
-        let (fields, required, must_be) = body_fields(operation, &document).unwrap();
+        let (fields, required, is_required) = body_fields(operation, &document).unwrap();
         bodies += 1;
-        // A value that no field takes: each that is read is named, and none as unknown.
-        let wrong: Map<String, Value> = fields.iter().map(|field| (field.clone(), json!([[]]))).collect();
-        let mut asked_for = wrong.clone();
-        asked_for.insert("noSuchField".into(), json!(1));
-        let answer = asked(&world, operation, "", Some(&Value::Object(asked_for))).await.expect(400, "A0400");
-        let named: BTreeMap<String, String> = answer.data["errors"]
+        // No field accepts this value: each field that is read is reported, and none as unknown.
+        let invalid: Map<String, Value> = fields.iter().map(|field| (field.clone(), json!([[]]))).collect();
+        let mut body = invalid.clone();
+        body.insert("noSuchField".into(), json!(1));
+        let response = call(&world, operation, "", Some(&Value::Object(body))).await.expect(400, "A0400");
+        let named: BTreeMap<String, String> = response.data["errors"]
             .as_array()
             .unwrap()
             .iter()
@@ -123,9 +124,9 @@ async fn every_route_reads_the_fields_that_the_document_names_and_no_others() {
         assert_eq!(unknown, ["noSuchField"], "{id}");
         let read: BTreeSet<String> = named.keys().filter(|name| *name != "noSuchField").cloned().collect();
         assert!(fields.is_subset(&read), "{id}: {fields:?} {read:?}");
-        let elsewhere = asked(&world, operation, "?noSuchParameter=1", Some(&json!({}))).await;
-        assert_eq!(elsewhere.expect(400, "A0400").wrong_fields(), ["noSuchParameter"], "{id}");
-        let empty = asked(&world, operation, "?", Some(&json!({}))).await;
+        let with_query = call(&world, operation, "?noSuchParameter=1", Some(&json!({}))).await;
+        assert_eq!(with_query.expect(400, "A0400").wrong_fields(), ["noSuchParameter"], "{id}");
+        let empty = call(&world, operation, "?", Some(&json!({}))).await;
         let missing: BTreeSet<String> = match empty.data["errors"].as_array() {
             Some(errors) => errors
                 .iter()
@@ -136,39 +137,39 @@ async fn every_route_reads_the_fields_that_the_document_names_and_no_others() {
         };
         assert_eq!(missing, required, "{id}");
         if !operation.path.ends_with("/callback") {
-            let without = asked(&world, operation, "", None).await;
-            assert_eq!(without.status == 415, must_be, "{id}: {}", without.text);
+            let without_body = call(&world, operation, "", None).await;
+            assert_eq!(without_body.status == 415, is_required, "{id}: {}", without_body.text);
         }
     }
     assert!(bodies > 15, "{bodies}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_list_takes_the_parameters_that_the_document_names_and_no_others() {
+async fn lists_read_exactly_the_documented_query_parameters() {
     let world = World::new().await;
     for operation in DOCUMENT.operations.iter().filter(|operation| operation.path.starts_with("/api/")) {
         if operation.method != "GET" {
             continue;
         }
-        let parameters: Vec<&str> = operation.said["parameters"]
+        let parameters: Vec<&str> = operation.described["parameters"]
             .as_array()
             .unwrap()
             .iter()
             .filter(|parameter| parameter["in"] == json!("query"))
             .map(|parameter| parameter["name"].as_str().unwrap())
             .collect();
-        // A control character is nothing that any of them takes.
+        // No parameter accepts a control character.
         let mut query: Vec<String> = parameters.iter().map(|name| format!("{name}=%07")).collect();
         query.push("noSuchParameter=1".into());
         let target = format!("?{}", query.join("&"));
-        let answer = asked(&world, operation, &target, None).await.expect(400, "A0400");
-        let mut named = answer.wrong_fields();
+        let response = call(&world, operation, &target, None).await.expect(400, "A0400");
+        let mut named = response.wrong_fields();
         named.sort_unstable();
         let mut expected = parameters.clone();
         expected.push("noSuchParameter");
         expected.sort_unstable();
         assert_eq!(named, expected, "{}", operation.id);
-        let unknown = answer.data["errors"].as_array().unwrap().iter();
+        let unknown = response.data["errors"].as_array().unwrap().iter();
         let unknown: Vec<&Value> =
             unknown.filter(|error| error["message"].as_str().unwrap().contains("not a field")).collect();
         assert_eq!(unknown.len(), 1, "{}: {unknown:?}", operation.id);

@@ -1,4 +1,4 @@
-//! Every kind of failure comes in the envelope (the client looks), and a fault shows nothing.
+//! Error responses: every error has the envelope (validated by the client), and internal errors show no details.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,12 +14,12 @@ use marketplace::Role;
 use marketplace::ports::{MarketStore, MarketView, Work};
 use marketplace_http::{Limits, Problem, Readiness};
 
-use crate::world::{BUYER, Broken, SELLER, STRANGER, Setup, World};
+use crate::world::{BUYER, FailingStore, OTHER_USER, SELLER, Setup, World};
 
 const PRODUCTS: &str = "/api/v1/products";
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_address_is_404_whatever_the_method() {
+async fn unknown_path_is_404_for_every_method() {
     let world = World::new().await;
     for path in ["/nothing", "/api", "/api/v1/nothing", "/api/v1/orders/1/nothing", "/api/v1/products/", "//"]
     {
@@ -29,19 +29,20 @@ async fn an_unknown_address_is_404_whatever_the_method() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_method_is_405_and_says_which_are_right() {
+async fn unsupported_method_is_405_with_allow_header() {
     let world = World::new().await;
-    let answer = world.post("/healthz").send().await.expect(405, "A0400");
-    assert!(answer.headers["allow"].to_str().unwrap().contains("GET"));
+    let response = world.post("/healthz").send().await.expect(405, "A0400");
+    assert!(response.headers["allow"].to_str().unwrap().contains("GET"));
     world.get("/api/v1/payments/callback").send().await.expect(405, "A0400");
     world.post_as(BUYER, "/api/v1/orders/1").send().await.expect(405, "A0400");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_path_that_holds_no_id_is_404() {
+async fn path_with_invalid_id_is_404() {
     let world = World::new().await;
     let order = world.order().await;
-    let (signed, padded) = (format!("+{order}"), format!("0{order}"));
+    let signed = format!("+{order}");
+    let padded = format!("0{order}");
     for id in [
         signed.as_str(),
         padded.as_str(),
@@ -60,7 +61,7 @@ async fn a_path_that_holds_no_id_is_404() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_over_the_limit_is_413_announced_or_not() {
+async fn body_over_limit_is_413_with_or_without_content_length() {
     let world = World::new().await;
     let padded = |bytes: usize| {
         let rest = r#"{"title":"","price":1}"#.len();
@@ -75,7 +76,7 @@ async fn a_body_over_the_limit_is_413_announced_or_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_not_called_json_is_415() {
+async fn body_without_json_content_type_is_415() {
     let world = World::new().await;
     let body = r#"{"title":"a bicycle","price":1}"#;
     world.post_as(SELLER, PRODUCTS).text(body).send().await.expect(415, "A0400");
@@ -88,7 +89,7 @@ async fn a_body_that_is_not_called_json_is_415() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_never_ends_is_408() {
+async fn body_that_never_arrives_is_408() {
     let world = World::new().await;
     let never = Body::new(Never);
     let request = world.post_as(SELLER, PRODUCTS).header("content-type", "application/json").body(never);
@@ -99,22 +100,22 @@ struct Slow;
 
 #[async_trait]
 impl Readiness for Slow {
-    #[allow(clippy::disallowed_methods, reason = "a route that hangs, on paused time")]
+    #[allow(clippy::disallowed_methods, reason = "a route that hangs, with paused time")]
     async fn problems(&self) -> Vec<Problem> {
         tokio::time::sleep(Duration::from_secs(31)).await;
         Vec::new()
     }
 }
 
-/// What it began may still be done, so that nothing else can be answered (spec §4).
+/// The transaction may still commit, so the outcome is unknown (spec §4).
 #[tokio::test(start_paused = true)]
-async fn the_outcome_of_a_route_that_hangs_is_unknown() {
+async fn request_timeout_is_504_outcome_unknown() {
     let world = World::with(Setup { readiness: Box::new(Slow), ..Setup::default() }).await;
-    for (language, said) in [("en", "with the same idempotency key"), ("zh", "请使用相同的幂等键重试")]
+    for (language, expected) in [("en", "with the same idempotency key"), ("zh", "请使用相同的幂等键重试")]
     {
-        let answer = world.get("/readyz").header("accept-language", language).send().await;
-        let answer = answer.expect(504, "C0002");
-        assert!(answer.message.contains(said), "{}", answer.message);
+        let response = world.get("/readyz").header("accept-language", language).send().await;
+        let response = response.expect(504, "C0002");
+        assert!(response.message.contains(expected), "{}", response.message);
     }
 }
 
@@ -126,7 +127,7 @@ impl Store for SlowStore {
     type Unit = Work;
     type View = dyn MarketView;
 
-    #[allow(clippy::disallowed_methods, reason = "a slow store, on paused time")]
+    #[allow(clippy::disallowed_methods, reason = "a slow store, with paused time")]
     async fn begin(&self) -> Result<Box<Work>, StoreError> {
         tokio::time::sleep(Duration::from_secs(20)).await;
         self.0.begin().await
@@ -138,7 +139,7 @@ impl Store for SlowStore {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_whose_outcome_was_unknown_is_answered_when_it_is_repeated() {
+async fn request_with_unknown_outcome_gets_its_response_when_repeated() {
     let world = World::new().await;
     let store = Some(Arc::new(SlowStore(world.app.tx.store.clone())) as Arc<_>);
     let slow = World::with(Setup { store, ..Setup::default() }).await;
@@ -146,7 +147,7 @@ async fn a_request_whose_outcome_was_unknown_is_answered_when_it_is_repeated() {
         let request = slow.post_as(SELLER, PRODUCTS).header("x-idempotency-key", "lamp-1");
         request.json(r#"{"title":"a lamp","price":1}"#).send()
     };
-    // One unit of work claims the key, another lists the product and keeps the answer: after the limit of 30 s.
+    // One unit of work claims the key, a second one lists the product and stores the response: after the timeout of 30 s.
     sell().await.expect(504, "C0002");
     let mut again = sell().await;
     while again.status != 201 {
@@ -155,29 +156,29 @@ async fn a_request_whose_outcome_was_unknown_is_answered_when_it_is_repeated() {
     }
     assert_eq!(again.headers["idempotent-replayed"], "true");
     let listed = world.get_as(BUYER, PRODUCTS).send().await;
-    assert_eq!(listed.ids("productId"), [again.id("productId")], "it is listed once");
+    assert_eq!(listed.ids("productId"), [again.id("productId")], "the product is listed once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_500_and_the_next_request_is_served() {
+async fn panic_is_500_and_next_request_succeeds() {
     let panics = || -> Vec<Problem> { panic!("the password is swordfish") };
     let world = World::with(Setup { readiness: Box::new(panics), ..Setup::default() }).await;
-    let answer = world.get("/readyz").header("x-trace-id", "t-1").send().await.expect(500, "B0001");
-    assert!(!answer.text.contains("swordfish") && answer.data.is_null(), "{}", answer.text);
-    assert_eq!(answer.trace_id, "t-1");
+    let response = world.get("/readyz").header("x-trace-id", "t-1").send().await.expect(500, "B0001");
+    assert!(!response.text.contains("swordfish") && response.data.is_null(), "{}", response.text);
+    assert_eq!(response.trace_id, "t-1");
     world.get("/healthz").send().await.expect(200, "00000");
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_failure_of_the_store_has_its_status_and_shows_nothing() {
-    let cases: [(Broken, u16, &str); 6] = [
-        (Broken(|| StoreError::Unavailable("swordfish".into())), 503, "C0001"),
-        (Broken(|| StoreError::Transient("swordfish".into())), 503, "C0001"),
-        (Broken(|| StoreError::CommitUnknown("swordfish".into())), 504, "C0002"),
-        (Broken(|| StoreError::Conflict { what: "swordfish".into() }), 409, "A0409"),
-        (Broken(|| StoreError::Backend("swordfish".into())), 500, "B0001"),
+async fn store_errors_map_to_statuses_without_details() {
+    let cases: [(FailingStore, u16, &str); 6] = [
+        (FailingStore(|| StoreError::Unavailable("swordfish".into())), 503, "C0001"),
+        (FailingStore(|| StoreError::Transient("swordfish".into())), 503, "C0001"),
+        (FailingStore(|| StoreError::CommitUnknown("swordfish".into())), 504, "C0002"),
+        (FailingStore(|| StoreError::Conflict { what: "swordfish".into() }), 409, "A0409"),
+        (FailingStore(|| StoreError::Backend("swordfish".into())), 500, "B0001"),
         (
-            Broken(|| StoreError::Corrupt {
+            FailingStore(|| StoreError::Corrupt {
                 table: "swordfish",
                 column: "c",
                 key: "k".into(),
@@ -189,42 +190,42 @@ async fn each_failure_of_the_store_has_its_status_and_shows_nothing() {
     ];
     for (broken, status, code) in cases {
         let store = Some(Arc::new(broken) as Arc<_>);
-        // Where they hold nothing, no store is asked for what failed events hold.
+        // With on-failed = continue, the store would not be queried for blocked aggregates.
         let setup = Setup { store, on_failed: OnFailed::Hold, ..Setup::default() };
         let world = World::with(setup).await;
         let body = r#"{"title":"a bicycle","price":1}"#;
-        let operator = world.token(STRANGER, 1, &[Role::Operator]);
-        let look = |path: &str| world.get(&format!("/api/v1/ops/{path}")).token(&operator);
+        let operator = world.token(OTHER_USER, 1, &[Role::Operator]);
+        let read = |path: &str| world.get(&format!("/api/v1/ops/{path}")).token(&operator);
         let act =
             |path: &str, body: &str| world.post(&format!("/api/v1/ops/{path}")).token(&operator).json(body);
         let requests = [
             world.get_as(BUYER, PRODUCTS),
             world.post_as(SELLER, PRODUCTS).json(body),
             world.get_as(BUYER, "/api/v1/orders/1/timeline"),
-            look("outbox"),
-            look("outbox/e-1"),
-            look("blocked"),
-            look("dead-letters"),
-            look("consumptions"),
-            look("stats"),
-            look("audit"),
+            read("outbox"),
+            read("outbox/e-1"),
+            read("blocked"),
+            read("dead-letters"),
+            read("consumptions"),
+            read("stats"),
+            read("audit"),
             act("outbox/redrive", r#"{"eventIds":["e-1"]}"#),
             act("blocked/Order/1/release", "{}"),
             act("dead-letters/replay", r#"{"filter":{}}"#),
             act("dead-letters/discard", r#"{"keys":["e-1"],"reason":"r"}"#),
         ];
         for request in requests {
-            // No adapter conflicts while it reads.
+            // Real adapters report no conflict on reads.
             let request = if code == "A0409" { request.undocumented() } else { request };
-            let answer = request.send().await.expect(status, code);
-            assert!(!answer.text.contains("swordfish") && answer.data.is_null(), "{}", answer.text);
-            assert_eq!(answer.headers.contains_key("retry-after"), code == "C0001");
+            let response = request.send().await.expect(status, code);
+            assert!(!response.text.contains("swordfish") && response.data.is_null(), "{}", response.text);
+            assert_eq!(response.headers.contains_key("retry-after"), code == "C0001");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_are_in_chinese_for_who_prefers_it() {
+async fn messages_are_chinese_if_accept_language_prefers_it() {
     let world = World::new().await;
     let none = world.get("/nothing").header("accept-language", "zh-CN,zh;q=0.9,en;q=0.8").send().await;
     assert_eq!(none.message, "请求的地址不存在");
@@ -234,14 +235,15 @@ async fn messages_are_in_chinese_for_who_prefers_it() {
     assert_eq!(invalid.data["errors"][0]["message"], "不能为空");
     assert_eq!(
         world.get("/nothing").header("accept-language", "en,zh;q=0.5").send().await.message,
-        "there is nothing here"
+        "no such route"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_language_with_the_greatest_weight_wins_and_english_is_the_rest() {
+async fn language_with_greatest_weight_is_used_and_english_is_default() {
     let world = World::new().await;
-    let (english, chinese) = ("there is nothing here", "请求的地址不存在");
+    let english = "no such route";
+    let chinese = "请求的地址不存在";
     let cases = [
         ("", english),
         ("zh", chinese),
@@ -256,12 +258,12 @@ async fn the_language_with_the_greatest_weight_wins_and_english_is_the_rest() {
         ("*", english),
     ];
     for (value, expected) in cases {
-        let answer = world.get("/nothing").header("accept-language", value).send().await;
-        assert_eq!(answer.message, expected, "{value}");
+        let response = world.get("/nothing").header("accept-language", value).send().await;
+        assert_eq!(response.message, expected, "{value}");
     }
 }
 
-/// A body of which nothing ever comes.
+/// A body that never arrives.
 struct Never;
 
 impl hyper::body::Body for Never {

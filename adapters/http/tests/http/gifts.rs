@@ -1,4 +1,4 @@
-//! `/api/v1/ops/wallets`, `/points`, `/coupons`: what operators give.
+//! `/api/v1/ops/wallets`, `/points`, `/coupons`: asset grants of operators.
 
 use handover_events::TenantId;
 use handover_outbox::with_tx;
@@ -6,8 +6,8 @@ use marketplace::Role;
 use marketplace_domain::{Balance, Purse, UserId};
 use serde_json::{Value, json};
 
-use crate::client::Answer;
-use crate::world::{BUYER, STRANGER, World};
+use crate::client::ApiResponse;
+use crate::world::{BUYER, OTHER_USER, World};
 
 const DEPOSITS: &str = "/api/v1/ops/wallets/8/deposits";
 const GRANTS: &str = "/api/v1/ops/points/8/grants";
@@ -15,40 +15,40 @@ const COUPONS: &str = "/api/v1/ops/coupons";
 const COUPON: &str = r#"{"userId":8,"discount":5,"minSpend":20.5,"expiresAt":"2026-03-01T00:00:00+08:00"}"#;
 
 impl World {
-    /// An operator gives; under this key, if it is not empty.
-    pub(crate) async fn give(&self, path: &str, key: &str, body: &str) -> Answer {
-        let request = self.post_operating(path).json(body);
+    /// Sends a grant as an operator, with this key if it is not empty.
+    pub(crate) async fn grant(&self, path: &str, key: &str, body: &str) -> ApiResponse {
+        let request = self.post_as_operator(path).json(body);
         let request = if key.is_empty() { request } else { request.header("x-idempotency-key", key) };
         request.send().await
     }
 
-    /// The buyer has so much in the wallet.
-    pub(crate) async fn deposited(&self, amount: &str) {
-        self.give(DEPOSITS, "", &format!(r#"{{"amount":{amount}}}"#)).await.expect(201, "00000");
+    /// Deposits this amount into the buyer's wallet.
+    pub(crate) async fn deposit_to_buyer(&self, amount: &str) {
+        self.grant(DEPOSITS, "", &format!(r#"{{"amount":{amount}}}"#)).await.expect(201, "00000");
     }
 
-    /// The buyer has so many points.
-    pub(crate) async fn granted(&self, points: i64) {
-        self.give(GRANTS, "", &format!(r#"{{"points":{points}}}"#)).await.expect(201, "00000");
+    /// Grants points to the buyer.
+    pub(crate) async fn grant_points_to_buyer(&self, points: i64) {
+        self.grant(GRANTS, "", &format!(r#"{{"points":{points}}}"#)).await.expect(201, "00000");
     }
 
-    /// The buyer has this coupon over 5.00.
+    /// Issues a coupon of 5.00 to the buyer.
     pub(crate) async fn coupon(&self, min_spend: &str) -> i64 {
         let terms = format!(r#""discount":5.00,"minSpend":{min_spend},"expiresAt":"2026-03-01T00:00:00Z""#);
-        let issued = self.give(COUPONS, "", &format!(r#"{{"userId":{BUYER},{terms}}}"#)).await;
+        let issued = self.grant(COUPONS, "", &format!(r#"{{"userId":{BUYER},{terms}}}"#)).await;
         issued.expect(201, "00000").id("couponId")
     }
 
     async fn available(&self, purse: &str) -> Value {
-        self.mine(BUYER, purse).await["available"].clone()
+        self.get_data_as(BUYER, purse).await["available"].clone()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_gives_money_points_and_coupons() {
+async fn operator_grants_money_points_and_coupons() {
     let world = World::new().await;
     let body = r#"{"amount":100.5,"reason":"for order 17"}"#;
-    let deposit = world.give(DEPOSITS, "k-1", body).await.expect(201, "00000");
+    let deposit = world.grant(DEPOSITS, "k-1", body).await.expect(201, "00000");
     assert!(deposit.text.contains(r#""amount":100.50,"balanceAfter":100.50,"#), "{}", deposit.text);
     let money = &deposit.data["amount"];
     let expected = json!({
@@ -56,13 +56,13 @@ async fn an_operator_gives_money_points_and_coupons() {
         "idempotencyKey": "deposit:8:9:k-1", "createTime": "2026-01-31T08:00:00.000000Z"
     });
     assert_eq!(deposit.data, expected);
-    let grant = world.give(GRANTS, "k-1", r#"{"points":300}"#).await.expect(201, "00000");
+    let grant = world.grant(GRANTS, "k-1", r#"{"points":300}"#).await.expect(201, "00000");
     let expected = json!({
         "userId": BUYER, "asset": "points", "operation": "GRANT", "amount": 300, "balanceAfter": 300,
         "idempotencyKey": "grant:8:9:k-1", "createTime": "2026-01-31T08:00:00.000000Z"
     });
     assert_eq!(grant.data, expected);
-    let issued = world.give(COUPONS, "k-1", COUPON).await.expect(201, "00000");
+    let issued = world.grant(COUPONS, "k-1", COUPON).await.expect(201, "00000");
     assert!(issued.text.contains(r#""discount":5.00,"minSpend":20.50,"#), "{}", issued.text);
     let expected = json!({
         "couponId": issued.id("couponId"), "userId": BUYER, "discount": issued.data["discount"],
@@ -70,22 +70,22 @@ async fn an_operator_gives_money_points_and_coupons() {
         "createTime": "2026-01-31T08:00:00.000000Z"
     });
     assert_eq!(issued.data, expected);
-    let audit = world.get_operating("/api/v1/ops/audit").send().await.expect(200, "00000");
+    let audit = world.get_as_operator("/api/v1/ops/audit").send().await.expect(200, "00000");
     let items = audit.data["items"].as_array().unwrap().iter();
-    let told: Vec<Value> = items.map(|item| json!([item["action"], item["reason"]])).collect();
-    let told_of = |action: &str, reason: Value| json!([action, reason]);
+    let entries: Vec<Value> = items.map(|item| json!([item["action"], item["reason"]])).collect();
+    let entry = |action: &str, reason: Value| json!([action, reason]);
     assert_eq!(
-        told,
+        entries,
         [
-            told_of("coupon.issue", json!(null)),
-            told_of("points.grant", json!(null)),
-            told_of("wallet.deposit", json!("for order 17"))
+            entry("coupon.issue", json!(null)),
+            entry("points.grant", json!(null)),
+            entry("wallet.deposit", json!("for order 17"))
         ]
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_one_key_it_is_given_once_and_without_a_key_each_time() {
+async fn grant_takes_effect_once_per_key_and_each_time_without_a_key() {
     let world = World::new().await;
     for (path, body, other) in [
         (DEPOSITS, r#"{"amount":10.00}"#, r#"{"amount":10.01}"#),
@@ -96,51 +96,51 @@ async fn under_one_key_it_is_given_once_and_without_a_key_each_time() {
             r#"{"userId":8,"discount":6,"minSpend":20.5,"expiresAt":"2026-03-01T00:00:00+08:00"}"#,
         ),
     ] {
-        let first = world.give(path, "k-1", body).await.expect(201, "00000").data;
-        assert_eq!(world.give(path, "k-1", body).await.expect(201, "00000").data, first, "{path}");
-        let taken = world.give(path, "k-1", other).await.expect(422, "A0422");
+        let first = world.grant(path, "k-1", body).await.expect(201, "00000").data;
+        assert_eq!(world.grant(path, "k-1", body).await.expect(201, "00000").data, first, "{path}");
+        let reused = world.grant(path, "k-1", other).await.expect(422, "A0422");
         assert_eq!(
-            (taken.message.as_str(), &taken.data),
+            (reused.message.as_str(), &reused.data),
             ("the idempotency key was used for another request", &Value::Null)
         );
     }
-    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
-    let deposit = world.post(DEPOSITS).token(&elsewhere).header("x-idempotency-key", "k-1");
+    let other_tenant = world.token(OTHER_USER, 2, &[Role::Operator]);
+    let deposit = world.post(DEPOSITS).token(&other_tenant).header("x-idempotency-key", "k-1");
     deposit.json(r#"{"amount":7.00}"#).send().await.expect(201, "00000");
     assert_eq!(world.available("points").await, 10);
-    assert_eq!(world.available("wallet").await.to_string(), "10.00", "each tenant has keys of its own");
-    let anothers = world.give("/api/v1/ops/wallets/9/deposits", "k-1", r#"{"amount":7.00}"#).await;
-    anothers.expect(201, "00000");
-    assert_eq!(world.available("wallet").await.to_string(), "10.00", "and so has each user");
+    assert_eq!(world.available("wallet").await.to_string(), "10.00", "keys are scoped by tenant");
+    let other_user = world.grant("/api/v1/ops/wallets/9/deposits", "k-1", r#"{"amount":7.00}"#).await;
+    other_user.expect(201, "00000");
+    assert_eq!(world.available("wallet").await.to_string(), "10.00", "keys are scoped by user");
     let colleague = world.token(11, 1, &[Role::Operator]);
     let deposit = world.post(DEPOSITS).token(&colleague).header("x-idempotency-key", "k-1");
     deposit.json(r#"{"amount":10.00}"#).send().await.expect(201, "00000");
-    assert_eq!(world.available("wallet").await.to_string(), "20.00", "and so has each operator");
-    world.deposited("10.00").await;
-    world.deposited("10.00").await;
+    assert_eq!(world.available("wallet").await.to_string(), "20.00", "keys are scoped by operator");
+    world.deposit_to_buyer("10.00").await;
+    world.deposit_to_buyer("10.00").await;
     assert_eq!(world.available("wallet").await.to_string(), "40.00");
-    // The answer is forgotten after a day, what was given never.
+    // The stored response expires after a day; the key in the ledger does not.
     tokio::time::advance(std::time::Duration::from_secs(25 * 60 * 60)).await;
-    world.give(DEPOSITS, "k-1", r#"{"amount":10.00}"#).await.expect(201, "00000");
+    world.grant(DEPOSITS, "k-1", r#"{"amount":10.00}"#).await.expect(201, "00000");
     assert_eq!(world.available("wallet").await.to_string(), "40.00");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_key_is_taken_and_a_coupon_is_the_same_however_finely_its_end_was_told() {
+async fn longest_key_is_accepted_and_coupon_expiry_is_truncated_to_microseconds() {
     let world = World::new().await;
     let longest = "k".repeat(255);
     for (path, body) in [(DEPOSITS, r#"{"amount":0.01}"#), (GRANTS, r#"{"points":1}"#), (COUPONS, COUPON)] {
-        world.give(path, &longest, body).await.expect(201, "00000");
+        world.grant(path, &longest, body).await.expect(201, "00000");
     }
     let body = r#"{"userId":8,"discount":9999999.99,"expiresAt":"2026-12-31T23:59:59.123456789Z"}"#;
-    let first = world.give(COUPONS, "k-2", body).await.expect(201, "00000");
+    let first = world.grant(COUPONS, "k-2", body).await.expect(201, "00000");
     assert_eq!(first.data["expiresAt"], "2026-12-31T23:59:59.123456Z");
     assert_eq!(first.data["minSpend"].to_string(), "0.00");
-    assert_eq!(world.give(COUPONS, "k-2", body).await.expect(201, "00000").data, first.data);
+    assert_eq!(world.grant(COUPONS, "k-2", body).await.expect(201, "00000").data, first.data);
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_wrong_field_of_a_gift_is_named() {
+async fn grant_with_invalid_fields_names_each() {
     let world = World::new().await;
     let coupon =
         |fields: &str| format!(r#"{{"userId":8,"discount":5,"expiresAt":"2026-03-01T00:00:00Z",{fields}}}"#);
@@ -171,32 +171,32 @@ async fn every_wrong_field_of_a_gift_is_named() {
         ),
     ];
     for (path, body, fields) in cases {
-        let answer = world.give(path, "", &body).await.expect(400, "A0400");
-        assert_eq!(answer.wrong_fields(), fields, "{path} {body}");
+        let response = world.grant(path, "", &body).await.expect(400, "A0400");
+        assert_eq!(response.wrong_fields(), fields, "{path} {body}");
     }
-    let answer = world.give(DEPOSITS, "a b", r#"{"amount":1}"#).await.expect(400, "A0400");
-    assert_eq!(answer.wrong_fields(), ["X-Idempotency-Key"]);
-    assert_eq!(world.mine(BUYER, "wallet").await["entries"], json!([]));
+    let response = world.grant(DEPOSITS, "a b", r#"{"amount":1}"#).await.expect(400, "A0400");
+    assert_eq!(response.wrong_fields(), ["X-Idempotency-Key"]);
+    assert_eq!(world.get_data_as(BUYER, "wallet").await["entries"], json!([]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_operators_of_the_tenant_give_and_only_to_users() {
+async fn grants_require_an_operator_of_the_tenant_and_a_valid_user() {
     let world = World::new().await;
     for path in [
         "/api/v1/ops/wallets/0/deposits",
         "/api/v1/ops/wallets/x/deposits",
         "/api/v1/ops/wallets/08/deposits",
     ] {
-        let answer = world.give(path, "", r#"{"amount":1}"#).await.expect(404, "A0404");
-        assert_eq!(answer.message, "no such user");
+        let response = world.grant(path, "", r#"{"amount":1}"#).await.expect(404, "A0404");
+        assert_eq!(response.message, "no such user");
     }
-    let platform = world.token(STRANGER, 1, &[Role::Platform]);
+    let platform = world.token(OTHER_USER, 1, &[Role::Platform]);
     world.post(DEPOSITS).token(&platform).json(r#"{"amount":1}"#).send().await.expect(403, "A0303");
     world.post_as(BUYER, DEPOSITS).json(r#"{"amount":1}"#).send().await.expect(403, "A0303");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_holds_no_more_than_a_json_number_carries_whole() {
+async fn grant_beyond_maximum_balance_is_rejected() {
     let world = World::new().await;
     for (path, purse, body, field) in [
         (DEPOSITS, Purse::Wallet, r#"{"amount":0.01}"#, "amount"),
@@ -212,9 +212,9 @@ async fn an_account_holds_no_more_than_a_json_number_carries_whole() {
             })
         });
         filled.await.unwrap();
-        let answer = world.give(path, "", body).await.expect(400, "A0400");
-        assert_eq!(answer.wrong_fields(), [field]);
-        let full = world.mine(BUYER, purse.as_str()).await;
+        let response = world.grant(path, "", body).await.expect(400, "A0400");
+        assert_eq!(response.wrong_fields(), [field]);
+        let full = world.get_data_as(BUYER, purse.as_str()).await;
         assert_eq!(full["entries"], json!([]));
     }
 }

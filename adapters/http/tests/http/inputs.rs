@@ -1,13 +1,13 @@
-//! What is wrong with an input is named, field by field.
+//! Validation of request bodies and parameters: responses name each invalid field.
 
 use marketplace::Role;
 
-use crate::world::{BUYER, SELLER, STRANGER, World};
+use crate::world::{BUYER, OTHER_USER, SELLER, World};
 
 const PRODUCT: &str = r#"{"title":"a bicycle","price":88.50}"#;
 
 #[tokio::test(start_paused = true)]
-async fn every_wrong_field_of_a_product_is_named() {
+async fn product_with_invalid_fields_names_each() {
     let world = World::new().await;
     let cases: [(&str, &[&str]); 25] = [
         ("", &["body"]),
@@ -37,16 +37,16 @@ async fn every_wrong_field_of_a_product_is_named() {
         (r#"{"title":"","price":0,"extra":1}"#, &["title", "price", "extra"]),
     ];
     for (body, fields) in cases {
-        let answer = world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(400, "A0400");
-        assert_eq!(answer.wrong_fields(), fields, "{body}");
+        let response = world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(400, "A0400");
+        assert_eq!(response.wrong_fields(), fields, "{body}");
     }
     let long = format!(r#"{{"title":"{}","price":1}}"#, "字".repeat(121));
-    let answer = world.post_as(SELLER, "/api/v1/products").json(long).send().await.expect(400, "A0400");
-    assert_eq!(answer.wrong_fields(), ["title"]);
+    let response = world.post_as(SELLER, "/api/v1/products").json(long).send().await.expect(400, "A0400");
+    assert_eq!(response.wrong_fields(), ["title"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_no_json_names_line_and_column() {
+async fn body_that_is_not_json_names_line_and_column() {
     let world = World::new().await;
     for (body, en, zh) in [
         ("", "is not valid JSON: line 1, column 0", "不是合法的 JSON：第 1 行第 0 列"),
@@ -67,38 +67,38 @@ async fn a_body_that_is_no_json_names_line_and_column() {
         ),
         ("[1]", "must be a JSON object", "必须是 JSON 对象"),
     ] {
-        for (language, said) in [("en", en), ("zh", zh)] {
+        for (language, expected) in [("en", en), ("zh", zh)] {
             let request = world.post_as(SELLER, "/api/v1/products").header("accept-language", language);
-            let answer = request.json(body).send().await.expect(400, "A0400");
-            assert_eq!(answer.wrong_fields(), ["body"]);
-            assert_eq!(answer.data["errors"][0]["message"], said, "{body}");
+            let response = request.json(body).send().await.expect(400, "A0400");
+            assert_eq!(response.wrong_fields(), ["body"]);
+            assert_eq!(response.data["errors"][0]["message"], expected, "{body}");
         }
     }
-    // Within JSON, and still nothing that can be read.
+    // Valid JSON with values that cannot be represented.
     for (title, field) in
         [(r#""\ud800""#.to_owned(), "title"), (format!("{}1{}", "[".repeat(200), "]".repeat(200)), "title")]
     {
         let body = format!(r#"{{"title":{title},"price":1}}"#);
-        let answer = world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(400, "A0400");
-        assert_eq!(answer.wrong_fields(), [field]);
+        let response = world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(400, "A0400");
+        assert_eq!(response.wrong_fields(), [field]);
         assert!(
-            answer.data["errors"][0]["message"].as_str().unwrap().starts_with("cannot be read"),
+            response.data["errors"][0]["message"].as_str().unwrap().starts_with("cannot be read"),
             "{}",
-            answer.text
+            response.text
         );
     }
 }
 
-/// Not those of every column of money.
+/// Not the limits of the `Money` type.
 #[tokio::test(start_paused = true)]
-async fn an_amount_out_of_range_names_the_limits_of_its_field() {
+async fn amount_out_of_range_names_the_limits_of_its_field() {
     let world = World::new().await;
-    let operator = world.token(STRANGER, 1, &[Role::Operator]);
-    let of_price = "must be from 0.01 to 9999999.99";
+    let operator = world.token(OTHER_USER, 1, &[Role::Operator]);
+    let price_range = "must be from 0.01 to 9999999.99";
     for amount in ["0", "-1", "10000000", "90071992547409.92", "99999999999999999999999999"] {
         let body = format!(r#"{{"title":"a","price":{amount}}}"#);
-        let answer = world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(400, "A0400");
-        assert_eq!(answer.data["errors"][0]["message"], of_price, "{amount}");
+        let response = world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(400, "A0400");
+        assert_eq!(response.data["errors"][0]["message"], price_range, "{amount}");
         if amount == "0" {
             continue;
         }
@@ -106,18 +106,18 @@ async fn an_amount_out_of_range_names_the_limits_of_its_field() {
             r#"{{"userId":2,"discount":{amount},"minSpend":{amount},"expiresAt":"2030-01-01T00:00:00Z"}}"#
         );
         let request = world.post("/api/v1/ops/coupons").token(&operator).json(coupon);
-        let answer = request.send().await.expect(400, "A0400");
-        assert_eq!(answer.wrong_fields(), ["discount", "minSpend"]);
-        assert_eq!(answer.data["errors"][0]["message"], of_price, "{amount}");
-        assert_eq!(answer.data["errors"][1]["message"], "must be from 0.00 to 9999999.99", "{amount}");
+        let response = request.send().await.expect(400, "A0400");
+        assert_eq!(response.wrong_fields(), ["discount", "minSpend"]);
+        assert_eq!(response.data["errors"][0]["message"], price_range, "{amount}");
+        assert_eq!(response.data["errors"][1]["message"], "must be from 0.00 to 9999999.99", "{amount}");
     }
     let body = r#"{"title":"a","price":1.001}"#;
-    let answer = world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(400, "A0400");
-    assert_ne!(answer.data["errors"][0]["message"], of_price, "what is wrong is the third decimal");
+    let response = world.post_as(SELLER, "/api/v1/products").json(body).send().await.expect(400, "A0400");
+    assert_ne!(response.data["errors"][0]["message"], price_range, "the error is the third decimal");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_encoded_body_is_415_and_says_what_is_taken() {
+async fn encoded_body_is_415_with_accept_encoding_header() {
     let world = World::new().await;
     for coding in ["gzip", "deflate", "br", "x", "identity, gzip"] {
         for key in [None, Some("k-1")] {
@@ -126,9 +126,9 @@ async fn an_encoded_body_is_415_and_says_what_is_taken() {
                 Some(key) => request.header("x-idempotency-key", key),
                 None => request,
             };
-            let answer = request.json(PRODUCT).send().await.expect(415, "A0400");
-            assert_eq!(answer.headers["accept-encoding"], "identity");
-            assert!(answer.message.contains("without Content-Encoding"), "{}", answer.message);
+            let response = request.json(PRODUCT).send().await.expect(415, "A0400");
+            assert_eq!(response.headers["accept-encoding"], "identity");
+            assert!(response.message.contains("without Content-Encoding"), "{}", response.message);
         }
     }
     for coding in ["identity", "Identity", ""] {
@@ -138,7 +138,7 @@ async fn an_encoded_body_is_415_and_says_what_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_greatest_and_the_least_are_taken() {
+async fn smallest_and_largest_price_are_accepted() {
     let world = World::new().await;
     let title = "字".repeat(120);
     for price in ["0.01", "9999999.99", "1", "1.5"] {
@@ -148,7 +148,7 @@ async fn the_greatest_and_the_least_are_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_wrong_field_of_an_order_and_its_steps_is_named() {
+async fn order_routes_with_invalid_fields_name_each() {
     let world = World::new().await;
     let order = world.order().await;
     let step = |name: &str| format!("/api/v1/orders/{order}/{name}");
@@ -181,16 +181,16 @@ async fn every_wrong_field_of_an_order_and_its_steps_is_named() {
         (&step("payments"), r#"{"amount":0.01}"#, &["amount"]),
     ];
     for (path, body, fields) in cases {
-        let answer = world.post_as(BUYER, path).json(body).send().await.expect(400, "A0400");
-        assert_eq!(answer.wrong_fields(), fields, "{path} {body}");
+        let response = world.post_as(BUYER, path).json(body).send().await.expect(400, "A0400");
+        assert_eq!(response.wrong_fields(), fields, "{path} {body}");
     }
     assert_eq!(world.order_status(order).await, "pending");
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_wrong_parameter_is_named() {
+async fn invalid_query_parameters_are_named() {
     let world = World::new().await;
-    let operator = world.token(STRANGER, 1, &[Role::User, Role::Operator]);
+    let operator = world.token(OTHER_USER, 1, &[Role::User, Role::Operator]);
     let cases: [(&str, &[&str]); 18] = [
         ("orders?as=", &["as"]),
         ("products?limit=0", &["limit"]),
@@ -201,7 +201,7 @@ async fn every_wrong_parameter_is_named() {
         ("products?cursor=-1", &["cursor"]),
         ("products?status=gone", &["status"]),
         ("products?page=2", &["page"]),
-        ("orders?as=stranger", &["as"]),
+        ("orders?as=carrier", &["as"]),
         ("orders?status=on_sale&limit=1&limit=2", &["status", "limit"]),
         ("ops/outbox?status=DEAD", &["status"]),
         ("ops/outbox?aggregateId=x", &["aggregateId"]),
@@ -212,8 +212,9 @@ async fn every_wrong_parameter_is_named() {
         ("ops/queues?queue=x", &["queue"]),
     ];
     for (path, fields) in cases {
-        let answer = world.get(&format!("/api/v1/{path}")).token(&operator).send().await.expect(400, "A0400");
-        assert_eq!(answer.wrong_fields(), fields, "{path}");
+        let response =
+            world.get(&format!("/api/v1/{path}")).token(&operator).send().await.expect(400, "A0400");
+        assert_eq!(response.wrong_fields(), fields, "{path}");
     }
     for path in ["products?limit=1", "products?limit=100", "orders?limit=100", "ops/outbox?limit=100"] {
         world.get(&format!("/api/v1/{path}")).token(&operator).send().await.expect(200, "00000");
@@ -221,7 +222,7 @@ async fn every_wrong_parameter_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idempotency_key_is_visible_ascii() {
+async fn idempotency_key_must_be_visible_ascii() {
     let world = World::new().await;
     let longest = "k".repeat(255);
     for key in ["k", longest.as_str()] {
@@ -231,7 +232,7 @@ async fn an_idempotency_key_is_visible_ascii() {
     let too_long = "k".repeat(256);
     for key in ["", "a b", too_long.as_str()] {
         let request = world.post_as(SELLER, "/api/v1/products").header("x-idempotency-key", key);
-        let answer = request.json(PRODUCT).send().await;
-        assert_eq!(answer.expect(400, "A0400").wrong_fields(), ["X-Idempotency-Key"]);
+        let response = request.json(PRODUCT).send().await;
+        assert_eq!(response.expect(400, "A0400").wrong_fields(), ["X-Idempotency-Key"]);
     }
 }

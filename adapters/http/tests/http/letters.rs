@@ -5,18 +5,18 @@ use handover_outbox::ports::{Consumption, DeadLetter, DeadLetterStatus, Expected
 use marketplace::Role;
 use serde_json::{Value, json};
 
-use crate::world::{STRANGER, World};
+use crate::world::{OTHER_USER, World};
 
-const LETTERS: &str = "/api/v1/ops/dead-letters";
+const DEAD_LETTERS: &str = "/api/v1/ops/dead-letters";
 const REPLAY: &str = "/api/v1/ops/dead-letters/replay";
 const DISCARD: &str = "/api/v1/ops/dead-letters/discard";
 const QUEUE: &str = "inventory.update.queue";
 
 impl World {
-    /// An order whose ORDER_CREATED died at the inventory; the id of that event.
+    /// Creates an order whose ORDER_CREATED is a dead letter of the inventory consumer; returns the ids of both.
     pub(crate) async fn dead_order(&self) -> (i64, String) {
         let order = self.order().await;
-        let id = self.look(&format!("outbox?aggregateId={order}&eventType=ORDER_CREATED")).await;
+        let id = self.get_ops_data(&format!("outbox?aggregateId={order}&eventType=ORDER_CREATED")).await;
         let id = id["items"][0]["eventId"].as_str().unwrap().to_owned();
         let mut unit = self.app.tx.store.begin().await.unwrap();
         let event: EventId = id.parse().unwrap();
@@ -42,28 +42,28 @@ impl World {
             consume_time: now,
         };
         unit.outbox().record(&[dead]).await.unwrap();
-        unit.outbox().park(&[letter(QUEUE, &id, r#"{"a":1}"#, now)]).await.unwrap();
+        unit.outbox().park(&[dead_letter(QUEUE, &id, r#"{"a":1}"#, now)]).await.unwrap();
         unit.commit().await.unwrap();
         (order, id)
     }
 
-    /// A message that is no event of ours.
-    async fn stray(&self) -> String {
+    /// Parks a message that is not an event of this service; returns its key.
+    async fn foreign_message(&self) -> String {
         let key = "0123456789abcdef".repeat(4);
         let mut unit = self.app.tx.store.begin().await.unwrap();
-        unit.outbox().park(&[letter(QUEUE, &key, "not JSON", self.app.now())]).await.unwrap();
+        unit.outbox().park(&[dead_letter(QUEUE, &key, "not JSON", self.app.now())]).await.unwrap();
         unit.commit().await.unwrap();
         key
     }
 
-    async fn letter_status(&self, key: &str) -> Value {
-        let page = self.look("dead-letters").await;
+    async fn dead_letter_status(&self, key: &str) -> Value {
+        let page = self.get_ops_data("dead-letters").await;
         let items = page["items"].as_array().unwrap();
         items.iter().find(|item| item["key"] == key).unwrap()["status"].clone()
     }
 }
 
-fn letter(queue: &str, key: &str, body: &str, died_at: chrono::DateTime<chrono::Utc>) -> DeadLetter {
+fn dead_letter(queue: &str, key: &str, body: &str, died_at: chrono::DateTime<chrono::Utc>) -> DeadLetter {
     DeadLetter {
         queue: queue.into(),
         key: key.into(),
@@ -80,11 +80,11 @@ fn letter(queue: &str, key: &str, body: &str, died_at: chrono::DateTime<chrono::
 }
 
 #[tokio::test(start_paused = true)]
-async fn dead_letters_are_listed_newest_first_and_say_which_event_they_are() {
+async fn dead_letters_are_listed_newest_first_with_their_event() {
     let world = World::new().await;
     let (_, id) = world.dead_order().await;
-    let stray = world.stray().await;
-    let page = world.look("dead-letters").await;
+    let foreign = world.foreign_message().await;
+    let page = world.get_ops_data("dead-letters").await;
     assert_eq!(page["nextCursor"], Value::Null);
     let items = page["items"].as_array().unwrap();
     assert_eq!(
@@ -97,7 +97,7 @@ async fn dead_letters_are_listed_newest_first_and_say_which_event_they_are() {
     );
     assert_eq!(
         (&items[0]["key"], &items[0]["eventId"], &items[0]["body"]),
-        (&json!(stray), &Value::Null, &json!("***"))
+        (&json!(foreign), &Value::Null, &json!("***"))
     );
     let cases = [
         ("?queue=inventory.update.queue", 2),
@@ -110,95 +110,97 @@ async fn dead_letters_are_listed_newest_first_and_say_which_event_they_are() {
         ("?limit=1", 1),
     ];
     for (query, count) in cases {
-        let page = world.look(&format!("dead-letters{query}")).await;
+        let page = world.get_ops_data(&format!("dead-letters{query}")).await;
         assert_eq!(page["items"].as_array().unwrap().len(), count, "{query}");
     }
-    let first = world.look("dead-letters?limit=1").await;
+    let first = world.get_ops_data("dead-letters?limit=1").await;
     let cursor = first["nextCursor"].as_str().unwrap();
-    let rest = world.look(&format!("dead-letters?limit=1&cursor={cursor}")).await;
+    let rest = world.get_ops_data(&format!("dead-letters?limit=1&cursor={cursor}")).await;
     assert_eq!(rest, json!({ "items": [items[1]], "nextCursor": null }));
-    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
-    let other = world.get(LETTERS).token(&elsewhere).send().await.expect(200, "00000");
+    let other_tenant = world.token(OTHER_USER, 2, &[Role::Operator]);
+    let other = world.get(DEAD_LETTERS).token(&other_tenant).send().await.expect(200, "00000");
     assert_eq!(other.data["items"], json!([]));
-    world.get(&format!("{LETTERS}?tenantId=1")).token(&elsewhere).send().await.expect(404, "A0404");
-    let wrong = world.get(&format!("{LETTERS}?status=open&page=2&cursor=x")).token(&world.operator());
+    world.get(&format!("{DEAD_LETTERS}?tenantId=1")).token(&other_tenant).send().await.expect(404, "A0404");
+    let wrong =
+        world.get(&format!("{DEAD_LETTERS}?status=open&page=2&cursor=x")).token(&world.operator_token());
     let wrong = wrong.send().await.expect(400, "A0400");
     assert_eq!(wrong.wrong_fields(), ["status", "cursor", "page"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replayed_letter_takes_effect_and_is_closed_and_what_is_not_ours_is_refused() {
+async fn replayed_dead_letter_takes_effect_and_foreign_message_is_refused() {
     let world = World::new().await;
     let (order, id) = world.dead_order().await;
-    let stray = world.stray().await;
-    let body = json!({ "keys": [id, stray, "no-such"], "queue": QUEUE, "reason": "mended" });
-    let dry = json!({ "keys": [id, stray, "no-such"], "dryRun": true });
-    let dry = world.operate(REPLAY, &dry).await.expect(200, "00000").data;
+    let foreign = world.foreign_message().await;
+    let body = json!({ "keys": [id, foreign, "no-such"], "queue": QUEUE, "reason": "fixed" });
+    let dry = json!({ "keys": [id, foreign, "no-such"], "dryRun": true });
+    let dry = world.post_op(REPLAY, &dry).await.expect(200, "00000").data;
     assert_eq!((&dry["dryRun"], &dry["replayed"]), (&json!(true), &json!(0)));
-    assert_eq!(world.letter_status(&id).await, "OPEN");
-    let answer = world.operate(REPLAY, &body).await.expect(200, "00000").data;
-    let refused = json!([{ "queue": QUEUE, "key": stray, "why": "no event of ours: discard it" }]);
+    assert_eq!(world.dead_letter_status(&id).await, "OPEN");
+    let response = world.post_op(REPLAY, &body).await.expect(200, "00000").data;
+    let refused =
+        json!([{ "queue": QUEUE, "key": foreign, "why": "not an event of this outbox: discard it" }]);
     assert_eq!(
-        answer,
+        response,
         json!({
             "dryRun": false, "matched": 2, "replayed": 1, "refused": refused, "notFound": ["no-such"], "more": false
         })
     );
     assert_eq!(dry["refused"], refused);
-    assert_eq!(world.letter_status(&id).await, "REPLAYED");
-    world.settled().await;
-    let log = world.look(&format!("consumptions?eventId={id}&consumer=inventory")).await;
+    assert_eq!(world.dead_letter_status(&id).await, "REPLAYED");
+    world.run_until_idle().await;
+    let log = world.get_ops_data(&format!("consumptions?eventId={id}&consumer=inventory")).await;
     assert_eq!((&log["items"][0]["status"], &log["items"][0]["attempts"]), (&json!("SUCCESS"), &json!(1)));
     assert!(order > 0);
     assert_eq!(
-        world.changes().await[0]["selection"],
-        json!({ "keys": [id, stray, "no-such"], "queue": QUEUE })
+        world.audited_changes().await[0]["selection"],
+        json!({ "keys": [id, foreign, "no-such"], "queue": QUEUE })
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_broker_that_is_away_a_replay_is_503_and_changes_nothing() {
+async fn replay_is_503_and_changes_nothing_if_broker_is_unreachable() {
     let world = World::new().await;
     let (_, id) = world.dead_order().await;
     world.broker.set_reachable(false);
-    let away = world.operate(REPLAY, &json!({ "filter": {} })).await.expect(503, "C0001");
-    assert_eq!(away.headers["retry-after"], "5");
-    assert_eq!(world.letter_status(&id).await, "OPEN");
-    assert_eq!(world.changes().await, [json!(null); 0]);
+    let refused = world.post_op(REPLAY, &json!({ "filter": {} })).await.expect(503, "C0001");
+    assert_eq!(refused.headers["retry-after"], "5");
+    assert_eq!(world.dead_letter_status(&id).await, "OPEN");
+    assert_eq!(world.audited_changes().await, [json!(null); 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_discarded_letter_is_closed_with_its_reason() {
+async fn discarded_dead_letter_is_closed_with_its_reason() {
     let world = World::new().await;
     let (_, id) = world.dead_order().await;
-    let stray = world.stray().await;
-    let body = json!({ "filter": { "queue": QUEUE }, "dryRun": true, "reason": "a stray" });
-    let dry = world.operate(DISCARD, &body).await.expect(200, "00000").data;
+    let foreign = world.foreign_message().await;
+    let body = json!({ "filter": { "queue": QUEUE }, "dryRun": true, "reason": "foreign message" });
+    let dry = world.post_op(DISCARD, &body).await.expect(200, "00000").data;
     assert_eq!((&dry["matched"], &dry["discarded"]), (&json!(2), &json!(0)));
-    let body = json!({ "keys": [stray, "no-such"], "reason": "a stray" });
-    let answer = world.operate(DISCARD, &body).await.expect(200, "00000").data;
+    let body = json!({ "keys": [foreign, "no-such"], "reason": "foreign message" });
+    let response = world.post_op(DISCARD, &body).await.expect(200, "00000").data;
     assert_eq!(
-        answer,
+        response,
         json!({
             "dryRun": false, "matched": 1, "discarded": 1, "refused": [], "notFound": ["no-such"], "more": false
         })
     );
-    let again = world.operate(DISCARD, &body).await.expect(200, "00000").data;
+    let again = world.post_op(DISCARD, &body).await.expect(200, "00000").data;
     assert_eq!(
         (&again["discarded"], &again["refused"]),
-        (&json!(0), &json!([{ "queue": QUEUE, "key": stray, "why": "it was discarded" }]))
+        (&json!(0), &json!([{ "queue": QUEUE, "key": foreign, "why": "it was discarded" }]))
     );
-    let page = world.look("dead-letters?status=DISCARDED").await;
+    let page = world.get_ops_data("dead-letters?status=DISCARDED").await;
     let item = &page["items"][0];
     assert_eq!(
         (&item["key"], &item["note"], &item["decidedAt"]),
-        (&json!(stray), &json!("a stray"), &json!("2026-01-31T08:00:00.000000Z"))
+        (&json!(foreign), &json!("foreign message"), &json!("2026-01-31T08:00:00.000000Z"))
     );
-    assert_eq!(world.letter_status(&id).await, "OPEN");
+    assert_eq!(world.dead_letter_status(&id).await, "OPEN");
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_wrong_field_of_a_replay_or_discard_is_named() {
+async fn replay_and_discard_with_invalid_fields_name_each() {
     let world = World::new().await;
     let (_, id) = world.dead_order().await;
     let long = format!(r#"{{"keys":["{}"],"reason":"r"}}"#, "x".repeat(65));
@@ -223,30 +225,30 @@ async fn every_wrong_field_of_a_replay_or_discard_is_named() {
     ];
     for (body, fields) in cases {
         for path in [REPLAY, DISCARD] {
-            let request = world.post(path).token(&world.operator()).json(body);
+            let request = world.post(path).token(&world.operator_token()).json(body);
             assert_eq!(request.send().await.expect(400, "A0400").wrong_fields(), fields, "{path} {body}");
         }
     }
-    let request = world.post(DISCARD).token(&world.operator()).json(r#"{"filter":{}}"#);
+    let request = world.post(DISCARD).token(&world.operator_token()).json(r#"{"filter":{}}"#);
     assert_eq!(request.send().await.expect(400, "A0400").wrong_fields(), ["reason"]);
-    assert_eq!(world.letter_status(&id).await, "OPEN");
-    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
-    let other = world.post(REPLAY).token(&elsewhere).json(r#"{"filter":{"tenantId":1}}"#);
+    assert_eq!(world.dead_letter_status(&id).await, "OPEN");
+    let other_tenant = world.token(OTHER_USER, 2, &[Role::Operator]);
+    let other = world.post(REPLAY).token(&other_tenant).json(r#"{"filter":{"tenantId":1}}"#);
     other.send().await.expect(404, "A0404");
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_of_the_longest_keys_as_may_be_named_fit_into_a_body_with_the_longest_reason() {
+async fn maximum_number_of_longest_keys_fits_into_one_body() {
     let world = World::new().await;
     let named = |count: usize| -> Value {
         let keys: Vec<String> = (0..count).map(|number| format!("{number:064}")).collect();
         json!({ "keys": keys, "queue": "q".repeat(255), "reason": "字".repeat(500), "dryRun": false })
     };
     for path in [REPLAY, DISCARD] {
-        let answer = world.operate(path, &named(900)).await.expect(200, "00000");
-        assert_eq!(answer.data["notFound"].as_array().unwrap().len(), 900);
+        let response = world.post_op(path, &named(900)).await.expect(200, "00000");
+        assert_eq!(response.data["notFound"].as_array().unwrap().len(), 900);
         let many = json!({ "keys": vec!["e"; 901], "reason": "r" });
-        let many = world.operate(path, &many).await.expect(400, "A0400");
+        let many = world.post_op(path, &many).await.expect(400, "A0400");
         assert_eq!(many.data["errors"][0]["message"], "must be a list of 1 to 900 items");
     }
 }

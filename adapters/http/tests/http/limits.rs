@@ -1,4 +1,4 @@
-//! How often a client may ask (spec §4; seed 003 §3 and §4).
+//! Rate limiting (spec §4; seed 003 §3 and §4).
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -10,20 +10,20 @@ use marketplace::Role;
 use marketplace::ports::{Bucket, LimitKey, RateLimiter, Taken};
 use marketplace_http::{Admission, ForwardedHeader, LIMITED_ROUTES, Proxies};
 
-use crate::client::{Answer, Request};
-use crate::world::{BUYER, SELLER, STRANGER, Setup, World, report};
+use crate::client::{ApiResponse, Request};
+use crate::world::{BUYER, OTHER_USER, SELLER, Setup, World, report};
 
 const PRODUCTS: &str = "/api/v1/products";
 const LAMP: &str = r#"{"title":"a lamp","price":88.50}"#;
 const KEY: &str = "x-idempotency-key";
 const WAIT: Duration = Duration::from_millis(2_400);
 
-/// Buckets that do not fill again until somebody fills them.
+/// Token buckets that are refilled only by the test.
 #[derive(Default)]
-struct Dripless(Mutex<BTreeMap<String, u32>>);
+struct ManualLimiter(Mutex<BTreeMap<String, u32>>);
 
 #[async_trait]
-impl RateLimiter for Dripless {
+impl RateLimiter for ManualLimiter {
     async fn take(&self, key: &LimitKey, bucket: Bucket) -> Taken {
         let mut taken = self.0.lock().unwrap();
         let taken = taken.entry(key.to_string()).or_default();
@@ -35,8 +35,8 @@ impl RateLimiter for Dripless {
     }
 }
 
-impl Dripless {
-    /// The buckets that were drawn from, with how much.
+impl ManualLimiter {
+    /// The buckets that were used, with the number of tokens taken.
     fn taken(&self) -> Vec<(String, u32)> {
         self.0.lock().unwrap().iter().map(|(key, taken)| (key.clone(), *taken)).collect()
     }
@@ -50,38 +50,44 @@ fn bucket(capacity: u32, every_us: u64) -> Bucket {
     Bucket::new(NonZeroU32::new(capacity).unwrap(), every_us).unwrap()
 }
 
-/// A world in which every party has so many requests of each route.
-async fn limited(capacity: u32, configured: impl FnOnce(Admission) -> Admission) -> (World, Arc<Dripless>) {
-    let limiter = Arc::new(Dripless::default());
-    // A token takes 0.7 s.
+/// An API with buckets of this capacity.
+async fn limited(
+    capacity: u32,
+    configured: impl FnOnce(Admission) -> Admission,
+) -> (World, Arc<ManualLimiter>) {
+    let limiter = Arc::new(ManualLimiter::default());
+    // One token per 0.7 s.
     let admission = configured(Admission::new(limiter.clone(), bucket(capacity, 700_000)));
     let world = World::with(Setup { admission: Some(admission), ..Setup::default() }).await;
     (world, limiter)
 }
 
-async fn plain(capacity: u32) -> (World, Arc<Dripless>) {
+async fn plain(capacity: u32) -> (World, Arc<ManualLimiter>) {
     limited(capacity, |admission| admission).await
 }
 
-fn told(answer: &Answer) -> [&str; 2] {
-    ["ratelimit", "ratelimit-policy"].map(|name| answer.headers[name].to_str().unwrap())
+fn rate_limit_headers(response: &ApiResponse) -> [&str; 2] {
+    ["ratelimit", "ratelimit-policy"].map(|name| response.headers[name].to_str().unwrap())
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_the_bucket_is_let_in_and_told_and_then_no_more() {
+async fn requests_within_the_bucket_pass_with_headers_and_the_next_is_429() {
     let (world, limiter) = plain(3).await;
     let policy = "\"requests\";q=3;w=3";
     for (left, full_in) in [(2, 1), (1, 2), (0, 3)] {
-        let answer = world.get_as(BUYER, PRODUCTS).send().await.expect(200, "00000");
-        assert_eq!(told(&answer), [format!("\"requests\";r={left};t={full_in}").as_str(), policy]);
-        assert!(!answer.headers.contains_key("retry-after"));
+        let response = world.get_as(BUYER, PRODUCTS).send().await.expect(200, "00000");
+        assert_eq!(
+            rate_limit_headers(&response),
+            [format!("\"requests\";r={left};t={full_in}").as_str(), policy]
+        );
+        assert!(!response.headers.contains_key("retry-after"));
     }
     let refused = world.get_as(BUYER, PRODUCTS).header("x-trace-id", "t-1").send().await;
     let refused = refused.expect(429, "A0500");
     assert_eq!(refused.headers["retry-after"], "3", "2.4 s, rounded up");
-    assert_eq!(told(&refused), ["\"requests\";r=0;t=3", policy]);
+    assert_eq!(rate_limit_headers(&refused), ["\"requests\";r=0;t=3", policy]);
     assert_eq!((refused.trace_id.as_str(), refused.data.is_null()), ("t-1", true));
-    assert_eq!(refused.message, "too many requests; Retry-After says when to come again");
+    assert_eq!(refused.message, "too many requests; retry after the time in Retry-After");
     let chinese = world.get_as(BUYER, PRODUCTS).header("accept-language", "zh-CN").send().await;
     assert_eq!(chinese.expect(429, "A0500").message, "请求过于频繁...");
     limiter.fill();
@@ -89,7 +95,7 @@ async fn what_is_in_the_bucket_is_let_in_and_told_and_then_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_user_tenant_and_route_has_a_bucket_of_its_own() {
+async fn each_user_tenant_and_route_has_its_own_bucket() {
     let (world, limiter) = plain(1).await;
     let of = |user, tenant, path: &str| world.get(path).token(&world.token(user, tenant, &[Role::User]));
     of(BUYER, 1, PRODUCTS).send().await.expect(200, "00000");
@@ -114,25 +120,25 @@ async fn every_user_tenant_and_route_has_a_bucket_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_can_have_a_bucket_of_another_size() {
+async fn route_can_have_its_own_bucket_size() {
     let (world, _) =
         limited(3, |admission| admission.with_route("GET /api/v1/wallet", bucket(1, 60_000_000))).await;
     let wallet = world.get_as(BUYER, "/api/v1/wallet").send().await.expect(200, "00000");
-    assert_eq!(told(&wallet), ["\"requests\";r=0;t=60", "\"requests\";q=1;w=60"]);
+    assert_eq!(rate_limit_headers(&wallet), ["\"requests\";r=0;t=60", "\"requests\";q=1;w=60"]);
     world.get_as(BUYER, "/api/v1/wallet").send().await.expect(429, "A0500");
     let other = world.get_as(BUYER, "/api/v1/points").send().await.expect(200, "00000");
-    assert_eq!(told(&other)[1], "\"requests\";q=3;w=3");
+    assert_eq!(rate_limit_headers(&other)[1], "\"requests\";q=3;w=3");
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_the_process_is_can_be_asked_without_a_limit() {
+async fn health_checks_and_unknown_routes_are_not_rate_limited() {
     let (world, limiter) = plain(1).await;
     for _ in 0..3 {
         for path in ["/healthz", "/readyz"] {
-            let answer = world.get(path).from("192.0.2.1:1").send().await.expect(200, "00000");
-            assert!(!answer.headers.contains_key("ratelimit"));
+            let response = world.get(path).from("192.0.2.1:1").send().await.expect(200, "00000");
+            assert!(!response.headers.contains_key("ratelimit"));
         }
-        // Nor what nothing is behind.
+        // Requests without a route are not limited either.
         world.get("/nowhere").from("192.0.2.1:1").send().await.expect(404, "A0404");
         let token = world.token(BUYER, 1, &[Role::User]);
         Request::new(&world.router, "BREW", PRODUCTS).token(&token).send().await.expect(405, "A0400");
@@ -141,16 +147,16 @@ async fn how_the_process_is_can_be_asked_without_a_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_presents_bad_tokens_spends_those_of_its_address() {
+async fn requests_with_invalid_tokens_use_the_bucket_of_their_address() {
     let (world, limiter) = plain(2).await;
     let guess = |from: &str| world.get(PRODUCTS).token("a.b.c").from(from);
     assert!(guess("192.0.2.1:1").send().await.expect(401, "A0301").headers.contains_key("ratelimit"));
     world.get(PRODUCTS).from("192.0.2.1:2").send().await.expect(401, "A0301");
     guess("192.0.2.1:3").send().await.expect(429, "A0500");
     guess("192.0.2.2:1").send().await.expect(401, "A0301");
-    // Who is signed in there has a bucket elsewhere.
+    // An authenticated user at that address has a separate bucket.
     world.get_as(BUYER, PRODUCTS).from("192.0.2.1:4").send().await.expect(200, "00000");
-    // A network of IPv6 is one party.
+    // An IPv6 /64 network is one party.
     for from in ["[2001:db8:1:2::1]:1", "[2001:db8:1:2:ffff::9]:1"] {
         guess(from).send().await.expect(401, "A0301");
     }
@@ -160,7 +166,7 @@ async fn whoever_presents_bad_tokens_spends_those_of_its_address() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forwarded_addresses_are_believed_of_trusted_proxies_alone() {
+async fn forwarded_addresses_are_used_only_from_trusted_proxies() {
     let behind = |header| {
         move |admission: Admission| {
             admission.behind(Proxies { trusted: vec!["10.0.0.0/8".parse().unwrap()], header })
@@ -168,14 +174,14 @@ async fn forwarded_addresses_are_believed_of_trusted_proxies_alone() {
     };
     let (world, _) = limited(1, behind(ForwardedHeader::XForwardedFor)).await;
     let of = |peer: &str, header: &str, hops: &str| world.get(PRODUCTS).from(peer).header(header, hops);
-    let said = "x-forwarded-for";
-    of("10.0.0.1:1", said, "192.0.2.1").send().await.expect(401, "A0301");
-    of("10.0.0.1:1", said, "192.0.2.2").send().await.expect(401, "A0301");
-    // Over another proxy, with something of its own before it: the same client.
-    of("10.0.0.2:1", said, "198.51.100.9, 192.0.2.1, 10.3.3.3").send().await.expect(429, "A0500");
-    // Who is no proxy may say what it likes, and the other header is anybody's.
-    of("203.0.113.5:1", said, "192.0.2.77").send().await.expect(401, "A0301");
-    of("203.0.113.5:1", said, "192.0.2.78").send().await.expect(429, "A0500");
+    let name = "x-forwarded-for";
+    of("10.0.0.1:1", name, "192.0.2.1").send().await.expect(401, "A0301");
+    of("10.0.0.1:1", name, "192.0.2.2").send().await.expect(401, "A0301");
+    // Through another proxy, with a forged first address: the same client.
+    of("10.0.0.2:1", name, "198.51.100.9, 192.0.2.1, 10.3.3.3").send().await.expect(429, "A0500");
+    // The header of an untrusted peer and the header that is not configured are ignored.
+    of("203.0.113.5:1", name, "192.0.2.77").send().await.expect(401, "A0301");
+    of("203.0.113.5:1", name, "192.0.2.78").send().await.expect(429, "A0500");
     of("10.0.0.3:1", "forwarded", "for=192.0.2.79").send().await.expect(401, "A0301");
     of("10.0.0.3:1", "forwarded", "for=192.0.2.80").send().await.expect(429, "A0500");
     let (world, _) = limited(1, behind(ForwardedHeader::Forwarded)).await;
@@ -185,10 +191,10 @@ async fn forwarded_addresses_are_believed_of_trusted_proxies_alone() {
     of("for=192.0.2.9, for=192.0.2.1").send().await.expect(429, "A0500");
 }
 
-/// Asks for whom the limit takes requests that come from a peer through proxies in 10.0.0.0/8 and fd00::/8.
+/// Determines the client address of requests, with trusted proxies in 10.0.0.0/8 and fd00::/8.
 struct Behind {
     world: World,
-    limiter: Arc<Dripless>,
+    limiter: Arc<ManualLimiter>,
     header: &'static str,
 }
 
@@ -205,7 +211,7 @@ impl Behind {
         Behind { world, limiter, header }
     }
 
-    /// The address whose bucket a request is taken from: each line is a header of its own.
+    /// The address whose bucket a request uses; each line is a separate header.
     async fn client(&self, peer: &str, lines: &[&str]) -> String {
         self.client_by(self.header, peer, lines).await
     }
@@ -222,11 +228,11 @@ impl Behind {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_hop_from_the_right_that_is_no_trusted_proxy_is_the_client() {
+async fn first_untrusted_hop_from_the_right_is_the_client() {
     let behind = Behind::new(ForwardedHeader::XForwardedFor).await;
     for (peer, lines, client) in [
         (PROXY, &["192.0.2.7"][..], "192.0.2.7"),
-        // What stands on the left is the client's own word.
+        // The leftmost address is written by the client.
         (PROXY, &["198.51.100.1, 192.0.2.7"], "192.0.2.7"),
         (PROXY, &["192.0.2.7,10.9.9.9"], "192.0.2.7"),
         (PROXY, &["198.51.100.1", "192.0.2.7, 10.9.9.9"], "192.0.2.7"),
@@ -240,7 +246,7 @@ async fn the_first_hop_from_the_right_that_is_no_trusted_proxy_is_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn strangers_are_not_believed_and_what_is_hidden_ends_the_search() {
+async fn untrusted_peers_are_ignored_and_unknown_hops_end_the_search() {
     let behind = Behind::new(ForwardedHeader::XForwardedFor).await;
     for (peer, lines, client) in [
         ("192.0.2.9:1", &["198.51.100.1"][..], "192.0.2.9"),
@@ -254,7 +260,7 @@ async fn strangers_are_not_believed_and_what_is_hidden_ends_the_search() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_header_of_the_specification_is_read_where_it_is_configured() {
+async fn forwarded_header_is_read_if_configured() {
     let behind = Behind::new(ForwardedHeader::Forwarded).await;
     for (line, client) in [
         ("for=192.0.2.7", "192.0.2.7"),
@@ -271,7 +277,7 @@ async fn the_header_of_the_specification_is_read_where_it_is_configured() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_gateway_is_limited_by_its_address() {
+async fn gateway_is_rate_limited_by_address() {
     let (world, limiter) = plain(2).await;
     let path = "/api/v1/payments/callback";
     for _ in 0..2 {
@@ -282,48 +288,48 @@ async fn the_gateway_is_limited_by_its_address() {
     assert_eq!(limiter.taken(), [("POST /api/v1/payments/callback:address:192.0.2.1".to_owned(), 2)]);
 }
 
-/// 003's fourth picture: trace, (authentication,) limit, idempotency, route.
+/// Fourth diagram of seed 003: trace, (authentication,) rate limit, idempotency, route.
 #[tokio::test(start_paused = true)]
-async fn a_request_meets_trace_authentication_limit_idempotency_and_route_in_this_order() {
+async fn layers_run_in_order_trace_authentication_rate_limit_idempotency_route() {
     let (world, limiter) = plain(2).await;
     let list = |body: &str| world.post_as(SELLER, PRODUCTS).header(KEY, "k").json(body);
     let first = list(LAMP).send().await.expect(201, "00000");
-    // A repeat is let in and counted; its key is met before its route, which would refuse the body.
+    // A repeated request is counted; the idempotency layer replies before the route.
     let again = list("{\"price\":88.5,\"title\":\"a lamp\"}").send().await.expect(201, "00000");
-    assert_eq!((&again.data, told(&again)[0]), (&first.data, "\"requests\";r=0;t=2"));
-    // The limit is met before the key, which would answer, and before the body is read.
+    assert_eq!((&again.data, rate_limit_headers(&again)[0]), (&first.data, "\"requests\";r=0;t=2"));
+    // The rate limit comes before the idempotency layer, which would reply, and before the body is read.
     for body in [LAMP, "{", r#"{"title":"another"}"#] {
         let refused = list(body).header("x-trace-id", "t-2").send().await.expect(429, "A0500");
-        assert_eq!(refused.trace_id, "t-2", "the trace is met before the limit");
+        assert_eq!(refused.trace_id, "t-2", "the trace layer comes before the rate limit");
         assert!(!refused.headers.contains_key("idempotent-replayed"));
     }
-    // Who asks is met before the limit: the bucket is the user's.
+    // Authentication comes before the rate limit: the bucket is the user's.
     assert_eq!(limiter.taken(), [("POST /api/v1/products:user:1:7".to_owned(), 2)]);
-    // A request that was refused claimed nothing.
+    // A rate-limited request claimed no key.
     let other = |body: &str| world.post_as(SELLER, PRODUCTS).header(KEY, "other").json(body);
     other(LAMP).send().await.expect(429, "A0500");
     limiter.fill();
     let done = other(r#"{"title":"another","price":1.00}"#).send().await.expect(201, "00000");
     assert!(!done.headers.contains_key("idempotent-replayed"));
-    // The limit is met before a stranger is turned away.
-    let stranger = || world.post(PRODUCTS).token("a.b.c").json(LAMP).from("192.0.2.1:1");
+    // The rate limit comes before the rejection of unauthenticated requests.
+    let unauthenticated = || world.post(PRODUCTS).token("a.b.c").json(LAMP).from("192.0.2.1:1");
     for _ in 0..2 {
-        stranger().send().await.expect(401, "A0301");
+        unauthenticated().send().await.expect(401, "A0301");
     }
-    stranger().send().await.expect(429, "A0500");
-    // A role is the route's to ask for.
-    world.get_as(STRANGER, "/api/v1/ops/stats").send().await.expect(403, "A0303");
+    unauthenticated().send().await.expect(429, "A0500");
+    // The role is checked after the rate limit.
+    world.get_as(OTHER_USER, "/api/v1/ops/stats").send().await.expect(403, "A0303");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_list_of_limited_routes_names_routes_that_are_there() {
+async fn limited_routes_exist_in_the_router() {
     let (world, limiter) = plain(1).await;
     for route in LIMITED_ROUTES {
         let (method, path) = route.split_once(' ').unwrap();
-        let known = |part| if str::starts_with(part, '{') { "1" } else { part };
-        let path = path.split('/').map(known).collect::<Vec<_>>().join("/");
-        let answer = Request::new(&world.router, method, &path).from("192.0.2.1:1").json("{}").send().await;
-        answer.expect(401, "A0301");
+        let with_id = |segment| if str::starts_with(segment, '{') { "1" } else { segment };
+        let path = path.split('/').map(with_id).collect::<Vec<_>>().join("/");
+        let response = Request::new(&world.router, method, &path).from("192.0.2.1:1").json("{}").send().await;
+        response.expect(401, "A0301");
     }
     let taken: Vec<String> = limiter.taken().into_iter().map(|(key, _)| key).collect();
     let mut expected: Vec<String> =

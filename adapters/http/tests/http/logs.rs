@@ -1,4 +1,4 @@
-//! What a request leaves in the log.
+//! Log lines of requests.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -12,15 +12,15 @@ use tracing_subscriber::fmt::writer::OptionalWriter;
 
 use crate::shed::gated;
 use crate::tokens::forged;
-use crate::world::{BUYER, Broken, SECRET, Setup, World, start};
+use crate::world::{BUYER, FailingStore, SECRET, Setup, World, start};
 
 /// A log in memory.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 thread_local! {
-    /// Where this thread's lines go; a test is a thread of its own.
-    static HERE: RefCell<Option<Log>> = const { RefCell::new(None) };
+    /// The log of this thread; each test runs in its own thread.
+    static CURRENT: RefCell<Option<Log>> = const { RefCell::new(None) };
 }
 
 impl Write for Log {
@@ -33,29 +33,29 @@ impl Write for Log {
     }
 }
 
-/// Writes what its thread logs, for as long as it lives.
-struct Listening;
+/// Captures the log lines of its thread until it is dropped.
+struct CaptureGuard;
 
-impl Drop for Listening {
+impl Drop for CaptureGuard {
     fn drop(&mut self) {
-        HERE.set(None);
+        CURRENT.set(None);
     }
 }
 
 impl Log {
-    /// One subscriber for the whole process: what a line without one of its own finds decides for every thread whether
-    /// there is anybody to write it for.
-    fn begin(&self) -> Listening {
+    /// Installs one subscriber for the whole process: `tracing` caches per call site, for all threads, whether a subscriber
+    /// is interested.
+    fn capture(&self) -> CaptureGuard {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| {
-            let log = || OptionalWriter::from(HERE.with_borrow(Option::clone));
+            let log = || OptionalWriter::from(CURRENT.with_borrow(Option::clone));
             tracing_subscriber::fmt().json().flatten_event(true).with_writer(log).init();
         });
-        HERE.set(Some(self.clone()));
-        Listening
+        CURRENT.set(Some(self.clone()));
+        CaptureGuard
     }
 
-    /// The lines of the edge.
+    /// The lines of this crate.
     fn lines(&self) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -64,11 +64,11 @@ impl Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_leaves_one_line_with_its_trace_route_status_and_duration() {
+async fn request_logs_one_line_with_trace_route_status_and_duration() {
     let world = World::new().await;
     let token = world.token(BUYER, 1, &[]);
     let log = Log::default();
-    let guard = log.begin();
+    let guard = log.capture();
     let request = world.get("/api/v1/orders/4711?x").header("x-trace-id", "t-1").token(&token);
     request.send().await.expect(400, "A0400");
     drop(guard);
@@ -77,7 +77,7 @@ async fn a_request_leaves_one_line_with_its_trace_route_status_and_duration() {
     let line = &lines[0];
     assert_eq!(
         (&line["level"], &line["message"], &line["status"]),
-        (&"INFO".into(), &"answered".into(), &400.into())
+        (&"INFO".into(), &"request: completed".into(), &400.into())
     );
     assert_eq!(line["durationMs"], 0);
     let span = &line["span"];
@@ -89,11 +89,11 @@ async fn a_request_leaves_one_line_with_its_trace_route_status_and_duration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fault_is_logged_once_with_its_cause_and_trace() {
-    let store = Some(Arc::new(Broken(|| StoreError::Backend("swordfish".into()))) as Arc<_>);
+async fn internal_error_is_logged_once_with_cause_and_trace() {
+    let store = Some(Arc::new(FailingStore(|| StoreError::Backend("swordfish".into()))) as Arc<_>);
     let world = World::with(Setup { store, ..Setup::default() }).await;
     let log = Log::default();
-    let guard = log.begin();
+    let guard = log.capture();
     world.get_as(BUYER, "/api/v1/orders").header("x-trace-id", "t-2").send().await.expect(500, "B0001");
     drop(guard);
     let errors: Vec<Value> = log.lines().into_iter().filter(|line| line["level"] == "ERROR").collect();
@@ -103,20 +103,20 @@ async fn a_fault_is_logged_once_with_its_cause_and_trace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_thousand_that_are_turned_away_one_leaves_a_line() {
+async fn one_of_a_thousand_rejected_requests_is_logged() {
     let (world, gate) = gated(1).await;
     let mut stuck = Box::pin(world.get_as(BUYER, "/api/v1/products").send());
     assert!(tokio::time::timeout(Duration::from_millis(1), &mut stuck).await.is_err());
     let log = Log::default();
-    let guard = log.begin();
+    let guard = log.capture();
     for _ in 0..1001 {
         world.get("/api/v1/products").send().await.expect(503, "C0001");
     }
     drop(guard);
     let lines = log.lines();
-    let told = |line: &Value| (line["level"].clone(), line["turnedAway"].clone());
+    let fields = |line: &Value| (line["level"].clone(), line["turnedAway"].clone());
     assert_eq!(
-        lines.iter().map(told).collect::<Vec<_>>(),
+        lines.iter().map(fields).collect::<Vec<_>>(),
         [("WARN".into(), 1.into()), ("WARN".into(), 1001.into())]
     );
     gate.add_permits(1);
@@ -124,7 +124,7 @@ async fn of_a_thousand_that_are_turned_away_one_leaves_a_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_reason_for_which_a_token_is_refused_is_in_the_log() {
+async fn reason_for_rejected_token_is_logged() {
     let rules = TokenRules {
         audience: Some("shop".into()),
         issuer: Some("https://id.example".into()),
@@ -137,7 +137,7 @@ async fn the_reason_for_which_a_token_is_refused_is_in_the_log() {
     let claims = |iss: &str, aud: &str, exp: i64| json!({ "sub": "7", "iss": iss, "aud": aud, "exp": exp });
     let own = "https://id.example";
     let log = Log::default();
-    let guard = log.begin();
+    let guard = log.capture();
     for (secret, claims) in [
         (SECRET, claims("https://other.example", "shop", later)),
         (SECRET, claims(own, "bank", later)),

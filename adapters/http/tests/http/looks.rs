@@ -3,13 +3,13 @@
 use marketplace::Role;
 use serde_json::{Value, json};
 
-use crate::world::{STRANGER, World};
+use crate::world::{OTHER_USER, World};
 
 #[tokio::test(start_paused = true)]
-async fn the_consume_log_is_shown_row_by_row() {
+async fn consume_log_is_listed_with_filters() {
     let world = World::new().await;
     let (order, id) = world.dead_order().await;
-    let page = world.look("consumptions").await;
+    let page = world.get_ops_data("consumptions").await;
     let item = &page["items"][0];
     assert_eq!(
         item,
@@ -32,21 +32,21 @@ async fn the_consume_log_is_shown_row_by_row() {
         ("?tenantId=1", 1),
     ];
     for (query, count) in cases {
-        let page = world.look(&format!("consumptions{query}")).await;
+        let page = world.get_ops_data(&format!("consumptions{query}")).await;
         assert_eq!(page["items"].as_array().unwrap().len(), count, "{query}");
     }
     let wrong = "/api/v1/ops/consumptions?eventId=a%20b&status=dead&tenantId=0&limit=101&queue=q";
-    let answer = world.get(wrong).token(&world.operator()).send().await.expect(400, "A0400");
-    assert_eq!(answer.wrong_fields(), ["tenantId", "eventId", "status", "limit", "queue"]);
+    let response = world.get(wrong).token(&world.operator_token()).send().await.expect(400, "A0400");
+    assert_eq!(response.wrong_fields(), ["tenantId", "eventId", "status", "limit", "queue"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn stats_tell_how_far_everything_has_come_and_whether_the_broker_is_there() {
-    let world = World::holding().await;
+async fn stats_show_counts_and_broker_state() {
+    let world = World::with_hold().await;
     world.dead_order().await;
     world.failed_order().await;
     tokio::time::advance(std::time::Duration::from_millis(61_900)).await;
-    let stats = world.look("stats").await;
+    let stats = world.get_ops_data("stats").await;
     let fields: Vec<&str> = stats.as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(fields, ["outbox", "consumers", "deadLetters", "blocked", "queues", "broker"]);
     assert_eq!(
@@ -66,56 +66,56 @@ async fn stats_tell_how_far_everything_has_come_and_whether_the_broker_is_there(
     assert_eq!(queue, &json!({ "name": queue["name"], "ready": 0, "unacked": 0, "consumers": 0 }));
     assert_eq!(stats["broker"], json!({ "blocked": null }));
     world.broker.set_blocked(Some("low on disk"));
-    assert_eq!(world.look("stats").await["broker"], json!({ "blocked": "low on disk" }));
+    assert_eq!(world.get_ops_data("stats").await["broker"], json!({ "blocked": "low on disk" }));
     world.broker.set_reachable(false);
-    assert_eq!(world.look("stats").await["queues"], Value::Null);
-    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
-    let other = world.get("/api/v1/ops/stats").token(&elsewhere).send().await.expect(200, "00000").data;
+    assert_eq!(world.get_ops_data("stats").await["queues"], Value::Null);
+    let other_tenant = world.token(OTHER_USER, 2, &[Role::Operator]);
+    let other = world.get("/api/v1/ops/stats").token(&other_tenant).send().await.expect(200, "00000").data;
     let none = json!({ "new": 0, "retry": 0, "sent": 0, "failed": 0, "oldestPendingSeconds": null });
     assert_eq!((&other["outbox"], &other["deadLetters"]), (&none, &json!({ "open": 0 })));
-    world.get("/api/v1/ops/stats?tenantId=1").token(&elsewhere).send().await.expect(404, "A0404");
+    world.get("/api/v1/ops/stats?tenantId=1").token(&other_tenant).send().await.expect(404, "A0404");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_audit_log_comes_in_pages_newest_first_and_each_operator_sees_its_tenants() {
+async fn audit_log_is_paged_newest_first_and_limited_to_the_tenant() {
     let world = World::new().await;
     for reason in ["first", "second", "third"] {
         let (_, ids) = world.failed_order().await;
         let body = json!({ "eventIds": ids, "reason": reason });
-        world.operate("/api/v1/ops/outbox/redrive", &body).await.expect(200, "00000");
+        world.post_op("/api/v1/ops/outbox/redrive", &body).await.expect(200, "00000");
     }
     let reasons = |page: &Value| -> Vec<String> {
         let items = page["items"].as_array().unwrap().iter();
         items.filter_map(|item| item["reason"].as_str().map(str::to_owned)).collect()
     };
-    // Between them the looks at what is to be redriven are there.
-    let first = world.look("audit?limit=3").await;
+    // Between them are the reads of the outbox.
+    let first = world.get_ops_data("audit?limit=3").await;
     assert_eq!(reasons(&first), ["third", "second"]);
     let cursor = first["nextCursor"].as_str().unwrap();
-    let rest = world.look(&format!("audit?limit=3&cursor={cursor}")).await;
+    let rest = world.get_ops_data(&format!("audit?limit=3&cursor={cursor}")).await;
     assert_eq!((reasons(&rest), &rest["nextCursor"]), (vec!["first".to_owned()], &Value::Null));
-    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
-    let other = world.get("/api/v1/ops/audit").token(&elsewhere).send().await.expect(200, "00000");
+    let other_tenant = world.token(OTHER_USER, 2, &[Role::Operator]);
+    let other = world.get("/api/v1/ops/audit").token(&other_tenant).send().await.expect(200, "00000");
     assert_eq!(other.data["items"], json!([]));
-    let platform = world.token(STRANGER, 2, &[Role::Platform]);
+    let platform = world.token(OTHER_USER, 2, &[Role::Platform]);
     let all = world.get("/api/v1/ops/audit?tenantId=1").token(&platform).send().await.expect(200, "00000");
     assert_eq!(reasons(&all.data).len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_look_is_in_the_audit_log_with_what_was_asked_for_and_how_much_was_shown() {
+async fn audit_log_records_each_read_with_selection_and_row_count() {
     let world = World::new().await;
     let (order, ids) = world.failed_order().await;
     let path = format!("/api/v1/ops/outbox?aggregateId={order}&limit=1");
-    let sees_people = world.token(STRANGER, 1, &[Role::Operator, Role::Pii]);
-    let answer = world.get(&path).token(&sees_people).header("x-trace-id", "t-1").send().await;
-    let cursor = answer.expect(200, "00000").data["nextCursor"].as_str().unwrap().to_owned();
-    world.look(&format!("outbox?aggregateId={order}&status=FAILED&cursor={cursor}")).await;
-    world.look(&format!("outbox/{}", ids[0])).await;
+    let sees_people = world.token(OTHER_USER, 1, &[Role::Operator, Role::Pii]);
+    let response = world.get(&path).token(&sees_people).header("x-trace-id", "t-1").send().await;
+    let cursor = response.expect(200, "00000").data["nextCursor"].as_str().unwrap().to_owned();
+    world.get_ops_data(&format!("outbox?aggregateId={order}&status=FAILED&cursor={cursor}")).await;
+    world.get_ops_data(&format!("outbox/{}", ids[0])).await;
     let missing = world.get("/api/v1/ops/outbox/no-such").token(&sees_people).send().await;
     missing.expect(404, "A0404");
-    let audit = world.look("audit?limit=4").await;
-    let told: Vec<Value> = audit["items"]
+    let audit = world.get_ops_data("audit?limit=4").await;
+    let entries: Vec<Value> = audit["items"]
         .as_array()
         .unwrap()
         .iter()
@@ -123,7 +123,7 @@ async fn each_look_is_in_the_audit_log_with_what_was_asked_for_and_how_much_was_
         .collect();
     let cursor: i64 = cursor.parse().unwrap();
     assert_eq!(
-        told,
+        entries,
         [
             json!(["outbox.show", { "eventId": "no-such", "unmasked": true }, 0, 0]),
             json!(["outbox.show", { "eventId": ids[0] }, 1, 0]),
@@ -132,5 +132,5 @@ async fn each_look_is_in_the_audit_log_with_what_was_asked_for_and_how_much_was_
         ]
     );
     let first = &audit["items"][3];
-    assert_eq!((&first["actor"], &first["traceId"]), (&json!(format!("user:{STRANGER}")), &json!("t-1")));
+    assert_eq!((&first["actor"], &first["traceId"]), (&json!(format!("user:{OTHER_USER}")), &json!("t-1")));
 }

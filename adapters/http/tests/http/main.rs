@@ -1,6 +1,6 @@
-//! The edge as a client meets it, on the memory adapters.
+//! Tests of the HTTP API with the in-memory adapters.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod access;
 mod apart;

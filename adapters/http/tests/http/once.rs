@@ -1,4 +1,4 @@
-//! Requests under an idempotency key (spec §4; seed 003 §2).
+//! Idempotency keys (spec §4; seed 003 §2).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -16,8 +16,8 @@ use marketplace_domain::{Money, Title, UserId};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::client::{Answer, Request};
-use crate::world::{BUYER, SELLER, STRANGER, World};
+use crate::client::{ApiResponse, Request};
+use crate::world::{BUYER, OTHER_USER, SELLER, World};
 
 const KEY: &str = "x-idempotency-key";
 const PRODUCTS: &str = "/api/v1/products";
@@ -34,7 +34,7 @@ impl World {
         shown.data["items"].as_array().unwrap().len()
     }
 
-    /// Somebody else is at work on that listing.
+    /// Claims the key of a listing, as if another request were in progress.
     async fn claimed(&self, key: &str, body_hash: &str) -> Ticket {
         let scope = RequestScope {
             tenant: TenantId::DEFAULT,
@@ -42,25 +42,25 @@ impl World {
             route: format!("POST {PRODUCTS}"),
             key: key.to_owned(),
         };
-        let asked = KeyedRequest { scope, body_hash: body_hash.to_owned(), trace_id: "t".to_owned() };
-        match begin(&self.app, asked, |_| Ok("null".to_owned())).await.unwrap() {
+        let request = KeyedRequest { scope, body_hash: body_hash.to_owned(), trace_id: "t".to_owned() };
+        match begin(&self.app, request, |_| Ok("null".to_owned())).await.unwrap() {
             Begun::First(ticket) => ticket,
-            Begun::Before(answer) => panic!("it was answered before: {answer:?}"),
+            Begun::Before(stored) => panic!("a response is already stored: {stored:?}"),
         }
     }
 }
 
-fn is_replayed(answer: &Answer) -> bool {
-    answer.headers.contains_key(REPLAYED)
+fn is_replayed(response: &ApiResponse) -> bool {
+    response.headers.contains_key(REPLAYED)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_repeat_is_answered_what_the_first_was_and_has_no_effect() {
+async fn repeated_request_gets_stored_response_and_has_no_effect() {
     let world = World::new().await;
     let first = world.listing(SELLER, "k").send().await.expect(201, "00000");
     assert!(!is_replayed(&first));
-    let written_otherwise = "{ \"price\": 88.5,\n \"title\": \"a \\u006camp\" }";
-    for body in [LAMP, written_otherwise] {
+    let reformatted = "{ \"price\": 88.5,\n \"title\": \"a \\u006camp\" }";
+    for body in [LAMP, reformatted] {
         let again = world.post_as(SELLER, PRODUCTS).header(KEY, "k").json(body).send().await;
         let again = again.expect(201, "00000");
         assert_eq!((&again.data, &again.headers[REPLAYED]), (&first.data, &"true".parse().unwrap()));
@@ -71,7 +71,7 @@ async fn a_repeat_is_answered_what_the_first_was_and_has_no_effect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_body_under_the_same_key_is_refused() {
+async fn same_key_with_another_body_is_422() {
     let world = World::new().await;
     world.listing(SELLER, "k").send().await.expect(201, "00000");
     for body in [r#"{"title":"a lamp","price":88.51}"#, "{}", ""] {
@@ -87,19 +87,19 @@ fn hash(text: &[u8]) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_that_say_the_same_have_one_hash() {
+async fn equivalent_json_bodies_have_the_same_hash() {
     let world = World::new().await;
     let shortest: &[u8] = br#"{"a":1,"b":{"c":[1.5,"x"],"d":null}}"#;
-    let _working = world.claimed("k", &hash(shortest)).await;
-    let otherwise = " { \"b\" : {\"d\":null, \"c\":[1.50,\"\\u0078\"]},\n\"a\" : 1.00 } ";
-    for body in [std::str::from_utf8(shortest).unwrap(), otherwise] {
+    let _in_progress = world.claimed("k", &hash(shortest)).await;
+    let reformatted = " { \"b\" : {\"d\":null, \"c\":[1.50,\"\\u0078\"]},\n\"a\" : 1.00 } ";
+    for body in [std::str::from_utf8(shortest).unwrap(), reformatted] {
         let request = world.post_as(SELLER, PRODUCTS).header(KEY, "k").json(body);
         request.send().await.expect(409, "A0401");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn bodies_that_say_something_else_have_another_hash() {
+async fn different_bodies_have_different_hashes() {
     let world = World::new().await;
     let bodies = [
         "",
@@ -114,7 +114,7 @@ async fn bodies_that_say_something_else_have_another_hash() {
     ];
     for (n, claimed) in bodies.iter().enumerate() {
         let key = format!("k{n}");
-        let _working = world.claimed(&key, &hash(claimed.as_bytes())).await;
+        let _in_progress = world.claimed(&key, &hash(claimed.as_bytes())).await;
         for body in bodies {
             let (status, code) = if body == *claimed { (409, "A0401") } else { (422, "A0422") };
             let request = world.post_as(SELLER, PRODUCTS).header(KEY, &key).json(body);
@@ -124,12 +124,12 @@ async fn bodies_that_say_something_else_have_another_hash() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_key_of_another_user_tenant_or_route_is_another_request() {
+async fn key_is_scoped_by_user_tenant_and_route() {
     let world = World::new().await;
     world.listing(SELLER, "k").send().await.expect(201, "00000");
     assert!(!is_replayed(&world.listing(BUYER, "k").send().await.expect(201, "00000")));
-    let elsewhere = world.post(PRODUCTS).token(&world.token(SELLER, 2, &[Role::User]));
-    assert!(!is_replayed(&elsewhere.header(KEY, "k").json(LAMP).send().await.expect(201, "00000")));
+    let other_tenant = world.post(PRODUCTS).token(&world.token(SELLER, 2, &[Role::User]));
+    assert!(!is_replayed(&other_tenant.header(KEY, "k").json(LAMP).send().await.expect(201, "00000")));
     let hidden = [1, 1].map(|id| format!("{PRODUCTS}/{id}/off-shelf"));
     let hide = |path: &str| world.post_as(SELLER, path).header(KEY, "k").json("{}");
     assert!(!is_replayed(&hide(&hidden[0]).send().await.expect(200, "00000")));
@@ -143,7 +143,7 @@ async fn the_same_key_of_another_user_tenant_or_route_is_another_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_frees_its_key() {
+async fn rejected_request_releases_its_key() {
     let world = World::new().await;
     let product = world.product().await;
     let order = |user: i64, product: i64| {
@@ -152,14 +152,14 @@ async fn a_refusal_frees_its_key() {
     };
     order(SELLER, product).send().await.expect(403, "A0303");
     order(SELLER, 4711).send().await.expect(404, "A0404");
-    let bad = world.post_as(SELLER, PRODUCTS).header(KEY, "k").json("{}").send().await.expect(400, "A0400");
-    assert_eq!(bad.wrong_fields(), ["title", "price"]);
+    let invalid = world.post_as(SELLER, PRODUCTS).header(KEY, "k").json("{}").send().await;
+    assert_eq!(invalid.expect(400, "A0400").wrong_fields(), ["title", "price"]);
     world.listing(SELLER, "k").send().await.expect(201, "00000");
     order(BUYER, product).send().await.expect(201, "00000");
 }
 
 #[tokio::test(start_paused = true)]
-async fn orders_and_payments_require_a_key() {
+async fn orders_and_payments_require_an_idempotency_key() {
     let world = World::new().await;
     let order = world.order().await;
     let body = json!({ "productId": world.product().await }).to_string();
@@ -172,7 +172,7 @@ async fn orders_and_payments_require_a_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_header_of_the_draft_is_the_same_header() {
+async fn idempotency_key_header_of_ietf_draft_is_an_alias() {
     let world = World::new().await;
     world.listing(SELLER, "k").send().await.expect(201, "00000");
     let by_draft = world.post_as(SELLER, PRODUCTS).header("Idempotency-Key", "k").json(LAMP).send().await;
@@ -184,7 +184,7 @@ async fn the_header_of_the_draft_is_the_same_header() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_one_is_at_work_repeats_are_told_so_and_its_lease_heals_a_crash() {
+async fn repeat_is_409_while_in_progress_and_key_is_free_after_the_lease() {
     let world = World::new().await;
     let ticket = world.claimed("k", &hash_of_lamp(&world).await).await;
     let busy = world.listing(SELLER, "k").header("accept-language", "zh-CN").send().await;
@@ -194,9 +194,9 @@ async fn while_one_is_at_work_repeats_are_told_so_and_its_lease_heals_a_crash() 
         ("请求处理中,请勿重复提交", &"1".parse().unwrap())
     );
     tokio::time::advance(Duration::from_secs(41)).await;
-    let healed = world.listing(SELLER, "k").send().await.expect(201, "00000");
-    assert!(!is_replayed(&healed));
-    // Whoever was overtaken commits nothing any more.
+    let second = world.listing(SELLER, "k").send().await.expect(201, "00000");
+    assert!(!is_replayed(&second));
+    // The request whose lease expired can no longer commit.
     let late = CommandContext {
         actor: Actor::User { id: UserId::try_from(SELLER).unwrap(), roles: vec![Role::User] },
         tenant: TenantId::DEFAULT,
@@ -211,33 +211,33 @@ async fn while_one_is_at_work_repeats_are_told_so_and_its_lease_heals_a_crash() 
     assert!(matches!(outcome, Err(UseCaseError::InProgress)), "{outcome:?}");
     ticket.refused().await.unwrap();
     let again = world.listing(SELLER, "k").send().await.expect(201, "00000");
-    assert_eq!((is_replayed(&again), &again.data), (true, &healed.data));
-    assert_eq!(world.products().await, 2, "the one whose hash was looked for, and this");
+    assert_eq!((is_replayed(&again), &again.data), (true, &second.data));
+    assert_eq!(world.products().await, 2, "the listing of hash_of_lamp, and this one");
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_at_once_one_has_an_effect_and_all_are_answered_the_same_in_the_end() {
+async fn concurrent_requests_with_one_key_have_one_effect_and_response() {
     let world = World::new().await;
     let mut requests = tokio::task::JoinSet::new();
     for _ in 0..50 {
         requests.spawn(world.listing(SELLER, "k").send());
     }
     let mut first = Vec::new();
-    for answer in requests.join_all().await {
-        if answer.status == 409 {
-            assert_eq!(answer.code, "A0401");
+    for response in requests.join_all().await {
+        if response.status == 409 {
+            assert_eq!(response.code, "A0401");
         } else {
-            first.push(answer.expect(201, "00000").data);
+            first.push(response.expect(201, "00000").data);
         }
     }
     assert!(!first.is_empty());
     let last = world.listing(SELLER, "k").send().await.expect(201, "00000").data;
-    assert!(first.iter().all(|answer| *answer == last));
+    assert!(first.iter().all(|response| *response == last));
     assert_eq!(world.products().await, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_kept_for_a_day_and_then_swept() {
+async fn stored_response_is_kept_for_a_day_and_then_deleted() {
     let world = World::new().await;
     let first = world.listing(SELLER, "k").send().await.expect(201, "00000");
     tokio::time::advance(Duration::from_secs(24 * 3600 - 1)).await;
@@ -252,78 +252,78 @@ async fn an_answer_is_kept_for_a_day_and_then_swept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_operators_do_in_more_than_one_transaction_is_answered_again_too() {
+async fn multi_transaction_operator_request_is_replayed() {
     let world = World::new().await;
     world.order().await;
-    world.settled().await;
+    world.run_until_idle().await;
     let path = "/api/v1/ops/outbox/redrive";
     let redrive = || {
         let body = r#"{"filter":{"status":"SENT"},"reason":"again"}"#;
-        world.post_operating(path).header(KEY, "k").json(body)
+        world.post_as_operator(path).header(KEY, "k").json(body)
     };
     let first = redrive().send().await.expect(200, "00000");
     let again = redrive().send().await.expect(200, "00000");
     assert_eq!((is_replayed(&first), is_replayed(&again)), (false, true));
     assert_eq!(first.data, again.data);
-    let audit = world.get_operating("/api/v1/ops/audit").send().await.expect(200, "00000");
+    let audit = world.get_as_operator("/api/v1/ops/audit").send().await.expect(200, "00000");
     assert_eq!(audit.data["items"].as_array().unwrap().len(), 1);
 }
 
-/// Asks, hangs up after the request was polled so often, and waits until everything has come to rest.
-async fn hung_up(request: Request, after: usize) {
-    let mut asking = pin!(request.send_raw());
+/// Sends a request and drops it after this many polls.
+async fn send_and_disconnect(request: Request, after: usize) {
+    let mut sending = pin!(request.send_raw());
     for _ in 0..after {
-        let ended = poll_fn(|context| Poll::Ready(asking.as_mut().poll(context).is_ready())).await;
+        let ended = poll_fn(|context| Poll::Ready(sending.as_mut().poll(context).is_ready())).await;
         if ended {
             break;
         }
         tokio::task::yield_now().await;
     }
-    // It is dropped at the end of this function; what it began goes on.
+    // The request is dropped here; its task continues.
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_hangs_up_wherever_that_is_finds_one_effect_and_its_answer() {
+async fn client_disconnect_at_any_point_leaves_one_effect_and_its_response() {
     let world = World::new().await;
     world.order().await;
-    world.settled().await;
+    world.run_until_idle().await;
     let redrive = |key: &str| {
         let body = r#"{"filter":{"status":"SENT"},"reason":"again"}"#;
-        world.post_operating("/api/v1/ops/outbox/redrive").header(KEY, key).json(body)
+        world.post_as_operator("/api/v1/ops/outbox/redrive").header(KEY, key).json(body)
     };
     let before = world.products().await;
     for (count, polls) in [1, 2, 3, 5, 8, 13, 21, 34].into_iter().enumerate() {
         let key = format!("k-{polls}");
-        hung_up(world.listing(SELLER, &key), polls).await;
-        hung_up(redrive(&key), polls).await;
+        send_and_disconnect(world.listing(SELLER, &key), polls).await;
+        send_and_disconnect(redrive(&key), polls).await;
         world.app.tx.clock.sleep(Duration::from_secs(1)).await;
         world.listing(SELLER, &key).send().await.expect(201, "00000");
         assert_eq!(world.products().await, before + count + 1, "after {polls}");
         redrive(&key).send().await.expect(200, "00000");
-        assert_eq!(world.changes().await.len(), count + 1, "after {polls}");
-        world.settled().await;
+        assert_eq!(world.audited_changes().await.len(), count + 1, "after {polls}");
+        world.run_until_idle().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_not_repeated_to_somebody_who_is_no_operator_any_more() {
+async fn stored_response_is_not_replayed_to_caller_without_operator_role() {
     let world = World::new().await;
-    let give = |roles: &[Role]| {
-        let token = world.token(STRANGER, 1, roles);
+    let deposit = |roles: &[Role]| {
+        let token = world.token(OTHER_USER, 1, roles);
         let request = world.post("/api/v1/ops/wallets/8/deposits").token(&token).header(KEY, "k");
         request.json(r#"{"amount":10}"#)
     };
-    give(&[Role::Operator]).send().await.expect(201, "00000");
-    give(&[Role::User]).send().await.expect(403, "A0303");
-    assert!(is_replayed(&give(&[Role::Operator]).send().await.expect(201, "00000")));
+    deposit(&[Role::Operator]).send().await.expect(201, "00000");
+    deposit(&[Role::User]).send().await.expect(403, "A0303");
+    assert!(is_replayed(&deposit(&[Role::Operator]).send().await.expect(201, "00000")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_may_not_enter_claims_nothing() {
+async fn unauthorized_request_claims_no_key() {
     let world = World::new().await;
     world.post(PRODUCTS).header(KEY, "k").json(LAMP).send().await.expect(401, "A0301");
     world
-        .post_as(STRANGER, "/api/v1/ops/coupons")
+        .post_as(OTHER_USER, "/api/v1/ops/coupons")
         .header(KEY, "k")
         .json("{}")
         .send()
@@ -332,7 +332,7 @@ async fn whoever_may_not_enter_claims_nothing() {
     assert!(!is_replayed(&world.listing(SELLER, "k").send().await.expect(201, "00000")));
 }
 
-/// The hash that the edge gives [`LAMP`], as the store has it.
+/// The stored body hash of [`LAMP`].
 async fn hash_of_lamp(world: &World) -> String {
     world.listing(SELLER, "probe").send().await.expect(201, "00000");
     let scope = RequestScope {

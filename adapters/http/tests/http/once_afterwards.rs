@@ -1,4 +1,4 @@
-//! Requests whose answer is kept after what they did, under keys that are elsewhere than in the database.
+//! Multi-transaction requests: the response is stored afterwards, and the keys are kept outside of the database.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -9,12 +9,12 @@ use marketplace::Role;
 use marketplace::ports::{IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, StoredAnswer};
 
 use crate::access::routes;
-use crate::world::{STRANGER, Setup, World};
+use crate::world::{OTHER_USER, Setup, World};
 
 const KEY: &str = "x-idempotency-key";
 const REDRIVE: &str = "/api/v1/ops/outbox/redrive";
 
-/// What acts in more than one transaction.
+/// Routes that use more than one transaction.
 const AFTERWARDS: [&str; 5] = [
     "POST /api/v1/ops/blocked/Order/1/release",
     "POST /api/v1/ops/dead-letters/discard",
@@ -23,43 +23,43 @@ const AFTERWARDS: [&str; 5] = [
     "POST /api/v1/ops/reconciliation/repair",
 ];
 
-/// Keys in a place that is away; from the beginning, or once one is claimed.
+/// A key store that is unavailable: always, or after a key was claimed.
 #[derive(Default)]
-struct Away {
+struct UnavailableKeys {
     after_the_claim: bool,
-    asked: Mutex<BTreeSet<String>>,
+    claimed_routes: Mutex<BTreeSet<String>>,
 }
 
-fn away<T>() -> Result<T, IdempotencyError> {
+fn unavailable<T>() -> Result<T, IdempotencyError> {
     Err(IdempotencyError::Away("hush".into()))
 }
 
 #[async_trait]
-impl IdempotencyStore for Away {
+impl IdempotencyStore for UnavailableKeys {
     async fn claim(&self, claim: &KeptRequest) -> Result<Option<StoredAnswer>, IdempotencyError> {
-        self.asked.lock().unwrap().insert(claim.scope.route.clone());
-        if self.after_the_claim { Ok(None) } else { away() }
+        self.claimed_routes.lock().unwrap().insert(claim.scope.route.clone());
+        if self.after_the_claim { Ok(None) } else { unavailable() }
     }
 
     async fn conclude(&self, _: &str, _: &KeptRequest) -> Result<Changed, IdempotencyError> {
-        away()
+        unavailable()
     }
 
     async fn release(&self, _: &RequestScope, _: &str) -> Result<Changed, IdempotencyError> {
-        away()
+        unavailable()
     }
 }
 
-async fn world(keys: Arc<Away>) -> World {
+async fn world(keys: Arc<UnavailableKeys>) -> World {
     World::with(Setup { keys: Some(keys), ..Setup::default() }).await
 }
 
-/// All that the router knows are asked, with every role.
+/// Calls every POST route of the router, with every role.
 #[tokio::test(start_paused = true)]
-async fn of_all_routes_those_that_act_in_more_than_one_transaction_ask_elsewhere_and_no_other() {
-    let keys = Arc::<Away>::default();
+async fn only_multi_transaction_routes_use_the_separate_key_store() {
+    let keys = Arc::<UnavailableKeys>::default();
     let world = world(keys.clone()).await;
-    let token = world.token(STRANGER, 1, &[Role::User, Role::Operator, Role::Platform]);
+    let token = world.token(OTHER_USER, 1, &[Role::User, Role::Operator, Role::Platform]);
     let posts: Vec<String> = routes(&world.router)
         .into_iter()
         .filter(|(method, _)| method == "POST")
@@ -71,19 +71,20 @@ async fn of_all_routes_those_that_act_in_more_than_one_transaction_ask_elsewhere
     assert!(posts.len() > 15, "{posts:?}");
     for path in posts {
         let refused = world.post(&path).token(&token).header(KEY, "k").json("{}").send().await;
-        let is_elsewhere = AFTERWARDS.contains(&format!("POST {path}").as_str());
-        assert_eq!(refused.status == 503, is_elsewhere, "{path}: {}", refused.text);
+        let uses_key_store = AFTERWARDS.contains(&format!("POST {path}").as_str());
+        assert_eq!(refused.status == 503, uses_key_store, "{path}: {}", refused.text);
     }
-    assert_eq!(keys.asked.lock().unwrap().iter().collect::<Vec<_>>(), AFTERWARDS.iter().collect::<Vec<_>>());
+    let claimed_routes = keys.claimed_routes.lock().unwrap();
+    assert_eq!(claimed_routes.iter().collect::<Vec<_>>(), AFTERWARDS.iter().collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_cannot_be_asked_for_refuses_before_anything_is_done() {
+async fn unavailable_key_store_is_503_before_anything_is_done() {
     let world = world(Arc::default()).await;
-    // Whoever keeps answers with what they tell of does not notice.
+    // Routes that store their response in their own transaction are not affected.
     world.order().await;
-    world.settled().await;
-    let redrive = || world.post_operating(REDRIVE).json(r#"{"filter":{"status":"SENT"},"reason":"again"}"#);
+    world.run_until_idle().await;
+    let redrive = || world.post_as_operator(REDRIVE).json(r#"{"filter":{"status":"SENT"},"reason":"again"}"#);
     let refused = redrive().header(KEY, "k").send().await.expect(503, "C0001");
     assert_eq!((&refused.headers["retry-after"], refused.data.is_null()), (&"5".parse().unwrap(), true));
     assert!(
@@ -94,20 +95,21 @@ async fn a_key_that_cannot_be_asked_for_refuses_before_anything_is_done() {
     assert!(!refused.text.contains("hush"));
     let chinese = redrive().header(KEY, "k").header("accept-language", "zh-CN").send().await;
     assert!(chinese.expect(503, "C0001").message.contains("操作未执行"));
-    assert_eq!(world.changes().await.len(), 0);
+    assert_eq!(world.audited_changes().await.len(), 0);
     redrive().send().await.expect(200, "00000");
-    assert_eq!(world.changes().await.len(), 1);
+    assert_eq!(world.audited_changes().await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_done_is_answered_though_its_answer_cannot_be_kept() {
-    let world = world(Arc::new(Away { after_the_claim: true, ..Away::default() })).await;
+async fn response_is_returned_if_it_cannot_be_stored() {
+    let world =
+        world(Arc::new(UnavailableKeys { after_the_claim: true, ..UnavailableKeys::default() })).await;
     world.order().await;
-    world.settled().await;
+    world.run_until_idle().await;
     let body = r#"{"filter":{"status":"SENT"},"reason":"again"}"#;
-    let done = world.post_operating(REDRIVE).header(KEY, "k").json(body).send().await.expect(200, "00000");
+    let done = world.post_as_operator(REDRIVE).header(KEY, "k").json(body).send().await.expect(200, "00000");
     assert!(!done.headers.contains_key("idempotent-replayed"));
-    assert_eq!(world.changes().await.len(), 1);
-    let wrong = world.post_operating(REDRIVE).header(KEY, "k").json("{}").send().await;
-    wrong.expect(400, "A0400");
+    assert_eq!(world.audited_changes().await.len(), 1);
+    let invalid = world.post_as_operator(REDRIVE).header(KEY, "k").json("{}").send().await;
+    invalid.expect(400, "A0400");
 }

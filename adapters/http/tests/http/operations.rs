@@ -10,7 +10,7 @@ use marketplace_http::{Problem, Readiness, SharedReadiness};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::world::{BUYER, SELLER, STRANGER, Setup, World};
+use crate::world::{BUYER, OTHER_USER, SELLER, Setup, World};
 
 const OUTBOX: &str = "/api/v1/ops/outbox";
 
@@ -19,9 +19,9 @@ fn types(data: &serde_json::Value) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_sees_the_outbox_of_its_tenant() {
+async fn operator_lists_the_outbox_of_its_tenant() {
     let world = World::new().await;
-    let operator = world.token(STRANGER, 1, &[Role::Operator]);
+    let operator = world.token(OTHER_USER, 1, &[Role::Operator]);
     let body = json!({ "productId": world.product().await }).to_string();
     let order = world.post_as(BUYER, "/api/v1/orders").header("x-trace-id", "t-1").json(body).send().await;
     let id = order.id("orderId");
@@ -42,8 +42,8 @@ async fn an_operator_sees_the_outbox_of_its_tenant() {
     );
     let one = format!("{OUTBOX}/{}", created["eventId"].as_str().unwrap());
     assert_eq!(&world.get(&one).token(&operator).send().await.expect(200, "00000").data, created);
-    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
-    world.get(&one).token(&elsewhere).send().await.expect(404, "A0404");
+    let other_tenant = world.token(OTHER_USER, 2, &[Role::Operator]);
+    world.get(&one).token(&other_tenant).send().await.expect(404, "A0404");
     let long = "x".repeat(65);
     for id in ["no-such", "%20", "a%20b", "%E5%AD%97", long.as_str()] {
         world.get(&format!("{OUTBOX}/{id}")).token(&operator).send().await.expect(404, "A0404");
@@ -51,9 +51,9 @@ async fn an_operator_sees_the_outbox_of_its_tenant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_outbox_is_narrowed_by_every_filter() {
+async fn outbox_list_applies_every_filter() {
     let world = World::new().await;
-    let platform = world.token(STRANGER, 1, &[Role::Platform]);
+    let platform = world.token(OTHER_USER, 1, &[Role::Platform]);
     let order = world.order().await;
     let about = format!("?aggregateId={order}");
     let cases: [(&str, usize); 14] = [
@@ -83,20 +83,20 @@ async fn the_outbox_is_narrowed_by_every_filter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_tenants_outbox_is_for_the_platform_alone() {
+async fn outbox_of_another_tenant_requires_role_platform() {
     let world = World::new().await;
     world.order().await;
-    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
-    let own = world.get(OUTBOX).token(&elsewhere).send().await.expect(200, "00000");
+    let other_tenant = world.token(OTHER_USER, 2, &[Role::Operator]);
+    let own = world.get(OUTBOX).token(&other_tenant).send().await.expect(200, "00000");
     assert_eq!(own.data, json!({ "items": [], "nextCursor": null }));
-    world.get(&format!("{OUTBOX}?tenantId=1")).token(&elsewhere).send().await.expect(404, "A0404");
-    let platform = world.token(STRANGER, 2, &[Role::Platform]);
+    world.get(&format!("{OUTBOX}?tenantId=1")).token(&other_tenant).send().await.expect(404, "A0404");
+    let platform = world.token(OTHER_USER, 2, &[Role::Platform]);
     let all = world.get(OUTBOX).token(&platform).send().await.expect(200, "00000");
     assert_eq!(types(&all.data).len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn users_are_kept_from_operators_routes_before_their_input_is_read() {
+async fn operator_routes_reject_users_before_reading_input() {
     let world = World::new().await;
     let pii = world.token(SELLER, 1, &[Role::User, Role::Pii]);
     let gets = [
@@ -134,58 +134,58 @@ async fn users_are_kept_from_operators_routes_before_their_input_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn queues_are_listed_and_an_absent_broker_is_an_outage() {
+async fn queues_are_listed_and_unreachable_broker_is_503() {
     let world = World::new().await;
-    let operator = world.token(STRANGER, 1, &[Role::Operator]);
+    let operator = world.token(OTHER_USER, 1, &[Role::Operator]);
     let page = world.get("/api/v1/ops/queues").token(&operator).send().await.expect(200, "00000");
     let queues = page.data["items"].as_array().unwrap();
     assert!(!queues.is_empty());
     let name = &queues[0]["name"];
     assert_eq!(queues[0], json!({ "name": name, "ready": 0, "unacked": 0, "consumers": 0 }));
     world.broker.set_reachable(false);
-    let away = world.get("/api/v1/ops/queues").token(&operator).send().await.expect(503, "C0001");
-    assert_eq!(away.headers["retry-after"], "5");
+    let refused = world.get("/api/v1/ops/queues").token(&operator).send().await.expect(503, "C0001");
+    assert_eq!(refused.headers["retry-after"], "5");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_lives_and_says_what_keeps_it_from_serving() {
+async fn health_checks_report_liveness_and_readiness_problems() {
     let world = World::new().await;
     world.get("/healthz").send().await.expect(200, "00000");
     world.get("/readyz").send().await.expect(200, "00000");
     let problem = || vec![Problem { part: "database".into(), what: "not migrated".into() }];
     let world = World::with(Setup { readiness: Box::new(problem), ..Setup::default() }).await;
     world.get("/healthz").send().await.expect(200, "00000");
-    let answer = world.get("/readyz").send().await.expect(503, "C0001");
-    assert_eq!(answer.data, json!({ "problems": [{ "part": "database", "what": "not migrated" }] }));
+    let response = world.get("/readyz").send().await.expect(503, "C0001");
+    assert_eq!(response.data, json!({ "problems": [{ "part": "database", "what": "not migrated" }] }));
 }
 
-/// Says how often it was asked.
+/// Counts its calls; reports a problem from the second call on.
 struct Counting(Arc<AtomicUsize>);
 
 #[async_trait]
 impl Readiness for Counting {
-    #[allow(clippy::disallowed_methods, reason = "a database that takes its time, on paused time")]
+    #[allow(clippy::disallowed_methods, reason = "a slow database, with paused time")]
     async fn problems(&self) -> Vec<Problem> {
-        let asked = self.0.fetch_add(1, Ordering::SeqCst);
+        let calls = self.0.fetch_add(1, Ordering::SeqCst);
         tokio::time::sleep(Duration::from_millis(10)).await;
-        if asked == 0 { Vec::new() } else { vec![Problem { part: "database".into(), what: "gone".into() }] }
+        if calls == 0 { Vec::new() } else { vec![Problem { part: "database".into(), what: "gone".into() }] }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn however_many_ask_whether_it_serves_the_database_is_asked_ten_times_a_second() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let readiness = Box::new(SharedReadiness::new(Counting(Arc::clone(&asked))));
+async fn readiness_check_runs_at_most_ten_times_per_second() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let readiness = Box::new(SharedReadiness::new(Counting(Arc::clone(&calls))));
     let world = World::with(Setup { readiness, ..Setup::default() }).await;
     let all: JoinSet<_> = (0..64).map(|_| world.get("/readyz").send()).collect();
-    for answer in all.join_all().await {
-        answer.expect(200, "00000");
+    for response in all.join_all().await {
+        response.expect(200, "00000");
     }
-    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
     tokio::time::advance(SharedReadiness::<Counting>::LASTS).await;
     let all: JoinSet<_> = (0..64).map(|_| world.get("/readyz").send()).collect();
-    for answer in all.join_all().await {
-        answer.expect(503, "C0001");
+    for response in all.join_all().await {
+        response.expect(503, "C0001");
     }
-    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
 }

@@ -3,10 +3,10 @@
 use marketplace::Role;
 use serde_json::{Value, json};
 
-use crate::world::{BUYER, SELLER, STRANGER, World};
+use crate::world::{BUYER, OTHER_USER, SELLER, World};
 
 #[tokio::test(start_paused = true)]
-async fn an_order_shows_who_buys_what_for_how_much() {
+async fn placed_order_shows_parties_product_and_amount() {
     let world = World::new().await;
     let product = world.product().await;
     let body = json!({ "productId": product }).to_string();
@@ -28,12 +28,12 @@ async fn an_order_shows_who_buys_what_for_how_much() {
     for party in [BUYER, SELLER] {
         assert_eq!(world.get_as(party, &path).send().await.expect(200, "00000").data, placed.data);
     }
-    let second = world.post_as(STRANGER, "/api/v1/orders").json(body).send().await.expect(409, "A0409");
+    let second = world.post_as(OTHER_USER, "/api/v1/orders").json(body).send().await.expect(409, "A0409");
     assert_eq!(second.message, "the product is sold");
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_buys_their_own_product_or_one_that_is_not_there() {
+async fn order_for_own_or_unknown_product_is_rejected() {
     let world = World::new().await;
     let body = json!({ "productId": world.product().await }).to_string();
     world.post_as(SELLER, "/api/v1/orders").json(body).send().await.expect(403, "A0303");
@@ -42,7 +42,7 @@ async fn nobody_buys_their_own_product_or_one_that_is_not_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_buyer_cancels_and_the_product_is_free_again() {
+async fn cancelled_order_puts_product_back_on_sale() {
     let world = World::new().await;
     let order = world.order().await;
     let path = format!("/api/v1/orders/{order}/cancel");
@@ -59,14 +59,14 @@ async fn a_buyer_cancels_and_the_product_is_free_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paid_order_is_shipped_by_the_seller_and_completed_by_the_buyer() {
+async fn paid_order_is_shipped_by_seller_and_completed_by_buyer() {
     let world = World::new().await;
-    let order = world.paid().await;
+    let order = world.paid_order().await;
     let path = |step: &str| format!("/api/v1/orders/{order}/{step}");
-    let parcel = r#"{"carrier":"SF","trackingNo":"SF-1"}"#;
+    let shipment = r#"{"carrier":"SF","trackingNo":"SF-1"}"#;
     world.post_as(BUYER, &path("complete")).send().await.expect(409, "A0409");
-    world.post_as(BUYER, &path("ship")).json(parcel).send().await.expect(403, "A0303");
-    let shipped = world.post_as(SELLER, &path("ship")).json(parcel).send().await.expect(200, "00000");
+    world.post_as(BUYER, &path("ship")).json(shipment).send().await.expect(403, "A0303");
+    let shipped = world.post_as(SELLER, &path("ship")).json(shipment).send().await.expect(200, "00000");
     assert_eq!(
         (&shipped.data["status"], &shipped.data["carrier"], &shipped.data["trackingNo"]),
         (&json!("shipped"), &json!("SF"), &json!("SF-1"))
@@ -78,9 +78,10 @@ async fn a_paid_order_is_shipped_by_the_seller_and_completed_by_the_buyer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_show_what_a_user_bought_or_sold() {
+async fn order_lists_show_purchases_or_sales() {
     let world = World::new().await;
-    let (first, second) = (world.order().await, world.order().await);
+    let first = world.order().await;
+    let second = world.order().await;
     world.post_as(BUYER, &format!("/api/v1/orders/{first}/cancel")).send().await.expect(200, "00000");
     let cases: [(i64, &str, &[i64]); 7] = [
         (BUYER, "", &[second, first]),
@@ -89,7 +90,7 @@ async fn lists_show_what_a_user_bought_or_sold() {
         (SELLER, "?as=seller", &[second, first]),
         (SELLER, "?as=seller&status=cancelled", &[first]),
         (BUYER, "?status=pending", &[second]),
-        (STRANGER, "", &[]),
+        (OTHER_USER, "", &[]),
     ];
     for (user, query, expected) in cases {
         let page = world.get_as(user, &format!("/api/v1/orders{query}")).send().await.expect(200, "00000");
@@ -101,14 +102,14 @@ async fn lists_show_what_a_user_bought_or_sold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn strangers_and_other_tenants_find_no_order() {
+async fn order_is_404_for_other_users_and_tenants() {
     let world = World::new().await;
     let order = world.order().await;
-    let parcel = r#"{"carrier":"SF","trackingNo":"SF-1"}"#;
+    let shipment = r#"{"carrier":"SF","trackingNo":"SF-1"}"#;
     let outsiders = [
-        world.token(STRANGER, 1, &[Role::User]),
+        world.token(OTHER_USER, 1, &[Role::User]),
         world.token(BUYER, 2, &[Role::User]),
-        world.token(STRANGER, 1, &[Role::User, Role::Operator]),
+        world.token(OTHER_USER, 1, &[Role::User, Role::Operator]),
     ];
     for token in &outsiders {
         let path = format!("/api/v1/orders/{order}");
@@ -118,7 +119,7 @@ async fn strangers_and_other_tenants_find_no_order() {
                 world.post(&format!("{path}/{step}")).token(token).header("x-idempotency-key", step);
             request.send().await.expect(404, "A0404");
         }
-        world.post(&format!("{path}/ship")).token(token).json(parcel).send().await.expect(404, "A0404");
+        world.post(&format!("{path}/ship")).token(token).json(shipment).send().await.expect(404, "A0404");
     }
     assert_eq!(world.order_status(order).await, "pending");
 }

@@ -10,7 +10,7 @@ const CALLBACK: &str = "/api/v1/payments/callback";
 const OTHER_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 #[tokio::test(start_paused = true)]
-async fn an_order_has_one_payment_in_processing() {
+async fn order_has_one_payment_in_processing() {
     let world = World::new().await;
     let order = world.order().await;
     let path = format!("/api/v1/orders/{order}/payments");
@@ -32,9 +32,9 @@ async fn an_order_has_one_payment_in_processing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_signed_success_pays_the_order_once() {
+async fn signed_success_callback_pays_order_once() {
     let world = World::new().await;
-    let (order, payment) = world.paying().await;
+    let (order, payment) = world.order_with_payment().await;
     let body = report(payment, "txn-1", "SUCCESS", "88.5");
     for _ in 0..2 {
         assert_eq!(world.callback(&body).await.expect(200, "00000").data["status"], "SUCCESS");
@@ -43,9 +43,9 @@ async fn a_signed_success_pays_the_order_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_contradiction_a_wrong_amount_and_an_unknown_payment_are_refused() {
+async fn callback_with_contradiction_wrong_amount_or_unknown_payment_is_rejected() {
     let world = World::new().await;
-    let (order, payment) = world.paying().await;
+    let (order, payment) = world.order_with_payment().await;
     let wrong = world.callback(&report(payment, "txn-1", "SUCCESS", "88.51")).await.expect(400, "A0400");
     assert_eq!(wrong.wrong_fields(), ["amount"]);
     assert_eq!(world.order_status(order).await, "pending");
@@ -57,21 +57,22 @@ async fn a_contradiction_a_wrong_amount_and_an_unknown_payment_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transaction_of_another_payment_is_a_conflict_that_says_so() {
+async fn callback_with_transaction_of_another_payment_is_409() {
     let world = World::new().await;
-    let ((_, paid), (order, payment)) = (world.paying().await, world.paying().await);
+    let (_, paid) = world.order_with_payment().await;
+    let (order, payment) = world.order_with_payment().await;
     world.callback(&report(paid, "txn-1", "SUCCESS", "88.50")).await.expect(200, "00000");
-    let answer = world.callback(&report(payment, "txn-1", "SUCCESS", "88.50")).await.expect(409, "A0409");
-    assert_eq!(answer.message, "the transaction txn-1 belongs to another payment");
+    let response = world.callback(&report(payment, "txn-1", "SUCCESS", "88.50")).await.expect(409, "A0409");
+    assert_eq!(response.message, "the transaction txn-1 belongs to another payment");
     assert_eq!(world.order_status(order).await, "pending");
     world.callback(&report(payment, "txn-2", "SUCCESS", "88.50")).await.expect(200, "00000");
     assert_eq!(world.order_status(order).await, "paid");
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_the_gateway_signed_just_now_is_believed() {
+async fn callback_without_recent_valid_signature_is_401() {
     let world = World::new().await;
-    let (order, payment) = world.paying().await;
+    let (order, payment) = world.order_with_payment().await;
     let body = report(payment, "txn-1", "SUCCESS", "88.50");
     let post = || world.post(CALLBACK).json(body.clone());
     let now = system_now().to_string();
@@ -89,12 +90,12 @@ async fn only_what_the_gateway_signed_just_now_is_believed() {
                 .header("webhook-signature", "v1,"),
         ),
         ("a token instead", world.post_as(BUYER, CALLBACK).json(body.clone())),
-        // The signature is looked at before anything reads the body or asks what it is.
+        // The signature is verified before content type and body are checked.
         ("no JSON, unsigned", world.post(CALLBACK).text("{")),
     ];
     for (case, request) in refused {
-        let answer = request.send().await;
-        assert_eq!((answer.status, answer.code.as_str()), (401, "A0301"), "{case}: {}", answer.text);
+        let response = request.send().await;
+        assert_eq!((response.status, response.code.as_str()), (401, "A0301"), "{case}: {}", response.text);
     }
     assert_eq!(world.order_status(order).await, "pending");
     let four_minutes_old = post().signed(GATEWAY_SECRET, -240).send().await;
@@ -103,7 +104,7 @@ async fn only_what_the_gateway_signed_just_now_is_believed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_wrong_field_of_a_callback_is_named() {
+async fn payment_callback_with_invalid_fields_names_each() {
     let world = World::new().await;
     let cases = [
         ("[]", vec!["body"]),
@@ -127,7 +128,7 @@ async fn every_wrong_field_of_a_callback_is_named() {
 }
 
 #[test]
-fn a_secret_that_is_missing_short_long_or_no_base64_is_refused() {
+fn invalid_gateway_secret_is_rejected() {
     let long = format!("whsec_{}", "a".repeat(88));
     for secret in [
         "",

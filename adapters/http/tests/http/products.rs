@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{BUYER, SELLER, World};
 
 #[tokio::test(start_paused = true)]
-async fn a_product_is_listed_hidden_and_shown_by_its_seller() {
+async fn seller_offers_hides_and_shows_product() {
     let world = World::new().await;
     let listed = world
         .post_as(SELLER, "/api/v1/products")
@@ -37,7 +37,7 @@ async fn a_product_is_listed_hidden_and_shown_by_its_seller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_of_products_follow_each_other_newest_first() {
+async fn product_pages_are_ordered_newest_first() {
     let world = World::new().await;
     let mut all = Vec::new();
     for _ in 0..5 {
@@ -55,12 +55,12 @@ async fn pages_of_products_follow_each_other_newest_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_tenants_product_is_not_there() {
+async fn product_of_another_tenant_is_404() {
     let world = World::new().await;
     let path = format!("/api/v1/products/{}", world.product().await);
-    let elsewhere = world.token(SELLER, 2, &[Role::User]);
-    world.get(&path).token(&elsewhere).send().await.expect(404, "A0404");
-    world.post(&format!("{path}/off-shelf")).token(&elsewhere).send().await.expect(404, "A0404");
-    let list = world.get("/api/v1/products").token(&elsewhere).send().await.expect(200, "00000");
+    let other_tenant = world.token(SELLER, 2, &[Role::User]);
+    world.get(&path).token(&other_tenant).send().await.expect(404, "A0404");
+    world.post(&format!("{path}/off-shelf")).token(&other_tenant).send().await.expect(404, "A0404");
+    let list = world.get("/api/v1/products").token(&other_tenant).send().await.expect(200, "00000");
     assert_eq!(list.ids("productId"), [] as [i64; 0]);
 }

@@ -7,18 +7,18 @@ use marketplace::Role;
 use marketplace_domain::{CancelReason, OrderId, OrderStatus};
 use serde_json::{Value, json};
 
-use crate::world::{BUYER, STRANGER, World};
+use crate::world::{BUYER, OTHER_USER, World};
 
 const PATH: &str = "/api/v1/ops/reconciliation";
 const REPAIR: &str = "/api/v1/ops/reconciliation/repair";
 
 impl World {
     async fn reconciled(&self, query: &str) -> Value {
-        self.get_operating(&format!("{PATH}{query}")).send().await.expect(200, "00000").data
+        self.get_as_operator(&format!("{PATH}{query}")).send().await.expect(200, "00000").data
     }
 
-    /// An order that was cancelled, which nobody wrote into the outbox.
-    async fn unannounced(&self) -> i64 {
+    /// Cancels an order without appending an event to the outbox.
+    async fn cancelled_without_event(&self) -> i64 {
         let order = self.order().await;
         let changed = with_tx(&self.app.tx, move |unit, _| {
             Box::pin(async move {
@@ -37,23 +37,23 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_market_where_everything_arrived_is_sound() {
+async fn reconciliation_without_differences_is_sound() {
     let world = World::new().await;
-    world.completed().await;
-    world.settled().await;
-    let told = world.reconciled("").await;
-    let number = |name: &str| told[name].as_u64().unwrap();
+    world.completed_order().await;
+    world.run_until_idle().await;
+    let result = world.reconciled("").await;
+    let number = |name: &str| result[name].as_u64().unwrap();
     assert_eq!(
         (number("orders"), number("pending"), number("parked")),
         (1, 1, 0),
-        "its timeout is on its way"
+        "the timeout event is pending"
     );
-    assert!(number("events") >= 5 && number("confirmed") == number("events"), "{told}");
-    assert!(number("consumed") > 0 && number("effects") > 0, "{told}");
+    assert!(number("events") >= 5 && number("confirmed") == number("events"), "{result}");
+    assert!(number("consumed") > 0 && number("effects") > 0, "{result}");
     let expected = json!({
-        "from": "2026-01-30T08:00:20.000000Z", "to": "2026-01-31T08:00:20.000000Z", "orders": told["orders"],
-        "events": told["events"], "confirmed": told["confirmed"], "consumed": told["consumed"],
-        "effects": told["effects"], "pending": 1, "parked": 0, "sound": true,
+        "from": "2026-01-30T08:00:20.000000Z", "to": "2026-01-31T08:00:20.000000Z", "orders": result["orders"],
+        "events": result["events"], "confirmed": result["confirmed"], "consumed": result["consumed"],
+        "effects": result["effects"], "pending": 1, "parked": 0, "sound": true,
         "counts": {
             "missingEvent": 0, "notConfirmed": 0, "notConsumed": 0, "missingEffect": 0, "unknownEvent": 0, "doubledEffect": 0,
             "effectWithoutFact": 0,
@@ -61,20 +61,20 @@ async fn a_market_where_everything_arrived_is_sound() {
         },
         "findings": [], "more": false
     });
-    assert_eq!(told, expected);
+    assert_eq!(result, expected);
     let before = world.reconciled("?to=2026-01-31T08:00:00Z").await;
     assert_eq!((&before["from"], &before["orders"]), (&json!("2026-01-30T08:00:00.000000Z"), &json!(0)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_missing_is_told_by_a_look_and_mended_by_a_repair() {
+async fn missing_event_is_reported_by_get_and_repaired_by_post() {
     let world = World::new().await;
-    let order = world.unannounced().await;
-    world.settled().await;
+    let order = world.cancelled_without_event().await;
+    world.run_until_idle().await;
     for query in ["", "?repair=false"] {
-        let told = world.reconciled(query).await;
-        assert_eq!((&told["sound"], &told["counts"]["missingEvent"]), (&json!(false), &json!(1)));
-        let finding = &told["findings"][0];
+        let result = world.reconciled(query).await;
+        assert_eq!((&result["sound"], &result["counts"]["missingEvent"]), (&json!(false), &json!(1)));
+        let finding = &result["findings"][0];
         let expected = json!({
             "kind": "missingEvent", "tenantId": 1, "orderId": order, "eventId": null,
             "eventType": "ORDER_CANCELLED", "consumer": null, "idempotencyKey": null, "what": finding["what"],
@@ -82,29 +82,29 @@ async fn what_is_missing_is_told_by_a_look_and_mended_by_a_repair() {
         });
         assert_eq!(*finding, expected);
     }
-    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
-    let theirs = world.post(REPAIR).token(&elsewhere).send().await.expect(200, "00000");
+    let other_tenant = world.token(OTHER_USER, 2, &[Role::Operator]);
+    let theirs = world.post(REPAIR).token(&other_tenant).send().await.expect(200, "00000");
     assert_eq!(theirs.data["findings"], json!([]));
-    let mended = world
-        .post_operating(REPAIR)
+    let repaired = world
+        .post_as_operator(REPAIR)
         .json(r#"{"reason":"the disk is back"}"#)
         .send()
         .await
         .expect(200, "00000")
         .data;
-    assert_eq!((&mended["sound"], &mended["findings"][0]["mended"]), (&json!(true), &json!("announced")));
-    let changes = world.changes().await;
-    let told = &changes[0];
-    assert_eq!((&told["action"], &told["changed"]), (&json!("reconciliation.repair"), &json!(1)));
-    assert_eq!(told["reason"], "the disk is back");
-    assert_eq!(told["selection"]["finding"], "missingEvent");
-    world.rested().await;
-    let told = world.reconciled("").await;
-    assert_eq!((&told["sound"], &told["findings"]), (&json!(true), &json!([])));
+    assert_eq!((&repaired["sound"], &repaired["findings"][0]["mended"]), (&json!(true), &json!("announced")));
+    let changes = world.audited_changes().await;
+    let entry = &changes[0];
+    assert_eq!((&entry["action"], &entry["changed"]), (&json!("reconciliation.repair"), &json!(1)));
+    assert_eq!(entry["reason"], "the disk is back");
+    assert_eq!(entry["selection"]["finding"], "missingEvent");
+    world.wait_until_idle().await;
+    let result = world.reconciled("").await;
+    assert_eq!((&result["sound"], &result["findings"]), (&json!(true), &json!([])));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_window_has_a_beginning_before_its_end_and_at_most_31_days() {
+async fn reconciliation_window_is_validated() {
     let world = World::new().await;
     for (query, field) in [
         ("from=yesterday", "from"),
@@ -117,8 +117,8 @@ async fn a_window_has_a_beginning_before_its_end_and_at_most_31_days() {
         ("repair=true", "repair"),
         ("limit=1", "limit"),
     ] {
-        let answer = world.get_operating(&format!("{PATH}?{query}")).send().await.expect(400, "A0400");
-        assert_eq!(answer.wrong_fields(), [field], "{query}");
+        let response = world.get_as_operator(&format!("{PATH}?{query}")).send().await.expect(400, "A0400");
+        assert_eq!(response.wrong_fields(), [field], "{query}");
     }
     world.reconciled("?from=2025-12-01T00:00:00Z&to=2026-01-01T00:00:00Z").await;
     for (body, fields) in [
@@ -127,23 +127,23 @@ async fn a_window_has_a_beginning_before_its_end_and_at_most_31_days() {
         (r#"{"from":"2026-01-31T08:00:00Z"}"#, vec!["from"]),
         (r#"{"repair":true}"#, vec!["repair"]),
     ] {
-        let answer = world.post_operating(REPAIR).json(body).send().await.expect(400, "A0400");
-        assert_eq!(answer.wrong_fields(), fields, "{body}");
+        let response = world.post_as_operator(REPAIR).json(body).send().await.expect(400, "A0400");
+        assert_eq!(response.wrong_fields(), fields, "{body}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_reconciles_its_own_tenant_and_the_platform_any() {
+async fn operator_reconciles_own_tenant_and_platform_any() {
     let world = World::new().await;
     world.order().await;
-    world.rested().await;
+    world.wait_until_idle().await;
     world.get_as(BUYER, PATH).send().await.expect(403, "A0303");
     world.post_as(BUYER, REPAIR).send().await.expect(403, "A0303");
-    world.get_operating(&format!("{PATH}?tenantId=2")).send().await.expect(404, "A0404");
-    world.post_operating(REPAIR).json(r#"{"tenantId":2}"#).send().await.expect(404, "A0404");
-    let platform = world.token(STRANGER, 2, &[Role::Platform]);
+    world.get_as_operator(&format!("{PATH}?tenantId=2")).send().await.expect(404, "A0404");
+    world.post_as_operator(REPAIR).json(r#"{"tenantId":2}"#).send().await.expect(404, "A0404");
+    let platform = world.token(OTHER_USER, 2, &[Role::Platform]);
     for (query, orders) in [("", 1), ("?tenantId=1", 1), ("?tenantId=2", 0)] {
-        let told = world.get(&format!("{PATH}{query}")).token(&platform).send().await.expect(200, "00000");
-        assert_eq!(told.data["orders"], orders, "{query}");
+        let result = world.get(&format!("{PATH}{query}")).token(&platform).send().await.expect(200, "00000");
+        assert_eq!(result.data["orders"], orders, "{query}");
     }
 }

@@ -5,36 +5,36 @@ use handover_outbox::ports::FailedPublish;
 use marketplace::Role;
 use serde_json::{Value, json};
 
-use crate::client::Answer;
-use crate::world::{STRANGER, World};
+use crate::client::ApiResponse;
+use crate::world::{OTHER_USER, World};
 
 const REDRIVE: &str = "/api/v1/ops/outbox/redrive";
 
 impl World {
-    pub(crate) fn operator(&self) -> String {
-        self.token(STRANGER, 1, &[Role::Operator])
+    pub(crate) fn operator_token(&self) -> String {
+        self.token(OTHER_USER, 1, &[Role::Operator])
     }
 
-    /// As an operator of tenant 1.
-    pub(crate) async fn operate(&self, path: &str, body: &Value) -> Answer {
-        self.post(path).token(&self.operator()).json(body.to_string()).send().await
+    /// POST as an operator of tenant 1.
+    pub(crate) async fn post_op(&self, path: &str, body: &Value) -> ApiResponse {
+        self.post(path).token(&self.operator_token()).json(body.to_string()).send().await
     }
 
-    /// As an operator of tenant 1.
-    pub(crate) async fn look(&self, path: &str) -> Value {
-        let answer = self.get(&format!("/api/v1/ops/{path}")).token(&self.operator()).send().await;
-        answer.expect(200, "00000").data
+    /// GET below `/api/v1/ops` as an operator of tenant 1; returns the data.
+    pub(crate) async fn get_ops_data(&self, path: &str) -> Value {
+        let response = self.get(&format!("/api/v1/ops/{path}")).token(&self.operator_token()).send().await;
+        response.expect(200, "00000").data
     }
 
-    /// What the audit log tells of changes, newest first.
-    pub(crate) async fn changes(&self) -> Vec<Value> {
-        self.look("audit?changes=true&limit=100").await["items"].as_array().unwrap().clone()
+    /// Audit log entries of changes, newest first.
+    pub(crate) async fn audited_changes(&self) -> Vec<Value> {
+        self.get_ops_data("audit?changes=true&limit=100").await["items"].as_array().unwrap().clone()
     }
 
-    /// The events of an order that was just placed, given up by the relay: ORDER_CREATED, ORDER_TIMEOUT.
+    /// Creates an order whose events are FAILED: ORDER_CREATED, ORDER_TIMEOUT. Returns the order id and the event ids.
     pub(crate) async fn failed_order(&self) -> (i64, Vec<String>) {
         let order = self.order().await;
-        let items = self.look(&format!("outbox?aggregateId={order}")).await["items"].clone();
+        let items = self.get_ops_data(&format!("outbox?aggregateId={order}")).await["items"].clone();
         let items = items.as_array().unwrap().iter().rev();
         let ids: Vec<String> = items.map(|item| item["eventId"].as_str().unwrap().to_owned()).collect();
         let failed: Vec<FailedPublish> = ids
@@ -55,46 +55,46 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn named_events_are_redriven_and_the_answer_says_what_became_of_each() {
+async fn redrive_of_named_events_reports_each_result() {
     let world = World::new().await;
     let (_, ids) = world.failed_order().await;
-    let on_its_way = world.order().await;
-    let page = world.look(&format!("outbox?aggregateId={on_its_way}&limit=1")).await;
+    let pending = world.order().await;
+    let page = world.get_ops_data(&format!("outbox?aggregateId={pending}&limit=1")).await;
     let new = page["items"][0]["eventId"].as_str().unwrap();
-    let body = json!({ "eventIds": [ids[1], ids[0], new, "no-such"], "perSecond": 2, "reason": "mended" });
-    let answer = world.operate(REDRIVE, &body).await.expect(200, "00000");
+    let body = json!({ "eventIds": [ids[1], ids[0], new, "no-such"], "perSecond": 2, "reason": "fixed" });
+    let response = world.post_op(REDRIVE, &body).await.expect(200, "00000");
     assert_eq!(
-        answer.data,
+        response.data,
         json!({
             "dryRun": false, "matched": 3, "redriven": 2, "skipped": 1, "notFound": ["no-such"], "more": false,
             "nextCursor": null, "firstDue": "2026-01-31T08:00:00.000000Z", "lastDue": "2026-01-31T08:00:00.500000Z"
         })
     );
-    let row = world.look(&format!("outbox/{}", ids[1])).await;
+    let row = world.get_ops_data(&format!("outbox/{}", ids[1])).await;
     assert_eq!(
         (&row["status"], &row["nextRetryTime"]),
         (&json!("RETRY"), &json!("2026-01-31T08:00:00.500000Z"))
     );
-    let entry = &world.changes().await[0];
+    let entry = &world.audited_changes().await[0];
     assert_eq!(
         entry,
         &json!({
             "auditId": entry["auditId"], "tenantId": 1, "actor": "user:9", "action": "outbox.redrive",
             "selection": { "eventIds": [ids[1], ids[0], new, "no-such"], "perSecond": 2 }, "matched": 2, "changed": 2,
-            "reason": "mended", "traceId": answer.trace_id, "createTime": "2026-01-31T08:00:00.000000Z"
+            "reason": "fixed", "traceId": response.trace_id, "createTime": "2026-01-31T08:00:00.000000Z"
         })
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_filter_means_failed_events_and_a_dry_run_changes_nothing() {
+async fn redrive_filter_defaults_to_failed_events_and_dry_run_changes_nothing() {
     let world = World::new().await;
     let (order, ids) = world.failed_order().await;
     let body = json!({ "filter": { "aggregateId": order }, "dryRun": true });
-    let dry = world.operate(REDRIVE, &body).await.expect(200, "00000").data;
+    let dry = world.post_op(REDRIVE, &body).await.expect(200, "00000").data;
     assert_eq!((&dry["dryRun"], &dry["matched"], &dry["redriven"]), (&json!(true), &json!(2), &json!(0)));
-    assert_eq!(world.look(&format!("outbox/{}", ids[0])).await["status"], "FAILED");
-    assert_eq!(world.changes().await, [json!(null); 0]);
+    assert_eq!(world.get_ops_data(&format!("outbox/{}", ids[0])).await["status"], "FAILED");
+    assert_eq!(world.audited_changes().await, [json!(null); 0]);
     let filters = [
         (json!({ "status": "SENT" }), 0),
         (json!({ "eventType": "ORDER_PAID" }), 0),
@@ -106,15 +106,15 @@ async fn a_filter_means_failed_events_and_a_dry_run_changes_nothing() {
         (json!({ "status": "FAILED" }), 1),
     ];
     for (filter, count) in filters {
-        let answer = world.operate(REDRIVE, &json!({ "filter": filter })).await.expect(200, "00000");
-        assert_eq!(answer.data["redriven"], count, "{filter}");
+        let response = world.post_op(REDRIVE, &json!({ "filter": filter })).await.expect(200, "00000");
+        assert_eq!(response.data["redriven"], count, "{filter}");
     }
     let other = json!({ "filter": { "tenantId": 2 } });
-    world.operate(REDRIVE, &other).await.expect(404, "A0404");
+    world.post_op(REDRIVE, &other).await.expect(404, "A0404");
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_wrong_field_of_a_redrive_is_named() {
+async fn redrive_with_invalid_fields_names_each() {
     let world = World::new().await;
     let (order, _) = world.failed_order().await;
     let many: Vec<String> = (0..=900).map(|number| format!("e-{number}")).collect();
@@ -160,25 +160,25 @@ async fn every_wrong_field_of_a_redrive_is_named() {
         (&long_reason, &["reason"]),
     ];
     for (body, fields) in cases {
-        let request = world.post(REDRIVE).token(&world.operator()).json(body);
+        let request = world.post(REDRIVE).token(&world.operator_token()).json(body);
         assert_eq!(request.send().await.expect(400, "A0400").wrong_fields(), fields, "{body}");
     }
-    assert_eq!(world.look("outbox?status=FAILED").await["items"].as_array().unwrap().len(), 2);
-    assert_eq!(world.changes().await, [json!(null); 0]);
-    let most: Vec<String> = (0..900).map(|number| format!("e-{number}")).collect();
-    let greatest = json!({ "eventIds": most, "perSecond": 10_000, "reason": "字".repeat(500) });
-    let answer = world.operate(REDRIVE, &greatest).await.expect(200, "00000");
-    assert_eq!(answer.data["notFound"].as_array().unwrap().len(), 900);
+    assert_eq!(world.get_ops_data("outbox?status=FAILED").await["items"].as_array().unwrap().len(), 2);
+    assert_eq!(world.audited_changes().await, [json!(null); 0]);
+    let max_ids: Vec<String> = (0..900).map(|number| format!("e-{number}")).collect();
+    let largest = json!({ "eventIds": max_ids, "perSecond": 10_000, "reason": "字".repeat(500) });
+    let response = world.post_op(REDRIVE, &largest).await.expect(200, "00000");
+    assert_eq!(response.data["notFound"].as_array().unwrap().len(), 900);
     let negative = json!({ "filter": { "aggregateId": -3, "from": "2026-01-31T08:00:00+08:00" } });
-    assert_eq!(world.operate(REDRIVE, &negative).await.expect(200, "00000").data["matched"], 0);
+    assert_eq!(world.post_op(REDRIVE, &negative).await.expect(200, "00000").data["matched"], 0);
     assert!(order > 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_blocked_aggregate_is_listed_until_it_is_released() {
-    let world = World::holding().await;
+async fn blocked_aggregate_is_listed_until_released() {
+    let world = World::with_hold().await;
     let (order, ids) = world.failed_order().await;
-    let page = world.look("blocked").await;
+    let page = world.get_ops_data("blocked").await;
     assert_eq!(
         page,
         json!({
@@ -191,41 +191,44 @@ async fn a_blocked_aggregate_is_listed_until_it_is_released() {
         })
     );
     let release = format!("/api/v1/ops/blocked/Order/{order}/release");
-    let elsewhere = world.token(STRANGER, 2, &[Role::Operator]);
-    world.post(&release).token(&elsewhere).send().await.expect(404, "A0404");
+    let other_tenant = world.token(OTHER_USER, 2, &[Role::Operator]);
+    world.post(&release).token(&other_tenant).send().await.expect(404, "A0404");
     let other = json!({ "tenantId": 1 }).to_string();
-    world.post(&release).token(&elsewhere).json(other).send().await.expect(404, "A0404");
+    world.post(&release).token(&other_tenant).json(other).send().await.expect(404, "A0404");
     for (body, fields) in [
         (r#"{"reason":7,"tenantId":"1"}"#, ["reason", "tenantId"].as_slice()),
         (r#"{"force":true}"#, &["force"]),
         ("[]", &["body"]),
     ] {
-        let request = world.post(&release).token(&world.operator()).json(body);
+        let request = world.post(&release).token(&world.operator_token()).json(body);
         assert_eq!(request.send().await.expect(400, "A0400").wrong_fields(), fields, "{body}");
     }
-    let answer = world.post(&release).token(&world.operator()).send().await.expect(200, "00000");
-    let released = answer.data["released"].as_u64().unwrap();
-    assert_eq!(answer.data, json!({ "aggregateType": "Order", "aggregateId": order, "released": released }));
+    let response = world.post(&release).token(&world.operator_token()).send().await.expect(200, "00000");
+    let released = response.data["released"].as_u64().unwrap();
+    assert_eq!(
+        response.data,
+        json!({ "aggregateType": "Order", "aggregateId": order, "released": released })
+    );
     assert!(released >= 1);
-    assert_eq!(world.look("blocked").await["items"], json!([]));
-    let again = world.post(&release).token(&world.operator()).send().await.expect(404, "A0404");
+    assert_eq!(world.get_ops_data("blocked").await["items"], json!([]));
+    let again = world.post(&release).token(&world.operator_token()).send().await.expect(404, "A0404");
     assert_eq!(again.message, "no such blocked aggregate");
-    assert_eq!(world.changes().await.len(), 1);
+    assert_eq!(world.audited_changes().await.len(), 1);
     for path in ["Order/x", "Order/+1", "Order/01", "Order/9223372036854775808", "%FF/1", "Payment/-1"] {
         let path = format!("/api/v1/ops/blocked/{path}/release");
-        world.post(&path).token(&world.operator()).send().await.expect(404, "A0404");
+        world.post(&path).token(&world.operator_token()).send().await.expect(404, "A0404");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_failed_events_hold_nothing_none_is_listed_and_a_release_is_a_conflict() {
+async fn on_failed_continue_lists_no_blocked_aggregate_and_release_is_409() {
     let world = World::new().await;
     let (order, _) = world.failed_order().await;
-    assert_eq!(world.look("blocked").await, json!({ "items": [], "nextCursor": null }));
-    assert_eq!(world.look("stats").await["blocked"], json!({ "aggregates": 0, "more": false }));
+    assert_eq!(world.get_ops_data("blocked").await, json!({ "items": [], "nextCursor": null }));
+    assert_eq!(world.get_ops_data("stats").await["blocked"], json!({ "aggregates": 0, "more": false }));
     let release = format!("/api/v1/ops/blocked/Order/{order}/release");
-    let refused = world.post(&release).token(&world.operator()).send().await.expect(409, "A0409");
+    let refused = world.post(&release).token(&world.operator_token()).send().await.expect(409, "A0409");
     assert_eq!(refused.message, "nothing is held: outbox.on-failed is continue");
-    assert_eq!(world.changes().await, [json!(null); 0]);
-    world.post(&release).token(&world.token(STRANGER, 1, &[Role::User])).send().await.expect(403, "A0303");
+    assert_eq!(world.audited_changes().await, [json!(null); 0]);
+    world.post(&release).token(&world.token(OTHER_USER, 1, &[Role::User])).send().await.expect(403, "A0303");
 }

@@ -1,4 +1,4 @@
-//! The server: what no router can see. On real sockets and real time, with short limits.
+//! Tests of the server with real sockets, real time and short timeouts.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -17,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::world::{SELLER, Setup, World};
 
-/// How long a test waits for what has to happen.
+/// Maximum time a test waits for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A limit that no test reaches: what would wait for it fails by [`PATIENCE`].
+/// A timeout that no test reaches: a test that waits for it fails after [`PATIENCE`].
 const NEVER: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(200);
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -43,7 +43,9 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let (router, tasks, token) = (world.router.clone(), world.app.tx.tasks.clone(), stop.clone());
+        let router = world.router.clone();
+        let tasks = world.app.tx.tasks.clone();
+        let token = stop.clone();
         let ended =
             world.app.tx.tasks.spawn(async move { serve(listener, router, &tasks, token, &limits).await });
         Server { world, address, stop, ended }
@@ -59,7 +61,7 @@ impl Server {
         stream
     }
 
-    /// Stops it and waits until it has.
+    /// Stops the server and waits until it has stopped.
     async fn stopped(self) {
         self.stop.cancel();
         timeout(PATIENCE, self.ended).await.unwrap().unwrap().unwrap().unwrap();
@@ -67,29 +69,29 @@ impl Server {
     }
 }
 
-/// Everything until the server closes the connection.
+/// Reads until the server closes the connection.
 async fn rest(mut stream: TcpStream) -> String {
     let mut text = String::new();
-    // A reset is a close too.
+    // A connection reset counts as closed.
     let _ = timeout(PATIENCE, stream.read_to_string(&mut text)).await.unwrap();
     text
 }
 
-/// Keeps a request in flight until it is released.
+/// A readiness check that keeps its request in flight until the test releases it.
 #[derive(Clone, Default)]
-struct Held {
+struct BlockingReadiness {
     begun: Arc<Notify>,
     released: Arc<Notify>,
 }
 
-impl Held {
+impl BlockingReadiness {
     async fn begun(&self) {
         timeout(PATIENCE, self.begun.notified()).await.unwrap();
     }
 }
 
 #[async_trait]
-impl Readiness for Held {
+impl Readiness for BlockingReadiness {
     async fn problems(&self) -> Vec<Problem> {
         self.begun.notify_one();
         self.released.notified().await;
@@ -98,15 +100,15 @@ impl Readiness for Held {
 }
 
 #[tokio::test]
-async fn requests_are_served_one_after_another_on_one_connection() {
+async fn server_serves_pipelined_requests_on_one_connection() {
     let server = Server::with(Limits { idle: SHORT, header_read: NEVER, ..Limits::default() }).await;
-    let answers = rest(server.connect(&HEALTH.repeat(3)).await).await;
-    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 3, "{answers}");
+    let responses = rest(server.connect(&HEALTH.repeat(3)).await).await;
+    assert_eq!(responses.matches("HTTP/1.1 200 OK").count(), 3, "{responses}");
     server.stopped().await;
 }
 
-/// One answer, on a connection that stays.
-async fn answered(stream: &mut TcpStream) {
+/// Reads one 200 response from a connection that stays open.
+async fn expect_ok(stream: &mut TcpStream) {
     let mut text = String::new();
     while !text.ends_with('}') {
         let mut bytes = [0; 1024];
@@ -118,40 +120,40 @@ async fn answered(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn an_idle_connection_stays_for_longer_than_a_head_may_take() {
+async fn idle_connection_outlives_the_head_timeout() {
     let server = Server::with(Limits { idle: NEVER, header_read: SHORT, ..Limits::default() }).await;
     let mut idle = server.connect(HEALTH).await;
     for _ in 0..2 {
-        answered(&mut idle).await;
-        // Idle for as long as it takes to close a connection that sends no head.
+        expect_ok(&mut idle).await;
+        // Idle at least until the server has closed a connection that sends no head.
         assert_eq!(rest(server.connect("").await).await, "");
         idle.write_all(HEALTH.as_bytes()).await.unwrap();
     }
-    answered(&mut idle).await;
-    // What is begun has the limit of every head, also after it was idle.
+    expect_ok(&mut idle).await;
+    // A head that was started after the idle time has the same head timeout.
     idle.write_all(b"GET /healthz").await.unwrap();
     assert!(!rest(idle).await.contains("200 OK"));
     server.stopped().await;
 }
 
 #[tokio::test]
-async fn an_idle_connection_ends_when_others_wait_for_its_place() {
+async fn idle_connection_closes_when_others_wait_for_a_slot() {
     let limits = Limits { connections: 1, idle: NEVER, header_read: SHORT, ..Limits::default() };
     let server = Server::with(limits).await;
     let mut idle = server.connect(HEALTH).await;
-    answered(&mut idle).await;
+    expect_ok(&mut idle).await;
     let mut next = server.connect(HEALTH).await;
-    answered(&mut next).await;
-    assert_eq!(rest(idle).await, "", "it is closed without an answer");
+    expect_ok(&mut next).await;
+    assert_eq!(rest(idle).await, "", "the idle connection is closed without a response");
     server.stopped().await;
 }
 
-/// Notes whose requests they are.
+/// Records the parties of the requests.
 #[derive(Default)]
-struct Noted(Mutex<Vec<Party>>);
+struct RecordingLimiter(Mutex<Vec<Party>>);
 
 #[async_trait]
-impl RateLimiter for Noted {
+impl RateLimiter for RecordingLimiter {
     async fn take(&self, key: &LimitKey, _: Bucket) -> Taken {
         self.0.lock().unwrap().push(key.party);
         Taken::Token { remaining: 0 }
@@ -159,19 +161,19 @@ impl RateLimiter for Noted {
 }
 
 #[tokio::test]
-async fn a_request_is_known_by_the_address_of_its_connection() {
-    let limiter = Arc::new(Noted::default());
+async fn server_passes_peer_address_to_rate_limiter() {
+    let limiter = Arc::new(RecordingLimiter::default());
     let admission = Admission::new(limiter.clone(), Bucket::new(NonZeroU32::MIN, 1).unwrap());
     let server = Server::of(Setup { admission: Some(admission), ..Setup::default() }).await;
     let anonymous = "GET /api/v1/products HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    let answer = rest(server.connect(anonymous).await).await;
-    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("\r\nratelimit: "), "{answer}");
+    let response = rest(server.connect(anonymous).await).await;
+    assert!(response.starts_with("HTTP/1.1 401 ") && response.contains("\r\nratelimit: "), "{response}");
     server.stopped().await;
     assert_eq!(*limiter.0.lock().unwrap(), [Party::at("127.0.0.1".parse().unwrap())]);
 }
 
 #[tokio::test]
-async fn headers_that_do_not_come_end_the_connection() {
+async fn head_timeout_closes_connection() {
     let server = Server::with(Limits { header_read: SHORT, ..Limits::default() }).await;
     for beginning in ["", "GET /healthz HTTP/1.1\r\nhost:"] {
         let began = Instant::now();
@@ -182,40 +184,40 @@ async fn headers_that_do_not_come_end_the_connection() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_408() {
+async fn body_timeout_is_408() {
     let server = Server::with(Limits { body_read: SHORT, ..Limits::default() }).await;
     let token = server.world.token(SELLER, 1, &[]);
     let head = format!(
         "POST /api/v1/products HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\
          content-type: application/json\r\ncontent-length: 20\r\n\r\n{{"
     );
-    let answer = rest(server.connect(&head).await).await;
-    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains(r#""code":"A0400""#), "{answer}");
+    let response = rest(server.connect(&head).await).await;
+    assert!(response.starts_with("HTTP/1.1 408 ") && response.contains(r#""code":"A0400""#), "{response}");
     server.stopped().await;
 }
 
 #[tokio::test]
-async fn who_takes_no_answers_is_cut_off() {
+async fn client_that_reads_no_response_is_disconnected() {
     let server = Server::with(Limits { answer_taken: SHORT, ..Limits::default() }).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let requests = HEALTH.repeat(1000);
-    // Answers fill the buffers between the two, then the server reads no further requests.
+    // Responses fill the socket buffers; then the server reads no further requests.
     let cut = async { while stream.write_all(requests.as_bytes()).await.is_ok() {} };
     timeout(PATIENCE, cut).await.unwrap();
     server.stopped().await;
 }
 
 #[tokio::test]
-async fn a_head_over_the_limit_is_refused() {
+async fn head_over_limit_is_431() {
     let server = Server::with(Limits { header_bytes: 8192, ..Limits::default() }).await;
     let head = format!("GET /healthz HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "x".repeat(9000));
-    let answer = rest(server.connect(&head).await).await;
-    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    let response = rest(server.connect(&head).await).await;
+    assert!(response.starts_with("HTTP/1.1 431 "), "{response}");
     server.stopped().await;
 }
 
 #[tokio::test]
-async fn a_connection_over_the_limit_waits_for_another_to_end() {
+async fn connection_over_limit_waits_for_a_slot() {
     let server = Server::with(Limits { connections: 1, header_read: SHORT, ..Limits::default() }).await;
     let first = server.connect("GET /healthz").await;
     let second = server.connect(HEALTH).await;
@@ -225,28 +227,29 @@ async fn a_connection_over_the_limit_waits_for_another_to_end() {
 }
 
 #[tokio::test]
-async fn a_stop_lets_the_request_in_flight_finish_and_takes_no_other() {
-    let (held, limits) = (Held::default(), Limits { drain: NEVER, header_read: NEVER, ..Limits::default() });
-    let server = Server::start(limits, Box::new(held.clone())).await;
+async fn shutdown_finishes_request_in_flight_and_accepts_no_other() {
+    let readiness = BlockingReadiness::default();
+    let limits = Limits { drain: NEVER, header_read: NEVER, ..Limits::default() };
+    let server = Server::start(limits, Box::new(readiness.clone())).await;
     let in_flight = server.connect(READY).await;
-    held.begun().await;
+    readiness.begun().await;
     let mut idle = server.connect(HEALTH).await;
     let mut byte = [0];
     timeout(PATIENCE, idle.read_exact(&mut byte)).await.unwrap().unwrap();
     server.stop.cancel();
-    // What is idle is closed at once, and the server goes on until what is in flight is answered.
+    // The idle connection is closed at once; the server waits for the request in flight.
     rest(idle).await;
     assert!(!server.ended.is_finished());
-    held.released.notify_one();
+    readiness.released.notify_one();
     let address = server.address;
     server.stopped().await;
-    let answer = rest(in_flight).await;
-    assert!(answer.contains("200 OK") && answer.contains("connection: close"), "{answer}");
+    let response = rest(in_flight).await;
+    assert!(response.contains("200 OK") && response.contains("connection: close"), "{response}");
     assert!(TcpStream::connect(address).await.is_err());
 }
 
 #[tokio::test]
-async fn a_connection_that_has_said_nothing_does_not_hold_a_stop_up() {
+async fn silent_connection_does_not_delay_shutdown() {
     let server = Server::with(Limits { drain: NEVER, header_read: NEVER, ..Limits::default() }).await;
     let silent = server.connect("").await;
     let served =
@@ -257,11 +260,12 @@ async fn a_connection_that_has_said_nothing_does_not_hold_a_stop_up() {
 }
 
 #[tokio::test]
-async fn a_request_that_does_not_finish_is_cut_off_after_the_drain() {
-    let (held, limits) = (Held::default(), Limits { drain: SHORT, ..Limits::default() });
-    let server = Server::start(limits, Box::new(held.clone())).await;
+async fn request_in_flight_is_aborted_after_drain_timeout() {
+    let readiness = BlockingReadiness::default();
+    let limits = Limits { drain: SHORT, ..Limits::default() };
+    let server = Server::start(limits, Box::new(readiness.clone())).await;
     let in_flight = server.connect(READY).await;
-    held.begun().await;
+    readiness.begun().await;
     let began = Instant::now();
     server.stopped().await;
     assert!(began.elapsed() >= SHORT, "{:?}", began.elapsed());

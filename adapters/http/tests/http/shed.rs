@@ -1,4 +1,4 @@
-//! More requests at a time than are worked on.
+//! Tests of the concurrency limit.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -19,13 +19,13 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
-use crate::shut::{SHOP, is_shut};
+use crate::shut::{SHOP, has_security_headers};
 use crate::traces::PARENT;
 use crate::world::{BUYER, SELLER, Setup, World, start};
 
 const PRODUCTS: &str = "/api/v1/products";
 
-/// A store that lets nobody look until the gate is open.
+/// A store whose reads wait until the gate is open.
 struct Gated {
     inner: MemoryStore,
     gate: Arc<Semaphore>,
@@ -46,7 +46,7 @@ impl Store for Gated {
     }
 }
 
-/// So many places, and nobody looks until the gate is open.
+/// An API with this concurrency limit whose reads wait until the gate is open.
 pub(crate) async fn gated(concurrent_requests: u32) -> (World, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let inner = MemoryStore::new(Arc::new(VirtualClock::new(start())), Wake::default());
@@ -61,7 +61,7 @@ async fn world(concurrent_requests: u32, store: Option<Arc<MarketStore>>) -> Wor
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_request_too_many_is_turned_away_at_once_and_health_never_is() {
+async fn request_over_concurrency_limit_is_503_at_once_except_health() {
     let (world, gate) = gated(2).await;
     let stuck = || world.get_as(BUYER, PRODUCTS).send();
     let (mut first, mut second) = (Box::pin(stuck()), Box::pin(stuck()));
@@ -69,11 +69,11 @@ async fn one_request_too_many_is_turned_away_at_once_and_health_never_is() {
         assert!(tokio::time::timeout(Duration::from_millis(1), waiting).await.is_err());
     }
     let begun = Instant::now();
-    let answer = world.get_as(BUYER, PRODUCTS).send().await.expect(503, "C0001");
+    let response = world.get_as(BUYER, PRODUCTS).send().await.expect(503, "C0001");
     assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
-    assert_eq!(answer.headers["retry-after"], "1");
-    assert!(answer.message.contains("nothing was changed"), "{}", answer.message);
-    // Whatever it is, and whoever asks.
+    assert_eq!(response.headers["retry-after"], "1");
+    assert!(response.message.contains("nothing was changed"), "{}", response.message);
+    // Every other route and caller is rejected as well.
     world.get(PRODUCTS).send().await.expect(503, "C0001");
     world.post("/api/v1/payments/callback").json("{}").send().await.expect(503, "C0001");
     for path in ["/healthz", "/readyz"] {
@@ -86,9 +86,9 @@ async fn one_request_too_many_is_turned_away_at_once_and_health_never_is() {
     world.get(PRODUCTS).send().await.expect(401, "A0301");
 }
 
-/// There is no line in the log for each: an operator sees how many.
+/// Rejected requests are not logged one by one, so operators need the count.
 #[tokio::test(start_paused = true)]
-async fn how_many_are_turned_away_is_counted() {
+async fn rejected_requests_are_counted_in_metric() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let _counting = metrics::set_default_local_recorder(&recorder);
     let (world, gate) = gated(1).await;
@@ -99,32 +99,32 @@ async fn how_many_are_turned_away_is_counted() {
     }
     gate.add_permits(1);
     stuck.await.expect(200, "00000");
-    let told = recorder.handle().render();
-    assert!(told.lines().any(|line| line == "handover_overload_refused 3"), "{told}");
+    let rendered = recorder.handle().render();
+    assert!(rendered.lines().any(|line| line == "handover_overload_refused 3"), "{rendered}");
 }
 
-/// It is refused before the rest is done for it: its span, its line in the log, its time.
+/// The request is rejected before its span, log line and timeout are created.
 #[tokio::test(start_paused = true)]
-async fn who_is_turned_away_is_told_all_that_others_are() {
+async fn rejected_request_gets_trace_language_cors_and_security_headers() {
     let (world, gate) = gated(1).await;
     let mut stuck = Box::pin(world.get_as(BUYER, PRODUCTS).send());
     assert!(tokio::time::timeout(Duration::from_millis(1), &mut stuck).await.is_err());
     let request = world.get(PRODUCTS).header("origin", SHOP).header("accept-language", "zh");
     let request = request.header("x-trace-id", "order-7").header("traceparent", PARENT);
-    let answer = request.send().await.expect(503, "C0001");
-    assert_eq!(answer.trace_id, "order-7");
-    assert!(answer.message.contains("服务繁忙"), "{}", answer.message);
-    let traceparent = answer.header("traceparent").unwrap();
+    let response = request.send().await.expect(503, "C0001");
+    assert_eq!(response.trace_id, "order-7");
+    assert!(response.message.contains("服务繁忙"), "{}", response.message);
+    let traceparent = response.header("traceparent").unwrap();
     assert_eq!(traceparent[..36], PARENT[..36]);
-    assert_ne!(traceparent, PARENT, "a span of its own");
-    assert_eq!(answer.headers["access-control-allow-origin"], SHOP, "a page may read why it is refused");
-    assert!(is_shut(&answer.headers), "{:?}", answer.headers);
+    assert_ne!(traceparent, PARENT, "the request has its own span");
+    assert_eq!(response.headers["access-control-allow-origin"], SHOP, "a page may read the error response");
+    assert!(has_security_headers(&response.headers), "{:?}", response.headers);
     gate.add_permits(1);
     stuck.await.expect(200, "00000");
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_still_sending_a_body_keeps_nobody_out() {
+async fn slow_body_does_not_occupy_a_permit() {
     let world = world(1, None).await;
     let never = world.post_as(SELLER, PRODUCTS).header("content-type", "application/json");
     let mut never = Box::pin(never.body(Body::new(Never)).send());
@@ -135,22 +135,22 @@ async fn who_is_still_sending_a_body_keeps_nobody_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_complete_when_all_places_are_taken_is_turned_away_and_changes_nothing() {
+async fn body_completed_without_free_permit_is_503_and_changes_nothing() {
     let (world, gate) = gated(1).await;
     let (sender, body) = oneshot::channel();
     let request = world.post_as(SELLER, PRODUCTS).header("content-type", "application/json");
     let mut sending = Box::pin(request.body(Body::new(Later(body))).send());
     assert!(tokio::time::timeout(Duration::from_millis(1), &mut sending).await.is_err());
-    let mut looking = Box::pin(world.get_as(BUYER, PRODUCTS).send());
-    assert!(tokio::time::timeout(Duration::from_millis(1), &mut looking).await.is_err());
+    let mut listing = Box::pin(world.get_as(BUYER, PRODUCTS).send());
+    assert!(tokio::time::timeout(Duration::from_millis(1), &mut listing).await.is_err());
     sender.send(Bytes::from_static(br#"{"title":"a lamp","price":5}"#)).unwrap();
     assert_eq!(sending.await.expect(503, "C0001").headers["retry-after"], "1");
     gate.add_permits(1);
-    assert!(looking.await.expect(200, "00000").ids("productId").is_empty());
+    assert!(listing.await.expect(200, "00000").ids("productId").is_empty());
     world.product().await;
 }
 
-/// A body of which nothing ever comes.
+/// A body that never arrives.
 struct Never;
 
 impl hyper::body::Body for Never {
@@ -165,7 +165,7 @@ impl hyper::body::Body for Never {
     }
 }
 
-/// A body that comes when somebody sends it.
+/// A body that arrives when the test sends it.
 struct Later(oneshot::Receiver<Bytes>);
 
 impl hyper::body::Body for Later {

@@ -1,4 +1,4 @@
-//! Security headers and other origins.
+//! Security headers and CORS.
 
 use axum::http::HeaderMap;
 use marketplace_http::{Limits, WebOrigin};
@@ -7,19 +7,19 @@ use crate::world::{BUYER, Setup, World};
 
 pub(crate) const SHOP: &str = "https://shop.example";
 
-pub(crate) fn is_shut(headers: &HeaderMap) -> bool {
-    let says = |name: &str, value: &str| headers.get(name).is_some_and(|found| found == value);
+pub(crate) fn has_security_headers(headers: &HeaderMap) -> bool {
+    let has = |name: &str, value: &str| headers.get(name).is_some_and(|actual| actual == value);
     let policy = headers["content-security-policy"].to_str().unwrap();
-    says("x-content-type-options", "nosniff")
-        && says("cache-control", "no-store")
-        && says("referrer-policy", "no-referrer")
-        && says("x-frame-options", "DENY")
+    has("x-content-type-options", "nosniff")
+        && has("cache-control", "no-store")
+        && has("referrer-policy", "no-referrer")
+        && has("x-frame-options", "DENY")
         && policy.starts_with("default-src 'none'; frame-ancestors 'none'")
         && !headers.contains_key("server")
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_answer_is_shut_whatever_it_is() {
+async fn every_response_has_security_headers() {
     let panics = || -> Vec<marketplace_http::Problem> { panic!("a route that panics") };
     let world = World::with(Setup { readiness: Box::new(panics), ..Setup::default() }).await;
     for (request, status) in [
@@ -30,14 +30,14 @@ async fn every_answer_is_shut_whatever_it_is() {
         (world.post("/healthz"), 405),
         (world.get("/readyz"), 500),
     ] {
-        let answer = request.send().await;
-        assert_eq!(answer.status, status);
-        assert!(is_shut(&answer.headers), "{status}: {:?}", answer.headers);
-        assert!(!answer.headers.contains_key("access-control-allow-origin"));
+        let response = request.send().await;
+        assert_eq!(response.status, status);
+        assert!(has_security_headers(&response.headers), "{status}: {:?}", response.headers);
+        assert!(!response.headers.contains_key("access-control-allow-origin"));
     }
 }
 
-/// What a browser asks before it lets a page of that origin do something.
+/// Sends the preflight request of a browser for a page of this origin.
 async fn preflight(world: &World, origin: &str) -> (u16, HeaderMap) {
     let request = world
         .request("OPTIONS", "/api/v1/orders")
@@ -49,13 +49,13 @@ async fn preflight(world: &World, origin: &str) -> (u16, HeaderMap) {
 }
 
 #[test]
-fn an_origin_is_exactly_what_a_browser_sends() {
-    for good in
+fn web_origin_accepts_only_browser_form() {
+    for valid in
         ["https://shop.example", "http://localhost:3000", "http://127.0.0.1:8080", "http://[::1]:8080"]
     {
-        assert!(WebOrigin::parse(good).is_some(), "{good}");
+        assert!(WebOrigin::parse(valid).is_some(), "{valid}");
     }
-    let bad = [
+    let invalid = [
         "",
         "*",
         "null",
@@ -74,13 +74,13 @@ fn an_origin_is_exactly_what_a_browser_sends() {
         "ftp://shop.example",
         "https://shop.example https://other.example",
     ];
-    for bad in bad {
-        assert_eq!(WebOrigin::parse(bad), None, "{bad}");
+    for origin in invalid {
+        assert_eq!(WebOrigin::parse(origin), None, "{origin}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_of_other_origins_are_let_in_by_name_only() {
+async fn cors_allows_only_configured_origins() {
     let origins = vec![WebOrigin::parse(SHOP).unwrap()];
     let limits = Limits { cors_origins: origins, ..Limits::default() };
     let open = World::with(Setup { limits, ..Setup::default() }).await;
@@ -90,18 +90,17 @@ async fn pages_of_other_origins_are_let_in_by_name_only() {
     for name in ["authorization", "content-type", "x-idempotency-key"] {
         assert!(headers["access-control-allow-headers"].to_str().unwrap().contains(name), "{headers:?}");
     }
-    assert!(is_shut(&headers));
-    let answer = open.get_as(BUYER, "/api/v1/orders").header("origin", SHOP).send().await;
-    assert_eq!(answer.expect(200, "00000").headers["access-control-allow-origin"], SHOP);
+    assert!(has_security_headers(&headers));
+    let response = open.get_as(BUYER, "/api/v1/orders").header("origin", SHOP).send().await;
+    assert_eq!(response.expect(200, "00000").headers["access-control-allow-origin"], SHOP);
     let refused = open.get("/api/v1/orders").header("origin", SHOP).send().await.expect(401, "A0301");
-    assert_eq!(refused.headers["access-control-allow-origin"], SHOP, "a page may read why it is refused");
+    assert_eq!(refused.headers["access-control-allow-origin"], SHOP, "a page may read the error response");
     let nothing = open.get("/nothing").header("origin", SHOP).send().await.expect(404, "A0404");
     assert_eq!(nothing.headers["access-control-allow-origin"], SHOP);
-    for stranger in
-        ["https://shop.example.evil.example", "http://shop.example", "null", "https://SHOP.example"]
+    for other in ["https://shop.example.evil.example", "http://shop.example", "null", "https://SHOP.example"]
     {
-        let (_, headers) = preflight(&open, stranger).await;
-        assert!(!headers.contains_key("access-control-allow-origin"), "{stranger}");
+        let (_, headers) = preflight(&open, other).await;
+        assert!(!headers.contains_key("access-control-allow-origin"), "{other}");
     }
     let closed = World::new().await;
     let (status, headers) = preflight(&closed, SHOP).await;

@@ -3,22 +3,22 @@
 use marketplace::Role;
 use serde_json::{Value, json};
 
-use crate::world::{BUYER, SELLER, STRANGER, World};
+use crate::world::{BUYER, OTHER_USER, SELLER, World};
 
 fn path(order: i64) -> String {
     format!("/api/v1/orders/{order}/timeline")
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_parties_see_what_happened_in_order_of_time() {
+async fn timeline_shows_parties_entries_in_chronological_order() {
     let world = World::new().await;
-    let order = world.completed().await;
-    world.settled().await;
+    let order = world.completed_order().await;
+    world.run_until_idle().await;
     let shown = world.get_as(BUYER, &path(order)).send().await.expect(200, "00000").data;
     assert_eq!(shown["orderId"], order);
     let items = shown["items"].as_array().unwrap();
-    // The seller sees the same, but for what moved the buyer's assets and how much.
-    let (moved, rest): (Vec<&Value>, Vec<&Value>) =
+    // The seller sees the same entries, except asset operations of the buyer and their amounts.
+    let (asset_operations, rest): (Vec<&Value>, Vec<&Value>) =
         items.iter().partition(|item| !item["idempotencyKey"].is_null());
     let mut rest: Vec<Value> = rest.into_iter().cloned().collect();
     for item in &mut rest {
@@ -28,7 +28,7 @@ async fn the_parties_see_what_happened_in_order_of_time() {
     }
     let sellers = world.get_as(SELLER, &path(order)).send().await.expect(200, "00000").data;
     assert_eq!(sellers, json!({ "orderId": order, "items": rest }));
-    let earned = moved.iter().find(|item| item["consumer"] == "points").unwrap();
+    let earned = asset_operations.iter().find(|item| item["consumer"] == "points").unwrap();
     let key = format!("points:{order}:earn");
     assert_eq!(
         (&earned["idempotencyKey"], &earned["amount"], &earned["balanceAfter"]),
@@ -62,7 +62,7 @@ async fn the_parties_see_what_happened_in_order_of_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stranger_finds_no_timeline_and_operators_see_what_went_wrong() {
+async fn timeline_is_404_for_other_users_and_shows_errors_to_operators() {
     let world = World::new().await;
     let (order, id) = world.dead_order().await;
     let detail = |shown: &Value, kind: &str| {
@@ -73,15 +73,15 @@ async fn a_stranger_finds_no_timeline_and_operators_see_what_went_wrong() {
     assert!(!buyers.text.contains("out of paper"), "{}", buyers.text);
     assert_eq!(detail(&buyers.data, "deadLetter"), Value::Null);
     for (tenant, role) in [(1, Role::Operator), (2, Role::Platform)] {
-        let token = world.token(STRANGER, tenant, &[role]);
+        let token = world.token(OTHER_USER, tenant, &[role]);
         let shown = world.get(&path(order)).token(&token).send().await.expect(200, "00000").data;
         assert_eq!(detail(&shown, "deadLetter"), "消息消费失败: out of paper");
         assert_eq!(detail(&shown, "consumed"), "out of paper");
         assert_eq!(shown["items"][0]["eventId"], id);
     }
-    world.get_as(STRANGER, &path(order)).send().await.expect(404, "A0404");
-    let elsewhere = world.token(BUYER, 2, &[Role::User, Role::Operator]);
-    world.get(&path(order)).token(&elsewhere).send().await.expect(404, "A0404");
+    world.get_as(OTHER_USER, &path(order)).send().await.expect(404, "A0404");
+    let other_tenant = world.token(BUYER, 2, &[Role::User, Role::Operator]);
+    world.get(&path(order)).token(&other_tenant).send().await.expect(404, "A0404");
     world.get_as(BUYER, &path(order + 1)).send().await.expect(404, "A0404");
     let wrong = world.get_as(BUYER, &format!("{}?limit=5", path(order))).send().await.expect(400, "A0400");
     assert_eq!(wrong.wrong_fields(), ["limit"]);

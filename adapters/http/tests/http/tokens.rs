@@ -14,7 +14,7 @@ use crate::world::{HOUR, SECRET, World, start};
 
 const ORDERS: &str = "/api/v1/orders";
 
-/// A token made by hand: any header, any claims, signed with HMAC-SHA256.
+/// A token with this header and these claims, signed with HMAC-SHA256.
 pub(crate) fn forged(secret: &[u8], header: &Value, claims: &Value) -> String {
     let message =
         format!("{}.{}", base64url(header.to_string().as_bytes()), base64url(claims.to_string().as_bytes()));
@@ -29,8 +29,8 @@ pub(crate) fn base64url(bytes: &[u8]) -> String {
     for chunk in bytes.chunks(3) {
         let bits =
             chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for place in 0..=chunk.len() {
-            text.push(char::from(ALPHABET[(bits >> (18 - 6 * place) & 63) as usize]));
+        for index in 0..=chunk.len() {
+            text.push(char::from(ALPHABET[(bits >> (18 - 6 * index) & 63) as usize]));
         }
     }
     text
@@ -53,8 +53,9 @@ fn later() -> i64 {
 }
 
 #[test]
-fn what_was_issued_is_what_is_verified() {
-    let (user, tenant) = (UserId::try_from(7).unwrap(), TenantId::try_from(3).unwrap());
+fn issued_token_is_verified_with_its_claims() {
+    let user = UserId::try_from(7).unwrap();
+    let tenant = TenantId::try_from(3).unwrap();
     let token = tokens().issue(user, tenant, &[Role::User, Role::Pii], HOUR, start()).unwrap();
     let expires = start().timestamp() + 3600;
     assert_eq!(
@@ -64,7 +65,7 @@ fn what_was_issued_is_what_is_verified() {
 }
 
 #[test]
-fn a_token_is_valid_until_the_leeway_after_it_expired_is_over() {
+fn token_is_valid_until_leeway_after_exp() {
     let user = UserId::try_from(7).unwrap();
     let token = tokens().issue(user, TenantId::DEFAULT, &[Role::User], HOUR, start()).unwrap();
     assert!(tokens().verify(&token, start() + Duration::from_secs(3629)).is_ok());
@@ -72,7 +73,7 @@ fn a_token_is_valid_until_the_leeway_after_it_expired_is_over() {
 }
 
 #[test]
-fn ids_may_be_numbers_or_text_and_unknown_roles_are_left_out() {
+fn claim_ids_may_be_numbers_or_text_and_unknown_roles_are_ignored() {
     let claims = |sub: Value| json!({ "sub": sub, "roles": ["user", "king", 5], "exp": later(), "iss": "other", "aud": "x" });
     for sub in [json!(7), json!("7")] {
         let verified = verified(&claims(sub)).unwrap();
@@ -86,7 +87,7 @@ fn ids_may_be_numbers_or_text_and_unknown_roles_are_left_out() {
 }
 
 #[test]
-fn a_signed_token_with_a_bad_claim_is_refused() {
+fn signed_token_with_invalid_claim_is_rejected() {
     let exp = later();
     let cases = [
         (json!({ "sub": "7" }), "exp"),
@@ -114,9 +115,9 @@ fn a_signed_token_with_a_bad_claim_is_refused() {
     }
 }
 
-/// RFC 7519 §2: a `NumericDate` may have a fraction. It never makes a token valid for longer.
+/// RFC 7519 §2: a `NumericDate` may have a fraction. Rounding never extends the validity of a token.
 #[test]
-fn a_fraction_of_a_second_is_a_time() {
+fn fractional_numeric_dates_are_accepted() {
     let now = start().timestamp();
     let claims = |exp: f64, nbf: f64| json!({ "sub": "7", "exp": now as f64 + exp, "nbf": now as f64 + nbf });
     assert_eq!(verified(&claims(60.75, -1.5)).unwrap().expires, now + 60);
@@ -126,7 +127,7 @@ fn a_fraction_of_a_second_is_a_time() {
 }
 
 #[test]
-fn only_hs256_under_our_secret_is_ours() {
+fn token_not_signed_with_hs256_and_the_secret_is_rejected() {
     let claims = json!({ "sub": "7", "roles": ["platform"], "exp": later() });
     let good = forged(SECRET, &hs256(), &claims);
     assert!(tokens().verify(&good, start()).is_ok());
@@ -160,13 +161,13 @@ fn only_hs256_under_our_secret_is_ours() {
 }
 
 #[test]
-fn a_secret_shorter_than_the_hash_is_refused() {
+fn secret_shorter_than_the_hash_is_rejected() {
     assert_eq!(Tokens::new(&[7; 31]).err(), Some(WeakSecret));
     assert!(Tokens::new(&[7; 32]).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_answers_401_and_says_which_scheme_it_wants() {
+async fn request_without_valid_token_is_401_with_challenge() {
     let world = World::new().await;
     let good = world.token(7, 1, &[Role::User]);
     world.get(ORDERS).header("authorization", &format!("bearer {good}")).send().await.expect(200, "00000");
@@ -184,28 +185,28 @@ async fn a_route_answers_401_and_says_which_scheme_it_wants() {
             Some(value) => request.header("authorization", value),
             None => request,
         };
-        let answer = request.send().await.expect(401, "A0301");
-        // Without a token there is no error to name (RFC 6750 §3.1).
+        let response = request.send().await.expect(401, "A0301");
+        // Without a token the challenge has no error code (RFC 6750 §3.1).
         let is_refused = value.is_some_and(|value| value.starts_with("Bearer "));
         let challenge = if is_refused { INVALID_TOKEN } else { "Bearer" };
-        assert_eq!(answer.headers["www-authenticate"], challenge, "{}", answer.text);
-        assert!(answer.data.is_null());
+        assert_eq!(response.headers["www-authenticate"], challenge, "{}", response.text);
+        assert!(response.data.is_null());
     }
 }
 
 const INVALID_TOKEN: &str =
     r#"Bearer error="invalid_token", error_description="the token is not valid or has expired""#;
 
-/// Who forges tokens learns nothing; the reason is in the log (`logs.rs`).
+/// The response does not contain the reason; it is logged (`logs.rs`).
 #[tokio::test(start_paused = true)]
-async fn every_refused_token_is_answered_alike() {
+async fn every_invalid_token_gets_the_same_response() {
     let world = World::new().await;
     let expired = world.token(7, 1, &[Role::User]);
     tokio::time::advance(HOUR + Duration::from_secs(30)).await;
     let forged = forged(b"another secret of thirty-two bytes", &hs256(), &json!({ "sub": "7", "exp": 1 }));
     for token in [expired.as_str(), forged.as_str(), "no token"] {
-        let answer = world.get(ORDERS).token(token).send().await.expect(401, "A0301");
-        assert_eq!(answer.message, "the token is not valid or has expired");
-        assert_eq!(answer.headers["www-authenticate"], INVALID_TOKEN);
+        let response = world.get(ORDERS).token(token).send().await.expect(401, "A0301");
+        assert_eq!(response.message, "the token is not valid or has expired");
+        assert_eq!(response.headers["www-authenticate"], INVALID_TOKEN);
     }
 }

@@ -1,4 +1,4 @@
-//! An edge on the memory adapters, and what can be wrong with it.
+//! Test fixture: the HTTP API with the in-memory adapters, and faulty dependencies.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use marketplace_http::{
 use marketplace_memory::MemoryStore;
 use serde_json::json;
 
-use crate::client::{Answer, Request};
+use crate::client::{ApiResponse, Request};
 
 pub(crate) const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
 pub(crate) const GATEWAY_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -31,34 +31,34 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 pub(crate) const SELLER: i64 = 7;
 pub(crate) const BUYER: i64 = 8;
-pub(crate) const STRANGER: i64 = 9;
+pub(crate) const OTHER_USER: i64 = 9;
 
 pub(crate) struct World {
     pub(crate) router: Router,
     pub(crate) operators: Option<Router>,
     pub(crate) app: App,
     pub(crate) broker: MemoryBroker,
-    /// The store, where no other was given.
+    /// The in-memory store; unused if [`Setup::store`] is set.
     pub(crate) memory: MemoryStore,
     pub(crate) tokens: Tokens,
     keys: AtomicU64,
 }
 
-/// What a test wants otherwise.
+/// Options of a [`World`].
 pub(crate) struct Setup {
     pub(crate) limits: Limits,
-    /// None: everybody may ask as often as they like.
+    /// `None`: no rate limit.
     pub(crate) admission: Option<Admission>,
     pub(crate) readiness: Box<dyn Readiness>,
     pub(crate) store: Option<Arc<MarketStore>>,
-    /// None: in the store.
+    /// `None`: idempotency keys are in the store.
     pub(crate) keys: Option<Arc<dyn IdempotencyStore>>,
     pub(crate) on_failed: OnFailed,
     pub(crate) points: PointsRules,
     pub(crate) metrics: Option<Render>,
     pub(crate) tokens: Option<Tokens>,
-    /// Operators' calls on a router of their own.
-    pub(crate) apart: bool,
+    /// Separate routers for users and operators.
+    pub(crate) split_routers: bool,
 }
 
 impl Default for Setup {
@@ -73,7 +73,7 @@ impl Default for Setup {
             points: PointsRules::default(),
             metrics: None,
             tokens: None,
-            apart: false,
+            split_routers: false,
         }
     }
 }
@@ -83,16 +83,18 @@ impl World {
         World::with(Setup::default()).await
     }
 
-    /// Where failed events hold later ones.
-    pub(crate) async fn holding() -> World {
+    /// With `outbox.on-failed = "hold"`.
+    pub(crate) async fn with_hold() -> World {
         World::with(Setup { on_failed: OnFailed::Hold, ..Setup::default() }).await
     }
 
     pub(crate) async fn with(setup: Setup) -> World {
-        let (is_apart, metrics) = (setup.apart, setup.metrics.clone());
+        let is_split = setup.split_routers;
+        let metrics = setup.metrics.clone();
         let (edge, broker, memory) = World::edge(setup).await;
-        let (app, tokens) = (edge.app.clone(), Tokens::new(SECRET).unwrap());
-        let (router, operators) = if is_apart {
+        let app = edge.app.clone();
+        let tokens = Tokens::new(SECRET).unwrap();
+        let (router, operators) = if is_split {
             let (public, operators) = apart(edge, metrics);
             (public, Some(operators))
         } else {
@@ -101,11 +103,11 @@ impl World {
         World { router, operators, app, broker, memory, tokens, keys: AtomicU64::new(0) }
     }
 
-    /// What a router of such a world works with.
+    /// The dependencies of a router.
     pub(crate) async fn edge(setup: Setup) -> (Edge, MemoryBroker, MemoryStore) {
         let clock = Arc::new(VirtualClock::new(start()));
         let broker = MemoryBroker::new(clock.clone());
-        let sound = setup.store.is_none();
+        let uses_memory = setup.store.is_none();
         let memory = MemoryStore::new(clock.clone(), Wake::default());
         let store = setup.store.unwrap_or_else(|| Arc::new(memory.clone()));
         let tx = Transactor {
@@ -122,7 +124,7 @@ impl World {
             points: setup.points,
         };
         let app = App::new(tx, Arc::new(broker.clone()), rules);
-        if sound {
+        if uses_memory {
             service::prepare(&app).await.unwrap();
         }
         let app = match setup.keys {
@@ -141,12 +143,13 @@ impl World {
     }
 
     pub(crate) fn token(&self, user: i64, tenant: i64, roles: &[Role]) -> String {
-        let (user, tenant) = (UserId::try_from(user).unwrap(), TenantId::try_from(tenant).unwrap());
+        let user = UserId::try_from(user).unwrap();
+        let tenant = TenantId::try_from(tenant).unwrap();
         self.tokens.issue(user, tenant, roles, HOUR, self.app.now()).unwrap()
     }
 
-    /// With `/metrics`, where nothing is counted.
-    pub(crate) fn counting() -> Setup {
+    /// With `/metrics`, which returns no metrics.
+    pub(crate) fn with_metrics() -> Setup {
         Setup { metrics: Some(Arc::new(String::new)), ..Setup::default() }
     }
 
@@ -162,24 +165,22 @@ impl World {
         self.request("POST", path)
     }
 
-    /// As a user of tenant 1.
+    /// GET as a user of tenant 1.
     pub(crate) fn get_as(&self, user: i64, path: &str) -> Request {
         self.get(path).token(&self.token(user, 1, &[Role::User]))
     }
 
-    /// As an operator of tenant 1.
-    pub(crate) fn get_operating(&self, path: &str) -> Request {
-        self.get(path).token(&self.token(STRANGER, 1, &[Role::Operator]))
+    /// GET as an operator of tenant 1.
+    pub(crate) fn get_as_operator(&self, path: &str) -> Request {
+        self.get(path).token(&self.token(OTHER_USER, 1, &[Role::Operator]))
     }
 
-    /// As an operator of tenant 1.
-    pub(crate) fn post_operating(&self, path: &str) -> Request {
-        self.post(path).token(&self.token(STRANGER, 1, &[Role::Operator]))
+    /// POST as an operator of tenant 1.
+    pub(crate) fn post_as_operator(&self, path: &str) -> Request {
+        self.post(path).token(&self.token(OTHER_USER, 1, &[Role::Operator]))
     }
 
-    /// As a user of tenant 1.
-    ///
-    /// Under a key of its own where one is required.
+    /// POST as a user of tenant 1, with a new idempotency key if the route requires one.
     pub(crate) fn post_as(&self, user: i64, path: &str) -> Request {
         let request = self.post(path).token(&self.token(user, 1, &[Role::User]));
         if path != "/api/v1/orders" && !path.ends_with("/payments") {
@@ -189,53 +190,53 @@ impl World {
         request.header("x-idempotency-key", &format!("world-{key}"))
     }
 
-    /// A product of the seller, for 88.50.
+    /// Creates a product of the seller for 88.50.
     pub(crate) async fn product(&self) -> i64 {
-        let answer = self
+        let response = self
             .post_as(SELLER, "/api/v1/products")
             .json(r#"{"title":"a bicycle","price":88.50}"#)
             .send()
             .await;
-        answer.expect(201, "00000").id("productId")
+        response.expect(201, "00000").id("productId")
     }
 
-    /// An order of the buyer over such a product.
+    /// Creates an order of the buyer for a new product.
     pub(crate) async fn order(&self) -> i64 {
         let body = json!({ "productId": self.product().await }).to_string();
         self.post_as(BUYER, "/api/v1/orders").json(body).send().await.expect(201, "00000").id("orderId")
     }
 
-    /// An order with its payment in processing.
-    pub(crate) async fn paying(&self) -> (i64, i64) {
+    /// Creates an order with a payment in `PROCESSING`; returns the ids of both.
+    pub(crate) async fn order_with_payment(&self) -> (i64, i64) {
         let order = self.order().await;
-        let answer = self.post_as(BUYER, &format!("/api/v1/orders/{order}/payments")).send().await;
-        (order, answer.expect(201, "00000").id("paymentId"))
+        let response = self.post_as(BUYER, &format!("/api/v1/orders/{order}/payments")).send().await;
+        (order, response.expect(201, "00000").id("paymentId"))
     }
 
-    /// An order that is paid.
-    pub(crate) async fn paid(&self) -> i64 {
-        let (order, payment) = self.paying().await;
+    /// Creates a paid order.
+    pub(crate) async fn paid_order(&self) -> i64 {
+        let (order, payment) = self.order_with_payment().await;
         self.callback(&report(payment, "txn-1", "SUCCESS", "88.50")).await.expect(200, "00000");
         order
     }
 
-    /// A callback with the gateway's signature.
-    pub(crate) async fn callback(&self, body: &str) -> Answer {
+    /// Sends a payment callback with the gateway's signature.
+    pub(crate) async fn callback(&self, body: &str) -> ApiResponse {
         self.signed("/api/v1/payments/callback", body).await
     }
 
-    /// A body with the gateway's signature.
-    pub(crate) async fn signed(&self, path: &str, body: &str) -> Answer {
+    /// Sends a body with the gateway's signature.
+    pub(crate) async fn signed(&self, path: &str, body: &str) -> ApiResponse {
         self.post(path).json(body).signed(GATEWAY_SECRET, 0).send().await
     }
 
     pub(crate) async fn order_status(&self, order: i64) -> String {
-        let answer = self.get_as(BUYER, &format!("/api/v1/orders/{order}")).send().await;
-        answer.expect(200, "00000").data["status"].as_str().unwrap().to_owned()
+        let response = self.get_as(BUYER, &format!("/api/v1/orders/{order}")).send().await;
+        response.expect(200, "00000").data["status"].as_str().unwrap().to_owned()
     }
 }
 
-/// The body of a callback.
+/// The body of a payment callback.
 pub(crate) fn report(payment: i64, transaction: &str, result: &str, amount: &str) -> String {
     format!(
         r#"{{"paymentId":{payment},"gatewayTxnId":"{transaction}","result":"{result}","amount":{amount}}}"#
@@ -246,7 +247,7 @@ pub(crate) fn start() -> DateTime<Utc> {
     Utc.with_ymd_and_hms(2026, 1, 31, 8, 0, 0).unwrap()
 }
 
-/// Lets everybody in.
+/// A rate limit that rejects no request.
 fn unlimited() -> Admission {
     struct Unlimited;
 
@@ -259,11 +260,11 @@ fn unlimited() -> Admission {
     Admission::new(Arc::new(Unlimited), Bucket::new(NonZeroU32::MIN, 1).unwrap())
 }
 
-/// A store that fails, always in the same way.
-pub(crate) struct Broken(pub(crate) fn() -> StoreError);
+/// A store that always fails with the same error.
+pub(crate) struct FailingStore(pub(crate) fn() -> StoreError);
 
 #[async_trait]
-impl Store for Broken {
+impl Store for FailingStore {
     type Unit = Work;
     type View = dyn MarketView;
 

@@ -1,4 +1,4 @@
-//! The credit of buyers.
+//! Buyer credit.
 
 use async_trait::async_trait;
 use handover_events::{EventId, TenantId};
@@ -26,7 +26,6 @@ impl OfOrder for CreditChange {
     }
 }
 
-/// A buyer and its credit.
 #[derive(Debug, Clone)]
 pub(crate) struct CreditRow {
     tenant: TenantId,

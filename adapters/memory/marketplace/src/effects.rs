@@ -1,4 +1,4 @@
-//! What consumers do.
+//! Effects of consumers: listing changes, shipment tasks, notifications, credit changes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,10 +18,10 @@ use marketplace_domain::{OrderId, ProductId, UserId};
 use crate::tables::{Lock, Market, MarketRows as _, Merged, Table};
 use crate::unit::MarketUnit;
 
-/// Whose listing of which product.
+/// Key of a listing: tenant, seller, product.
 type Listing = (TenantId, UserId, ProductId);
 
-/// The order by which effects are found, the fact of which an order has one, and the listing, if they change one.
+/// An effect about an order. Its natural key is the order and the fact; it may also change a listing.
 pub(crate) trait OfOrder: Clone {
     fn order(&self) -> (TenantId, OrderId);
 
@@ -29,7 +29,6 @@ pub(crate) trait OfOrder: Clone {
 
     fn event(&self) -> &EventId;
 
-    /// The effect as one of a fact.
     fn of_fact(&self) -> EffectOfFact {
         let (tenant, order) = self.order();
         EffectOfFact { tenant, order, fact: self.fact(), event_id: self.event().clone() }
@@ -103,7 +102,7 @@ impl<E: OfOrder> Row<Market> for Numbered<E> {
     }
 }
 
-/// The effects of an order in a table, by their numbers.
+/// The effects of an order, by id.
 pub(crate) fn of_order<E: OfOrder>(
     table: &Table<Numbered<E>>,
     order: (TenantId, OrderId),
@@ -112,7 +111,7 @@ pub(crate) fn of_order<E: OfOrder>(
     ids.filter_map(|id| Some((*id, table.get(id)?)))
 }
 
-/// The effects of these orders in a table.
+/// The effects of several orders.
 fn of_orders<'a, E: OfOrder>(
     rows: Merged<'a, Numbered<E>>,
     tenant: TenantId,
@@ -125,13 +124,13 @@ fn of_orders<'a, E: OfOrder>(
     orders.iter().flat_map(of).collect()
 }
 
-/// The newest effects in a table, newest first.
+/// The newest effects, newest first.
 fn newest<E: OfOrder>(rows: Merged<'_, Numbered<E>>, most: u32) -> Vec<EffectOfFact> {
     let newest_first = rows.select(|table| rows_below(table, None).map(|(id, row)| (Reverse(id), row)));
     newest_first.take(limited(most)).map(|row| row.effect.of_fact()).collect()
 }
 
-/// The entries of the natural key of effects, in order.
+/// Locks for the natural keys of effects, sorted.
 pub(crate) fn keys_of<E: OfOrder>(kind: EffectKind, effects: &[E]) -> Vec<Lock> {
     let key = |effect: &E| {
         let (tenant, order) = effect.order();
@@ -142,17 +141,17 @@ pub(crate) fn keys_of<E: OfOrder>(kind: EffectKind, effects: &[E]) -> Vec<Lock> 
     keys
 }
 
-/// Refuses an effect whose fact has one.
+/// Fails if an effect with the same natural key exists.
 pub(crate) fn check_key<E: OfOrder>(rows: Merged<'_, Numbered<E>>, effect: &E) -> Result<(), StoreError> {
     let fact = effect.fact();
     let mut own = rows.select(|table| of_order(table, effect.order()));
     match own.find(|row| row.effect.fact() == fact) {
         None => Ok(()),
-        Some(_) => Err(conflict(format!("the effect of {fact} of order {}", effect.order().1))),
+        Some(_) => Err(conflict(format!("effect {fact} of order {}", effect.order().1))),
     }
 }
 
-/// The changes of a listing in a table, by their numbers.
+/// The changes of a listing, by id.
 fn of_listing<E: OfOrder>(
     table: &Table<Numbered<E>>,
     listing: Listing,
@@ -161,7 +160,7 @@ fn of_listing<E: OfOrder>(
     ids.filter_map(|id| Some((*id, table.get(id)?)))
 }
 
-/// A product in its seller's listing.
+/// A row of a seller's listing.
 #[derive(Debug, Clone)]
 pub(crate) struct ListingRow {
     tenant: TenantId,

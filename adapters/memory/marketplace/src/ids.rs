@@ -1,4 +1,4 @@
-//! Blocks of ids.
+//! Id blocks.
 
 use async_trait::async_trait;
 use handover_memory::store::tables::Row;
@@ -23,7 +23,7 @@ impl Row<Market> for IdBlockRow {
     }
 }
 
-/// The ids of the rows of a kind, of every tenant.
+/// The ids of all rows of a kind, in all tenants.
 fn ids(statement: &Statement<'_>, kind: IdKind) -> Vec<i64> {
     match kind {
         IdKind::Product => statement.products().all().map(|row| row.id.get()).collect(),

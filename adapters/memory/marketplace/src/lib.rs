@@ -1,6 +1,6 @@
-//! The marketplace's store in memory: its tables beside the outbox of `handover_memory`, in the same units.
+//! In-memory store of the marketplace: its tables and the outbox of `handover_memory` in the same units of work.
 //!
-//! **Invariant:** a behaviour that exists only here is a bug here. The shared contract suite decides, not this code.
+//! **Invariant:** behaviour that only this adapter has is a bug of this adapter. The shared contract suite is authoritative.
 
 mod assets;
 mod credit;
@@ -28,46 +28,46 @@ use marketplace_domain::{Asset, OrderId};
 use tables::Market;
 use unit::MarketUnit;
 
-/// A database of the marketplace in memory, and one process's way to it. Clones are the same process.
+/// Handle of one process to an in-memory database of the marketplace. Clones belong to the same process.
 #[derive(Clone)]
 pub struct MemoryStore(handover_memory::MemoryStore<Market>);
 
 impl MemoryStore {
-    /// An empty database. Its own time is this clock's until it is moved; commits of this handle wake this `Wake`.
+    /// Creates an empty database. Its time is that of `clock` until it is moved. Commits through this handle notify `wake`.
     pub fn new(clock: Arc<dyn Clock>, wake: Wake) -> MemoryStore {
         MemoryStore(handover_memory::MemoryStore::new(clock, wake))
     }
 
-    /// Another process's way to the same database, with that process's `Wake`.
+    /// Creates the handle of another process to the same database.
     pub fn for_process(&self, wake: Wake) -> MemoryStore {
         MemoryStore(self.0.for_process(wake))
     }
 
-    /// Moves the database's own time, on which leases alone depend, by this much more.
+    /// Moves the time of the database by an additional offset. Only leases depend on this time.
     pub fn move_database_clock(&self, by: TimeDelta) {
         self.0.move_database_clock(by);
     }
 
-    /// Deletes the row of an event that was sent, as a person does by SQL; whether there was one.
+    /// Deletes the row of a sent event, as a manual SQL statement could; returns whether it existed.
     pub fn lose_event(&self, event: &EventId) -> bool {
         self.0.lose_event(event)
     }
 
-    /// Deletes the hold of an asset for an order, as a person does by SQL; whether there was one.
+    /// Deletes the hold of an asset for an order, as a manual SQL statement could; returns whether it existed.
     pub fn lose_hold(&self, hold: (TenantId, OrderId, Asset)) -> bool {
         self.0.alter(|market| {
-            let was_there = market.holds.get(&hold).is_some();
+            let existed = market.holds.get(&hold).is_some();
             market.holds.remove(&hold);
-            was_there
+            existed
         })
     }
 
-    /// Every committed row as text, behind the name of its table: to compare two moments.
+    /// All committed rows as text, prefixed with the table name, to compare two states.
     pub fn rows(&self) -> Vec<String> {
         self.0.rows()
     }
 
-    /// The database's own time.
+    /// The time of the database.
     pub fn database_now(&self) -> DateTime<Utc> {
         self.0.database_now()
     }

@@ -1,4 +1,4 @@
-//! What buyers and sellers are told.
+//! Notifications to buyers and sellers.
 
 use std::cmp::Reverse;
 

@@ -16,7 +16,7 @@ use marketplace_domain::{Order, OrderId, OrderStatus, UserId};
 use crate::tables::{Lock, Market, MarketRows as _};
 use crate::unit::MarketUnit;
 
-/// When each order last changed; `None` is before all orders of a moment: there a range begins.
+/// Orders by the time of their last change. `None` sorts before all orders of the same time, as the start of a range.
 type Changes = BTreeSet<(DateTime<Utc>, Option<OrderId>)>;
 type ByUser = BTreeMap<(TenantId, UserId), BTreeSet<OrderId>>;
 
@@ -128,15 +128,15 @@ impl OrderQueries for MarketUnit {
         self.read(|statement| {
             let orders = statement.orders();
             let in_order = orders.select(|table| {
-                let places = match tenant {
+                let positions = match tenant {
                     Some(tenant) => table.index.changed_of.get(&tenant),
                     None => Some(&table.index.changed),
                 };
                 let from = after.map_or((since, None), |(at, id)| (at, Some(id)).max((since, None)));
                 let later = (Bound::Excluded(from), Bound::Unbounded);
-                let later = places.into_iter().flat_map(move |places| places.range(later));
+                let later = positions.into_iter().flat_map(move |positions| positions.range(later));
                 let within = later.take_while(move |(changed, _)| *changed < until);
-                within.filter_map(|place| Some((*place, table.get(&place.1?)?)))
+                within.filter_map(|position| Some((*position, table.get(&position.1?)?)))
             });
             in_order.take(limited(limit)).cloned().collect()
         })

@@ -38,14 +38,14 @@ impl Row<Market> for Payment {
         }
     }
 
-    /// Another row of the same commit may have come in its place already.
+    /// Another row of the same commit may already have replaced the index entry.
     fn leave(&self, index: &mut PaymentIndex) {
-        let place = (self.tenant, self.order);
-        if let Some(ids) = index.by_order.get_mut(&place) {
+        let order = (self.tenant, self.order);
+        if let Some(ids) = index.by_order.get_mut(&order) {
             ids.remove(&self.id);
         }
-        if self.status == PaymentStatus::Processing && index.processing.get(&place) == Some(&self.id) {
-            index.processing.remove(&place);
+        if self.status == PaymentStatus::Processing && index.processing.get(&order) == Some(&self.id) {
+            index.processing.remove(&order);
         }
         if let Some(transaction) = &self.transaction_id
             && index.by_transaction.get(transaction) == Some(&self.id)
@@ -110,7 +110,8 @@ impl PaymentRepo for MarketUnit {
     }
 }
 
-/// The row and its unique keys; that of its order also when it leaves `PROCESSING`, until that is committed.
+/// Locks of the row and its unique keys. The key of the order is also locked when the payment leaves `PROCESSING`, because it
+/// is free only after the commit.
 fn locks(payment: &Payment) -> Vec<Lock> {
     let mut locks = vec![Lock::Payment(payment.id), Lock::PaymentInProcessing(payment.tenant, payment.order)];
     locks.extend(payment.transaction_id.clone().map(Lock::GatewayTransaction));
@@ -142,7 +143,10 @@ fn check_unique(statement: &Statement<'_>, payment: &Payment) -> Result<(), Stor
     if payment.status == PaymentStatus::Processing
         && another(in_processing(statement, payment.tenant, payment.order))
     {
-        return Err(conflict(format!("payments: order {} has one in PROCESSING", payment.order)));
+        return Err(conflict(format!(
+            "payments: order {} already has a payment in PROCESSING",
+            payment.order
+        )));
     }
     if let Some(transaction) = &payment.transaction_id
         && another(by_transaction(statement, transaction))

@@ -17,8 +17,8 @@ use crate::unit::MarketUnit;
 #[derive(Default)]
 pub(crate) struct RefundIndex {
     by_order: BTreeMap<(TenantId, OrderId), BTreeSet<RefundId>>,
-    /// The one of each payment that has not failed.
-    live: BTreeMap<PaymentId, RefundId>,
+    /// The refund of each payment that has not failed.
+    not_failed: BTreeMap<PaymentId, RefundId>,
     due: BTreeSet<(DateTime<Utc>, RefundId)>,
 }
 
@@ -33,20 +33,20 @@ impl Row<Market> for Refund {
     fn enter(&self, index: &mut RefundIndex) {
         index.by_order.entry((self.tenant, self.order)).or_default().insert(self.id);
         if self.status != RefundStatus::Failed {
-            index.live.insert(self.payment, self.id);
+            index.not_failed.insert(self.payment, self.id);
         }
         if self.status == RefundStatus::Processing {
             index.due.extend(self.next_attempt_time.map(|due| (due, self.id)));
         }
     }
 
-    /// Another row of the same commit may have come in its place already.
+    /// Another row of the same commit may already have replaced the index entry.
     fn leave(&self, index: &mut RefundIndex) {
         if let Some(ids) = index.by_order.get_mut(&(self.tenant, self.order)) {
             ids.remove(&self.id);
         }
-        if index.live.get(&self.payment) == Some(&self.id) {
-            index.live.remove(&self.payment);
+        if index.not_failed.get(&self.payment) == Some(&self.id) {
+            index.not_failed.remove(&self.payment);
         }
         if let Some(due) = self.next_attempt_time {
             index.due.remove(&(due, self.id));
@@ -113,20 +113,21 @@ impl RefundRepo for MarketUnit {
     }
 }
 
-/// The row and the unique key of its payment, also when it fails, until that is committed.
+/// Locks of the row and of the unique key of its payment. The key is also locked when the refund fails, because it is free
+/// only after the commit.
 fn locks(refund: &Refund) -> Vec<Lock> {
     vec![Lock::Refund(refund.id), Lock::RefundOfPayment(refund.payment)]
 }
 
 fn check_unique(statement: &Statement<'_>, refund: &Refund) -> Result<(), StoreError> {
     let refunds = statement.refunds();
-    let live = refunds.select(|table| {
-        let id = table.index.live.get(&refund.payment);
+    let not_failed = refunds.select(|table| {
+        let id = table.index.not_failed.get(&refund.payment);
         id.and_then(|id| Some((*id, table.get(id)?))).into_iter()
     });
-    let another = live.into_iter().any(|other| other.id != refund.id);
+    let another = not_failed.into_iter().any(|other| other.id != refund.id);
     if refund.status != RefundStatus::Failed && another {
-        return Err(conflict(format!("refunds: payment {} has one", refund.payment)));
+        return Err(conflict(format!("refunds: payment {} already has a refund", refund.payment)));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Requests under an idempotency key.
+//! Requests with an idempotency key.
 
 use std::collections::BTreeSet;
 
@@ -67,10 +67,10 @@ impl RequestRepo for MarketUnit {
 
     async fn drop_request(&mut self, scope: &RequestScope, token: &str) -> Result<Changed, StoreError> {
         self.write(vec![Lock::Request(scope.clone())], |statement| {
-            let is_it = |before: &KeptRequest| {
+            let is_own_claim = |before: &KeptRequest| {
                 before.token == token && matches!(before.state, RequestState::Processing { .. })
             };
-            if !statement.requests().get(scope).is_some_and(is_it) {
+            if !statement.requests().get(scope).is_some_and(is_own_claim) {
                 return Ok(Changed::None);
             }
             statement.own.requests.remove(scope);
@@ -93,7 +93,7 @@ impl RequestRepo for MarketUnit {
         self.write(expired.iter().cloned().map(Lock::Request).collect(), |statement| {
             let mut removed = 0;
             for scope in expired {
-                // It may have been begun anew in the meantime.
+                // Another request may have claimed the key again in the meantime.
                 let is_expired = |request: &KeptRequest| request.expire_time <= now;
                 if statement.requests().get(&scope).is_some_and(is_expired) {
                     statement.own.requests.remove(&scope);

@@ -1,4 +1,4 @@
-//! The list of the marketplace's tables, its locks and its sequences.
+//! Tables, locks and sequences of the marketplace.
 
 use handover_events::TenantId;
 use handover_memory::{store, tables};
@@ -17,7 +17,7 @@ use super::effects::ListingRow;
 use super::ids::IdBlockRow;
 
 tables! {
-    /// Every table of the marketplace, as committed.
+    /// The committed tables of the marketplace.
     pub(crate) struct Market {
         products: Product,
         orders: Order,
@@ -47,7 +47,7 @@ pub(crate) type Table<R> = store::tables::Table<R, Market>;
 pub(crate) type Merged<'a, R> = store::tables::Merged<'a, R, Market>;
 pub(crate) type Statement<'s> = store::statement::Statement<'s, Market>;
 
-/// What can be locked: rows and the entries of unique keys.
+/// Lockable objects: rows and entries of unique keys.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lock {
     Product(ProductId),
@@ -68,7 +68,7 @@ pub(crate) enum Lock {
     IdBlock(IdKind),
 }
 
-/// The last row id of each table that numbers its rows.
+/// The last assigned row id per sequence.
 #[derive(Default)]
 pub(crate) struct Sequences {
     pub(crate) effects: i64,

@@ -1,4 +1,4 @@
-//! The unit of work of the marketplace.
+//! Unit of work of the marketplace.
 
 use std::ops::{Deref, DerefMut};
 
@@ -8,7 +8,7 @@ use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, Vie
 
 use super::tables::Market;
 
-/// One transaction. A type of this crate, so that the marketplace's ports can be implemented for it.
+/// One transaction. A newtype of this crate, so that it can implement the marketplace's ports (orphan rule).
 pub(crate) struct MarketUnit(pub(crate) MemoryUnit<Market>);
 
 impl Deref for MarketUnit {

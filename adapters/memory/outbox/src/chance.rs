@@ -1,18 +1,18 @@
-//! Chance from a seed.
+//! Random numbers from a seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use handover_outbox::ports::Chance;
 
-/// SplitMix64: the same seed gives the same numbers in the same order of calls.
+/// SplitMix64 random number generator: the same seed gives the same sequence of numbers.
 #[derive(Debug)]
 pub struct SeededChance(AtomicU64);
 
-/// The odd constant by which SplitMix64 steps: 2^64 divided by the golden ratio.
+/// The increment of SplitMix64: 2^64 divided by the golden ratio, rounded to an odd number.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl SeededChance {
-    /// The numbers of this seed, from the first.
+    /// Creates a generator with a seed.
     pub fn new(seed: u64) -> SeededChance {
         SeededChance(AtomicU64::new(seed))
     }

@@ -1,6 +1,6 @@
-//! Clocks that a test moves.
+//! Clocks controlled by tests.
 //!
-//! **Invariant:** a step of the wall clock never ends a sleep; only time that passes does.
+//! **Invariant:** setting the wall clock never ends a sleep; only elapsed time does.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,17 +13,17 @@ use handover_outbox::ports::Clock;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// A moment moved by a difference; stays where it is if the calendar ends before.
+/// Adds a difference to a time; returns the time unchanged on overflow.
 pub(crate) fn moved(from: DateTime<Utc>, by: TimeDelta) -> DateTime<Utc> {
     from.checked_add_signed(by).unwrap_or(from)
 }
 
-/// A moment that much later.
+/// Adds a duration to a time; returns the time unchanged on overflow.
 pub(crate) fn later(from: DateTime<Utc>, by: Duration) -> DateTime<Utc> {
     TimeDelta::from_std(by).map_or(from, |by| moved(from, by))
 }
 
-/// A clock that stands until a test moves it. Clones share it.
+/// A clock that advances only when a test advances it. Clones share the same time.
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     state: Arc<Mutex<Manual>>,
@@ -32,43 +32,43 @@ pub struct ManualClock {
 #[derive(Debug)]
 struct Manual {
     now: DateTime<Utc>,
-    passed: Duration,
+    elapsed: Duration,
     sleepers: BTreeMap<(Duration, u64), oneshot::Sender<()>>,
     next_sleeper: u64,
 }
 
 impl ManualClock {
-    /// A clock that stands at `start`.
+    /// Creates a clock that shows `start`.
     pub fn new(start: DateTime<Utc>) -> ManualClock {
         let manual = Manual {
             now: start.trunc_subsecs(6),
-            passed: Duration::ZERO,
+            elapsed: Duration::ZERO,
             sleepers: BTreeMap::new(),
             next_sleeper: 0,
         };
         ManualClock { state: Arc::new(Mutex::new(manual)) }
     }
 
-    /// Lets time pass, and wakes those who have slept long enough: who was due first, then who slept first.
+    /// Advances the time and completes the sleeps that are due, in the order of their end, then of their start.
     pub fn advance(&self, by: Duration) {
         let mut state = self.state();
-        state.passed += by;
+        state.elapsed += by;
         state.now = later(state.now, by).trunc_subsecs(6);
-        let passed = state.passed;
+        let elapsed = state.elapsed;
         while let Some(first) = state.sleepers.first_entry()
-            && first.key().0 <= passed
+            && first.key().0 <= elapsed
         {
-            // Whoever stopped waiting does not care.
+            // The receiver may have been dropped.
             let _ = first.remove().send(());
         }
     }
 
-    /// Sets the wall clock, forward or back, as an administrator does: nobody's sleep ends.
+    /// Sets the wall clock forward or back, as an administrator could. It ends no sleep.
     pub fn set(&self, now: DateTime<Utc>) {
         self.state().now = now.trunc_subsecs(6);
     }
 
-    /// How many sleep now: tells a test that it is time to [`ManualClock::advance`].
+    /// Number of pending sleeps, so that a test can wait for one before [`ManualClock::advance`].
     pub fn sleepers(&self) -> usize {
         self.state().sleepers.values().filter(|sleeper| !sleeper.is_closed()).count()
     }
@@ -88,19 +88,19 @@ impl Clock for ManualClock {
         if duration.is_zero() {
             return;
         }
-        let (wake, woken) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         {
             let mut state = self.state();
-            let key = (state.passed.saturating_add(duration), state.next_sleeper);
+            let key = (state.elapsed.saturating_add(duration), state.next_sleeper);
             state.next_sleeper += 1;
-            state.sleepers.insert(key, wake);
+            state.sleepers.insert(key, sender);
         }
-        // An error would mean that the clock is gone, and with it its time.
-        let _ = woken.await;
+        // An error means that the clock was dropped, so its time no longer advances.
+        let _ = receiver.await;
     }
 }
 
-/// A clock that follows the runtime's time, which `tokio::time::pause` makes a simulated one. Clones share the skew.
+/// A clock that follows the time of the Tokio runtime, which `tokio::time::pause` simulates. Clones share the skew.
 #[derive(Debug, Clone)]
 pub struct VirtualClock {
     start: DateTime<Utc>,
@@ -109,17 +109,17 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// A clock that shows `start` at the runtime's present moment.
+    /// Creates a clock that shows `start` at the current time of the runtime.
     pub fn new(start: DateTime<Utc>) -> VirtualClock {
         VirtualClock { start, origin: Instant::now(), skew_us: Arc::default() }
     }
 
-    /// Another clock of the same time with a skew of its own, as another machine has.
+    /// Creates a clock with the same time and an independent skew, like that of another machine.
     pub fn another(&self) -> VirtualClock {
         VirtualClock { skew_us: Arc::default(), ..self.clone() }
     }
 
-    /// Sets by how much the wall clock is off; sleeps are not.
+    /// Sets the skew of the wall clock. It does not affect sleeps.
     pub fn set_skew(&self, skew: TimeDelta) {
         self.skew_us.store(skew.num_microseconds().unwrap_or(0), Ordering::Relaxed);
     }
@@ -132,7 +132,7 @@ impl Clock for VirtualClock {
         moved(later(self.start, self.origin.elapsed()), skew).trunc_subsecs(6)
     }
 
-    #[allow(clippy::disallowed_methods, reason = "this is the Clock port's side of it")]
+    #[allow(clippy::disallowed_methods, reason = "implementation of the Clock port")]
     async fn sleep(&self, duration: Duration) {
         tokio::time::sleep(duration).await;
     }

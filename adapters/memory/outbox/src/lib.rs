@@ -1,11 +1,11 @@
-//! The store, the broker, clocks and chance in memory: honest fakes for tests and the simulator.
+//! In-memory store, broker, clocks and random numbers: faithful fakes for tests and the simulator.
 //!
-//! **Invariant:** a behaviour that exists only here is a bug here. The shared contract suite decides, not this code.
+//! **Invariant:** behaviour that only this adapter has is a bug of this adapter. The shared contract suite is authoritative.
 //!
-//! **Invariant:** everything is deterministic: the same calls in the same order give the same answers, bytes and
-//! wake-ups. No random numbers, no real time, no maps without order.
+//! **Invariant:** everything is deterministic: the same calls in the same order give the same results and the same wake-up
+//! notifications. No entropy, no real time, no unordered maps.
 //!
-//! **Invariant:** every port call yields to the scheduler before its effect, so that races and cancellations happen.
+//! **Invariant:** every port call yields to the scheduler before its effect, so that tests cover races and cancellations.
 //!
 //! **Invariant:** no lock of a `std::sync::Mutex` is held across an await.
 

@@ -1,19 +1,19 @@
-//! A turn for everybody else.
+//! Yielding to other tasks.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Lets every other task that can run go first.
+/// Yields once, so that all other ready tasks run first.
 ///
-/// Unlike `tokio::task::yield_now` it does not have the runtime look for events of the outside before: there are none
-/// for this adapter to wait for, and looking takes longer than most statements do.
+/// Unlike `tokio::task::yield_now` it does not make the runtime poll its I/O driver: this adapter waits for no I/O, and
+/// polling takes longer than most statements.
 pub(crate) async fn yield_now() {
-    let mut had = false;
+    let mut yielded = false;
     poll_fn(|context| {
-        if had {
+        if yielded {
             return Poll::Ready(());
         }
-        had = true;
+        yielded = true;
         context.waker().wake_by_ref();
         Poll::Pending
     })

@@ -15,7 +15,7 @@ const CREDIT: &str = "tenant_id, buyer_id, completed, cancelled_by_buyer, cancel
     last_event_id, update_time";
 const KEY: &str = "tenant_id, buyer_id";
 
-/// Whose credit.
+/// Key of a credit row.
 type Buyer = (TenantId, UserId);
 
 fn change(row: &Row) -> Result<CreditChange, StoreError> {
@@ -83,7 +83,7 @@ impl CreditQueries for MarketSession {
 }
 
 impl MarketSession {
-    /// The counts of these buyers, locked: every one has its row.
+    /// Locks the credit rows of these buyers, which must exist, and returns their counts.
     async fn counts(
         &mut self,
         buyers: impl Iterator<Item = &Buyer>,
@@ -157,8 +157,8 @@ impl CreditRepo for MarketSession {
             };
             touched.insert((change.tenant, change.buyer), last);
         }
-        // A row that is not there cannot be locked: two units would both count from nothing. So it is made, or touched,
-        // first, in the order of its key.
+        // A missing row cannot be locked, and two units of work would both start from zero. The upsert creates or touches
+        // the rows first, in the order of their key.
         self.put_credit(&touched, &["update_time"]).await?;
         let mut counts = self.counts(touched.keys()).await?;
         for change in changes {

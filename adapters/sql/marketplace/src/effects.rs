@@ -1,4 +1,4 @@
-//! What consumers did.
+//! Effects of consumers: listing changes, listings, shipment tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +17,10 @@ const CHANGE: &str = "tenant_id, seller_id, product_id, order_id, aggregate_seq,
 const TASK: &str = "tenant_id, order_id, seller_id, buyer_id, aggregate_seq, event_id, create_time";
 const ENTRY: &str = "tenant_id, seller_id, product_id, taken_by, event_id, update_time";
 
-/// Whose listing of which product.
+/// Key of a listing.
 type Listing = (TenantId, UserId, ProductId);
 
-/// The columns of the natural key of an effect beside its order.
+/// The columns of an effect's natural key other than the order.
 const fn fact_columns(kind: EffectKind) -> &'static [&'static str] {
     match kind {
         EffectKind::ListingChange => &["kind"],
@@ -41,7 +41,7 @@ fn effect_of_fact(kind: EffectKind, row: &Row) -> Result<EffectOfFact, StoreErro
     })
 }
 
-/// Of an effect, what [`effect_of_fact`] reads.
+/// The columns that [`effect_of_fact`] reads.
 fn effect_columns(kind: EffectKind) -> String {
     let fact: String = fact_columns(kind).iter().map(|column| format!(", e.{column}")).collect();
     format!("e.id, e.tenant_id, e.order_id, e.event_id{fact}")
@@ -208,7 +208,7 @@ impl EffectQueries for MarketSession {
 }
 
 impl MarketSession {
-    /// Every change of these products, in the order in which they were applied.
+    /// Every change of these products, in the order of application.
     async fn changes_of(&mut self, listings: &BTreeSet<Listing>) -> Result<Vec<ListingChange>, StoreError> {
         let mut products: BTreeMap<TenantId, Vec<i64>> = BTreeMap::new();
         for (tenant, _, product) in listings {
@@ -236,7 +236,7 @@ impl MarketSession {
         Ok(changes)
     }
 
-    /// Writes listings, and so locks them.
+    /// Writes and thereby locks listings.
     async fn put_listings(&mut self, listings: &BTreeMap<Listing, ListingEntry>) -> Result<(), StoreError> {
         let rows = listings
             .iter()
@@ -258,8 +258,8 @@ impl MarketSession {
     }
 }
 
-/// How the listings of these changes stand after them.
-fn listed(listings: &BTreeSet<Listing>, changes: &[ListingChange]) -> BTreeMap<Listing, ListingEntry> {
+/// The state of these listings after the changes.
+fn entries_after(listings: &BTreeSet<Listing>, changes: &[ListingChange]) -> BTreeMap<Listing, ListingEntry> {
     let after = |listing: &Listing| {
         let own = changes.iter().filter(|change| change.listing() == *listing);
         Some((*listing, ListingEntry::after(own)?))
@@ -287,14 +287,14 @@ impl EffectRepo for MarketSession {
             .collect();
         self.insert(&format!("INSERT INTO listing_changes ({CHANGE})"), 8, rows, "").await?;
 
-        // Written as if there were no other changes: that locks the listing, so that the others can be read. Nearly
-        // always there are none that matter.
+        // The first write considers only the new changes. It locks the listings, so that all changes can be read; rarely an
+        // older change makes a second write necessary.
         let listings: BTreeSet<Listing> = changes.iter().map(ListingChange::listing).collect();
-        let alone = listed(&listings, changes);
-        self.put_listings(&alone).await?;
-        let mut stand = listed(&listings, &self.changes_of(&listings).await?);
-        stand.retain(|listing, entry| alone.get(listing) != Some(entry));
-        self.put_listings(&stand).await
+        let written = entries_after(&listings, changes);
+        self.put_listings(&written).await?;
+        let mut corrected = entries_after(&listings, &self.changes_of(&listings).await?);
+        corrected.retain(|listing, entry| written.get(listing) != Some(entry));
+        self.put_listings(&corrected).await
     }
 
     async fn open_shipments(&mut self, tasks: &[NewShipmentTask]) -> Result<(), StoreError> {

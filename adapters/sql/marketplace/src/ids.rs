@@ -6,7 +6,7 @@ use handover_outbox::ports::StoreError;
 use handover_sql::values;
 use marketplace::ports::{IdBlocks, IdKind, IdQueries, IdState};
 
-/// The table of the rows that have these ids.
+/// The table whose rows have these ids.
 const fn table(kind: IdKind) -> &'static str {
     match kind {
         IdKind::Product => "products",
@@ -56,14 +56,14 @@ impl IdBlocks for MarketSession {
 
     async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError> {
         let size = i64::from(size);
-        let moved = self
+        let updated = self
             .execute(
                 "UPDATE id_blocks SET next_id = next_id + ? WHERE kind = ?",
                 values![size, kind.as_str()],
             )
             .await?;
-        if moved == 0 {
-            // Two that find none at once: one of them meets a taken key and begins again.
+        if updated == 0 {
+            // If two units of work insert the row concurrently, one fails with a conflict and is retried.
             self.execute(
                 "INSERT INTO id_blocks (kind, next_id) VALUES (?, ?)",
                 values![kind.as_str(), 1 + size],
@@ -74,7 +74,7 @@ impl IdBlocks for MarketSession {
         let row = self
             .fetch_one("SELECT kind, next_id FROM id_blocks WHERE kind = ?", values![kind.as_str()])
             .await?;
-        let row = row.ok_or_else(|| StoreError::Backend("a block of ids was lost".into()))?;
+        let row = row.ok_or_else(|| StoreError::Backend("the row of id_blocks was deleted".into()))?;
         Ok(row.of("id_blocks", "kind").int("next_id")? - size)
     }
 }

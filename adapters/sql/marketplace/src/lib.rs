@@ -1,7 +1,7 @@
-//! The marketplace's repositories on SQL, in the transactions of [`handover_sql`]: one repository per file, written once
-//! for every engine.
+//! The marketplace's repositories on SQL, in the transactions of [`handover_sql`]: one repository per file, shared by
+//! all engines.
 //!
-//! **Invariant:** no business rules: a rule in SQL is a bug, except for constraints that exclude a second writer.
+//! **Invariant:** no business rules: a rule in SQL is a bug, except for constraints that prevent concurrent writes.
 
 mod assets;
 mod credit;
@@ -25,7 +25,7 @@ use handover_outbox::ports::StoreError;
 use handover_sql::Fields;
 use marketplace_domain::Money;
 
-/// An amount in minor units.
+/// Reads an amount that is stored in minor units.
 fn money(row: &Fields<'_>, column: &'static str) -> Result<Money, StoreError> {
     Money::from_minor(row.int(column)?).map_err(|error| row.corrupt(column, error))
 }

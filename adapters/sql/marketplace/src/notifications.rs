@@ -1,4 +1,4 @@
-//! What buyers and sellers are told.
+//! Notifications to buyers and sellers.
 
 use crate::session::MarketSession;
 use async_trait::async_trait;

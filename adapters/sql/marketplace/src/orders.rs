@@ -19,7 +19,7 @@ const COLUMNS: &str = "id, order_no, tenant_id, product_id, buyer_id, seller_id,
                        payable_minor, coupon_id, coupon_minor, wallet_minor, points, refund_id, carrier, tracking_no, \
                        version, create_time, pay_time, update_time";
 
-/// Orders that wait for their payment since this moment or before, the oldest first.
+/// Unpaid orders that were created at or before a time, oldest first.
 pub(crate) const OVERDUE: &str = "SELECT tenant_id, id FROM orders WHERE status = 'pending' AND create_time <= ? \
                                   ORDER BY create_time, id LIMIT ?";
 
@@ -55,7 +55,7 @@ fn coupon(row: Fields<'_>) -> Result<Option<CouponUse>, StoreError> {
     match row.opt_id("coupon_id")? {
         Some(id) => Ok(Some(CouponUse { id, discount })),
         None if discount == Money::ZERO => Ok(None),
-        None => Err(row.corrupt("coupon_id", "is NULL beside a discount")),
+        None => Err(row.corrupt("coupon_id", "is NULL although the order has a discount")),
     }
 }
 
@@ -67,12 +67,12 @@ fn shipment(row: Fields<'_>) -> Result<Option<Shipment>, StoreError> {
                 row.corrupt(if part == "carrier" { "carrier" } else { "tracking_no" }, error)
             })
         }
-        (Some(_), None) => Err(row.corrupt("tracking_no", "is NULL beside a carrier")),
-        (None, Some(_)) => Err(row.corrupt("carrier", "is NULL beside a tracking number")),
+        (Some(_), None) => Err(row.corrupt("tracking_no", "is NULL although the order has a carrier")),
+        (None, Some(_)) => Err(row.corrupt("carrier", "is NULL although the order has a tracking number")),
     }
 }
 
-/// A page of the orders that changed within a span of time.
+/// A page of the orders that changed in a time range.
 pub(crate) fn changed_within(
     dialect: &dyn Dialect,
     tenant: Option<TenantId>,
@@ -81,7 +81,7 @@ pub(crate) fn changed_within(
     after: Option<(DateTime<Utc>, OrderId)>,
     most: u32,
 ) -> (String, Vec<Value>) {
-    // The cursor bounds the scan too: not every engine sees that in the comparison of two columns.
+    // The cursor also limits the scan: not every engine derives that from the comparison of two columns.
     let from = after.map_or(since, |(changed, _)| since.max(changed));
     let index = dialect.index("idx_orders_updated");
     let mut sql = format!("SELECT {COLUMNS} FROM orders {index} WHERE update_time >= ? AND update_time < ?");

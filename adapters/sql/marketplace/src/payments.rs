@@ -35,7 +35,7 @@ fn payment(row: &Row) -> Result<Payment, StoreError> {
     })
 }
 
-/// Every payment of an order: its parameters are tenant and order.
+/// Every payment of an order. Parameters: tenant, order.
 pub(crate) fn of_order() -> String {
     format!("SELECT {COLUMNS} FROM payments WHERE tenant_id = ? AND order_id = ? ORDER BY id")
 }

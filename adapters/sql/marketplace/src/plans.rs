@@ -1,4 +1,4 @@
-//! That SQLite finds by an index what must stay fast, with and without statistics.
+//! Query plans on SQLite: hot queries use an index, with and without statistics.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ async fn store(directory: &tempfile::TempDir) -> SqlMarket {
 }
 
 #[tokio::test]
-async fn reads_find_their_rows_by_an_index_with_and_without_statistics() {
+async fn queries_use_an_index_with_and_without_statistics() {
     let directory = tempfile::tempdir().unwrap();
     let fresh = store(&directory).await;
-    check_sweeps(&fresh).await;
-    check_look_ups(&fresh).await;
+    check_job_queries(&fresh).await;
+    check_lookups(&fresh).await;
     let mut unit = (*fresh).begin().await.unwrap();
     let fill = "INSERT INTO asset_operations (tenant_id, idempotency_key, asset, kind, user_id, amount, create_time) \
                 SELECT 1, 'k-' || n, 'wallet', 'DEPOSIT', 7, 1, '2026-01-01T00:00:00.000000Z' FROM \
@@ -39,26 +39,29 @@ async fn reads_find_their_rows_by_an_index_with_and_without_statistics() {
     }
     unit.commit().await.unwrap();
     fresh.close().await;
-    // Statistics are read with the schema.
+    // SQLite loads statistics with the schema, so the store is reopened.
     let filled = store(&directory).await;
-    check_sweeps(&filled).await;
-    check_look_ups(&filled).await;
+    check_job_queries(&filled).await;
+    check_lookups(&filled).await;
 }
 
-async fn check_sweeps(store: &SqlMarket) {
-    let (order, user) = (OrderId::try_from(7).unwrap(), UserId::try_from(7).unwrap());
+async fn check_job_queries(store: &SqlMarket) {
+    let order = OrderId::try_from(7).unwrap();
+    let user = UserId::try_from(7).unwrap();
     for (index, plan) in store.explain_sweeps(DateTime::UNIX_EPOCH, order, user).await.unwrap() {
         assert!(plan.contains(&format!("INDEX {index}")), "{index}: {plan}");
         assert!(!plan.contains("SCAN asset_holds") && !plan.contains("SCAN orders"), "{index}: {plan}");
-        // Pages of accounts are merged, or sorted once they are read.
+        // A page of a purse merges its accounts, so it is sorted after it was read.
         assert!(!plan.contains("TEMP B-TREE") || index == "idx_ledger_account", "{index}: {plan}");
     }
 }
 
-async fn check_look_ups(store: &SqlMarket) {
+async fn check_lookups(store: &SqlMarket) {
     let mut session = (**store).view().await.unwrap();
-    let (dialect, now, tenant) = (session.dialect(), DateTime::UNIX_EPOCH, TenantId::DEFAULT);
-    let under_keys = |table| operations::under_keys(dialect, "*", table, tenant, &["a", "b"]);
+    let dialect = session.dialect();
+    let now = DateTime::UNIX_EPOCH;
+    let tenant = TenantId::DEFAULT;
+    let rows_by_key = |table| operations::rows_by_key(dialect, "*", table, tenant, &["a", "b"]);
     let cases: [((String, Vec<Value>), &str); 6] = [
         ((orders::OVERDUE.to_owned(), values![now, 100u32]), "SEARCH orders USING"),
         ((payments::of_order(), values![1i64, 1i64]), "SEARCH payments USING INDEX idx_payments_order"),
@@ -66,8 +69,8 @@ async fn check_look_ups(store: &SqlMarket) {
             balances::locking(dialect, Purse::Wallet, tenant, vec![1, 2]),
             "SEARCH asset_balances USING PRIMARY KEY",
         ),
-        (under_keys("asset_operations"), "SEARCH asset_operations USING"),
-        (under_keys("ledger_entries"), "SEARCH ledger_entries USING INDEX uk_ledger_entries"),
+        (rows_by_key("asset_operations"), "SEARCH asset_operations USING"),
+        (rows_by_key("ledger_entries"), "SEARCH ledger_entries USING INDEX uk_ledger_entries"),
         (requests::expired(dialect, now, 100), "SEARCH idempotency_keys USING"),
     ];
     for ((sql, values), step) in cases {

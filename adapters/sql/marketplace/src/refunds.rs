@@ -39,7 +39,7 @@ fn refund(row: &Row) -> Result<Refund, StoreError> {
     })
 }
 
-/// The refunds that the gateway is to be asked about.
+/// Refunds in processing whose next attempt is due.
 pub(crate) fn due(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (String, Vec<Value>) {
     let index = dialect.index("idx_refunds_due");
     let sql = format!(

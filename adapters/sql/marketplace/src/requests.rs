@@ -1,4 +1,4 @@
-//! Requests under an idempotency key.
+//! Requests with an idempotency key.
 
 use crate::session::MarketSession;
 use async_trait::async_trait;
@@ -42,12 +42,12 @@ fn request(row: &Row) -> Result<KeptRequest, StoreError> {
     })
 }
 
-fn of_scope(scope: &RequestScope) -> Vec<Value> {
+fn scope_values(scope: &RequestScope) -> Vec<Value> {
     values![scope.tenant.get(), scope.user.get(), &scope.route, &scope.key]
 }
 
-/// What follows the scope in [`COLUMNS`].
-fn rest(request: &KeptRequest) -> Vec<Value> {
+/// The values of the columns after the scope in [`COLUMNS`].
+fn state_values(request: &KeptRequest) -> Vec<Value> {
     let (status, until, answer) = match &request.state {
         RequestState::Processing { until } => (PROCESSING, Some(*until), None),
         RequestState::Success(answer) => (SUCCESS, None, Some(answer)),
@@ -65,7 +65,7 @@ fn rest(request: &KeptRequest) -> Vec<Value> {
     ]
 }
 
-/// The keys that have expired, the longest expired first.
+/// Expired keys, earliest expiry first.
 pub(crate) fn expired(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (String, Vec<Value>) {
     let index = dialect.index("idx_idempotency_expire");
     let sql = format!(
@@ -78,14 +78,14 @@ pub(crate) fn expired(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (
 impl RequestQueries for MarketSession {
     async fn request_of(&mut self, scope: &RequestScope) -> Result<Option<KeptRequest>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM idempotency_keys WHERE {SCOPE}");
-        self.fetch_one(&sql, of_scope(scope)).await?.as_ref().map(request).transpose()
+        self.fetch_one(&sql, scope_values(scope)).await?.as_ref().map(request).transpose()
     }
 }
 
 #[async_trait]
 impl RequestRepo for MarketSession {
     async fn insert_request(&mut self, request: &KeptRequest) -> Result<(), StoreError> {
-        let values = [of_scope(&request.scope), rest(request)].concat();
+        let values = [scope_values(&request.scope), state_values(request)].concat();
         self.insert(&format!("INSERT INTO idempotency_keys ({COLUMNS})"), values.len(), values, "").await?;
         Ok(())
     }
@@ -95,14 +95,14 @@ impl RequestRepo for MarketSession {
             "UPDATE idempotency_keys SET body_hash = ?, token = ?, status = ?, lease_until = ?, answer_status = ?, \
              answer = ?, trace_id = ?, create_time = ?, expire_time = ? WHERE {SCOPE} AND token = ?"
         );
-        let values = [rest(after), of_scope(&after.scope), values![token]].concat();
+        let values = [state_values(after), scope_values(&after.scope), values![token]].concat();
         Ok(Changed::of(self.execute(&sql, values).await?))
     }
 
     async fn drop_request(&mut self, scope: &RequestScope, token: &str) -> Result<Changed, StoreError> {
         let sql =
             format!("DELETE FROM idempotency_keys WHERE {SCOPE} AND token = ? AND status = '{PROCESSING}'");
-        Ok(Changed::of(self.execute(&sql, [of_scope(scope), values![token]].concat()).await?))
+        Ok(Changed::of(self.execute(&sql, [scope_values(scope), values![token]].concat()).await?))
     }
 
     async fn sweep_requests(&mut self, now: DateTime<Utc>, most: u32) -> Result<u64, StoreError> {

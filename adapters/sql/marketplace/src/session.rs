@@ -1,4 +1,4 @@
-//! A unit of work of the marketplace: the toolkit's session, and the marketplace's repositories on it.
+//! The marketplace's unit of work: the toolkit's session with the marketplace's repositories.
 
 use std::ops::{Deref, DerefMut};
 
@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 use handover_sql::Session;
 
-/// A session with the marketplace's repositories. A type of its own, since a crate implements foreign traits only for
-/// its own types.
+/// A session with the marketplace's repositories. A newtype, because a crate can implement foreign traits only for its own
+/// types.
 pub(crate) struct MarketSession(pub(crate) Box<Session>);
 
 impl Deref for MarketSession {

@@ -1,4 +1,4 @@
-//! The store of the marketplace.
+//! The marketplace's store and migrations.
 
 use std::ops::Deref;
 
@@ -11,7 +11,7 @@ use marketplace_domain::{OrderId, UserId};
 
 use crate::session::MarketSession;
 
-/// The migrations of the marketplace.
+/// The migrations of the marketplace's tables.
 static MARKETPLACE: Migrations = Migrations {
     part: "marketplace",
     table: "marketplace_migrations",
@@ -24,27 +24,27 @@ static MARKETPLACE: Migrations = Migrations {
     )],
 };
 
-/// A store of the marketplace in an SQL database. Clones share it.
+/// The marketplace's store in an SQL database. Cheap to clone: clones share connections and state.
 #[derive(Clone)]
 pub struct SqlMarket(SqlStore);
 
 impl SqlMarket {
-    /// The marketplace in the database of this store.
+    /// Creates the marketplace's store in the database of `store`.
     pub fn on(store: SqlStore) -> SqlMarket {
         SqlMarket(store)
     }
 
-    /// Brings the tables of outbox and marketplace up to date, as [`SqlStore::migrate`] does.
+    /// Applies the pending migrations of outbox and marketplace, as [`SqlStore::migrate`] does.
     pub async fn migrate(&self) -> Result<(), SchemaError> {
         self.0.migrate_with(&[&MARKETPLACE]).await
     }
 
-    /// The versions of the tables of outbox and marketplace.
+    /// The schema versions of outbox and marketplace.
     pub async fn schema_versions(&self) -> Result<[SchemaVersion; 2], SchemaError> {
         Ok([self.0.schema_version().await?, self.0.version_of_part(&MARKETPLACE).await?])
     }
 
-    /// Whether the database answers and its schema is what this build needs.
+    /// Whether the database is reachable and its schema has the version that this build requires.
     pub async fn is_ready(&self) -> Result<bool, StoreError> {
         match self.schema_versions().await {
             Ok(versions) => Ok(versions.iter().all(SchemaVersion::is_enough)),
@@ -53,8 +53,7 @@ impl SqlMarket {
         }
     }
 
-    /// How the engine would answer the reads of sweeps and long pages, each with the index that has to serve it: for
-    /// tests, and for people who wonder.
+    /// The query plans of jobs and long pages, each with the name of the index that it must use. For tests and diagnosis.
     #[doc(hidden)]
     pub async fn explain_sweeps(
         &self,
@@ -66,7 +65,7 @@ impl SqlMarket {
     }
 }
 
-/// All that the store of the outbox offers: its database is the same.
+/// Gives access to the store of the outbox in the same database.
 impl Deref for SqlMarket {
     type Target = SqlStore;
 

@@ -1,4 +1,4 @@
-//! The reads of sweeps and long pages, which must find their rows by an index however much else there is.
+//! The queries of jobs and long pages. They must use an index, so that their cost does not depend on the table size.
 
 use chrono::{DateTime, Duration, Utc};
 use handover_events::TenantId;
@@ -10,12 +10,18 @@ use super::{orders, refunds};
 use crate::session::MarketSession;
 use handover_sql::{Dialect, Value};
 
-/// A read: the index that has to serve it, its statement and its values.
-pub(crate) type Read = (&'static str, (String, Vec<Value>));
+/// A query: the index that it must use, its statement and its parameters.
+pub(crate) type IndexedQuery = (&'static str, (String, Vec<Value>));
 
-/// The reads, some of them gone on with after an order.
-pub(crate) fn sweeps(dialect: &dyn Dialect, now: DateTime<Utc>, order: OrderId, user: UserId) -> Vec<Read> {
-    let (tenant, before) = (TenantId::DEFAULT, now - Duration::hours(1));
+/// The queries, for the first page and with a cursor.
+pub(crate) fn sweeps(
+    dialect: &dyn Dialect,
+    now: DateTime<Utc>,
+    order: OrderId,
+    user: UserId,
+) -> Vec<IndexedQuery> {
+    let tenant = TenantId::DEFAULT;
+    let before = now - Duration::hours(1);
     let holds = |after| holds::pending(dialect, now, after, 100);
     let orders = |of, after| orders::changed_within(dialect, of, before, now, after, 100);
     let entries = |purse, before| operations::entries(dialect, (tenant, user), purse, before, 100);
@@ -32,7 +38,7 @@ pub(crate) fn sweeps(dialect: &dyn Dialect, now: DateTime<Utc>, order: OrderId, 
 }
 
 impl MarketSession {
-    /// The plans of [`sweeps`], as the engine writes them, each with the index that has to serve it.
+    /// The query plans of [`sweeps`], in the format of the engine, each with the index that it must use.
     pub(super) async fn explain_sweeps(
         &mut self,
         now: DateTime<Utc>,

@@ -1,10 +1,10 @@
-//! Who waits for something in the database, and how it learns that there is something.
+//! Wake-up notifications: a commit wakes the relay and consumers that wait for it.
 //!
-//! Within a process whoever commits rings: the relay's bell for partitions, a bell per queue for consumers. What was
-//! rung is kept until it was told to other processes, where the engine can tell them.
+//! Within a process a commit wakes the relay for its partitions and the consumers of its queues directly. The
+//! notification also stays pending until it is sent to other processes, if the engine supports that.
 //!
-//! **Invariant:** a bell says that looking may be worth it, never what there is: one too many costs a query, and one
-//! that is lost is made up for by whoever looks by himself, some time later.
+//! **Invariant:** a notification only triggers a query and carries no data. A superfluous one costs a query; a lost one
+//! delays the relay or consumer until its next poll.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,126 +13,136 @@ use handover_events::{Partition, PartitionSet};
 use handover_outbox::Wake;
 use tokio::sync::{Notify, watch};
 
-/// A NOTIFY carries less than 8000 bytes.
+/// PostgreSQL limits the payload of NOTIFY to less than 8000 bytes.
 #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
-const LONGEST: usize = 7_000;
-/// Everything: what is told where the rest would not fit.
+const MAX_PAYLOAD_BYTES: usize = 7_000;
+/// Payload that stands for all partitions and queues, used when the list is too long.
 const ALL: &str = "*";
 
-/// The bells of a store.
-pub(crate) struct Bells {
+/// Wakes the relay and the consumers of a store after commits, in this process and in others.
+pub(crate) struct CommitNotifier {
     relay: Wake,
     queues: Mutex<BTreeMap<String, watch::Sender<u64>>>,
-    untold: Mutex<Untold>,
-    told: Notify,
+    pending: Mutex<PendingWakeups>,
+    has_pending: Notify,
 }
 
-/// What was rung here and nobody else knows of.
+/// Notifications of this process that were not sent to other processes yet.
 #[derive(Default)]
-struct Untold {
+struct PendingWakeups {
     partitions: PartitionSet,
     queues: BTreeSet<String>,
 }
 
-impl Untold {
+impl PendingWakeups {
     fn is_empty(&self) -> bool {
         self.partitions.is_empty() && self.queues.is_empty()
     }
 }
 
-impl Bells {
-    pub(crate) fn new(relay: Wake) -> Bells {
-        Bells { relay, queues: Mutex::default(), untold: Mutex::default(), told: Notify::new() }
+impl CommitNotifier {
+    pub(crate) fn new(relay: Wake) -> CommitNotifier {
+        CommitNotifier {
+            relay,
+            queues: Mutex::default(),
+            pending: Mutex::default(),
+            has_pending: Notify::new(),
+        }
     }
 
-    /// Events were committed in these partitions.
-    pub(crate) fn events(&self, partitions: PartitionSet) {
+    /// Wakes the relays after a commit of events in these partitions.
+    pub(crate) fn notify_relays(&self, partitions: PartitionSet) {
         self.relay.ring(partitions);
-        let mut untold = lock(&self.untold);
-        untold.partitions = untold.partitions.iter().chain(partitions.iter()).collect();
-        drop(untold);
-        self.told.notify_one();
+        let mut pending = lock(&self.pending);
+        pending.partitions = pending.partitions.iter().chain(partitions.iter()).collect();
+        drop(pending);
+        self.has_pending.notify_one();
     }
 
-    /// Something became ready in this queue.
-    pub(crate) fn queue(&self, queue: &str) {
-        self.ring(queue);
-        lock(&self.untold).queues.insert(queue.to_owned());
-        self.told.notify_one();
+    /// Wakes the consumers of this queue, in all processes.
+    pub(crate) fn notify_queue(&self, queue: &str) {
+        self.notify_local_queue(queue);
+        lock(&self.pending).queues.insert(queue.to_owned());
+        self.has_pending.notify_one();
     }
 
-    /// Everybody of this process looks.
-    pub(crate) fn all_queues(&self) {
-        for bell in lock(&self.queues).values() {
-            bell.send_modify(|rings| *rings = rings.wrapping_add(1));
+    /// Wakes the consumers of every queue, in this process only.
+    pub(crate) fn notify_local_queues(&self) {
+        for sender in lock(&self.queues).values() {
+            sender.send_modify(|count| *count = count.wrapping_add(1));
         }
     }
 
-    fn ring(&self, queue: &str) {
-        if let Some(bell) = lock(&self.queues).get(queue) {
-            bell.send_modify(|rings| *rings = rings.wrapping_add(1));
+    fn notify_local_queue(&self, queue: &str) {
+        if let Some(sender) = lock(&self.queues).get(queue) {
+            sender.send_modify(|count| *count = count.wrapping_add(1));
         }
     }
 
-    /// The bell of a queue.
-    pub(crate) fn of(&self, queue: &str) -> watch::Receiver<u64> {
+    /// A receiver that changes with every notification for this queue.
+    pub(crate) fn subscribe(&self, queue: &str) -> watch::Receiver<u64> {
         lock(&self.queues).entry(queue.to_owned()).or_insert_with(|| watch::channel(0).0).subscribe()
     }
 
-    /// Queues that somebody here waits for.
+    /// The queues that consumers of this process wait for.
     #[cfg_attr(not(feature = "mysql"), allow(dead_code))]
-    pub(crate) fn waited_for(&self) -> Vec<String> {
+    pub(crate) fn subscribed_queues(&self) -> Vec<String> {
         let queues = lock(&self.queues);
-        queues.iter().filter(|(_, bell)| bell.receiver_count() > 0).map(|(queue, _)| queue.clone()).collect()
+        queues
+            .iter()
+            .filter(|(_, sender)| sender.receiver_count() > 0)
+            .map(|(queue, _)| queue.clone())
+            .collect()
     }
 
-    /// Waits until there is something to tell others.
+    /// Waits until notifications for other processes are pending.
     #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
-    pub(crate) async fn something_to_tell(&self) {
-        // By what there is, not by having been woken: whoever waits may be dropped between the two.
-        while lock(&self.untold).is_empty() {
-            self.told.notified().await;
+    pub(crate) async fn wait_for_pending(&self) {
+        // The loop checks the state, not the wake-up: a waiting future may be dropped after it consumed the wake-up.
+        while lock(&self.pending).is_empty() {
+            self.has_pending.notified().await;
         }
     }
 
-    /// What is to be told to others, if anything; from here on it counts as told.
+    /// Takes the pending notifications as the payload for other processes; `None` if there are none.
     #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
-    pub(crate) fn tell(&self) -> Option<String> {
-        let untold = std::mem::take(&mut *lock(&self.untold));
-        if untold.is_empty() {
+    pub(crate) fn take_pending(&self) -> Option<String> {
+        let pending = std::mem::take(&mut *lock(&self.pending));
+        if pending.is_empty() {
             return None;
         }
-        let bits = untold.partitions.iter().fold(0u64, |bits, partition| bits | (1 << partition.number()));
+        let bits = pending.partitions.iter().fold(0u64, |bits, partition| bits | (1 << partition.number()));
         let mut text = format!("{bits:x}");
-        for queue in &untold.queues {
+        for queue in &pending.queues {
             text.push('\n');
             text.push_str(queue);
         }
-        Some(if text.len() > LONGEST { ALL.to_owned() } else { text })
+        Some(if text.len() > MAX_PAYLOAD_BYTES { ALL.to_owned() } else { text })
     }
 
-    /// Others said this: rings here and is not told again.
+    /// Handles the payload of another process: wakes waiters of this process only.
     #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
-    pub(crate) fn heard(&self, text: &str) {
+    pub(crate) fn on_notification(&self, text: &str) {
         let mut lines = text.lines();
         let bits = lines.next().and_then(|bits| u64::from_str_radix(bits, 16).ok());
-        // What nobody understands, a newer version perhaps, may mean anything.
-        let Some(bits) = bits else { return self.may_have_missed() };
+        // A payload in an unknown format, for example of a newer version, may concern every waiter.
+        let Some(bits) = bits else { return self.notify_all_local() };
         if bits != 0 {
             self.relay.ring(Partition::all().filter(|one| bits & (1 << one.number()) != 0).collect());
         }
-        lines.for_each(|queue| self.ring(queue));
+        lines.for_each(|queue| self.notify_local_queue(queue));
     }
 
-    /// Others may have said anything meanwhile: everybody looks.
+    /// Wakes every waiter of this process: notifications may have been missed.
     #[cfg_attr(not(any(feature = "postgres", feature = "mysql")), allow(dead_code))]
-    pub(crate) fn may_have_missed(&self) {
+    pub(crate) fn notify_all_local(&self) {
         self.relay.ring(PartitionSet::ALL);
-        self.all_queues();
+        self.notify_local_queues();
     }
 }
 
-/// Nothing panics while holding these locks; if it did, what they hold would still be whole.
+/// Locks a mutex. No code panics while it holds these locks, and the data would be consistent even then, so poisoning is
+/// ignored.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -142,45 +152,49 @@ mod tests {
     use handover_events::{Partition, PartitionSet};
     use handover_outbox::Wake;
 
-    use super::Bells;
+    use super::CommitNotifier;
 
     fn partitions(numbers: &[i64]) -> PartitionSet {
         numbers.iter().filter_map(|number| Partition::from_number(*number)).collect()
     }
 
     #[tokio::test]
-    async fn what_one_process_rings_another_hears() {
-        let (here, relay) = (Bells::new(Wake::default()), Wake::default());
-        let there = Bells::new(relay.clone());
-        let (mut waited, other) = (there.of("a.queue"), there.of("b.queue"));
-        here.events(partitions(&[0, 63]));
-        here.queue("a.queue");
-        let text = here.tell().unwrap();
-        there.heard(&text);
+    async fn notification_of_one_process_wakes_waiters_of_another_once() {
+        let sender = CommitNotifier::new(Wake::default());
+        let relay = Wake::default();
+        let receiver = CommitNotifier::new(relay.clone());
+        let mut notified = receiver.subscribe("a.queue");
+        let other = receiver.subscribe("b.queue");
+        sender.notify_relays(partitions(&[0, 63]));
+        sender.notify_queue("a.queue");
+        let payload = sender.take_pending().unwrap();
+        receiver.on_notification(&payload);
         assert_eq!(relay.rung().await, partitions(&[0, 63]));
-        assert!(waited.has_changed().unwrap() && !other.has_changed().unwrap());
-        waited.borrow_and_update();
-        assert_eq!((here.tell(), there.tell()), (None, None), "told once, and what was heard is not told on");
+        assert!(notified.has_changed().unwrap() && !other.has_changed().unwrap());
+        notified.borrow_and_update();
+        let pending = (sender.take_pending(), receiver.take_pending());
+        assert_eq!(pending, (None, None), "sent once, and a received notification is not forwarded");
     }
 
     #[tokio::test]
-    async fn what_does_not_fit_or_is_not_understood_is_for_everybody() {
-        let (here, relay) = (Bells::new(Wake::default()), Wake::default());
-        let there = Bells::new(relay.clone());
-        let waited = there.of("a.queue");
-        (0..100).for_each(|number| here.queue(&format!("{number}{}", "x".repeat(100))));
-        there.heard(&here.tell().unwrap());
+    async fn oversized_notification_wakes_every_waiter() {
+        let sender = CommitNotifier::new(Wake::default());
+        let relay = Wake::default();
+        let receiver = CommitNotifier::new(relay.clone());
+        let waiting = receiver.subscribe("a.queue");
+        (0..100).for_each(|number| sender.notify_queue(&format!("{number}{}", "x".repeat(100))));
+        receiver.on_notification(&sender.take_pending().unwrap());
         assert_eq!(relay.rung().await, PartitionSet::ALL);
-        assert!(waited.has_changed().unwrap());
+        assert!(waiting.has_changed().unwrap());
     }
 
     #[test]
-    fn only_queues_that_somebody_waits_for_are_looked_after() {
-        let bells = Bells::new(Wake::default());
-        let waiting = bells.of("a.queue");
-        drop(bells.of("b.queue"));
-        assert_eq!(bells.waited_for(), ["a.queue"]);
+    fn subscribed_queues_omits_queues_without_receiver() {
+        let notifier = CommitNotifier::new(Wake::default());
+        let waiting = notifier.subscribe("a.queue");
+        drop(notifier.subscribe("b.queue"));
+        assert_eq!(notifier.subscribed_queues(), ["a.queue"]);
         drop(waiting);
-        assert!(bells.waited_for().is_empty());
+        assert!(notifier.subscribed_queues().is_empty());
     }
 }

@@ -1,67 +1,68 @@
-//! What the repositories need of a database: a connection, and an engine to get one from.
+//! The traits that an engine implements for the repositories: a connection, and an engine that opens connections.
 
 use async_trait::async_trait;
 use handover_outbox::ports::StoreError;
 
-use crate::bells::Bells;
+use crate::bells::CommitNotifier;
 use crate::dialect::Dialect;
 use crate::engine::migrations::{MigrationFile, Migrations};
 use crate::facts::ServerFacts;
 use crate::row::Row;
 use crate::value::Value;
 
-/// Ends a transaction, on every engine.
+/// The statement that commits a transaction; the same on every engine.
 pub(crate) const COMMIT: &str = "COMMIT";
 
-/// A pooled connection. Dropping it gives it back, rolled back.
+/// A pooled connection. Dropping it rolls back an open transaction and returns the connection to the pool.
 #[async_trait]
 pub(crate) trait Connection: Send {
-    /// Runs a statement; tells how many rows it changed.
+    /// Runs a statement and returns the number of affected rows.
     async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError>;
 
-    /// Runs a statement and reads what it returns.
+    /// Runs a statement and returns its rows.
     async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError>;
 }
 
-/// A database of one kind.
+/// A database engine with its connection pool.
 #[async_trait]
 pub(crate) trait Engine: Send + Sync {
-    /// What differs in its SQL.
+    /// The SQL dialect.
     fn dialect(&self) -> &'static dyn Dialect;
 
     /// A connection that may write, outside any transaction.
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError>;
 
-    /// A connection for reading committed data, that holds up no writer.
+    /// A connection for reading committed data, which does not block writers.
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError>;
 
-    /// Makes one connection beside the pool, which would go on trying and then not say why it could not.
+    /// Opens one connection outside the pool: the pool retries until its time-out and then does not report the cause.
     async fn probe(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Brings one part of the schema up to date. Safe beside another process that does the same.
+    /// Applies the pending migrations of one part of the schema. Processes may do this concurrently.
     async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError>;
 
-    /// Of these migrations those for this engine.
+    /// The migrations for this engine.
     fn files(&self, migrations: &Migrations) -> &'static [MigrationFile];
 
-    /// What the server says about itself; nothing where there is none.
-    async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {
+    /// Version and settings of the server; `None` on SQLite, which has no server.
+    async fn server_info(&self) -> Result<Option<ServerFacts>, StoreError> {
         Ok(None)
     }
 
-    /// Whether the database refuses this user to change or remove entries of the audit log: by the triggers of its schema,
-    /// which only the owner of the tables can take away, unless it says otherwise.
+    /// Whether the database prevents this user from changing or deleting entries of the audit log. By default the triggers
+    /// of the schema prevent it; only the owner of the tables can drop them.
     async fn guards_audit_log(&self) -> Result<bool, StoreError> {
         Ok(true)
     }
 
-    /// Rings these bells for what other processes commit, and tells them what was rung here, until it is dropped.
-    async fn watch(&self, bells: &Bells);
+    /// Passes the notifications of other processes to `notifier` and sends them the pending ones of this process, until
+    /// the future is dropped.
+    async fn watch(&self, notifier: &CommitNotifier);
 
-    /// Tells other processes this; at once, and only once.
-    async fn tell(&self, text: &str) -> Result<(), StoreError>;
+    /// Sends one notification to other processes immediately.
+    async fn send_notification(&self, text: &str) -> Result<(), StoreError>;
 
     /// Closes every connection.
     async fn close(&self);

@@ -1,41 +1,41 @@
-//! What differs between engines, and the pieces of SQL that do not.
+//! SQL that differs between engines, and helpers for building SQL that does not.
 
 use crate::value::Value;
 
 /// How rows are claimed from a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claiming {
-    /// One `UPDATE .. RETURNING`: atomic by itself where there is one writer.
+    /// One `UPDATE .. RETURNING`: atomic on an engine with a single writer.
     UpdateReturning,
     /// `SELECT .. FOR UPDATE SKIP LOCKED`, then `UPDATE`.
     #[cfg_attr(not(any(feature = "mysql", feature = "postgres")), allow(dead_code))]
     SkipLocked,
 }
 
-/// The SQL of one engine, where it is its own.
+/// The SQL of one engine, where it differs from the others.
 pub trait Dialect: Send + Sync {
-    /// Begins a transaction that may write.
+    /// The statement that begins a transaction that may write.
     fn begin(&self) -> &'static str;
 
-    /// What before a query makes it tell how it would be answered.
+    /// The keyword before a query that returns its plan.
     fn explain(&self) -> &'static str;
 
-    /// Names the key by which a `SELECT` locks rows, on an engine that locks whatever it looks at.
+    /// The index hint for a locking `SELECT`, on an engine that locks every row it scans; empty elsewhere.
     fn by_key(&self, name: &str) -> String;
 
-    /// A query whose column `now` is the database's own now.
+    /// A query whose column `now` is the current time of the database.
     fn now(&self) -> &'static str;
 
-    /// Locks the rows that a `SELECT` reads until the end of the transaction.
+    /// The clause that locks the rows of a `SELECT` until the end of the transaction.
     fn for_update(&self) -> &'static str;
 
-    /// Locks the rows that a `SELECT` reads, and leaves out those that others have locked.
+    /// The clause that locks the rows of a `SELECT` and skips rows that other transactions have locked.
     fn skip_locked(&self) -> &'static str;
 
-    /// A query whose column `name` lists the tables of the database, on PostgreSQL those of the current schema.
+    /// A query whose column `name` lists the tables of the database (on PostgreSQL: of the current schema).
     fn tables(&self) -> &'static str;
 
-    /// The bytes of this column as hexadecimal digits in upper case.
+    /// An expression for the bytes of a column as upper-case hexadecimal digits.
     fn hexadecimal(&self, column: &str) -> String {
         format!("HEX({column})")
     }
@@ -43,19 +43,20 @@ pub trait Dialect: Send + Sync {
     /// How rows are claimed from a queue.
     fn claiming(&self) -> Claiming;
 
-    /// Names the index of a table in `FROM`: a plan that must not depend on statistics.
+    /// The index hint after a table in `FROM`, for a plan that must not depend on statistics; empty on an engine without
+    /// hints.
     fn index(&self, name: &str) -> String;
 
-    /// Names the index by which every `FAILED` row of the outbox is found.
+    /// The hint for the index that finds every `FAILED` row of the outbox.
     fn failed(&self) -> String;
 
-    /// That the row `o` of the outbox is still to be published, as the index says it that holds these rows.
+    /// The condition that the outbox row `o` is not published yet, worded like the predicate of the index on these rows.
     fn pending(&self) -> &'static str;
 
-    /// After an `INSERT`: a row that is there already, by this key, takes the new values of these columns.
+    /// The clause after an `INSERT` that updates these columns if a row with this key exists (upsert).
     fn or_replace(&self, key: &str, columns: &[&str]) -> String;
 
-    /// The statements that insert rows of so many columns, with their values.
+    /// The statements, with their parameters, that insert rows of `columns` values each.
     fn insert(
         &self,
         into: &str,
@@ -66,25 +67,25 @@ pub trait Dialect: Send + Sync {
         insert_values(into, columns, values, after)
     }
 
-    /// The sum of integers as an integer: engines make another type of it.
+    /// The sum of an integer column as an integer; by default engines return another type.
     fn sum(&self, of: &str) -> String;
 
-    /// A column for a condition that no index may serve, on an engine that knows no hints.
+    /// A column in a condition that must not use an index, on an engine without hints.
     fn unindexed(&self, column: &str) -> String {
         column.to_owned()
     }
 
-    /// A word that the planner does not know, so that no partial index serves, on an engine that knows no hints.
-    fn hidden(&self, word: &str) -> String {
-        format!("'{word}'")
+    /// A string whose value the planner cannot see, so that it uses no partial index, on an engine without hints.
+    fn hidden(&self, text: &str) -> String {
+        format!("'{text}'")
     }
 
-    /// Joins the one row of a table, if there is one, that has the key of the row before it.
+    /// Left-joins at most one row of a table, found by a unique key.
     fn left_join_one(&self, table: &str, alias: &str, key: &str, on: &str) -> String {
         format!("LEFT JOIN {table} {alias} {key} ON {on}", key = self.by_key(key))
     }
 
-    /// The statement of a look-up by keys, and its values.
+    /// The statement of a lookup by a list of keys, with its parameters.
     fn look_up(&self, by: LookUp<'_>) -> (String, Vec<Value>) {
         let LookUp { columns, from, joined, column, keys, conditions, values, order, lock } = by;
         let (join, mut bound) = joined;
@@ -99,42 +100,42 @@ pub trait Dialect: Send + Sync {
     }
 }
 
-/// Rows that are found by a list of keys. Each key is searched for in the index by itself: PostgreSQL would otherwise
-/// read all that has the other columns of the key as long as it takes the table for small.
+/// A lookup of rows by a list of keys. Each key is a separate index search: otherwise PostgreSQL, while it estimates the
+/// table to be small, reads all rows that match the other columns of the index.
 #[derive(Default)]
 pub struct LookUp<'a> {
-    /// The columns that are read.
+    /// The columns to read.
     pub columns: &'a str,
-    /// The table, with its hint.
+    /// The table, with its index hint.
     pub from: String,
-    /// What is joined to it, and the values of that.
+    /// The joins, and their parameters.
     pub joined: (String, Vec<Value>),
-    /// The column that is one of the keys.
+    /// The column that is compared with the keys.
     pub column: &'a str,
     /// The keys.
     pub keys: Vec<Value>,
-    /// The other conditions: at least one.
+    /// The other conditions, joined by `AND`. Must not be empty.
     pub conditions: String,
-    /// The values of those.
+    /// The parameters of the other conditions.
     pub values: Vec<Value>,
-    /// The columns by which rows are sorted; empty if by none.
+    /// The columns of `ORDER BY`; empty for no order.
     pub order: &'a str,
-    /// What locks the rows, as [`Dialect::for_update`] says; empty if nothing does.
+    /// The locking clause ([`Dialect::for_update`]); empty for no lock.
     pub lock: &'static str,
 }
 
-/// The most rows of one multi-row statement. With the widest table it stays far below every engine's limit of
-/// parameters (32,766 on SQLite).
+/// The maximum number of rows in a multi-row statement. Even with the widest table the number of parameters is far below
+/// the limit of every engine (32,766 on SQLite).
 pub const MAX_ROWS: usize = 128;
 
-/// `?, ?, ?`
+/// `count` placeholders: `?,?,?`.
 pub fn marks(count: usize) -> String {
     let mut text = "?,".repeat(count);
     text.pop();
     text
 }
 
-/// `INSERT .. VALUES`, in chunks of rows.
+/// `INSERT .. VALUES` statements for chunks of rows.
 pub(crate) fn insert_values(
     into: &str,
     columns: usize,
@@ -153,7 +154,7 @@ pub(crate) fn insert_values(
     statements
 }
 
-/// `(?, ?), (?, ?)`
+/// Placeholders for rows: `(?,?),(?,?)`.
 fn tuples(rows: usize, columns: usize) -> String {
     let tuple = format!("({}),", marks(columns));
     let mut text = tuple.repeat(rows);
@@ -162,13 +163,13 @@ fn tuples(rows: usize, columns: usize) -> String {
 }
 
 /// The length of the next chunk of `left` rows: the greatest power of two, so that there are few distinct statements
-/// (a connection keeps a hundred of them prepared).
+/// (the cache of prepared statements is limited).
 pub(crate) fn chunk(left: usize) -> usize {
     let capped = left.min(MAX_ROWS);
     if capped == 0 { 0 } else { 1 << capped.ilog2() }
 }
 
-/// A list for `IN`, padded to a power of two with its last member.
+/// Pads a list for `IN` to a power of two by repeating its last element, so that there are few distinct statements.
 pub fn padded<T: Clone>(list: &[T]) -> Vec<T> {
     let mut padded = list.to_vec();
     if let Some(last) = list.last() {
@@ -177,10 +178,12 @@ pub fn padded<T: Clone>(list: &[T]) -> Vec<T> {
     padded
 }
 
-/// `?` becomes `$1`, `$2`, ... outside of quotes (PostgreSQL).
+/// Replaces each `?` outside quotes by `$1`, `$2`, ... (PostgreSQL).
 #[cfg_attr(not(feature = "postgres"), allow(dead_code))]
 pub(crate) fn numbered(sql: &str) -> String {
-    let (mut text, mut number, mut quoted) = (String::with_capacity(sql.len() + 16), 0u32, false);
+    let mut text = String::with_capacity(sql.len() + 16);
+    let mut number = 0u32;
+    let mut quoted = false;
     for character in sql.chars() {
         match character {
             '\'' => {
@@ -202,12 +205,12 @@ mod tests {
     use super::{chunk, numbered, padded};
 
     #[test]
-    fn question_marks_are_numbered_outside_of_quotes() {
+    fn numbered_replaces_placeholders_outside_quotes() {
         assert_eq!(numbered("a = ? AND b = '?' AND c = ?"), "a = $1 AND b = '?' AND c = $2");
     }
 
     #[test]
-    fn statements_come_in_few_lengths() {
+    fn chunk_and_padded_return_powers_of_two() {
         assert_eq!((chunk(0), chunk(1), chunk(20), chunk(200)), (0, 1, 16, 128));
         assert_eq!(padded(&[1, 2, 3]), [1, 2, 3, 3]);
         assert!(padded::<u8>(&[]).is_empty());

@@ -1,10 +1,10 @@
-//! What a database server says about itself.
+//! Version and settings of a database server.
 
-/// What a database server says about itself.
+/// Version and durability settings of a database server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFacts {
-    /// Name and version: `MariaDB 10.11.6`, `PostgreSQL 15.18`.
+    /// Name and version, such as `MariaDB 10.11.6` or `PostgreSQL 15.18`.
     pub version: String,
-    /// Settings under which an answered commit may be gone after a crash of its machine, as `name = value`.
+    /// Settings, as `name = value`, under which a machine crash can lose a confirmed commit.
     pub unsafe_settings: Vec<String>,
 }

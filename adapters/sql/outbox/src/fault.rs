@@ -1,32 +1,32 @@
-//! What a driver's error means to the caller.
+//! Conversion of driver errors to [`StoreError`].
 
 use handover_outbox::ports::StoreError;
 use sqlx::error::DatabaseError;
 
-/// What an error of the database itself means.
+/// Class of an error that the database reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// A unique key is taken.
-    Taken,
-    /// The unit may be tried again at once.
-    TryAgain,
-    /// The database cannot work now.
-    Away,
-    /// Our fault.
-    Refused,
+pub(crate) enum ErrorClass {
+    /// A unique constraint is violated.
+    UniqueViolation,
+    /// The unit of work may be retried immediately.
+    Transient,
+    /// The database cannot serve requests now.
+    Unavailable,
+    /// A defect in the statement or the schema; a retry does not help.
+    Permanent,
 }
 
-/// Translates an error; `meaning` is the engine's word for its codes.
-pub(crate) fn store_error(error: sqlx::Error, meaning: fn(&dyn DatabaseError) -> Meaning) -> StoreError {
-    if let Some(refusal) = error.as_database_error() {
-        return match meaning(refusal) {
-            Meaning::Taken => StoreError::Conflict { what: taken(refusal) },
-            Meaning::TryAgain => StoreError::Transient(Box::new(error)),
-            Meaning::Away => StoreError::Unavailable(Box::new(error)),
-            Meaning::Refused => StoreError::Backend(Box::new(error)),
+/// Converts an error of the driver; `classify` maps the engine's error codes.
+pub(crate) fn store_error(error: sqlx::Error, classify: fn(&dyn DatabaseError) -> ErrorClass) -> StoreError {
+    if let Some(reported) = error.as_database_error() {
+        return match classify(reported) {
+            ErrorClass::UniqueViolation => StoreError::Conflict { what: violated_key(reported) },
+            ErrorClass::Transient => StoreError::Transient(Box::new(error)),
+            ErrorClass::Unavailable => StoreError::Unavailable(Box::new(error)),
+            ErrorClass::Permanent => StoreError::Backend(Box::new(error)),
         };
     }
-    let away = matches!(
+    let is_unavailable = matches!(
         error,
         sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
@@ -35,29 +35,33 @@ pub(crate) fn store_error(error: sqlx::Error, meaning: fn(&dyn DatabaseError) ->
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed
     );
-    if away { StoreError::Unavailable(Box::new(error)) } else { StoreError::Backend(Box::new(error)) }
-}
-
-/// What the server said when it refused this user, this password, this database or the rights on it; `None`: the error is
-/// another one. Waiting does not help: the configuration is wrong, or the server's.
-pub fn access_refusal(error: &StoreError) -> Option<String> {
-    let (StoreError::Unavailable(cause) | StoreError::Backend(cause)) = error else { return None };
-    let refusal = cause.downcast_ref::<sqlx::Error>()?.as_database_error()?;
-    let refuses = crate::engine::refuses_access(refusal);
-    refuses.then(|| refusal.message().to_owned())
-}
-
-/// The key that is taken. SQLite: `UNIQUE constraint failed: orders.id`.
-fn taken(refusal: &dyn DatabaseError) -> String {
-    match (refusal.constraint(), refusal.message().rsplit_once(": ")) {
-        (Some(constraint), _) => constraint.to_owned(),
-        (None, Some((_, key))) => key.to_owned(),
-        (None, None) => refusal.message().to_owned(),
+    if is_unavailable {
+        StoreError::Unavailable(Box::new(error))
+    } else {
+        StoreError::Backend(Box::new(error))
     }
 }
 
-/// The error after which a COMMIT may have happened.
-pub(crate) fn of_commit(error: StoreError) -> StoreError {
+/// The server's message if it refused the user, the password, the database or the privileges on it; `None` for any other
+/// error. A retry does not help: the configuration of the client or of the server is wrong.
+pub fn access_refusal(error: &StoreError) -> Option<String> {
+    let (StoreError::Unavailable(cause) | StoreError::Backend(cause)) = error else { return None };
+    let reported = cause.downcast_ref::<sqlx::Error>()?.as_database_error()?;
+    let is_refusal = crate::engine::refuses_access(reported);
+    is_refusal.then(|| reported.message().to_owned())
+}
+
+/// The violated unique key. SQLite names it only in the message: `UNIQUE constraint failed: orders.id`.
+fn violated_key(error: &dyn DatabaseError) -> String {
+    match (error.constraint(), error.message().rsplit_once(": ")) {
+        (Some(constraint), _) => constraint.to_owned(),
+        (None, Some((_, key))) => key.to_owned(),
+        (None, None) => error.message().to_owned(),
+    }
+}
+
+/// Converts the error of a COMMIT: after a lost connection the outcome of the commit is unknown.
+pub(crate) fn commit_error(error: StoreError) -> StoreError {
     match error {
         StoreError::Unavailable(cause) => StoreError::CommitUnknown(cause),
         StoreError::Conflict { .. }

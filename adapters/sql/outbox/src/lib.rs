@@ -3,15 +3,15 @@
 //! Repositories ([`SqlStore`]) and the broker ([`DatabaseBroker`]) are written once, against a small connection that
 //! binds and reads four kinds of value. An engine adds a connection, a dialect and migrations; it adds no repository.
 //!
-//! A unit of work is a [`Session`]: an application runs its own statements in it (`?` stands for a value, on every
-//! engine), and they are committed together with the events that it appends, or not at all.
+//! A unit of work is a [`Session`]: an application runs its own statements in it (with `?` as placeholder on every
+//! engine), and they are committed atomically with the events that it appends.
 //!
-//! **Invariant:** a transaction is managed by plain statements, and a connection is rolled back before it is used
-//! again: whoever drops a unit, or the very future that begins one, leaves nothing open.
+//! **Invariant:** transactions are managed by plain statements, and a connection is rolled back before it is reused:
+//! dropping a unit, or the future that begins one, leaves no transaction open.
 //!
-//! **Invariant:** after a failed or abandoned statement a unit never commits.
+//! **Invariant:** a unit never commits after a failed or abandoned statement.
 //!
-//! **Invariant:** time enters as a bound value; leases and heartbeats alone are judged by the database's own now.
+//! **Invariant:** time enters as a bound value; only leases and heartbeats use the clock of the database.
 
 mod bells;
 mod broker;

@@ -1,4 +1,4 @@
-//! Rows as they are read, and the errors that name what is wrong with them.
+//! Rows of query results, and typed access to their columns.
 //!
 //! **Invariant:** a stored value that breaks the rules of its column becomes `StoreError::Corrupt` with its table,
 //! column and row, never a panic and never a default.
@@ -13,14 +13,14 @@ use handover_outbox::ports::StoreError;
 
 use crate::value::{Value, parse_time};
 
-/// Whose rows they are when somebody else wrote the query.
+/// Table name in errors about rows of an application's own query.
 const QUERY: &str = "a query";
 
-/// A row that was read.
+/// A row of a query result.
 #[derive(Debug)]
 pub struct Row {
     pub(crate) columns: Arc<[String]>,
-    /// An error is a value that nobody can read, such as `infinity`: of its own column alone.
+    /// An error stands for a value that cannot be decoded, such as `infinity`; the other columns stay readable.
     pub(crate) values: Vec<Result<Value, String>>,
 }
 
@@ -39,22 +39,22 @@ impl Display for Row {
 }
 
 impl Row {
-    /// The row's fields, for a table whose rows are known by `key`.
+    /// Access to the columns of a row of `table`; errors identify the row by its column `key`.
     pub fn of(&self, table: &'static str, key: &'static str) -> Fields<'_> {
         Fields { row: self, table, key }
     }
 
-    /// An integer.
+    /// Reads an integer that is not NULL.
     pub fn int(&self, column: &'static str) -> Result<i64, StoreError> {
         self.of(QUERY, column).int(column)
     }
 
-    /// A text.
+    /// Reads a string that is not NULL.
     pub fn text(&self, column: &'static str) -> Result<&str, StoreError> {
         self.of(QUERY, column).text(column)
     }
 
-    /// A moment.
+    /// Reads a timestamp that is not NULL.
     pub fn time(&self, column: &'static str) -> Result<DateTime<Utc>, StoreError> {
         self.of(QUERY, column).time(column)
     }
@@ -64,7 +64,7 @@ impl Row {
     }
 }
 
-/// The fields of a row.
+/// Typed access to the columns of a row. Errors name the table, the column and the row.
 #[derive(Clone, Copy)]
 pub struct Fields<'r> {
     row: &'r Row,
@@ -73,7 +73,7 @@ pub struct Fields<'r> {
 }
 
 impl<'r> Fields<'r> {
-    /// The error that names the row, this column and what is wrong with its value.
+    /// The error for an invalid value in this column.
     pub fn corrupt(&self, column: &'static str, why: impl Display) -> StoreError {
         let key = match self.row.value(self.key) {
             Some(Ok(Value::Int(Some(key)))) => format!("{} {key}", self.key),
@@ -92,76 +92,76 @@ impl<'r> Fields<'r> {
     fn value(&self, column: &'static str) -> Result<&'r Value, StoreError> {
         match self.row.value(column) {
             Some(Ok(value)) => Ok(value),
-            Some(Err(why)) => Err(self.corrupt(column, format!("cannot be read: {why}"))),
-            None => Err(self.corrupt(column, "was not read")),
+            Some(Err(why)) => Err(self.corrupt(column, format!("cannot be decoded: {why}"))),
+            None => Err(self.corrupt(column, "is not in the result of the query")),
         }
     }
 
-    /// An integer, or NULL.
+    /// Reads an integer that may be NULL.
     pub fn opt_int(&self, column: &'static str) -> Result<Option<i64>, StoreError> {
         match self.value(column)? {
             Value::Int(value) => Ok(*value),
             Value::Text(None) | Value::Time(None) => Ok(None),
             Value::Text(Some(_)) | Value::Time(Some(_)) | Value::List(_) => {
-                Err(self.corrupt(column, "is no integer"))
+                Err(self.corrupt(column, "is not an integer"))
             }
         }
     }
 
-    /// An integer.
+    /// Reads an integer that is not NULL.
     pub fn int(&self, column: &'static str) -> Result<i64, StoreError> {
         self.required(column, self.opt_int(column)?)
     }
 
-    /// A text, or NULL.
+    /// Reads a string that may be NULL.
     pub fn opt_text(&self, column: &'static str) -> Result<Option<&'r str>, StoreError> {
         match self.value(column)? {
             Value::Text(value) => Ok(value.as_deref()),
             Value::Int(None) | Value::Time(None) => Ok(None),
             Value::Int(Some(_)) | Value::Time(Some(_)) | Value::List(_) => {
-                Err(self.corrupt(column, "is no text"))
+                Err(self.corrupt(column, "is not a string"))
             }
         }
     }
 
-    /// A text of its own, or NULL.
+    /// Reads a string that may be NULL, as an owned value.
     pub fn opt_string(&self, column: &'static str) -> Result<Option<String>, StoreError> {
         Ok(self.opt_text(column)?.map(str::to_owned))
     }
 
-    /// A text.
+    /// Reads a string that is not NULL.
     pub fn text(&self, column: &'static str) -> Result<&'r str, StoreError> {
         self.required(column, self.opt_text(column)?)
     }
 
-    /// A text of its own.
+    /// Reads a string that is not NULL, as an owned value.
     pub fn string(&self, column: &'static str) -> Result<String, StoreError> {
         Ok(self.text(column)?.to_owned())
     }
 
-    /// A moment, or NULL.
+    /// Reads a timestamp that may be NULL.
     pub fn opt_time(&self, column: &'static str) -> Result<Option<DateTime<Utc>>, StoreError> {
         match self.value(column)? {
             Value::Time(value) => Ok(*value),
             Value::Text(Some(text)) => parse_time(text)
                 .map(Some)
-                .map_err(|error| self.corrupt(column, format!("{text:?} is no time: {error}"))),
+                .map_err(|error| self.corrupt(column, format!("{text:?} is not a timestamp: {error}"))),
             Value::Text(None) | Value::Int(None) => Ok(None),
-            Value::Int(Some(_)) | Value::List(_) => Err(self.corrupt(column, "is no time")),
+            Value::Int(Some(_)) | Value::List(_) => Err(self.corrupt(column, "is not a timestamp")),
         }
     }
 
-    /// A moment.
+    /// Reads a timestamp that is not NULL.
     pub fn time(&self, column: &'static str) -> Result<DateTime<Utc>, StoreError> {
         self.required(column, self.opt_time(column)?)
     }
 
-    /// An integer that has a type of its own.
+    /// Reads an integer that is not NULL and converts it to `T`.
     pub fn id<T: TryFrom<i64, Error: Display>>(&self, column: &'static str) -> Result<T, StoreError> {
         T::try_from(self.int(column)?).map_err(|error| self.corrupt(column, error))
     }
 
-    /// An integer that has a type of its own, or NULL.
+    /// Reads an integer that may be NULL and converts it to `T`.
     pub fn opt_id<T: TryFrom<i64, Error: Display>>(
         &self,
         column: &'static str,
@@ -170,34 +170,34 @@ impl<'r> Fields<'r> {
         value.map(|value| T::try_from(value).map_err(|error| self.corrupt(column, error))).transpose()
     }
 
-    /// A count.
+    /// Reads a count from 0 to `u32::MAX`.
     pub fn count(&self, column: &'static str) -> Result<u32, StoreError> {
         self.id(column)
     }
 
-    /// A text that has a type of its own.
+    /// Reads a string that is not NULL and parses it as `T`.
     pub fn named<T: FromStr<Err: Display>>(&self, column: &'static str) -> Result<T, StoreError> {
         self.text(column)?.parse().map_err(|error| self.corrupt(column, error))
     }
 
-    /// A text that has a type of its own, or NULL.
+    /// Reads a string that may be NULL and parses it as `T`.
     pub fn opt_named<T: FromStr<Err: Display>>(&self, column: &'static str) -> Result<Option<T>, StoreError> {
         let text = self.opt_text(column)?;
         text.map(|text| text.parse().map_err(|error| self.corrupt(column, error))).transpose()
     }
 
-    /// A truth kept as 0 or 1.
+    /// Reads a boolean that is stored as 0 or 1.
     pub fn flag(&self, column: &'static str) -> Result<bool, StoreError> {
         Ok(self.int(column)? != 0)
     }
 
-    /// The trace named by `trace_id` and `traceparent`, if there is one.
+    /// Reads the trace from `trace_id` and `traceparent`; `None` if `trace_id` is NULL.
     pub fn trace(&self) -> Result<Option<Trace>, StoreError> {
         let traceparent = self.opt_string("traceparent")?;
         Ok(self.opt_string("trace_id")?.map(|trace_id| Trace { trace_id, traceparent }))
     }
 
-    /// The aggregate named by `tenant_id`, `aggregate_type` and `aggregate_id`.
+    /// Reads the aggregate from `tenant_id`, `aggregate_type` and `aggregate_id`.
     pub fn aggregate(&self) -> Result<AggregateRef, StoreError> {
         Ok(AggregateRef {
             tenant: self.id("tenant_id")?,

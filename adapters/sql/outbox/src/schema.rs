@@ -1,4 +1,4 @@
-//! The version of the schema, and what keeps a database from being migrated.
+//! Schema versions and migration, and the databases that are refused.
 
 use handover_outbox::ports::StoreError;
 
@@ -7,42 +7,42 @@ use crate::session::Session;
 use crate::store::SqlStore;
 use crate::value::values;
 
-/// Where versions were recorded before the outbox and the marketplace had their own: no such version was released.
+/// The version table of unreleased builds, from before the outbox and the marketplace each had one.
 const UNRELEASED: &str = "handover_migrations";
 
-/// How the schema of one part of a database stands.
+/// The schema version of one part of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SchemaVersion {
-    /// Which part ([`Migrations::part`]).
+    /// Name of the part ([`Migrations::part`]).
     pub part: &'static str,
-    /// The version it has, if it has any.
+    /// The version of the database; `None` if no migration was applied.
     pub found: Option<i64>,
-    /// The version that this build needs.
+    /// The version that this build requires.
     pub needed: i64,
 }
 
 /// Why the schema of a database cannot be used or migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// A version of handover from before its first release created the database.
+    /// An unreleased build of handover created the database.
     #[error("it was created by a version of handover from before the first release")]
     Unreleased,
-    /// A table that handover has to create exists already.
+    /// A table that a migration creates exists already.
     #[error("it has a table {0} that handover did not create")]
     ForeignTable(String),
-    /// The database failed.
+    /// A database error.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl SqlStore {
-    /// Brings the tables of the outbox up to date. Safe beside another process that does the same. Refuses, before the first
-    /// statement, a database that an unreleased version created and one in which a table of the same name exists.
+    /// Applies the pending migrations of the outbox. Processes may do this concurrently. Before the first statement it
+    /// refuses a database that an unreleased build created, and one that has a foreign table of the same name.
     pub async fn migrate(&self) -> Result<(), SchemaError> {
         self.migrate_with(&[]).await
     }
 
-    /// Migrates the outbox and then these parts of an application. Changes nothing if any part is refused.
+    /// Migrates the outbox, then these parts of an application. Changes nothing if any part is refused.
     pub async fn migrate_with(&self, parts: &[&Migrations]) -> Result<(), SchemaError> {
         let parts = || std::iter::once(&OUTBOX).chain(parts.iter().copied());
         let mut session = self.reading().await?;
@@ -62,12 +62,12 @@ impl SqlStore {
         Ok(())
     }
 
-    /// The version of the outbox's tables.
+    /// The schema version of the outbox.
     pub async fn schema_version(&self) -> Result<SchemaVersion, SchemaError> {
         self.version_of_part(&OUTBOX).await
     }
 
-    /// The version of one part of an application.
+    /// The schema version of one part of an application.
     pub async fn version_of_part(&self, migrations: &Migrations) -> Result<SchemaVersion, SchemaError> {
         let mut session = self.reading().await?;
         let existing = session.tables().await?;
@@ -78,7 +78,7 @@ impl SqlStore {
 }
 
 impl SchemaVersion {
-    /// Whether this build can work with it: it is not older than what the build needs.
+    /// Whether the version is at least the one that this build requires.
     pub fn is_enough(&self) -> bool {
         self.found.is_some_and(|found| found >= self.needed)
     }
@@ -90,16 +90,16 @@ impl Session {
         self.fetch(sql, values![]).await?.iter().map(|row| Ok(row.text("name")?.to_owned())).collect()
     }
 
-    /// The newest version that is recorded, of those that fit.
+    /// The newest recorded version that meets `condition` (a `WHERE` clause, or empty).
     async fn applied(
         &mut self,
         table: &'static str,
         existing: &[String],
-        which: &str,
+        condition: &str,
     ) -> Result<Option<i64>, SchemaError> {
         let exists = |table: &str| existing.iter().any(|name| name == table);
         if exists(table) {
-            let sql = format!("SELECT max(version) AS version FROM {table} {which}");
+            let sql = format!("SELECT max(version) AS version FROM {table} {condition}");
             let newest = self.fetch_one(&sql, values![]).await?;
             return Ok(newest.map(|row| row.of(table, "version").opt_int("version")).transpose()?.flatten());
         }

@@ -1,6 +1,6 @@
-//! One connection at work: a unit of work inside a transaction, or a view outside of any.
+//! A connection in use: a unit of work in a transaction, or a view outside a transaction.
 //!
-//! **Invariant:** after a statement failed, or was dropped before it ended, the session refuses to commit.
+//! **Invariant:** a session refuses to commit after a statement failed or was dropped before it ended.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, Vie
 
 use crate::connection::{COMMIT, Connection};
 use crate::dialect::Dialect;
-use crate::fault::of_commit;
+use crate::fault::commit_error;
 use crate::row::Row;
 use crate::store::Shared;
 use crate::timing::Timed;
 use crate::value::Value;
 
-/// Whether what was asked of the session has been done so far.
+/// Whether every statement of the session has succeeded so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
-    Sound,
-    /// A statement runs, or its future was dropped.
+    Ready,
+    /// A statement is running, or its future was dropped.
     Running,
     Failed(String),
 }
 
-/// A connection in use: a unit of work inside a transaction, or a view outside of any.
+/// A connection in use: a unit of work in a transaction, or a view outside a transaction.
 ///
-/// After a statement failed, or was dropped before it ended, the session refuses to commit.
+/// A session refuses further statements and the commit after a statement failed or was dropped before it ended.
 pub struct Session {
     connection: Box<dyn Connection>,
     pub(crate) dialect: &'static dyn Dialect,
@@ -38,16 +38,16 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session on a connection that is in a transaction, or needs none.
+    /// Creates a session on a connection.
     pub(crate) fn new(
         connection: Box<dyn Connection>,
         dialect: &'static dyn Dialect,
         shared: Arc<Shared>,
     ) -> Session {
-        Session { connection, dialect, shared, state: State::Sound, appended: Vec::new() }
+        Session { connection, dialect, shared, state: State::Ready, appended: Vec::new() }
     }
 
-    /// What is written differently on this database.
+    /// The SQL dialect of the database.
     pub fn dialect(&self) -> &'static dyn Dialect {
         self.dialect
     }
@@ -59,7 +59,7 @@ impl Session {
         Ok(())
     }
 
-    /// Runs a statement; tells how many rows it changed.
+    /// Runs a statement and returns the number of affected rows.
     pub async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
         self.start()?;
         let timed = Timed::start();
@@ -68,7 +68,7 @@ impl Session {
         self.finish(outcome)
     }
 
-    /// Runs a statement and reads what it returns.
+    /// Runs a statement and returns its rows.
     pub async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
         self.start()?;
         let timed = Timed::start();
@@ -77,12 +77,13 @@ impl Session {
         self.finish(outcome)
     }
 
-    /// The first row of a query that asks for one.
+    /// Runs a query and returns its first row, if any.
     pub async fn fetch_one(&mut self, sql: &str, values: Vec<Value>) -> Result<Option<Row>, StoreError> {
         Ok(self.fetch(sql, values).await?.into_iter().next())
     }
 
-    /// Inserts rows of `columns` values each, in order. `into` is `INSERT INTO t (a, b)`, `after` what follows the rows.
+    /// Inserts rows of `columns` values each, in order. `into` is `INSERT INTO t (a, b)`; `after` is the clause after the
+    /// rows, or empty. Returns the number of affected rows.
     pub async fn insert(
         &mut self,
         into: &str,
@@ -97,15 +98,15 @@ impl Session {
         Ok(changed)
     }
 
-    /// The database's own now, moved by what tests asked for.
+    /// The current time of the database, plus the offset that tests set.
     pub(crate) async fn now(&mut self) -> Result<DateTime<Utc>, StoreError> {
         let now = self.dialect.now();
         let row = self.fetch_one(now, Vec::new()).await?;
-        let row = row.ok_or_else(|| StoreError::Backend("the database tells no time".into()))?;
+        let row = row.ok_or_else(|| StoreError::Backend("the database returned no current time".into()))?;
         Ok(row.of("the database", "now").time("now")? + self.shared.offset())
     }
 
-    /// The database's own now and the moment so many milliseconds later.
+    /// The current time of the database, and the time `for_ms` milliseconds later.
     pub(crate) async fn now_and(
         &mut self,
         for_ms: u32,
@@ -114,20 +115,20 @@ impl Session {
         Ok((now, now + Duration::milliseconds(i64::from(for_ms))))
     }
 
-    /// A row is not as it was expected: the session can only be dropped.
+    /// Marks the session as failed because a row is not in the expected state, and returns the error.
     pub fn conflict(&mut self, what: impl Into<String>) -> StoreError {
         let what = what.into();
         self.state = State::Failed(format!("conflict on {what}"));
         StoreError::Conflict { what }
     }
 
-    /// What was asked makes no sense: the session can only be dropped.
+    /// Marks the session as failed because of an invalid request, and returns the error.
     pub fn refuse(&mut self, why: &'static str) -> StoreError {
         self.state = State::Failed(why.to_owned());
         StoreError::Backend(why.into())
     }
 
-    /// Reads rows of the outbox. One that cannot be read is reported and left out: it must not stop the others.
+    /// Decodes rows of the outbox. An unreadable row is reported and skipped, so that it does not block the others.
     pub(crate) fn readable<T>(&self, rows: &[Row], read: fn(&Row) -> Result<T, StoreError>) -> Vec<T> {
         let read = |row: &Row| match read(row) {
             Ok(value) => Some(value),
@@ -139,27 +140,27 @@ impl Session {
         rows.iter().filter_map(read).collect()
     }
 
-    /// The commit is to wake the relay for these.
+    /// Records partitions for which the commit wakes the relay.
     pub(crate) fn appended(&mut self, partitions: impl Iterator<Item = Partition>) {
         self.appended.extend(partitions);
     }
 
-    /// Commits what was begun.
+    /// Commits the transaction and wakes the relay.
     pub(crate) async fn commit_now(&mut self) -> Result<(), StoreError> {
         self.start()?;
         let timed = Timed::start();
-        let outcome = self.connection.execute(COMMIT, Vec::new()).await.map_err(of_commit);
+        let outcome = self.connection.execute(COMMIT, Vec::new()).await.map_err(commit_error);
         timed.end(COMMIT);
         self.finish(outcome)?;
         if !self.appended.is_empty() {
-            self.shared.bells.events(self.appended.drain(..).collect());
+            self.shared.notifier.notify_relays(self.appended.drain(..).collect());
         }
         Ok(())
     }
 
     fn start(&mut self) -> Result<(), StoreError> {
         match std::mem::replace(&mut self.state, State::Running) {
-            State::Sound => Ok(()),
+            State::Ready => Ok(()),
             State::Running => {
                 Err(StoreError::Backend("an earlier statement of this unit was abandoned".into()))
             }
@@ -173,7 +174,7 @@ impl Session {
 
     fn finish<T>(&mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         self.state = match &outcome {
-            Ok(_) => State::Sound,
+            Ok(_) => State::Ready,
             Err(error) => State::Failed(error.to_string()),
         };
         outcome

@@ -1,18 +1,18 @@
-//! What can be bound to a statement and read from a row. Every engine knows these and no more.
+//! Values that are bound to statements and read from rows. Every engine supports exactly these types.
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use handover_events::{AggregateRef, EventId, Trace};
 
-/// A value. A NULL keeps its kind, since PostgreSQL asks for the type of every parameter.
+/// A column or parameter value. NULL has a type too, because PostgreSQL requires one for every parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
-    /// An integer; a truth is 0 or 1.
+    /// An integer; booleans are stored as 0 and 1.
     Int(Option<i64>),
-    /// A text.
+    /// A string.
     Text(Option<String>),
-    /// A moment, to the microsecond.
+    /// A timestamp with microsecond precision.
     Time(Option<DateTime<Utc>>),
-    /// An array of values of one kind: only bound, and only on PostgreSQL.
+    /// An array of values of one type. Can only be bound, and only on PostgreSQL.
     List(Vec<Value>),
 }
 
@@ -43,15 +43,15 @@ from! {
     Option<DateTime<Utc>> => Time(value) value;
 }
 
-/// The values of a statement, in order.
+/// Converts expressions to the parameter list of a statement, in order.
 #[macro_export]
 macro_rules! values {
     ($($value:expr),* $(,)?) => { vec![$($crate::Value::from($value)),*] };
 }
 pub(crate) use values;
 
-/// The three columns that name an aggregate: tenant, type, id.
-pub(crate) fn aggregate(of: &AggregateRef) -> [Value; 3] {
+/// The values of the three columns that identify an aggregate: tenant, type, id.
+pub(crate) fn aggregate_columns(of: &AggregateRef) -> [Value; 3] {
     [of.tenant.get().into(), (&of.kind).into(), of.id.into()]
 }
 
@@ -62,13 +62,13 @@ pub fn trace_columns(of: &Option<Trace>) -> [Value; 2] {
     [trace_id.into(), traceparent.into()]
 }
 
-/// A time as SQLite keeps it: fixed width, so that it sorts as text.
+/// Formats a time for SQLite: fixed width, so that text order is time order.
 pub(crate) fn time_text(time: DateTime<Utc>) -> String {
     time.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
-/// Reads a time: ours, or one written by hand (`YYYY-MM-DD HH:MM:SS`, also with `T` and without a zone, any RFC 3339).
-/// Without a zone it is UTC.
+/// Parses a time in the format of [`time_text`], in any RFC 3339 format, or as an operator may enter it in SQL
+/// (`YYYY-MM-DD HH:MM:SS`, also with `T`). A time without a zone is UTC.
 pub(crate) fn parse_time(text: &str) -> Result<DateTime<Utc>, chrono::ParseError> {
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
         return Ok(time.to_utc());

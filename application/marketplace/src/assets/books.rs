@@ -1,7 +1,7 @@
-//! The books of one unit of work: what it needs of holds, balances and coupons is read and locked at once, changed in
-//! memory by the domain's decisions, and written at once.
+//! Asset accounts of one unit of work: holds, balances and coupons are read and locked together, changed in memory by the
+//! rules of the domain, and written together.
 //!
-//! **Invariant:** whatever has a key is done once: an operation that is there already is answered with, not repeated.
+//! **Invariant:** an operation with a key takes effect once. If it exists already, its first result is returned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,16 +16,15 @@ use crate::mutants::{Mutant, planted};
 use crate::ports::Work;
 use handover_outbox::ports::{Changed, StoreError};
 
-/// What causes an operation.
+/// Cause of an operation, stored with it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cause {
-    /// The event, if it is one.
+    /// The event, if an event caused it.
     pub(crate) event_id: Option<EventId>,
-    /// The trace.
     pub(crate) trace_id: Option<String>,
 }
 
-/// Whose asset for which order.
+/// The asset of one user for one order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject {
     pub(crate) tenant: TenantId,
@@ -35,71 +34,72 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    fn hold(&self) -> (TenantId, OrderId) {
+    fn hold_key(&self) -> (TenantId, OrderId) {
         (self.tenant, self.order)
     }
 }
 
-/// What a step has done.
+/// Result of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Done {
-    /// The operation, just now.
-    Now(AssetOperation),
-    /// The operation had been done before: its first result.
-    Before(AssetOperation),
-    /// Nothing was to be done.
-    Nothing(&'static str),
+pub(crate) enum AssetOutcome {
+    /// Applied now.
+    Applied(AssetOperation),
+    /// Applied before; contains its first result.
+    AlreadyApplied(AssetOperation),
+    /// Not necessary, for this reason.
+    Skipped(&'static str),
 }
 
-impl Done {
-    /// The key of the operation, if there is one.
+impl AssetOutcome {
     pub(crate) fn key(&self) -> Option<&OperationKey> {
         match self {
-            Done::Now(operation) | Done::Before(operation) => Some(&operation.key),
-            Done::Nothing(_) => None,
+            AssetOutcome::Applied(operation) | AssetOutcome::AlreadyApplied(operation) => {
+                Some(&operation.key)
+            }
+            AssetOutcome::Skipped(_) => None,
         }
     }
 }
 
-/// What is needed of the store.
+/// Rows to read and lock.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct RowSelection {
     /// Holds of these orders.
     pub(crate) orders: BTreeSet<(TenantId, OrderId)>,
     /// Balances of these users, of wallet or points.
     pub(crate) users: BTreeSet<(TenantId, UserId)>,
-    /// These operations, if they were done before.
+    /// These operations, if they exist.
     pub(crate) keys: BTreeSet<(TenantId, OperationKey)>,
-    /// Coupons that no hold names yet.
+    /// Coupons that no hold refers to yet.
     pub(crate) coupons: BTreeSet<(TenantId, CouponId)>,
 }
 
-/// A row as it was read and as it is to be written.
-struct Kept<R> {
-    read: Option<i64>,
+/// A row, the version that was read, and whether it must be written.
+struct TrackedRow<R> {
+    read_version: Option<i64>,
     row: R,
     changed: bool,
 }
 
-impl<R> Kept<R> {
-    /// One version on from what was read, however many steps it took.
+impl<R> TrackedRow<R> {
+    /// The version after the one that was read: several changes in one unit of work are one new version.
     fn version(&self) -> i64 {
-        self.read.map_or(1, |read| read + 1)
+        self.read_version.map_or(1, |version| version + 1)
     }
 }
 
-/// The books of one asset, open in a unit of work.
-pub(crate) struct Books {
+/// Accounts of one asset, loaded and locked in a unit of work.
+pub(crate) struct AssetAccounts {
     asset: Asset,
     now: DateTime<Utc>,
-    done: BTreeMap<(TenantId, OperationKey), AssetOperation>,
-    holds: BTreeMap<(TenantId, OrderId), Kept<Hold>>,
-    balances: BTreeMap<(TenantId, UserId), Kept<Balance>>,
-    coupons: BTreeMap<(TenantId, CouponId), Kept<Coupon>>,
+    operations: BTreeMap<(TenantId, OperationKey), AssetOperation>,
+    holds: BTreeMap<(TenantId, OrderId), TrackedRow<Hold>>,
+    balances: BTreeMap<(TenantId, UserId), TrackedRow<Balance>>,
+    coupons: BTreeMap<(TenantId, CouponId), TrackedRow<Coupon>>,
     postings: Vec<Posting>,
 }
 
-/// The purse of an asset that is kept in balances.
+/// The purse of an asset that has balances.
 const fn purse(asset: Asset) -> Option<Purse> {
     match asset {
         Asset::Wallet => Some(Purse::Wallet),
@@ -108,92 +108,93 @@ const fn purse(asset: Asset) -> Option<Purse> {
     }
 }
 
-impl Books {
-    /// Reads and locks what is wanted.
+impl AssetAccounts {
+    /// Reads and locks the selected rows.
     pub(crate) async fn open(
         unit: &mut Work,
         asset: Asset,
-        wanted: Wanted,
+        selection: RowSelection,
         now: DateTime<Utc>,
-    ) -> Result<Books, StoreError> {
-        let mut books = Books {
+    ) -> Result<AssetAccounts, StoreError> {
+        let mut accounts = AssetAccounts {
             asset,
             now,
-            done: BTreeMap::new(),
+            operations: BTreeMap::new(),
             holds: BTreeMap::new(),
             balances: BTreeMap::new(),
             coupons: BTreeMap::new(),
             postings: Vec::new(),
         };
-        let mut coupons = wanted.coupons;
-        if !wanted.orders.is_empty() {
-            let orders: Vec<_> = wanted.orders.into_iter().collect();
+        let mut coupons = selection.coupons;
+        if !selection.orders.is_empty() {
+            let orders: Vec<_> = selection.orders.into_iter().collect();
             for hold in unit.lock_holds(asset, &orders).await? {
                 coupons.extend(hold.coupon.map(|coupon| (hold.tenant, coupon)));
-                let kept = Kept { read: Some(hold.version), row: hold, changed: false };
-                books.holds.insert((kept.row.tenant, kept.row.order), kept);
+                let tracked = TrackedRow { read_version: Some(hold.version), row: hold, changed: false };
+                accounts.holds.insert((tracked.row.tenant, tracked.row.order), tracked);
             }
         }
-        if let (Some(purse), false) = (purse(asset), wanted.users.is_empty()) {
-            let users: Vec<_> = wanted.users.into_iter().collect();
+        if let (Some(purse), false) = (purse(asset), selection.users.is_empty()) {
+            let users: Vec<_> = selection.users.into_iter().collect();
             for balance in unit.lock_balances(purse, &users, now).await? {
-                let kept = Kept { read: Some(balance.version), row: balance, changed: false };
-                books.balances.insert((kept.row.tenant, kept.row.user), kept);
+                let tracked =
+                    TrackedRow { read_version: Some(balance.version), row: balance, changed: false };
+                accounts.balances.insert((tracked.row.tenant, tracked.row.user), tracked);
             }
         }
         for (tenant, id) in coupons {
             if let Some(coupon) = unit.coupon_by_id(tenant, id).await? {
-                let kept = Kept { read: Some(coupon.version), row: coupon, changed: false };
-                books.coupons.insert((tenant, id), kept);
+                let tracked = TrackedRow { read_version: Some(coupon.version), row: coupon, changed: false };
+                accounts.coupons.insert((tenant, id), tracked);
             }
         }
-        // Read after the locks: whoever did it before has committed by now.
+        // Read after the locks: a concurrent unit of work that applied these operations has committed by then.
         let mut keys: BTreeMap<TenantId, Vec<OperationKey>> = BTreeMap::new();
-        for (tenant, key) in wanted.keys {
+        for (tenant, key) in selection.keys {
             keys.entry(tenant).or_default().push(key);
         }
         for (tenant, keys) in keys {
             for operation in unit.operations_by_key(tenant, &keys).await? {
-                books.done.insert((tenant, operation.key.clone()), operation);
+                accounts.operations.insert((tenant, operation.key.clone()), operation);
             }
         }
-        Ok(books)
+        Ok(accounts)
     }
 
-    /// The hold of an order, as it stands now.
+    /// The hold of an order, with the changes of this unit of work.
     pub(crate) fn hold(&self, order: (TenantId, OrderId)) -> Option<&Hold> {
-        self.holds.get(&order).map(|kept| &kept.row)
+        self.holds.get(&order).map(|tracked| &tracked.row)
     }
 
-    /// What was done under a key before, or is done by these books.
-    pub(crate) fn done(&self, tenant: TenantId, key: &OperationKey) -> Option<&AssetOperation> {
-        self.done.get(&(tenant, key.clone()))
+    /// The operation with this key: stored before, or added in this unit of work.
+    pub(crate) fn operation(&self, tenant: TenantId, key: &OperationKey) -> Option<&AssetOperation> {
+        self.operations.get(&(tenant, key.clone()))
     }
 
-    /// Holds so much for an order. After a release that came first nothing is held.
+    /// Holds an amount or a coupon for an order. After an earlier release nothing is held.
     pub(crate) fn freeze(
         &mut self,
         subject: Subject,
         (amount, coupon): (i64, Option<CouponId>),
         cause: &Cause,
-    ) -> Result<Done, AssetRefusal> {
+    ) -> Result<AssetOutcome, AssetRefusal> {
         let key = OperationKey::freeze(subject.asset, subject.order);
-        if let Some(before) = self.before(subject, &key) {
-            return Ok(before);
+        if let Some(already_applied) = self.already_applied(subject, &key) {
+            return Ok(already_applied);
         }
-        match self.hold(subject.hold()).cloned() {
+        match self.hold(subject.hold_key()).cloned() {
             Some(hold) if hold.status == HoldStatus::Released => {
-                Ok(Done::Nothing("released before it was locked"))
+                Ok(AssetOutcome::Skipped("not locked: the order was released before"))
             }
             Some(hold) => {
-                Ok(self.written_down_again(subject, &hold, (OperationKind::Freeze, key, None), cause))
+                Ok(self.rewrite_operation(subject, &hold, (OperationKind::Freeze, key, None), cause))
             }
             None => {
                 let entries = match coupon {
-                    Some(id) => self.move_coupon(subject, id, |coupon, now| {
+                    Some(id) => self.change_coupon(subject, id, |coupon, now| {
                         coupon.lock(subject.user, subject.order, now)
                     })?,
-                    None => self.move_balance(subject, |balance, now| {
+                    None => self.change_balance(subject, |balance, now| {
                         let (after, entries) = balance.freeze(amount, now)?;
                         let is_free = planted(Mutant::FreezeTakesNothing);
                         let available = if is_free { balance.available } else { after.available };
@@ -201,75 +202,75 @@ impl Books {
                     })?,
                 };
                 let hold =
-                    Hold::frozen(subject.hold(), subject.user, subject.asset, amount, coupon, self.now);
-                Ok(self.moved(subject, hold, (OperationKind::Freeze, key, None), entries, cause))
+                    Hold::frozen(subject.hold_key(), subject.user, subject.asset, amount, coupon, self.now);
+                Ok(self.post_with_hold(subject, hold, (OperationKind::Freeze, key, None), entries, cause))
             }
         }
     }
 
-    /// The order was paid with what is held.
-    pub(crate) fn commit(&mut self, subject: Subject, cause: &Cause) -> Result<Done, AssetRefusal> {
+    /// Commits the hold: the order was paid.
+    pub(crate) fn commit(&mut self, subject: Subject, cause: &Cause) -> Result<AssetOutcome, AssetRefusal> {
         let key = OperationKey::commit(subject.asset, subject.order);
-        if let Some(before) = self.before(subject, &key) {
-            return Ok(before);
+        if let Some(already_applied) = self.already_applied(subject, &key) {
+            return Ok(already_applied);
         }
-        let Some(hold) = self.hold(subject.hold()).cloned() else {
+        let Some(hold) = self.hold(subject.hold_key()).cloned() else {
             return Err(AssetRefusal::NotLocked { asset: subject.asset });
         };
         let Some(after) = hold.commit(self.now)? else {
-            return Ok(self.written_down_again(subject, &hold, (OperationKind::Commit, key, None), cause));
+            return Ok(self.rewrite_operation(subject, &hold, (OperationKind::Commit, key, None), cause));
         };
         let entries = match hold.coupon {
-            Some(id) => self.move_coupon(subject, id, |coupon, now| coupon.commit(subject.order, now))?,
-            None => self.move_balance(subject, |balance, now| balance.commit(hold.amount, now))?,
+            Some(id) => self.change_coupon(subject, id, |coupon, now| coupon.commit(subject.order, now))?,
+            None => self.change_balance(subject, |balance, now| balance.commit(hold.amount, now))?,
         };
-        Ok(self.moved(subject, after, (OperationKind::Commit, key, None), entries, cause))
+        Ok(self.post_with_hold(subject, after, (OperationKind::Commit, key, None), entries, cause))
     }
 
-    /// The order is over unpaid. A release that comes before its lock leaves a tombstone.
-    pub(crate) fn release(&mut self, subject: Subject, cause: &Cause) -> Result<Done, AssetRefusal> {
+    /// Releases the hold: the order ended unpaid. A release before its lock leaves a tombstone, which blocks the lock.
+    pub(crate) fn release(&mut self, subject: Subject, cause: &Cause) -> Result<AssetOutcome, AssetRefusal> {
         let key = OperationKey::release(subject.asset, subject.order);
-        if let Some(before) = self.before(subject, &key) {
-            return Ok(before);
+        if let Some(already_applied) = self.already_applied(subject, &key) {
+            return Ok(already_applied);
         }
-        let Some(hold) = self.hold(subject.hold()).cloned() else {
+        let Some(hold) = self.hold(subject.hold_key()).cloned() else {
             if !planted(Mutant::ReleaseLeavesNoTombstone) {
-                self.bury(subject);
+                self.insert_tombstone(subject);
             }
-            return Ok(Done::Nothing("nothing was locked yet, and nothing will be"));
+            return Ok(AssetOutcome::Skipped("nothing was locked; a later lock is ignored"));
         };
         let Some(after) = hold.release(self.now)? else {
             if hold.amount == 0 && hold.coupon.is_none() {
-                return Ok(Done::Nothing("nothing was locked"));
+                return Ok(AssetOutcome::Skipped("nothing was locked"));
             }
-            return Ok(self.written_down_again(subject, &hold, (OperationKind::Release, key, None), cause));
+            return Ok(self.rewrite_operation(subject, &hold, (OperationKind::Release, key, None), cause));
         };
         let entries = match hold.coupon {
-            Some(id) => self.move_coupon(subject, id, |coupon, now| coupon.release(subject.order, now))?,
-            None => self.move_balance(subject, |balance, now| balance.release(hold.amount, now))?,
+            Some(id) => self.change_coupon(subject, id, |coupon, now| coupon.release(subject.order, now))?,
+            None => self.change_balance(subject, |balance, now| balance.release(hold.amount, now))?,
         };
-        Ok(self.moved(subject, after, (OperationKind::Release, key, None), entries, cause))
+        Ok(self.post_with_hold(subject, after, (OperationKind::Release, key, None), entries, cause))
     }
 
-    /// What was committed is given back by a refund.
+    /// Returns a committed hold to the user: the order was refunded.
     pub(crate) fn revert(
         &mut self,
         subject: Subject,
         refund: RefundId,
         cause: &Cause,
-    ) -> Result<Done, AssetRefusal> {
+    ) -> Result<AssetOutcome, AssetRefusal> {
         let key = match subject.asset {
             Asset::Coupon => OperationKey::give_back(subject.order),
             Asset::Wallet | Asset::Points | Asset::Cash => OperationKey::revert(subject.asset, refund),
         };
-        if let Some(before) = self.before(subject, &key) {
-            return Ok(before);
+        if let Some(already_applied) = self.already_applied(subject, &key) {
+            return Ok(already_applied);
         }
-        let Some(hold) = self.hold(subject.hold()).cloned() else {
+        let Some(hold) = self.hold(subject.hold_key()).cloned() else {
             return Err(AssetRefusal::BeyondCommitted { asset: subject.asset });
         };
         let Some(after) = hold.revert(self.now)? else {
-            return Ok(self.written_down_again(
+            return Ok(self.rewrite_operation(
                 subject,
                 &hold,
                 (OperationKind::Revert, key, Some(refund)),
@@ -277,68 +278,74 @@ impl Books {
             ));
         };
         let entries = match hold.coupon {
-            Some(id) => self.move_coupon(subject, id, |coupon, now| coupon.give_back(subject.order, now))?,
-            None => self.move_balance(subject, |balance, now| balance.revert(hold.amount, now))?,
+            Some(id) => {
+                self.change_coupon(subject, id, |coupon, now| coupon.give_back(subject.order, now))?
+            }
+            None => self.change_balance(subject, |balance, now| balance.revert(hold.amount, now))?,
         };
-        Ok(self.moved(subject, after, (OperationKind::Revert, key, Some(refund)), entries, cause))
+        Ok(self.post_with_hold(subject, after, (OperationKind::Revert, key, Some(refund)), entries, cause))
     }
 
-    /// Points for what was paid in money.
+    /// Credits points for the amount that was paid in money.
     pub(crate) fn earn(
         &mut self,
         subject: Subject,
         points: Points,
         cause: &Cause,
-    ) -> Result<Done, AssetRefusal> {
+    ) -> Result<AssetOutcome, AssetRefusal> {
         let mut key = OperationKey::earn(subject.order);
         if let (Some(event), true) = (&cause.event_id, planted(Mutant::EarnUnderAnotherKey)) {
             key = OperationKey::stored(format!("points:{event}:earn"));
         }
-        if let Some(before) = self.before(subject, &key) {
-            return Ok(before);
+        if let Some(already_applied) = self.already_applied(subject, &key) {
+            return Ok(already_applied);
         }
         let amount = points.get();
         let entries =
-            self.move_balance(subject, |balance, now| balance.receive(amount, Account::PointsIssued, now))?;
-        Ok(self.posted(subject, (OperationKind::Earn, key, None), (amount, None), entries, cause))
+            self.change_balance(subject, |balance, now| balance.receive(amount, Account::PointsIssued, now))?;
+        Ok(self.post_operation(subject, (OperationKind::Earn, key, None), (amount, None), entries, cause))
     }
 
-    /// What an order earned is taken back by its refund. Where nothing was earned yet, nothing will be: the operation
-    /// over 0 says so.
+    /// Takes back the points that an order earned: it was refunded. If nothing was earned yet, an operation with amount 0
+    /// is written, which prevents earning later.
     pub(crate) fn unearn(
         &mut self,
         subject: Subject,
         refund: RefundId,
         cause: &Cause,
-    ) -> Result<Done, AssetRefusal> {
+    ) -> Result<AssetOutcome, AssetRefusal> {
         let key = OperationKey::unearn(refund);
-        if let Some(before) = self.before(subject, &key) {
-            return Ok(before);
+        if let Some(already_applied) = self.already_applied(subject, &key) {
+            return Ok(already_applied);
         }
-        let earned = self.done(subject.tenant, &OperationKey::earn(subject.order));
+        let earned = self.operation(subject.tenant, &OperationKey::earn(subject.order));
         let amount = earned.map_or(0, |operation| operation.amount);
         let entries = if amount == 0 {
             Vec::new()
         } else {
-            self.move_balance(subject, |balance, now| balance.take_back(amount, now))?
+            self.change_balance(subject, |balance, now| balance.take_back(amount, now))?
         };
         let operation = (OperationKind::Unearn, key, Some(refund));
-        Ok(self.posted(subject, operation, (amount, None), entries, cause))
+        Ok(self.post_operation(subject, operation, (amount, None), entries, cause))
     }
 
-    /// A lock that was refused for good, or is released before it came, will never be.
-    pub(crate) fn bury(&mut self, subject: Subject) {
-        let tombstone = Hold::tombstone(subject.hold(), subject.user, subject.asset, self.now);
-        self.holds.entry(subject.hold()).or_insert(Kept { read: None, row: tombstone, changed: true });
+    /// Adds a tombstone: the lock was refused or released before it was made, so it MUST not be made later.
+    pub(crate) fn insert_tombstone(&mut self, subject: Subject) {
+        let tombstone = Hold::tombstone(subject.hold_key(), subject.user, subject.asset, self.now);
+        self.holds.entry(subject.hold_key()).or_insert(TrackedRow {
+            read_version: None,
+            row: tombstone,
+            changed: true,
+        });
     }
 
-    /// Writes what has changed.
+    /// Writes all changed rows and new operations.
     pub(crate) async fn write(self, unit: &mut Work) -> Result<(), StoreError> {
         let holds: Vec<Hold> = self
             .holds
             .values()
-            .filter(|kept| kept.changed)
-            .map(|kept| Hold { version: kept.version(), ..kept.row.clone() })
+            .filter(|tracked| tracked.changed)
+            .map(|tracked| Hold { version: tracked.version(), ..tracked.row.clone() })
             .collect();
         if !holds.is_empty() {
             unit.put_holds(&holds).await?;
@@ -346,14 +353,14 @@ impl Books {
         let balances: Vec<Balance> = self
             .balances
             .values()
-            .filter(|kept| kept.changed)
-            .map(|kept| Balance { version: kept.version(), ..kept.row.clone() })
+            .filter(|tracked| tracked.changed)
+            .map(|tracked| Balance { version: tracked.version(), ..tracked.row.clone() })
             .collect();
         if !balances.is_empty() {
             unit.put_balances(&balances).await?;
         }
-        for kept in self.coupons.values().filter(|kept| kept.changed) {
-            let coupon = Coupon { version: kept.version(), ..kept.row.clone() };
+        for tracked in self.coupons.values().filter(|tracked| tracked.changed) {
+            let coupon = Coupon { version: tracked.version(), ..tracked.row.clone() };
             if unit.advance_coupon(&coupon).await? == Changed::None {
                 return Err(StoreError::Conflict { what: format!("coupon {}", coupon.id) });
             }
@@ -364,79 +371,80 @@ impl Books {
         Ok(())
     }
 
-    fn before(&self, subject: Subject, key: &OperationKey) -> Option<Done> {
-        self.done(subject.tenant, key).cloned().map(Done::Before)
+    fn already_applied(&self, subject: Subject, key: &OperationKey) -> Option<AssetOutcome> {
+        self.operation(subject.tenant, key).cloned().map(AssetOutcome::AlreadyApplied)
     }
 
-    fn move_balance(
+    fn change_balance(
         &mut self,
         subject: Subject,
         step: impl FnOnce(&Balance, DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal>,
     ) -> Result<Vec<Entry>, AssetRefusal> {
         let asset = self.asset;
-        let kept = self
+        let tracked = self
             .balances
             .get_mut(&(subject.tenant, subject.user))
             .ok_or(AssetRefusal::Insufficient { asset, asked: 0, available: 0 })?;
-        let (after, entries) = step(&kept.row, self.now)?;
-        kept.row = after;
-        kept.changed = true;
+        let (after, entries) = step(&tracked.row, self.now)?;
+        tracked.row = after;
+        tracked.changed = true;
         Ok(entries)
     }
 
-    fn move_coupon(
+    fn change_coupon(
         &mut self,
         subject: Subject,
         id: CouponId,
         step: impl FnOnce(&Coupon, DateTime<Utc>) -> Result<Coupon, AssetRefusal>,
     ) -> Result<Vec<Entry>, AssetRefusal> {
         let asset = self.asset;
-        let kept = self.coupons.get_mut(&(subject.tenant, id)).ok_or(AssetRefusal::NotLocked { asset })?;
-        kept.row = step(&kept.row, self.now)?;
-        kept.changed = true;
+        let tracked = self.coupons.get_mut(&(subject.tenant, id)).ok_or(AssetRefusal::NotLocked { asset })?;
+        tracked.row = step(&tracked.row, self.now)?;
+        tracked.changed = true;
         Ok(Vec::new())
     }
 
-    fn moved(
+    fn post_with_hold(
         &mut self,
         subject: Subject,
         hold: Hold,
         operation: (OperationKind, OperationKey, Option<RefundId>),
         entries: Vec<Entry>,
         cause: &Cause,
-    ) -> Done {
-        let moved = (hold.amount, hold.coupon);
-        match self.holds.get_mut(&subject.hold()) {
-            Some(kept) => {
-                kept.row = hold;
-                kept.changed = true;
+    ) -> AssetOutcome {
+        let held = (hold.amount, hold.coupon);
+        match self.holds.get_mut(&subject.hold_key()) {
+            Some(tracked) => {
+                tracked.row = hold;
+                tracked.changed = true;
             }
             None => {
-                self.holds.insert(subject.hold(), Kept { read: None, row: hold, changed: true });
+                self.holds
+                    .insert(subject.hold_key(), TrackedRow { read_version: None, row: hold, changed: true });
             }
         }
-        self.posted(subject, operation, moved, entries, cause)
+        self.post_operation(subject, operation, held, entries, cause)
     }
 
-    /// An operation whose row is gone while what it did is still there: its row is written again, and nothing is moved.
-    fn written_down_again(
+    /// Writes the row of an operation that was lost although its effect exists. No amount is moved.
+    fn rewrite_operation(
         &mut self,
         subject: Subject,
         hold: &Hold,
         operation: (OperationKind, OperationKey, Option<RefundId>),
         cause: &Cause,
-    ) -> Done {
-        self.posted(subject, operation, (hold.amount, hold.coupon), Vec::new(), cause)
+    ) -> AssetOutcome {
+        self.post_operation(subject, operation, (hold.amount, hold.coupon), Vec::new(), cause)
     }
 
-    fn posted(
+    fn post_operation(
         &mut self,
         subject: Subject,
         (kind, key, refund): (OperationKind, OperationKey, Option<RefundId>),
         (amount, coupon): (i64, Option<CouponId>),
         entries: Vec<Entry>,
         cause: &Cause,
-    ) -> Done {
+    ) -> AssetOutcome {
         let balance = self.balances.get(&(subject.tenant, subject.user));
         let operation = AssetOperation {
             tenant: subject.tenant,
@@ -448,13 +456,13 @@ impl Books {
             refund,
             coupon,
             amount,
-            balance_after: balance.filter(|_| !entries.is_empty()).map(|kept| kept.row.available),
+            balance_after: balance.filter(|_| !entries.is_empty()).map(|tracked| tracked.row.available),
             event_id: cause.event_id.clone(),
             trace_id: cause.trace_id.clone(),
             at: self.now,
         };
-        self.done.insert((operation.tenant, operation.key.clone()), operation.clone());
+        self.operations.insert((operation.tenant, operation.key.clone()), operation.clone());
         self.postings.push(Posting { operation: operation.clone(), entries });
-        Done::Now(operation)
+        AssetOutcome::Applied(operation)
     }
 }

@@ -1,5 +1,5 @@
-//! Coupons, wallets and points within a unit of work: shared by the consumers, the jobs and the use cases that move them.
+//! Coupons, wallets and points within one unit of work. Used by consumers, jobs and use cases.
 
 mod books;
 
-pub(crate) use books::{Books, Cause, Done, Subject, Wanted};
+pub(crate) use books::{AssetAccounts, AssetOutcome, Cause, RowSelection, Subject};

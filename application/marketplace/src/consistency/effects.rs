@@ -1,4 +1,4 @@
-//! What each consumer must have done for an event, and what it did.
+//! The effects of each consumer: which of them an event requires, and which exist.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use marketplace_domain::{
     OperationKind, Order, OrderStatus, Points, PointsRules,
 };
 
-use super::holds::{is_over_unheld, told_hold};
+use super::holds::{is_cancelled_without_hold, reconstructed_hold};
 use crate::ports::{
     CreditChange, EffectKind, ListingChange, ListingChangeKind, MarketView, Notification, SHIPMENT,
     ShipmentTask, notified_of,
 };
 use handover_outbox::ports::StoreError;
 
-/// The effects that are kept of one order.
-pub(crate) struct Kept {
+/// All stored effects of one order.
+pub(crate) struct OrderEffects {
     listings: Vec<ListingChange>,
     shipments: Vec<ShipmentTask>,
     notifications: Vec<Notification>,
@@ -26,42 +26,31 @@ pub(crate) struct Kept {
     holds: Vec<Hold>,
 }
 
-/// What a consumer did for an event.
+/// Effect of an event at one consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// It leaves nothing that could be seen.
+    /// The consumer writes no rows for the event.
     Invisible,
-    /// So many rows are there, where so many should be.
-    Rows {
-        /// In which table.
-        table: &'static str,
-        /// What is there.
-        found: usize,
-        /// What should be.
-        wanted: usize,
-    },
-    /// Operations under these keys should be there and are not.
-    Operations {
-        /// The missing ones.
-        missing: Vec<OperationKey>,
-    },
+    /// Number of rows, compared with the expected number.
+    Rows { table: &'static str, found: usize, expected: usize },
+    /// Asset operations, of which these are missing.
+    Operations { missing: Vec<OperationKey> },
 }
 
 impl Effect {
-    /// Whether something is missing.
     pub(crate) fn is_missing(&self) -> bool {
         match self {
             Effect::Invisible => false,
-            Effect::Rows { found, wanted, .. } => found < wanted,
+            Effect::Rows { found, expected, .. } => found < expected,
             Effect::Operations { missing } => !missing.is_empty(),
         }
     }
 
-    /// Whether it can be seen that it took effect.
-    pub(crate) fn is_there(&self) -> bool {
+    /// Whether rows prove that the event took effect.
+    pub(crate) fn is_present(&self) -> bool {
         match self {
             Effect::Invisible => false,
-            Effect::Rows { found, wanted, .. } => *wanted > 0 && found >= wanted,
+            Effect::Rows { found, expected, .. } => *expected > 0 && found >= expected,
             Effect::Operations { missing } => missing.is_empty(),
         }
     }
@@ -70,25 +59,26 @@ impl Effect {
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Effect::Invisible => f.write_str("nothing that can be seen"),
-            Effect::Rows { table, found, wanted } => {
-                write!(f, "{found} rows in {table}, where {wanted} should be")
+            Effect::Invisible => f.write_str("no rows to compare"),
+            Effect::Rows { table, found, expected } => {
+                write!(f, "{table} has {found} rows, expected {expected}")
             }
             Effect::Operations { missing } => {
-                f.write_str("no operation under")?;
+                f.write_str("asset operations are missing:")?;
                 missing.iter().try_for_each(|key| write!(f, " {key}"))
             }
         }
     }
 }
 
-/// Reads what consumers did for an order.
-pub(crate) async fn effects_of<V: MarketView + ?Sized>(
+/// Reads the effects of an order.
+pub(crate) async fn read_effects<V: MarketView + ?Sized>(
     view: &mut V,
     order: &Order,
-) -> Result<Kept, StoreError> {
-    let (tenant, id) = (order.tenant, order.id);
-    Ok(Kept {
+) -> Result<OrderEffects, StoreError> {
+    let tenant = order.tenant;
+    let id = order.id;
+    Ok(OrderEffects {
         listings: view.listing_changes(tenant, id).await?,
         shipments: view.shipment_tasks(tenant, id).await?,
         notifications: view.notifications_about(tenant, id).await?,
@@ -98,8 +88,9 @@ pub(crate) async fn effects_of<V: MarketView + ?Sized>(
     })
 }
 
-impl Kept {
-    /// What a consumer did for the fact that an event of the order announces, by this event or by another one of the fact.
+impl OrderEffects {
+    /// The effect at a consumer of the business fact that an event announces. The effect may come from another event of
+    /// the same fact.
     pub(crate) fn of(
         &self,
         consumer: &str,
@@ -107,11 +98,11 @@ impl Kept {
         (order, rules): (&Order, PointsRules),
     ) -> Effect {
         let rows =
-            |kind: EffectKind, found: usize, wanted| Effect::Rows { table: kind.table(), found, wanted };
+            |kind: EffectKind, found: usize, expected| Effect::Rows { table: kind.table(), found, expected };
         match (consumer, body) {
             ("inventory", EventBody::OrderCreated(_)) => {
                 let found = self.listings.iter().filter(|it| it.kind == ListingChangeKind::Occupied).count();
-                // The event of an order that is over by now may have been stale.
+                // If the order was cancelled or refunded before the event was applied, the consumer skipped it as stale.
                 rows(EffectKind::ListingChange, found, if order.is_undone() { found.min(1) } else { 1 })
             }
             ("inventory", _) => {
@@ -128,7 +119,7 @@ impl Kept {
                 rows(EffectKind::Notification, found, 2)
             }
             ("buyer-credit", _) => {
-                let step = step_of(body);
+                let step = credit_step_of(body);
                 let found = self.credit.iter().filter(|it| Some(it.step) == step).count();
                 rows(EffectKind::CreditChange, found, usize::from(step.is_some()))
             }
@@ -139,88 +130,88 @@ impl Kept {
         }
     }
 
-    /// Facts of the order that have the same effect more often than once.
-    pub(crate) fn doubled(&self) -> Vec<FactRow> {
+    /// Surplus rows: every row of a fact after its first.
+    pub(crate) fn duplicates(&self) -> Vec<FactRow> {
         let mut rows = self.fact_rows();
         rows.sort_by(|a, b| (a.table, &a.fact).cmp(&(b.table, &b.fact)));
         let same = |a: &FactRow, b: &FactRow| (a.table, &a.fact) == (b.table, &b.fact);
         rows.chunk_by(same).flat_map(|of_fact| of_fact.iter().skip(1).cloned()).collect()
     }
 
-    /// Effects that the row of the order does not confirm.
-    pub(crate) fn without_fact(&self, order: &Order) -> Vec<FactRow> {
-        self.fact_rows().into_iter().filter(|row| !row.proof.is_in(order)).collect()
+    /// Effects that the order row contradicts.
+    pub(crate) fn contradicted(&self, order: &Order) -> Vec<FactRow> {
+        self.fact_rows().into_iter().filter(|row| !row.condition.is_met_by(order)).collect()
     }
 
-    /// Every effect with its fact and the proof that it needs.
+    /// Every effect with its fact and the condition that the order must meet.
     fn fact_rows(&self) -> Vec<FactRow> {
-        let row = |table, fact: String, event_id: Option<&EventId>, proof| FactRow {
+        let row = |table, fact: String, event_id: Option<&EventId>, condition| FactRow {
             table,
             fact,
             event_id: event_id.cloned(),
-            proof,
+            condition,
         };
         let listings = self.listings.iter().map(|it| {
-            let proof = match it.kind {
-                ListingChangeKind::Occupied => Proof::Exists,
-                ListingChangeKind::Released => Proof::Undone,
+            let condition = match it.kind {
+                ListingChangeKind::Occupied => OrderCondition::Exists,
+                ListingChangeKind::Released => OrderCondition::Undone,
             };
-            row(EffectKind::ListingChange.table(), it.kind.as_str().to_owned(), Some(&it.event_id), proof)
+            row(EffectKind::ListingChange.table(), it.kind.as_str().to_owned(), Some(&it.event_id), condition)
         });
         let shipments = self.shipments.iter().map(|it| {
-            row(EffectKind::Shipment.table(), SHIPMENT.to_owned(), Some(&it.event_id), Proof::Paid)
+            row(EffectKind::Shipment.table(), SHIPMENT.to_owned(), Some(&it.event_id), OrderCondition::Paid)
         });
         let notifications = self.notifications.iter().map(|it| {
-            let proof = match it.new_status {
-                OrderStatus::Shipped => Proof::Shipped,
-                OrderStatus::Completed => Proof::Is(OrderStatus::Completed),
+            let condition = match it.new_status {
+                OrderStatus::Shipped => OrderCondition::Shipped,
+                OrderStatus::Completed => OrderCondition::Is(OrderStatus::Completed),
                 OrderStatus::Pending | OrderStatus::Paid | OrderStatus::Cancelled | OrderStatus::Refunded => {
-                    Proof::Never
+                    OrderCondition::Never
                 }
             };
             let fact = notified_of(it.new_status, it.side);
-            row(EffectKind::Notification.table(), fact, Some(&it.event_id), proof)
+            row(EffectKind::Notification.table(), fact, Some(&it.event_id), condition)
         });
         let credit = self.credit.iter().map(|it| {
-            let proof = match it.step {
-                CreditStep::Completed => Proof::Is(OrderStatus::Completed),
-                CreditStep::CancelledByBuyer => Proof::CancelledFor(CancelReason::Buyer),
-                CreditStep::CancelledByTimeout => Proof::CancelledFor(CancelReason::Timeout),
+            let condition = match it.step {
+                CreditStep::Completed => OrderCondition::Is(OrderStatus::Completed),
+                CreditStep::CancelledByBuyer => OrderCondition::CancelledFor(CancelReason::Buyer),
+                CreditStep::CancelledByTimeout => OrderCondition::CancelledFor(CancelReason::Timeout),
             };
-            row(EffectKind::CreditChange.table(), it.step.as_str().to_owned(), Some(&it.event_id), proof)
+            row(EffectKind::CreditChange.table(), it.step.as_str().to_owned(), Some(&it.event_id), condition)
         });
         let operations = self.operations.iter().map(|it| {
-            let proof = match it.kind {
-                OperationKind::Commit | OperationKind::Earn => Proof::Paid,
-                OperationKind::Release => Proof::Is(OrderStatus::Cancelled),
-                OperationKind::Revert | OperationKind::Unearn => Proof::Is(OrderStatus::Refunded),
-                // Money is compared with payments and refunds; deposits, grants and issued coupons have no order.
+            let condition = match it.kind {
+                OperationKind::Commit | OperationKind::Earn => OrderCondition::Paid,
+                OperationKind::Release => OrderCondition::Is(OrderStatus::Cancelled),
+                OperationKind::Revert | OperationKind::Unearn => OrderCondition::Is(OrderStatus::Refunded),
+                // Captures and payouts are compared with payments and refunds. Deposits, grants and issues have no order.
                 OperationKind::Freeze
                 | OperationKind::Deposit
                 | OperationKind::Grant
                 | OperationKind::Issue
                 | OperationKind::Capture
-                | OperationKind::Payout => Proof::Exists,
+                | OperationKind::Payout => OrderCondition::Exists,
             };
-            row("asset_operations", it.key.to_string(), it.event_id.as_ref(), proof)
+            row("asset_operations", it.key.to_string(), it.event_id.as_ref(), condition)
         });
         listings.chain(shipments).chain(notifications).chain(credit).chain(operations).collect()
     }
 
     fn operations(&self, asset: Asset, body: &EventBody, order: &Order, rules: PointsRules) -> Effect {
         let hold = self.holds.iter().find(|hold| hold.asset == asset);
-        // Refused, or released before it was locked: there was nothing to move.
-        let is_buried = match hold {
+        // The lock was refused, or the order was released before it was locked: no amount was moved.
+        let has_tombstone = match hold {
             Some(hold) => hold.status == HoldStatus::Released && hold.amount == 0,
-            None => is_over_unheld(order, asset, &self.operations),
+            None => is_cancelled_without_hold(order, asset, &self.operations),
         };
-        let is_held = order.assets.names(asset) && !is_buried;
-        let mut wanted = Vec::new();
+        let is_held = order.assets.names(asset) && !has_tombstone;
+        let mut required = Vec::new();
         match body {
-            EventBody::OrderCreated(_) if is_held => wanted.push(OperationKey::freeze(asset, order.id)),
-            EventBody::OrderPaid(_) if is_held => wanted.push(OperationKey::commit(asset, order.id)),
-            EventBody::OrderCancelled(_) if is_held => wanted.push(OperationKey::release(asset, order.id)),
-            EventBody::OrderRefunded(body) if is_held => wanted.push(match asset {
+            EventBody::OrderCreated(_) if is_held => required.push(OperationKey::freeze(asset, order.id)),
+            EventBody::OrderPaid(_) if is_held => required.push(OperationKey::commit(asset, order.id)),
+            EventBody::OrderCancelled(_) if is_held => required.push(OperationKey::release(asset, order.id)),
+            EventBody::OrderRefunded(body) if is_held => required.push(match asset {
                 Asset::Coupon => OperationKey::give_back(order.id),
                 Asset::Wallet | Asset::Points | Asset::Cash => OperationKey::revert(asset, body.refund),
             }),
@@ -238,11 +229,11 @@ impl Kept {
         }
         if asset == Asset::Points {
             match body {
-                EventBody::OrderRefunded(body) => wanted.push(OperationKey::unearn(body.refund)),
+                EventBody::OrderRefunded(body) => required.push(OperationKey::unearn(body.refund)),
                 EventBody::OrderPaid(body)
                     if rules.earned(body.amount) > Points::ZERO && !self.earns_nothing() =>
                 {
-                    wanted.push(OperationKey::earn(order.id));
+                    required.push(OperationKey::earn(order.id));
                 }
                 EventBody::OrderCreated(_)
                 | EventBody::OrderPaid(_)
@@ -256,48 +247,46 @@ impl Kept {
                 | EventBody::InvoiceGenerated(_) => {}
             }
         }
-        if wanted.is_empty() {
+        if required.is_empty() {
             return Effect::Invisible;
         }
-        wanted.retain(|key| !self.operations.iter().any(|operation| operation.key == *key));
-        Effect::Operations { missing: wanted }
+        required.retain(|key| !self.operations.iter().any(|operation| operation.key == *key));
+        Effect::Operations { missing: required }
     }
 
-    /// The holds that are gone although their operations, or the releases that were applied, tell of them.
+    /// Holds whose row is missing although an operation or an applied release proves that it existed.
     pub(crate) fn lost_holds(
         &self,
         order: &Order,
         is_released: impl Fn(Asset) -> bool,
         now: DateTime<Utc>,
     ) -> Vec<Hold> {
-        let is_gone = |asset: &Asset| !self.holds.iter().any(|hold| hold.asset == *asset);
-        let told = |asset| told_hold(order, asset, &self.operations, now);
+        let is_lost = |asset: &Asset| !self.holds.iter().any(|hold| hold.asset == *asset);
+        let reconstructed = |asset| reconstructed_hold(order, asset, &self.operations, now);
         let is_due = |hold: &Hold| hold.amount > 0 || is_released(hold.asset);
-        Asset::HELD.into_iter().filter(is_gone).filter_map(told).filter(is_due).collect()
+        Asset::HELD.into_iter().filter(is_lost).filter_map(reconstructed).filter(is_due).collect()
     }
 
-    /// Whether the order was paid back before it earned anything: then nothing is earned any more.
+    /// Whether the order was refunded before it earned points: it will not earn any.
     fn earns_nothing(&self) -> bool {
         self.operations.iter().any(|it| it.kind == OperationKind::Unearn && it.amount == 0)
     }
 }
 
-/// An effect and the fact that it follows from.
+/// An effect row and the business fact that it belongs to.
 #[derive(Debug, Clone)]
 pub(crate) struct FactRow {
-    /// Its table.
     pub(crate) table: &'static str,
-    /// The fact: the natural key within the order.
+    /// Natural key of the effect within the order.
     pub(crate) fact: String,
-    /// The event that caused it.
     pub(crate) event_id: Option<EventId>,
-    proof: Proof,
+    condition: OrderCondition,
 }
 
-/// What the row of an order has to show for an effect to be confirmed.
+/// Condition that the order row must meet for an effect to be valid.
 #[derive(Debug, Clone, Copy)]
-enum Proof {
-    /// Nothing: it is enough that the order exists.
+enum OrderCondition {
+    /// The order exists.
     Exists,
     Paid,
     Shipped,
@@ -305,28 +294,28 @@ enum Proof {
     Undone,
     Is(OrderStatus),
     CancelledFor(CancelReason),
-    /// No status of an order has this effect.
+    /// Never met: no status of an order has this effect.
     Never,
 }
 
-impl Proof {
-    fn is_in(self, order: &Order) -> bool {
+impl OrderCondition {
+    fn is_met_by(self, order: &Order) -> bool {
         match self {
-            Proof::Exists => true,
-            Proof::Paid => order.was_paid(),
-            Proof::Shipped => order.was_shipped(),
-            Proof::Undone => order.is_undone(),
-            Proof::Is(status) => order.status == status,
-            Proof::CancelledFor(reason) => {
+            OrderCondition::Exists => true,
+            OrderCondition::Paid => order.was_paid(),
+            OrderCondition::Shipped => order.was_shipped(),
+            OrderCondition::Undone => order.is_undone(),
+            OrderCondition::Is(status) => order.status == status,
+            OrderCondition::CancelledFor(reason) => {
                 order.status == OrderStatus::Cancelled && order.cancel_reason == Some(reason)
             }
-            Proof::Never => false,
+            OrderCondition::Never => false,
         }
     }
 }
 
-/// What an event counts as for the credit of its buyer.
-fn step_of(body: &EventBody) -> Option<CreditStep> {
+/// The credit step that an event counts as; `None` if it does not count.
+fn credit_step_of(body: &EventBody) -> Option<CreditStep> {
     match body {
         EventBody::OrderCancelled(body) => CreditStep::of_cancellation(body.reason),
         EventBody::OrderStatusChanged(body) => {

@@ -1,4 +1,4 @@
-//! The events that the state of an order, its payments and its refunds says must have been announced.
+//! The events that must exist, derived from the rows of an order, its payments and its refunds.
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, Trace};
@@ -13,24 +13,21 @@ use handover_outbox::relay::envelope_of;
 
 /// An event that must be in the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Announced {
-    /// What it says.
+pub(crate) struct ExpectedEvent {
     pub(crate) body: EventBody,
-    /// The version of the aggregate's row that it announces.
+    /// Version of the aggregate that the event announces.
     pub(crate) aggregate_seq: i64,
-    /// When it happened.
+    /// Time of the change.
     pub(crate) at: DateTime<Utc>,
-    /// The trace of the request that began the payment or the refund that caused it.
+    /// Trace of the request that started the payment or refund behind this event.
     pub(crate) trace: Option<Trace>,
 }
 
-impl Announced {
-    /// Its type.
+impl ExpectedEvent {
     pub(crate) fn event_type(&self) -> EventType {
         self.body.event_type()
     }
 
-    /// What it is about.
     pub(crate) fn aggregate(&self, order: &Order) -> AggregateRef {
         AggregateRef {
             tenant: order.tenant,
@@ -39,44 +36,45 @@ impl Announced {
         }
     }
 
-    /// Whether this row announces it. Its place in the order is not asked for: a row inserted by hand has none (004 Q5).
-    pub(crate) fn is_in(&self, row: &OutboxRow, order: &Order) -> bool {
+    /// Whether this row announces the event. `aggregate_seq` is not compared: a manually inserted row has none (004 Q5).
+    pub(crate) fn is_announced_by(&self, row: &OutboxRow, order: &Order) -> bool {
         if row.aggregate != self.aggregate(order) {
             return false;
         }
         match (&self.body, confirmed_body(row, order)) {
-            (EventBody::OrderStatusChanged(own), Some(EventBody::OrderStatusChanged(said))) => {
-                own.new_status == said.new_status
+            (EventBody::OrderStatusChanged(own), Some(EventBody::OrderStatusChanged(found))) => {
+                own.new_status == found.new_status
             }
-            (own, Some(said)) => own.event_type() == said.event_type(),
+            (own, Some(found)) => own.event_type() == found.event_type(),
             (_, None) => false,
         }
     }
 }
 
-/// What a row says of an order; `None` if no consumer would apply it, because nobody can read it or the order contradicts it.
+/// The payload of a row; `None` if no consumer would apply it because it is malformed or contradicts the order.
 pub(crate) fn confirmed_body(row: &OutboxRow, order: &Order) -> Option<EventBody> {
     let body = EventBody::of(&envelope_of(row).ok()?).ok()?;
     let is_confirmed = body.aggregate_id() == row.aggregate.id && order.confirms(&body).is_ok();
     is_confirmed.then_some(body)
 }
 
-/// Everything that must have been announced of an order, its payments and its refunds, oldest first.
-pub(crate) fn expected(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Announced> {
+/// Returns every event that an order, its payments and its refunds must have, in that sequence.
+pub(crate) fn expected(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<ExpectedEvent> {
     let mut events = of_order(order, payments, refunds);
     events.extend(payments.iter().filter_map(|payment| of_payment(order, payment)));
     events.extend(refunds.iter().filter_map(|refund| of_refund(order, refund)));
     events
 }
 
-/// The version at which an order was paid or cancelled: it was created with the one before.
+/// Version of an order after it was paid or cancelled. It is created with version 1.
 const AFTER_PENDING: i64 = 2;
 
-fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Announced> {
+fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<ExpectedEvent> {
     let facts = order.facts();
-    let (product, assets) = (order.product, &order.assets);
+    let product = order.product;
+    let assets = &order.assets;
     let mut events = vec![
-        Announced {
+        ExpectedEvent {
             body: EventBody::OrderCreated(OrderCreated {
                 order: facts.clone(),
                 product,
@@ -90,7 +88,7 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Anno
             at: order.create_time,
             trace: None,
         },
-        Announced {
+        ExpectedEvent {
             body: EventBody::OrderTimeout(OrderTimeout {
                 order: facts.clone(),
                 create_time: order.create_time,
@@ -102,7 +100,7 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Anno
     ];
     if let Some(pay_time) = order.pay_time {
         let body = OrderPaid { order: facts.clone(), pay_time, amount: order.payable, product };
-        events.push(Announced {
+        events.push(ExpectedEvent {
             body: EventBody::OrderPaid(body),
             aggregate_seq: AFTER_PENDING,
             at: pay_time,
@@ -112,7 +110,7 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Anno
                 .and_then(|payment| payment.trace.clone()),
         });
     }
-    let changed = |old_status, new_status, aggregate_seq| Announced {
+    let changed = |old_status, new_status, aggregate_seq| ExpectedEvent {
         body: EventBody::OrderStatusChanged(OrderStatusChanged {
             order: facts.clone(),
             old_status,
@@ -137,7 +135,7 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Anno
                 cancelled_at: order.update_time,
                 product,
             };
-            events.push(Announced {
+            events.push(ExpectedEvent {
                 body: EventBody::OrderCancelled(body),
                 aggregate_seq: order.version,
                 at: order.update_time,
@@ -145,9 +143,10 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Anno
             });
         }
         OrderStatus::Refunded => {
-            // The refund that moved it: of a payment that it needed. Without one nothing can be said.
-            let moved = |refund: &&Refund| refund.status == RefundStatus::Success && is_of_buyer(refund);
-            if let Some(refund) = refunds.iter().rfind(moved) {
+            // The refund that changed the order, not one of a late payment. Without it no event can be derived.
+            let refunds_order =
+                |refund: &&Refund| refund.status == RefundStatus::Success && is_of_order_payment(refund);
+            if let Some(refund) = refunds.iter().rfind(refunds_order) {
                 let body = OrderRefunded {
                     order: facts.clone(),
                     refund: refund.id,
@@ -155,7 +154,7 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Anno
                     refunded_at: order.update_time,
                     product,
                 };
-                events.push(Announced {
+                events.push(ExpectedEvent {
                     body: EventBody::OrderRefunded(body),
                     aggregate_seq: order.version,
                     at: order.update_time,
@@ -172,7 +171,8 @@ fn has_paid(payment: &Payment) -> bool {
     payment.status == PaymentStatus::Success && !payment.refund_due
 }
 
-fn is_of_buyer(refund: &Refund) -> bool {
+/// Whether the refund is of the payment that paid the order. A refund of a late payment does not change the order.
+fn is_of_order_payment(refund: &Refund) -> bool {
     use marketplace_domain::RefundCause::{Buyer, LatePayment, Operator};
     match refund.cause {
         Buyer | Operator => true,
@@ -180,7 +180,7 @@ fn is_of_buyer(refund: &Refund) -> bool {
     }
 }
 
-fn of_payment(order: &Order, payment: &Payment) -> Option<Announced> {
+fn of_payment(order: &Order, payment: &Payment) -> Option<ExpectedEvent> {
     let settled = PaymentSettled {
         of: PaymentFor::Order(order.facts()),
         payment: payment.id,
@@ -195,7 +195,7 @@ fn of_payment(order: &Order, payment: &Payment) -> Option<Announced> {
         PaymentStatus::Success => EventBody::PaymentSucceeded(settled),
         PaymentStatus::Failed => EventBody::PaymentFailed(settled),
     };
-    Some(Announced {
+    Some(ExpectedEvent {
         body,
         aggregate_seq: payment.version,
         at: payment.update_time,
@@ -203,7 +203,7 @@ fn of_payment(order: &Order, payment: &Payment) -> Option<Announced> {
     })
 }
 
-fn of_refund(order: &Order, refund: &Refund) -> Option<Announced> {
+fn of_refund(order: &Order, refund: &Refund) -> Option<ExpectedEvent> {
     let settled = RefundSettled {
         of: PaymentFor::Order(order.facts()),
         refund: refund.id,
@@ -216,7 +216,7 @@ fn of_refund(order: &Order, refund: &Refund) -> Option<Announced> {
         RefundStatus::Success => EventBody::RefundSucceeded(settled),
         RefundStatus::Failed => EventBody::RefundFailed(settled),
     };
-    Some(Announced {
+    Some(ExpectedEvent {
         body,
         aggregate_seq: refund.version,
         at: refund.update_time,

@@ -1,11 +1,11 @@
-//! Events that were never announced, and announcing them.
+//! Finds events that are missing in the outbox, and appends them.
 
 use std::sync::Arc;
 
 use handover_events::{AggregateRef, EventId, TenantId};
 use marketplace_domain::{AggregateType, Order, OrderId};
 
-use super::{Announced, expected};
+use super::{ExpectedEvent, expected};
 use crate::App;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{MarketView, Work};
@@ -13,11 +13,11 @@ use handover_events::Trace;
 use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
 use handover_outbox::{append, with_tx};
 
-/// What is missing in the outbox of an order, its payments and its refunds; and what is there.
+/// Returns the missing events of an order, its payments and its refunds, and their existing outbox rows.
 pub(crate) async fn missing<V: MarketView + ?Sized>(
     view: &mut V,
     order: &Order,
-) -> Result<(Vec<Announced>, Vec<OutboxRow>), StoreError> {
+) -> Result<(Vec<ExpectedEvent>, Vec<OutboxRow>), StoreError> {
     let payments = view.payments_of(order.tenant, order.id).await?;
     let refunds = view.refunds_of(order.tenant, order.id).await?;
     let about = |kind: AggregateType, id: i64| AggregateRef {
@@ -28,25 +28,26 @@ pub(crate) async fn missing<V: MarketView + ?Sized>(
     let mut aggregates = vec![about(AggregateType::Order, order.id.get())];
     aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
     aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
-    // Read after the rows that announce them: what is committed in between is there.
+    // Read after the business rows: the events of these rows are committed with them.
     let rows = view.outbox_view().outbox_about(&aggregates).await?;
     let mut absent = expected(order, &payments, &refunds);
-    absent.retain(|event| !rows.iter().any(|row| event.is_in(row, order)));
+    absent.retain(|event| !rows.iter().any(|row| event.is_announced_by(row, order)));
     Ok((absent, rows))
 }
 
-/// Announces what is missing of an order and returns it with the ids of the new rows. Where an operator asked for it, the
-/// audit log records that. Two that do so at once announce it once: an event that was consumed before its row was lost
-/// keeps its id, and the id of any other follows from its content.
+/// Appends the missing events of an order and returns them with their ids. A repair by an operator passes its audit entry.
+/// Concurrent repairs append each event once: an event that was consumed before its row was lost keeps its id, and the id
+/// of any other event is derived from its content.
 pub(crate) async fn announce_missing(
     app: &App,
     tenant: TenantId,
     order: OrderId,
-    asked: Option<AuditEntry>,
-) -> Result<Vec<(EventId, Announced)>, StoreError> {
-    let (max_retry_count, asked) = (app.rules.max_retry_count, asked.map(Arc::new));
+    audit_entry: Option<AuditEntry>,
+) -> Result<Vec<(EventId, ExpectedEvent)>, StoreError> {
+    let max_retry_count = app.rules.max_retry_count;
+    let audit_entry = audit_entry.map(Arc::new);
     with_tx(&app.tx, move |unit, _| {
-        let asked = asked.clone();
+        let audit_entry = audit_entry.clone();
         Box::pin(async move {
             let Some(order) = unit.order_by_id(tenant, order).await? else { return Ok(Vec::new()) };
             let (absent, rows) = missing(unit, &order).await?;
@@ -54,10 +55,10 @@ pub(crate) async fn announce_missing(
             let mut events = Vec::with_capacity(absent.len());
             for event in absent {
                 let aggregate = event.aggregate(&order);
-                let known = known(unit, &event, &aggregate).await?;
-                let trace = trace_of(&event, &aggregate, &rows, known.as_ref(), order.id);
-                let id = match known {
-                    Some(known) if !planted(Mutant::RepairWithNewId) => known.event_id,
+                let consumed = consumed_record(unit, &event, &aggregate).await?;
+                let trace = trace_of(&event, &aggregate, &rows, consumed.as_ref(), order.id);
+                let id = match consumed {
+                    Some(consumed) if !planted(Mutant::RepairWithNewId) => consumed.event_id,
                     Some(_) | None => repaired_id(&event, &aggregate)?,
                 };
                 events.push(NewEvent {
@@ -78,10 +79,10 @@ pub(crate) async fn announce_missing(
             }
             if !events.is_empty() {
                 append(unit.outbox(), &events).await?;
-                if let Some(asked) = asked {
+                if let Some(audit_entry) = audit_entry {
                     let changed = events.len().try_into().unwrap_or(u64::MAX);
                     unit.outbox()
-                        .audit(&AuditEntry { matched: changed, changed, ..AuditEntry::clone(&asked) })
+                        .audit(&AuditEntry { matched: changed, changed, ..AuditEntry::clone(&audit_entry) })
                         .await?;
                 }
             }
@@ -91,10 +92,11 @@ pub(crate) async fn announce_missing(
     .await
 }
 
-/// What a consumer knows of the event: of several the one with the smallest id, as two that repair at once must agree.
-async fn known(
+/// A consume-log record of the event. If there are several, the one with the smallest event id, so that concurrent repairs
+/// choose the same one.
+async fn consumed_record(
     unit: &mut Work,
-    event: &Announced,
+    event: &ExpectedEvent,
     aggregate: &AggregateRef,
 ) -> Result<Option<Consumed>, StoreError> {
     let consumed = unit.outbox().consumed_about(std::slice::from_ref(aggregate)).await?;
@@ -103,25 +105,26 @@ async fn known(
     Ok(consumed.into_iter().filter(is_it).min_by(|left, right| left.event_id.cmp(&right.event_id)))
 }
 
-/// The trace of the request that caused the event: that of the payment or refund, of another event of the same change, or of
-/// the consume log. Where the request left none of them, the repair has a trace of its own.
+/// The trace of the request that caused the event: from the payment or refund, from another event of the same change, or
+/// from the consume log. If none of them exists, a new trace id for the repair.
 fn trace_of(
-    event: &Announced,
+    event: &ExpectedEvent,
     aggregate: &AggregateRef,
     rows: &[OutboxRow],
-    known: Option<&Consumed>,
+    consumed: Option<&Consumed>,
     order: OrderId,
 ) -> Trace {
     let is_same_change =
         |row: &&OutboxRow| row.aggregate == *aggregate && row.aggregate_seq == event.aggregate_seq;
     let of_change = || rows.iter().find(is_same_change).map(OutboxRow::trace);
-    let of_log = || known.map(|known| Trace { trace_id: known.trace_id.clone(), traceparent: None });
-    let own = || Trace { trace_id: format!("repair-{order}"), traceparent: None };
-    event.trace.clone().or_else(of_change).or_else(of_log).unwrap_or_else(own)
+    let of_log = || consumed.map(|consumed| Trace { trace_id: consumed.trace_id.clone(), traceparent: None });
+    let fallback = || Trace { trace_id: format!("repair-{order}"), traceparent: None };
+    event.trace.clone().or_else(of_change).or_else(of_log).unwrap_or_else(fallback)
 }
 
-/// The id of an event that nobody knows: the same, whoever announces it.
-fn repaired_id(event: &Announced, aggregate: &AggregateRef) -> Result<EventId, StoreError> {
+/// Id of a missing event without a consume-log record. It is derived from the content, so that every repair chooses the
+/// same id.
+fn repaired_id(event: &ExpectedEvent, aggregate: &AggregateRef) -> Result<EventId, StoreError> {
     let id = format!("repair:{}:{}:{}", event.event_type(), aggregate.id, event.aggregate_seq);
     id.parse().map_err(|error| StoreError::Backend(Box::new(error)))
 }

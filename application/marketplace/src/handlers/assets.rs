@@ -1,4 +1,4 @@
-//! coupon, wallet and points: what an order is paid with beside money (spec §2 "Assets"; seed 004).
+//! Consumers `coupon`, `wallet` and `points`: the assets of an order (spec §2 "Assets"; seed 004).
 
 use async_trait::async_trait;
 use marketplace_domain::{
@@ -6,21 +6,20 @@ use marketplace_domain::{
     OrderStatus, Points, RefundId,
 };
 
-use super::facts::{Orders, applied_twice, body_of, untaken};
-use crate::assets::{Books, Cause, Done, Subject, Wanted};
+use super::facts::{Orders, applied_twice, body_of, unsupported};
+use crate::assets::{AssetAccounts, AssetOutcome, Cause, RowSelection, Subject};
 use crate::mutants::{Mutant, planted};
 use crate::ports::Work;
 use crate::use_cases::{UseCaseError, transition};
 use crate::{Actor, App, CommandContext};
 use handover_outbox::consumers::{ALREADY_APPLIED, Applied, Event, Handler, HandlerError};
 
-/// Holds, commits, releases and gives back one kind of asset, and earns points. The natural key of each effect is that of
-/// its operation (004), so a second event of the same fact has none.
+/// Locks, commits, releases and reverts one kind of asset, and credits earned points. The natural key of an effect is the
+/// key of its operation (004), so a second event of the same fact has no effect.
 ///
-/// Late events: a release that comes before its lock leaves a tombstone, after which the lock does nothing. Whatever
-/// comes before the step that it needs (a commit before its lock, a give-back before its commit) is refused, parked where
-/// a person sees it, and can be replayed once that step is done. So whatever order they come in, an order's events end
-/// in the same balances or wait for a person.
+/// Late events: a release before its lock leaves a tombstone, and the lock is then skipped. An event that is applied before
+/// the step that it requires (a commit before its lock, a revert before its commit) is rejected and becomes a dead letter.
+/// It can be replayed after that step. Every delivery sequence therefore ends with the same balances or with dead letters.
 pub struct AssetKeeper {
     app: App,
     asset: Asset,
@@ -43,65 +42,67 @@ impl AssetKeeper {
     }
 }
 
-/// What an event asks for.
+/// Step that an event requires.
 #[derive(Debug, Clone, Copy)]
-enum Step {
-    /// What the order names is to be held.
+enum AssetStep {
+    /// Hold the assets that the order uses.
     Lock,
-    /// The order was paid; in money it was so much.
+    /// The order was paid: commit the hold and credit the earned points.
     Commit {
         earned: Points,
     },
     Release,
-    GiveBack {
+    Revert {
         refund: RefundId,
     },
 }
 
-/// An event, what it asks for, and the order that confirms it.
-struct Asked<'e> {
+/// An event, the step that it requires, and the order that confirms it.
+struct PlannedStep<'e> {
     event: &'e Event,
     order: &'e Order,
-    step: Step,
+    step: AssetStep,
 }
 
 impl AssetKeeper {
-    fn asked<'e>(&self, event: &'e Event, orders: &'e Orders) -> Result<Asked<'e>, HandlerError> {
+    fn plan<'e>(&self, event: &'e Event, orders: &'e Orders) -> Result<PlannedStep<'e>, HandlerError> {
         let body = body_of(event)?;
         let step = match &body {
-            EventBody::OrderCreated(_) => Step::Lock,
-            EventBody::OrderPaid(body) => Step::Commit { earned: self.app.rules.points.earned(body.amount) },
-            EventBody::OrderCancelled(_) => Step::Release,
-            EventBody::OrderRefunded(body) => Step::GiveBack { refund: body.refund },
+            EventBody::OrderCreated(_) => AssetStep::Lock,
+            EventBody::OrderPaid(body) => {
+                AssetStep::Commit { earned: self.app.rules.points.earned(body.amount) }
+            }
+            EventBody::OrderCancelled(_) => AssetStep::Release,
+            EventBody::OrderRefunded(body) => AssetStep::Revert { refund: body.refund },
             EventBody::OrderStatusChanged(_)
             | EventBody::OrderTimeout(_)
             | EventBody::PaymentSucceeded(_)
             | EventBody::PaymentFailed(_)
             | EventBody::RefundSucceeded(_)
             | EventBody::RefundFailed(_)
-            | EventBody::InvoiceGenerated(_) => return Err(untaken(event)),
+            | EventBody::InvoiceGenerated(_) => return Err(unsupported(event)),
         };
-        Ok(Asked { event, order: orders.confirming(event, &body)?, step })
+        Ok(PlannedStep { event, order: orders.confirming(event, &body)?, step })
     }
 
     fn subject(&self, order: &Order) -> Subject {
         Subject { tenant: order.tenant, order: order.id, user: order.buyer, asset: self.asset }
     }
 
-    /// What the books must hold for one event.
-    fn want(&self, wanted: &mut Wanted, asked: &Asked<'_>) {
-        let subject = self.subject(asked.order);
-        let is_named = asked.order.assets.names(self.asset);
+    /// Selects the rows that one event requires.
+    fn select_rows(&self, selection: &mut RowSelection, planned: &PlannedStep<'_>) {
+        let subject = self.subject(planned.order);
+        let is_named = planned.order.assets.names(self.asset);
         let points = self.asset == Asset::Points;
         let mut keys = Vec::new();
-        match asked.step {
-            Step::Lock if !is_named => return,
-            Step::Lock => {
-                let coupon = asked.order.assets.coupon.filter(|_| self.asset == Asset::Coupon);
-                wanted.coupons.extend(coupon.map(|coupon| (subject.tenant, coupon.id)));
+        match planned.step {
+            AssetStep::Lock if !is_named => return,
+            AssetStep::Lock => {
+                let coupon = planned.order.assets.coupon.filter(|_| self.asset == Asset::Coupon);
+                selection.coupons.extend(coupon.map(|coupon| (subject.tenant, coupon.id)));
                 keys.push(OperationKey::freeze(self.asset, subject.order));
             }
-            Step::Commit { earned } => {
+            AssetStep::Commit { earned } => {
                 keys.push(OperationKey::commit(self.asset, subject.order));
                 if points {
                     keys.push(OperationKey::earn(subject.order));
@@ -111,9 +112,9 @@ impl AssetKeeper {
                     return;
                 }
             }
-            Step::Release if !is_named => return,
-            Step::Release => keys.push(OperationKey::release(self.asset, subject.order)),
-            Step::GiveBack { refund } => {
+            AssetStep::Release if !is_named => return,
+            AssetStep::Release => keys.push(OperationKey::release(self.asset, subject.order)),
+            AssetStep::Revert { refund } => {
                 keys.push(OperationKey::revert(self.asset, refund));
                 keys.push(OperationKey::give_back(subject.order));
                 if points {
@@ -125,69 +126,75 @@ impl AssetKeeper {
                 }
             }
         }
-        wanted.keys.extend(keys.into_iter().map(|key| (subject.tenant, key)));
-        wanted.orders.insert((subject.tenant, subject.order));
-        wanted.users.insert((subject.tenant, subject.user));
+        selection.keys.extend(keys.into_iter().map(|key| (subject.tenant, key)));
+        selection.orders.insert((subject.tenant, subject.order));
+        selection.users.insert((subject.tenant, subject.user));
     }
 
     async fn apply_one(
         &self,
         unit: &mut Work,
-        books: &mut Books,
-        asked: &Asked<'_>,
+        accounts: &mut AssetAccounts,
+        planned: &PlannedStep<'_>,
     ) -> Result<Applied, HandlerError> {
-        let order = asked.order;
+        let order = planned.order;
         let subject = self.subject(order);
         let cause = Cause {
-            event_id: Some(asked.event.row.event_id.clone()),
-            trace_id: Some(asked.event.row.trace_id().to_owned()),
+            event_id: Some(planned.event.row.event_id.clone()),
+            trace_id: Some(planned.event.row.trace_id().to_owned()),
         };
         let is_named = order.assets.names(self.asset);
-        let mut outcome = Outcome::new(asked.event);
-        match asked.step {
-            Step::Lock if !is_named => {}
-            Step::Lock => {
+        let mut outcome = EventOutcome::new(planned.event);
+        match planned.step {
+            AssetStep::Lock if !is_named => {}
+            AssetStep::Lock => {
                 let coupon = order.assets.coupon.filter(|_| self.asset == Asset::Coupon);
-                let asked_for = (order.assets.amount(self.asset), coupon.map(|coupon| coupon.id));
-                match books.freeze(subject, asked_for, &cause) {
-                    Ok(done) => outcome.add("locked", &done),
+                let amount_and_coupon = (order.assets.amount(self.asset), coupon.map(|coupon| coupon.id));
+                match accounts.freeze(subject, amount_and_coupon, &cause) {
+                    Ok(operation_outcome) => outcome.add("locked", &operation_outcome),
                     Err(refusal) => {
-                        books.bury(subject);
-                        let cancelled = self.cancel(unit, asked, order).await?;
+                        accounts.insert_tombstone(subject);
+                        let cancelled = self.cancel(unit, planned, order).await?;
                         outcome.applied.result = Some(format!("lock refused: {refusal}; {cancelled}"));
                     }
                 }
             }
-            Step::Commit { earned } => {
+            AssetStep::Commit { earned } => {
                 if is_named {
-                    outcome.add("committed", &books.commit(subject, &cause).map_err(refused)?);
+                    outcome.add("committed", &accounts.commit(subject, &cause).map_err(unrecoverable)?);
                 }
                 if self.asset == Asset::Points && earned > Points::ZERO {
                     if self.was_unearned(unit, order).await? {
-                        outcome.add("earned", &Done::Nothing("nothing is earned: the order was paid back"));
+                        outcome.add(
+                            "earned",
+                            &AssetOutcome::Skipped("no points earned: the order was refunded before"),
+                        );
                     } else {
-                        outcome.add("earned", &books.earn(subject, earned, &cause).map_err(refused)?);
+                        outcome
+                            .add("earned", &accounts.earn(subject, earned, &cause).map_err(unrecoverable)?);
                     }
                 }
             }
-            Step::Release => {
+            AssetStep::Release => {
                 if is_named {
-                    outcome.add("released", &books.release(subject, &cause).map_err(refused)?);
+                    outcome.add("released", &accounts.release(subject, &cause).map_err(unrecoverable)?);
                 }
             }
-            Step::GiveBack { refund } => {
+            AssetStep::Revert { refund } => {
                 if is_named {
-                    outcome.add("given back", &books.revert(subject, refund, &cause).map_err(refused)?);
+                    outcome
+                        .add("reverted", &accounts.revert(subject, refund, &cause).map_err(unrecoverable)?);
                 }
                 if self.asset == Asset::Points && !planted(Mutant::RefundLeavesEarnedPoints) {
-                    outcome.add("taken back", &books.unearn(subject, refund, &cause).map_err(refused)?);
+                    outcome
+                        .add("deducted", &accounts.unearn(subject, refund, &cause).map_err(unrecoverable)?);
                 }
             }
         }
-        outcome.end(|| format!("no {} named", self.asset))
+        outcome.end(|| format!("the order uses no {}", self.asset))
     }
 
-    /// Whether what this order earned was taken back before it was earned.
+    /// Whether the refund was applied before the points of this order were earned.
     async fn was_unearned(&self, unit: &mut Work, order: &Order) -> Result<bool, HandlerError> {
         if order.status != OrderStatus::Refunded {
             return Ok(false);
@@ -197,16 +204,16 @@ impl AssetKeeper {
         Ok(operations.iter().any(|operation| unearned(&operation.key)))
     }
 
-    /// The lock is refused for good: the order is closed, and its other assets are released by that event.
+    /// Cancels the order after a permanently refused lock. The cancellation event releases its other assets.
     async fn cancel(
         &self,
         unit: &mut Work,
-        asked: &Asked<'_>,
+        planned: &PlannedStep<'_>,
         order: &Order,
     ) -> Result<String, HandlerError> {
-        // As it stands in this unit: an earlier event of the group may have moved it.
+        // Read again in this unit of work: an earlier event of the same group may have changed the order.
         let Some(order) = unit.order_by_id(order.tenant, order.id).await? else {
-            return Err(HandlerError::Unrecoverable("no such order".to_owned()));
+            return Err(HandlerError::Unrecoverable("the order does not exist".to_owned()));
         };
         if order.status != OrderStatus::Pending || planted(Mutant::RefusedLockLeavesOrder) {
             return Ok(format!("the order is {}", order.status));
@@ -214,7 +221,7 @@ impl AssetKeeper {
         let context = CommandContext {
             actor: Actor::System(self.name()),
             tenant: order.tenant,
-            trace: asked.event.row.trace(),
+            trace: planned.event.row.trace(),
             idempotency: None,
         };
         let announcer = self.app.announcer(&context, 1);
@@ -227,45 +234,45 @@ impl AssetKeeper {
     }
 }
 
-/// A step that will never be legal by itself: parked where a person sees it.
-fn refused(refusal: AssetRefusal) -> HandlerError {
+/// A refused step becomes a dead letter: retries cannot make it valid, but a replay after the missing step can.
+fn unrecoverable(refusal: AssetRefusal) -> HandlerError {
     HandlerError::Unrecoverable(refusal.to_string())
 }
 
-/// What is recorded of one event in the consume log, from the results of its operations.
-struct Outcome<'e> {
+/// Consume-log result of one event, built from the outcomes of its operations.
+struct EventOutcome<'e> {
     event: &'e Event,
     applied: Applied,
-    /// Whether one of the operations was done now.
+    /// Whether an operation was applied now.
     is_new: bool,
-    /// Whether one of them was done before, by this very event.
+    /// Whether an operation was applied before by the same event.
     is_own: bool,
 }
 
-impl Outcome<'_> {
-    fn new(event: &Event) -> Outcome<'_> {
-        Outcome { event, applied: Applied::default(), is_new: false, is_own: false }
+impl EventOutcome<'_> {
+    fn new(event: &Event) -> EventOutcome<'_> {
+        EventOutcome { event, applied: Applied::default(), is_new: false, is_own: false }
     }
 
-    fn add(&mut self, what: &str, done: &Done) {
-        let text = match done {
-            Done::Now(operation) => {
+    fn add(&mut self, what: &str, operation_outcome: &AssetOutcome) {
+        let text = match operation_outcome {
+            AssetOutcome::Applied(operation) => {
                 self.is_new = true;
                 format!("{what} {}", operation.asset.show(operation.amount))
             }
-            Done::Before(operation) => {
+            AssetOutcome::AlreadyApplied(operation) => {
                 self.applied.is_repeated = true;
                 self.is_own |= operation.event_id.as_ref() == Some(&self.event.row.event_id);
-                format!("{what} before {}", operation.asset.show(operation.amount))
+                format!("already {what} {}", operation.asset.show(operation.amount))
             }
-            Done::Nothing(why) => (*why).to_owned(),
+            AssetOutcome::Skipped(why) => (*why).to_owned(),
         };
         self.applied.result = Some(match self.applied.result.take() {
             Some(before) => format!("{before}; {text}"),
             None => text,
         });
         if self.applied.idempotency_key.is_none() {
-            self.applied.idempotency_key = done.key().map(ToString::to_string);
+            self.applied.idempotency_key = operation_outcome.key().map(ToString::to_string);
         }
     }
 
@@ -301,17 +308,17 @@ impl Handler<Work> for AssetKeeper {
 
     async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let orders = Orders::read(unit, events).await?;
-        let asked = events.iter().map(|event| self.asked(event, &orders)).collect::<Result<Vec<_>, _>>()?;
-        let mut wanted = Wanted::default();
-        for asked in &asked {
-            self.want(&mut wanted, asked);
+        let planned = events.iter().map(|event| self.plan(event, &orders)).collect::<Result<Vec<_>, _>>()?;
+        let mut selection = RowSelection::default();
+        for planned in &planned {
+            self.select_rows(&mut selection, planned);
         }
-        let mut books = Books::open(unit, self.asset, wanted, self.app.now()).await?;
-        let mut applied = Vec::with_capacity(asked.len());
-        for asked in &asked {
-            applied.push(self.apply_one(unit, &mut books, asked).await?);
+        let mut accounts = AssetAccounts::open(unit, self.asset, selection, self.app.now()).await?;
+        let mut applied = Vec::with_capacity(planned.len());
+        for planned in &planned {
+            applied.push(self.apply_one(unit, &mut accounts, planned).await?);
         }
-        books.write(unit).await?;
+        accounts.write(unit).await?;
         Ok(applied)
     }
 }

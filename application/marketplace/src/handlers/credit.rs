@@ -1,30 +1,30 @@
-//! buyer-credit: how each buyer's orders ended (spec §2 "Buyer credit").
+//! Consumer `buyer-credit`: counts how the orders of each buyer ended (spec §2 "Buyer credit").
 
 use async_trait::async_trait;
 use marketplace_domain::{CreditStep, EventBody, EventType, OrderFacts, OrderStatus};
 
-use super::facts::{Facts, Orders, body_of, untaken};
+use super::facts::{Facts, Orders, body_of, unsupported};
 use crate::App;
 use crate::ports::{CreditChange, EffectKind, Work};
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 
-/// Counts completed and cancelled orders for their buyers.
+/// Counts completed and cancelled orders per buyer.
 ///
-/// Late events: counts are sums and the score follows from them alone, so an event adds the same whenever it comes.
-/// Only which event was counted last, and when, tells that one was late.
+/// Late events: counts are sums and the score is a function of the counts, so the sequence of events has no effect on
+/// them. Only `last_event_id` and `update_time` depend on the sequence.
 pub struct Credit {
     app: App,
 }
 
 impl Credit {
-    /// On this application's clock.
+    /// Creates the handler.
     pub fn new(app: App) -> Credit {
         Credit { app }
     }
 }
 
-/// What an event counts as, if it counts.
-fn step<'b>(
+/// Returns the order of an event and the credit step that it counts as, if any.
+fn credit_step<'b>(
     event: &Event,
     body: &'b EventBody,
 ) -> Result<(&'b OrderFacts, Option<CreditStep>), HandlerError> {
@@ -33,7 +33,7 @@ fn step<'b>(
         EventBody::OrderStatusChanged(body) => {
             let step = match body.new_status {
                 OrderStatus::Completed => Some(CreditStep::Completed),
-                // A cancellation has an event of its own.
+                // A cancellation is counted from ORDER_CANCELLED.
                 OrderStatus::Pending
                 | OrderStatus::Paid
                 | OrderStatus::Shipped
@@ -50,7 +50,7 @@ fn step<'b>(
         | EventBody::PaymentFailed(_)
         | EventBody::RefundSucceeded(_)
         | EventBody::RefundFailed(_)
-        | EventBody::InvoiceGenerated(_) => Err(untaken(event)),
+        | EventBody::InvoiceGenerated(_) => Err(unsupported(event)),
     }
 }
 
@@ -72,10 +72,10 @@ impl Handler<Work> for Credit {
         let mut applied = Vec::with_capacity(events.len());
         for event in events {
             let body = body_of(event)?;
-            let (said, step) = step(event, &body)?;
+            let (order_facts, step) = credit_step(event, &body)?;
             let order = orders.confirming(event, &body)?;
             let Some(step) = step else {
-                applied.push(Applied::result("does not count"));
+                applied.push(Applied::result("not counted"));
                 continue;
             };
             if let Some(repeated) = facts.repeated(event, order, step.as_str())? {
@@ -84,8 +84,8 @@ impl Handler<Work> for Credit {
             }
             changes.push(CreditChange {
                 tenant: event.row.aggregate.tenant,
-                buyer: said.buyer_id,
-                order: said.order_id,
+                buyer: order_facts.buyer_id,
+                order: order_facts.order_id,
                 aggregate_seq: event.row.aggregate_seq,
                 step,
                 event_id: event.row.event_id.clone(),

@@ -1,7 +1,8 @@
-//! Business facts: an order makes each transition once, so each transition has each effect once, whatever event announces
-//! it (004 Q5: a missing event may be inserted by hand under a new id).
+//! Business facts. A fact is a transition of an order, such as "paid". An order makes each transition once, so each effect
+//! of a fact is applied once, even if several events announce the fact (004 Q5: a missing event may be inserted manually
+//! with a new id).
 //!
-//! **Invariant:** no handler acts on what an event says alone: the order's row has to confirm it.
+//! **Invariant:** a handler applies an event only if the order row confirms it.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +13,19 @@ use crate::mutants::{Mutant, planted};
 use crate::ports::{EffectKind, Work};
 use handover_outbox::consumers::{ALREADY_APPLIED, Applied, Event, HandlerError};
 
-/// What an event says. Of a type that is not the marketplace's, or without the fields of its type, it is unrecoverable.
+/// Parses the payload of an event. An unknown event type or a missing field is unrecoverable.
 pub(super) fn body_of(event: &Event) -> Result<EventBody, HandlerError> {
     EventBody::of(&event.envelope).map_err(|error| {
         if matches!(error, EnvelopeError::UnknownType { .. }) {
-            untaken(event)
+            unsupported(event)
         } else {
             HandlerError::Unrecoverable(error.to_string())
         }
     })
 }
 
-/// An event that its handler does not take: a mistake of the wiring or a stray message.
-pub(super) fn untaken(event: &Event) -> HandlerError {
+/// Error for an event type that the handler does not support: a wrong binding or a misrouted message.
+pub(super) fn unsupported(event: &Event) -> HandlerError {
     HandlerError::Unrecoverable(format!(
         "{}: {}",
         handover_outbox::texts::UNSUPPORTED_TYPE,
@@ -32,12 +33,12 @@ pub(super) fn untaken(event: &Event) -> HandlerError {
     ))
 }
 
-/// Whether it is about an order, and not about a payment or a refund.
+/// Whether the aggregate of the event is an order, not a payment or a refund.
 pub(super) fn is_about_order(event: &Event) -> bool {
     event.row.aggregate.kind == AggregateType::Order.as_str()
 }
 
-/// Without effect: an earlier event of this fact of the order had it.
+/// Result of an event whose fact already had its effect from another event.
 pub(super) fn applied_before(order: &Order, fact: &str) -> Applied {
     Applied {
         result: Some(ALREADY_APPLIED.to_owned()),
@@ -46,12 +47,12 @@ pub(super) fn applied_before(order: &Order, fact: &str) -> Applied {
     }
 }
 
-/// Without effect: the order has moved on, and the effect would hold no more.
+/// Result of an event that is skipped because the current status of the order makes its effect obsolete.
 pub(super) fn stale(order: &Order) -> Applied {
     Applied::result(format!("stale: the order is {}", order.status))
 }
 
-/// The orders that events are about, as their rows are now.
+/// Current rows of the orders of a batch of events.
 pub(super) struct Orders(BTreeMap<(TenantId, OrderId), Order>);
 
 impl Orders {
@@ -65,17 +66,20 @@ impl Orders {
         Ok(Orders(orders))
     }
 
-    /// The order of an event, if its row confirms the event. Unrecoverable if the order does not exist (000 §9.3) or
-    /// contradicts the event: neither changes by another attempt.
+    /// Returns the order of an event if its row confirms the event. It is unrecoverable if the order does not exist
+    /// (000 §9.3) or contradicts the event, because a retry cannot change that.
     pub(super) fn confirming(&self, event: &Event, body: &EventBody) -> Result<&Order, HandlerError> {
-        let (said, row) = (body.aggregate_id(), event.row.aggregate.id);
-        if said != row {
-            let why = format!("the payload is about order {said}, its outbox row about order {row}");
+        let payload_id = body.aggregate_id();
+        let row_id = event.row.aggregate.id;
+        if payload_id != row_id {
+            let why =
+                format!("the payload names order {payload_id}, but the outbox row belongs to order {row_id}");
             return Err(HandlerError::Unrecoverable(why));
         }
-        let order = OrderId::try_from(row).ok().and_then(|id| self.0.get(&(event.row.aggregate.tenant, id)));
         let order =
-            order.ok_or_else(|| HandlerError::Unrecoverable(format!("order {row} does not exist")))?;
+            OrderId::try_from(row_id).ok().and_then(|id| self.0.get(&(event.row.aggregate.tenant, id)));
+        let order =
+            order.ok_or_else(|| HandlerError::Unrecoverable(format!("order {row_id} does not exist")))?;
         match order.confirms(body) {
             Ok(()) => Ok(order),
             Err(_) if planted(Mutant::ContradictionApplied) => Ok(order),
@@ -84,19 +88,19 @@ impl Orders {
     }
 }
 
-/// The facts that have one kind of effect already, each with the event that caused it.
+/// Facts that already have one kind of effect, each with the event that caused it.
 pub(super) struct Facts {
     events: BTreeMap<(TenantId, OrderId, String), EventId>,
 }
 
-/// Whether a fact has its effect already.
+/// Whether a fact already has its effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FactState {
-    /// It has none.
+    /// It has no effect yet.
     New,
-    /// It has it by another event.
+    /// Another event caused the effect.
     ByOther,
-    /// It has it by this event.
+    /// The same event caused the effect.
     ByThis,
 }
 
@@ -115,7 +119,7 @@ impl Facts {
         Ok(Facts { events: found })
     }
 
-    /// Whether a fact has its effect already; from now on it has it, by this event if by no other.
+    /// Returns the state of a fact. A new fact is then registered for this event.
     pub(super) fn claim(&mut self, event: &Event, order: &Order, fact: &str) -> FactState {
         let key = (order.tenant, order.id, fact.to_owned());
         match self.events.get(&key) {
@@ -128,7 +132,7 @@ impl Facts {
         }
     }
 
-    /// The result of an event whose fact has its effect already; `None` for the first event of a fact.
+    /// Returns the result of an event whose fact already has its effect; `None` for the first event of a fact.
     pub(super) fn repeated(
         &mut self,
         event: &Event,
@@ -144,7 +148,7 @@ impl Facts {
 }
 
 /// The effect of an event exists although its consume-log record is not SUCCESS: deduplication failed. The event becomes a
-/// dead letter, so that a person sees it.
+/// dead letter, so that an operator sees it.
 pub(super) fn applied_twice(event: &Event) -> HandlerError {
     HandlerError::Unrecoverable(format!(
         "event {} has taken effect before, but its consume-log record was missing or was not SUCCESS; nothing was done \

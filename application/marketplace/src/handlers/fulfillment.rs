@@ -1,23 +1,23 @@
-//! fulfillment: a paid order gets its shipment task (000 §11).
+//! Consumer `fulfillment`: opens a shipment task for each paid order (000 §11).
 
 use async_trait::async_trait;
 use marketplace_domain::{EventBody, EventType, OrderStatus};
 
-use super::facts::{Facts, Orders, body_of, stale, untaken};
+use super::facts::{Facts, Orders, body_of, stale, unsupported};
 use crate::App;
 use crate::ports::{EffectKind, NewShipmentTask, SHIPMENT, Work};
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 
-/// Opens shipment tasks: one per order.
+/// Opens one shipment task per order.
 ///
-/// Late events: the task of an order that was refunded meanwhile would be for nothing, so it is not opened (stale). In any
-/// other status the order is still to be shipped, or the task belongs to its history.
+/// Late events: no task is opened for an order that has been refunded since (stale). In every other status the order is
+/// still to be shipped, or the task is part of its history.
 pub struct Fulfillment {
     app: App,
 }
 
 impl Fulfillment {
-    /// On this application's clock.
+    /// Creates the handler.
     pub fn new(app: App) -> Fulfillment {
         Fulfillment { app }
     }
@@ -41,7 +41,7 @@ impl Handler<Work> for Fulfillment {
         let mut applied = Vec::with_capacity(events.len());
         for event in events {
             let body = body_of(event)?;
-            let EventBody::OrderPaid(paid) = &body else { return Err(untaken(event)) };
+            let EventBody::OrderPaid(paid) = &body else { return Err(unsupported(event)) };
             let order = orders.confirming(event, &body)?;
             if order.status == OrderStatus::Refunded {
                 applied.push(stale(order));

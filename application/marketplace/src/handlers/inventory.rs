@@ -1,18 +1,18 @@
-//! inventory: the listing of each seller, as the events leave it (000 §11).
+//! Consumer `inventory`: the listing projection of each seller (000 §11).
 
 use async_trait::async_trait;
 use marketplace_domain::{EventBody, EventType, OrderFacts, ProductId};
 
-use super::facts::{Facts, Orders, body_of, stale, untaken};
+use super::facts::{Facts, Orders, body_of, stale, unsupported};
 use crate::App;
 use crate::ports::{EffectKind, ListingChange, ListingChangeKind, Work};
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 
-/// Keeps the listing projection.
+/// Maintains the listing projection.
 ///
-/// Late events: a listing follows from all changes of its product, in whatever order they are applied
-/// ([`ListingEntry::after`]), so an old order cannot undo a newer order's hold. An order that is over by now takes nothing
-/// (stale).
+/// Late events: a listing is a function of all changes of its product, independent of the sequence in which they are
+/// applied ([`ListingEntry::after`]), so a late event of an old order cannot release the product of a newer order. An
+/// order that was cancelled or refunded before its ORDER_CREATED is applied does not occupy the product (stale).
 ///
 /// [`ListingEntry::after`]: crate::ports::ListingEntry::after
 pub struct Inventory {
@@ -20,7 +20,7 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// On this application's clock.
+    /// Creates the handler.
     pub fn new(app: App) -> Inventory {
         Inventory { app }
     }
@@ -37,7 +37,7 @@ impl Inventory {
             | EventBody::PaymentFailed(_)
             | EventBody::RefundSucceeded(_)
             | EventBody::RefundFailed(_)
-            | EventBody::InvoiceGenerated(_) => return Err(untaken(event)),
+            | EventBody::InvoiceGenerated(_) => return Err(unsupported(event)),
         };
         Ok(ListingChange {
             tenant: event.row.aggregate.tenant,

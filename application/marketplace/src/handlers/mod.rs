@@ -1,4 +1,4 @@
-//! What each consumer does with its events. A handler states how a late event commutes with those applied since.
+//! Event handlers, one per consumer. Each handler documents why a late event commutes with the events applied since.
 
 mod assets;
 mod credit;

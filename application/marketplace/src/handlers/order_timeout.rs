@@ -1,12 +1,12 @@
-//! order-timeout: closes an order that was not paid in time (000 §10.1). The sweep beside it does the same from the
-//! table; both go through the one conditional write.
+//! Consumer `order-timeout`: closes an order that was not paid in time (000 §10.1). The timeout sweep does the same from
+//! the orders table; the conditional write of the order decides which of the two closes it.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use marketplace_domain::{EventBody, EventType};
 
-use super::facts::{body_of, untaken};
+use super::facts::{body_of, unsupported};
 use crate::App;
 use crate::ports::Work;
 use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
@@ -14,13 +14,13 @@ use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 
 /// Closes overdue orders.
 ///
-/// Late events: the order's own status decides, so a timeout may come whenever it likes.
+/// Late events: the status of the order decides, so a timeout can be applied at any time.
 pub struct TimeoutCloser {
     app: App,
 }
 
 impl TimeoutCloser {
-    /// With this application's deadline.
+    /// Creates the handler with the payment deadline of the application.
     pub fn new(app: App) -> TimeoutCloser {
         TimeoutCloser { app }
     }
@@ -43,7 +43,7 @@ impl Handler<Work> for TimeoutCloser {
     async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         let mut applied = Vec::with_capacity(events.len());
         for event in events {
-            let EventBody::OrderTimeout(timeout) = body_of(event)? else { return Err(untaken(event)) };
+            let EventBody::OrderTimeout(timeout) = body_of(event)? else { return Err(unsupported(event)) };
             let command = close_overdue_order::command(
                 &self.app,
                 self.name(),
@@ -53,7 +53,7 @@ impl Handler<Work> for TimeoutCloser {
             );
             let closed = command.run(unit).await.map_err(|error| match error {
                 UseCaseError::Store(error) => HandlerError::Store(error),
-                // 000 §9.3: an order that does not exist will not come to be.
+                // 000 §9.3: a retry cannot create an order that does not exist.
                 UseCaseError::NotFound { .. } => HandlerError::Unrecoverable(error.to_string()),
                 UseCaseError::NotAllowed { .. }
                 | UseCaseError::Order(_)
@@ -70,7 +70,7 @@ impl Handler<Work> for TimeoutCloser {
             applied.push(Applied::result(match closed {
                 Closed::Now => "order closed".to_owned(),
                 Closed::NotPending(status) => format!("order is {status}"),
-                Closed::NotOverdue => "too early; left to the sweep".to_owned(),
+                Closed::NotOverdue => "not overdue yet; the sweep closes it later".to_owned(),
             }));
         }
         Ok(applied)

@@ -1,24 +1,24 @@
-//! status-sync: buyer and seller are told that their order has another status (000 §11).
+//! Consumer `status-sync`: notifies buyer and seller of each status change of an order (000 §11).
 
 use async_trait::async_trait;
 use marketplace_domain::{EventBody, EventType};
 
-use super::facts::{FactState, Facts, Orders, applied_before, applied_twice, body_of, untaken};
+use super::facts::{FactState, Facts, Orders, applied_before, applied_twice, body_of, unsupported};
 use crate::App;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{EffectKind, Notification, OrderSide, Work, notified_of};
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 
-/// Writes notifications: two per transition.
+/// Writes two notifications per transition.
 ///
-/// Late events: a notification is history. It changes no other one and says when the transition happened, so a late event
-/// leaves the same rows as one in time.
+/// Late events: notifications are independent of each other and contain the time of the transition, so a late event writes
+/// the same rows as an event in sequence.
 pub struct StatusSync {
     app: App,
 }
 
 impl StatusSync {
-    /// On this application's clock.
+    /// Creates the handler.
     pub fn new(app: App) -> StatusSync {
         StatusSync { app }
     }
@@ -42,7 +42,7 @@ impl Handler<Work> for StatusSync {
         let mut applied = Vec::with_capacity(events.len());
         for event in events {
             let body = body_of(event)?;
-            let EventBody::OrderStatusChanged(change) = &body else { return Err(untaken(event)) };
+            let EventBody::OrderStatusChanged(change) = &body else { return Err(unsupported(event)) };
             let order = orders.confirming(event, &body)?;
             let mut parties =
                 [(OrderSide::Buyer, change.order.buyer_id), (OrderSide::Seller, change.order.seller_id)];

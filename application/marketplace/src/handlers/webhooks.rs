@@ -1,5 +1,5 @@
-//! webhooks: one delivery per subscription of the tenant. There are no subscriptions yet, so each event is simply done;
-//! the queue is there so that every event type has a way.
+//! Consumer `webhooks`: one delivery per subscription of the tenant. Subscriptions are not implemented yet, so each event
+//! is recorded without effect. The queue exists so that every event type is routable.
 
 use async_trait::async_trait;
 use marketplace_domain::EventType;
@@ -8,9 +8,10 @@ use super::facts::{Orders, body_of, is_about_order};
 use crate::ports::Work;
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 
-/// Finds the subscriptions of an event.
+/// Selects the subscriptions of an event.
 ///
-/// Late events: deliveries are independent of each other, so an event of an order is delivered whatever the order did since.
+/// Late events: deliveries are independent of each other, so an event is delivered regardless of later changes of the
+/// order.
 pub struct Webhooks;
 
 #[async_trait]

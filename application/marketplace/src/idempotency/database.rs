@@ -1,4 +1,4 @@
-//! Idempotency keys in the database.
+//! Idempotency records in the database.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::ports::{
 use handover_outbox::ports::{Changed, StoreError};
 use handover_outbox::{UnitError, with_tx};
 
-/// Keys in the database, each call a short unit of work of its own: what everything uses unless it was told otherwise.
+/// The default [`IdempotencyStore`]: records in the database. Each call is a short unit of work.
 #[derive(Clone)]
 pub struct DatabaseKeys {
     tx: MarketTransactor,
 }
 
 impl DatabaseKeys {
-    /// In the store of this transactor.
+    /// Creates a store on this transactor.
     pub fn new(tx: MarketTransactor) -> DatabaseKeys {
         DatabaseKeys { tx }
     }
@@ -39,39 +39,44 @@ impl IdempotencyStore for DatabaseKeys {
         let claim = Arc::new(claim.clone());
         with_tx(&self.tx, move |unit, _| {
             let claim = Arc::clone(&claim);
-            Box::pin(async move { claimed(unit, &claim).await })
+            Box::pin(async move { claim_in(unit, &claim).await })
         })
         .await
     }
 
-    async fn conclude(&self, token: &str, answered: &KeptRequest) -> Result<Changed, IdempotencyError> {
-        let (token, answered) = (Arc::<str>::from(token), Arc::new(answered.clone()));
+    async fn conclude(&self, token: &str, record: &KeptRequest) -> Result<Changed, IdempotencyError> {
+        let token = Arc::<str>::from(token);
+        let record = Arc::new(record.clone());
         with_tx(&self.tx, move |unit, _| {
-            let (token, answered) = (Arc::clone(&token), Arc::clone(&answered));
-            Box::pin(async move { Ok(unit.advance_request(&token, &answered).await?) })
+            let token = Arc::clone(&token);
+            let record = Arc::clone(&record);
+            Box::pin(async move { Ok(unit.advance_request(&token, &record).await?) })
         })
         .await
     }
 
     async fn release(&self, scope: &RequestScope, token: &str) -> Result<Changed, IdempotencyError> {
-        let asked = Arc::new((scope.clone(), token.to_owned()));
+        let scope = Arc::new(scope.clone());
+        let token = Arc::<str>::from(token);
         with_tx(&self.tx, move |unit, _| {
-            let asked = Arc::clone(&asked);
-            Box::pin(async move { Ok(unit.drop_request(&asked.0, &asked.1).await?) })
+            let scope = Arc::clone(&scope);
+            let token = Arc::clone(&token);
+            Box::pin(async move { Ok(unit.drop_request(&scope, &token).await?) })
         })
         .await
     }
 }
 
-async fn claimed(unit: &mut Work, claim: &KeptRequest) -> Result<Option<StoredAnswer>, IdempotencyError> {
-    let Some(before) = unit.request_of(&claim.scope).await? else {
+/// Adds the claim, takes over an expired one, or returns the stored response.
+async fn claim_in(unit: &mut Work, claim: &KeptRequest) -> Result<Option<StoredAnswer>, IdempotencyError> {
+    let Some(existing) = unit.request_of(&claim.scope).await? else {
         unit.insert_request(claim).await?;
         return Ok(None);
     };
-    let token = before.token.clone();
-    match before.claimed_by(claim, claim.create_time)? {
+    let token = existing.token.clone();
+    match existing.claimed_by(claim, claim.create_time)? {
         Standing::Claimed => Ok(None),
-        Standing::Answered(answer) => Ok(Some(answer)),
+        Standing::Answered(response) => Ok(Some(response)),
         Standing::Over => match unit.advance_request(&token, claim).await? {
             Changed::One => Ok(None),
             Changed::None => Err(StoreError::Conflict { what: "idempotency key".to_owned() }.into()),

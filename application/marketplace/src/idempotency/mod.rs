@@ -1,9 +1,12 @@
-//! A request under an idempotency key is done once, and answered the same each time (spec §4; seed 003 §2).
+//! Idempotency keys: a request with a key is executed once and always returns the same response (spec §4; seed 003 §2).
 //!
-//! One short unit of work claims the key; the command's own unit of work keeps its answer, if the claim still stands.
-//! So an effect without its answer, or a second effect, cannot be committed: whoever was overtaken is rolled back.
-//! What is done in more than one unit of work keeps its answer afterwards, and may keep it elsewhere
-//! ([`IdempotencyStore`]): it is done by one at a time, and again after a crash in between.
+//! One short unit of work claims the key. The command's unit of work stores the response, on condition that the claim is
+//! still valid. An effect without its response, or a second effect, cannot be committed: an attempt whose claim was taken
+//! over is rolled back.
+//!
+//! A command that needs more than one unit of work stores its response afterwards, possibly in another store
+//! ([`IdempotencyStore`]). It runs in one process at a time, but is executed again after a crash before the response is
+//! stored.
 
 mod database;
 mod ticket;
@@ -25,16 +28,16 @@ use crate::use_cases::UseCaseError;
 use crate::{App, CommandContext};
 use handover_outbox::ports::StoreError;
 use handover_outbox::{Attempt, BoxFuture, with_tx};
-use ticket::{Keeps, Within};
+use ticket::{ResponseStorage, UnitResponse};
 
-/// How long keys and answers last.
+/// Lease and retention of idempotency keys.
 #[derive(Debug, Clone)]
 pub struct RequestSettings {
-    /// How long whoever is at work on a request keeps repeats away (`idempotency.lease`).
+    /// How long an attempt at a request excludes other attempts (`idempotency.lease`).
     pub lease: Duration,
-    /// How long an answer is kept (`idempotency.keep`).
+    /// Retention of stored responses (`idempotency.keep`).
     pub keep: Duration,
-    /// How often expired ones are looked for (`idempotency.sweep-interval`).
+    /// Interval of the sweep that removes expired keys (`idempotency.sweep-interval`).
     pub sweep_interval: Duration,
 }
 
@@ -48,24 +51,18 @@ impl Default for RequestSettings {
     }
 }
 
-/// What a command did: what its answer shows.
+/// Result of a command, from which its response is built.
 #[derive(Debug, Clone, Copy)]
 pub enum Answered<'a> {
-    /// This order.
     Order(&'a Order),
-    /// This product.
     Product(&'a Product),
-    /// This payment.
     Payment(&'a Payment),
-    /// This refund.
     Refund(&'a Refund),
-    /// This movement of an asset.
     Operation(&'a AssetOperation),
-    /// This coupon.
     Coupon(&'a Coupon),
 }
 
-macro_rules! answers {
+macro_rules! impl_from {
     ($($kind:ident),+) => {
         $(impl<'a> From<&'a $kind> for Answered<'a> {
             fn from(value: &'a $kind) -> Answered<'a> {
@@ -74,7 +71,7 @@ macro_rules! answers {
         })+
     };
 }
-answers!(Order, Product, Payment, Refund, Coupon);
+impl_from!(Order, Product, Payment, Refund, Coupon);
 
 impl<'a> From<&'a AssetOperation> for Answered<'a> {
     fn from(value: &'a AssetOperation) -> Answered<'a> {
@@ -82,98 +79,104 @@ impl<'a> From<&'a AssetOperation> for Answered<'a> {
     }
 }
 
-/// What a command does to the world, as its answer's status says it.
+/// HTTP status of a successful command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// There is something that was not there: 201.
-    Creates,
-    /// Something is another than it was: 200.
-    Moves,
+pub(crate) enum SuccessStatus {
+    /// 201: the command created a resource.
+    Created,
+    /// 200: the command changed a resource.
+    Ok,
 }
 
-impl Effect {
-    const fn status(self) -> u16 {
+impl SuccessStatus {
+    const fn code(self) -> u16 {
         match self {
-            Effect::Creates => 201,
-            Effect::Moves => 200,
+            SuccessStatus::Created => 201,
+            SuccessStatus::Ok => 200,
         }
     }
 }
 
-/// Writes the data of an answer as the edge shows it.
+/// Serializes the `data` field of a response.
 pub type AnswerWriter = fn(Answered<'_>) -> Result<String, serde_json::Error>;
 
-/// A request that came under a key.
+/// A request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyedRequest {
-    /// Which.
     pub scope: RequestScope,
-    /// SHA-256 of its canonical body, in hex.
+    /// SHA-256 of the canonical body, in hex.
     pub body_hash: String,
-    /// Its trace.
     pub trace_id: String,
 }
 
-/// What a key was found to mean.
+/// Result of claiming a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Begun {
-    /// Nobody has done it: do it, with this ticket in the context of the command.
+    /// The key is claimed: run the command with this ticket in its context.
     First(Ticket),
-    /// It was done: answer this.
+    /// The request was executed before: return this stored response.
     Before(StoredAnswer),
 }
 
-/// Claims the key of a request whose answer its command keeps in its own unit of work: in the database, always.
+/// Claims the key of a request whose command stores the response in its own unit of work, always in the database.
 ///
-/// While another attempt at it is at work it is [`IdempotencyError::InProgress`]; another body under the same key is
-/// [`IdempotencyError::KeyTaken`]. An attempt whose lease has ended is overtaken: it can commit nothing any more.
-pub async fn begin(app: &App, asked: KeyedRequest, writer: AnswerWriter) -> Result<Begun, IdempotencyError> {
-    let keeps = Keeps::Within(Within::new(writer));
-    claimed(app, asked, Arc::new(DatabaseKeys::new(app.tx.clone())), keeps).await
+/// A claim whose lease has ended is taken over; the earlier attempt can no longer commit.
+///
+/// # Errors
+/// [`IdempotencyError::InProgress`] while another attempt at the request runs, [`IdempotencyError::KeyTaken`] if the key
+/// was used with another body.
+pub async fn begin(
+    app: &App,
+    request: KeyedRequest,
+    writer: AnswerWriter,
+) -> Result<Begun, IdempotencyError> {
+    let storage = ResponseStorage::InUnit(UnitResponse::new(writer));
+    claim(app, request, Arc::new(DatabaseKeys::new(app.tx.clone())), storage).await
 }
 
-/// Claims the key of a request whose answer is kept after what it did ([`Ticket::done`]), in the store that the
-/// application was given for such ([`App::with_keys`]). A crash in between leaves it to be done again, so this is for what
-/// may be done twice; a command that keeps its answer in its own unit of work refuses such a ticket.
-pub async fn begin_afterwards(app: &App, asked: KeyedRequest) -> Result<Begun, IdempotencyError> {
+/// Claims the key of a request whose response is stored after the command ([`Ticket::done`]), in the store from
+/// [`App::with_keys`]. After a crash in between, the command is executed again, so it MUST be safe to repeat. A command that
+/// stores its response in its own unit of work rejects such a ticket.
+pub async fn begin_afterwards(app: &App, request: KeyedRequest) -> Result<Begun, IdempotencyError> {
     let keys = match &app.keys {
         Some(keys) => Arc::clone(keys),
         None => Arc::new(DatabaseKeys::new(app.tx.clone())),
     };
-    claimed(app, asked, keys, Keeps::Afterwards).await
+    claim(app, request, keys, ResponseStorage::Deferred).await
 }
 
-async fn claimed(
+async fn claim(
     app: &App,
-    asked: KeyedRequest,
+    request: KeyedRequest,
     keys: Arc<dyn IdempotencyStore>,
-    keeps: Keeps,
+    storage: ResponseStorage,
 ) -> Result<Begun, IdempotencyError> {
     let now = app.now();
     let token = || format!("{:016x}{:016x}", app.tx.chance.next(), app.tx.chance.next());
     let request = KeptRequest {
-        scope: asked.scope,
-        body_hash: asked.body_hash,
+        scope: request.scope,
+        body_hash: request.body_hash,
         token: token(),
         state: RequestState::Processing { until: later(now, app.requests.lease) },
-        trace_id: asked.trace_id,
+        trace_id: request.trace_id,
         create_time: now,
         expire_time: later(now, app.requests.keep),
     };
     Ok(match keys.claim(&request).await? {
-        Some(answer) => Begun::Before(answer),
+        Some(response) => Begun::Before(response),
         None => {
-            let (request, answer_token) = (Arc::new(request), token().into());
-            Begun::First(Ticket { request, answer_token, keys, keeps })
+            let request = Arc::new(request);
+            let response_token = token().into();
+            Begun::First(Ticket { request, response_token, keys, storage })
         }
     })
 }
 
-/// Runs a command in a unit of work, and where it came under a key keeps its answer in the same one.
+/// Runs a command in a unit of work. If the request has an idempotency key, stores the response in the same unit of work.
 pub(crate) async fn with_answer<T, F>(
     app: &App,
     context: &CommandContext,
-    effect: Effect,
+    status: SuccessStatus,
     work: F,
 ) -> Result<T, UseCaseError>
 where
@@ -182,19 +185,22 @@ where
     F: for<'u> Fn(&'u mut Work, Attempt) -> BoxFuture<'u, Result<T, UseCaseError>> + Send + Sync + 'static,
 {
     let Some(ticket) = context.idempotency.clone() else { return with_tx(&app.tx, work).await };
-    let (within, work) = (ticket.within()?, Arc::new(work));
+    let unit_response = ticket.unit_response()?;
+    let work = Arc::new(work);
     if planted(Mutant::AnswerKeptAfterwards) {
         let value = with_tx(&app.tx, move |unit, attempt| work(unit, attempt)).await?;
-        let data = within.write((&value).into())?;
-        let kept = ticket.done(StoredAnswer { status: effect.status(), data }).await;
-        kept.map_err(|error| StoreError::Unavailable(error.into()))?;
+        let data = unit_response.write((&value).into())?;
+        let stored = ticket.done(StoredAnswer { status: status.code(), data }).await;
+        stored.map_err(|error| StoreError::Unavailable(error.into()))?;
         return Ok(value);
     }
     with_tx(&app.tx, move |unit, attempt| {
-        let (ticket, within, work) = (ticket.clone(), within.clone(), Arc::clone(&work));
+        let ticket = ticket.clone();
+        let unit_response = unit_response.clone();
+        let work = Arc::clone(&work);
         Box::pin(async move {
             let value = work(&mut *unit, attempt).await?;
-            ticket.conclude(&within, unit, effect, (&value).into()).await?;
+            ticket.conclude(&unit_response, unit, status, (&value).into()).await?;
             Ok(value)
         })
     })

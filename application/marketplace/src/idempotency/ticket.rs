@@ -1,52 +1,52 @@
-//! The claim of a request, and what becomes of it.
+//! The claim of a request, and how its response is stored.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{AnswerWriter, Answered, Effect};
+use super::{AnswerWriter, Answered, SuccessStatus};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{IdempotencyError, IdempotencyStore, KeptRequest, RequestState, StoredAnswer, Work};
 use crate::use_cases::UseCaseError;
 use handover_outbox::ports::{Changed, StoreError};
 
-/// The claim of one attempt at a request. Clones are the same claim.
+/// Claim of one attempt at a request. Clones are the same claim.
 #[derive(Clone)]
 pub struct Ticket {
     pub(super) request: Arc<KeptRequest>,
-    /// The token of its answer: one of its own, so that whoever read the claim before the answer came cannot take over
-    /// what is answered.
-    pub(super) answer_token: Arc<str>,
-    /// Where the key was claimed.
+    /// Token of the stored response. It differs from the token of the claim, so that an attempt that read the claim before
+    /// cannot replace the response.
+    pub(super) response_token: Arc<str>,
+    /// Store in which the key was claimed.
     pub(super) keys: Arc<dyn IdempotencyStore>,
-    pub(super) keeps: Keeps,
+    pub(super) storage: ResponseStorage,
 }
 
-/// When the answer of a request is kept.
+/// When the response of a request is stored.
 #[derive(Clone)]
-pub(super) enum Keeps {
-    /// In the unit of work of what it tells of.
-    Within(Within),
-    /// After what it tells of, wherever keys of that kind are.
-    Afterwards,
+pub(super) enum ResponseStorage {
+    /// In the unit of work of the command.
+    InUnit(UnitResponse),
+    /// After the command, in the store of the ticket.
+    Deferred,
 }
 
-/// How a unit of work keeps its answer.
+/// Stores the response in the unit of work of the command.
 #[derive(Clone)]
-pub(super) struct Within {
+pub(super) struct UnitResponse {
     writer: AnswerWriter,
-    /// Whether one has written it; it stands if that one was committed.
+    /// Whether a unit of work has written the response. It is stored if that unit of work was committed.
     written: Arc<AtomicBool>,
 }
 
-impl Within {
-    pub(super) fn new(writer: AnswerWriter) -> Within {
-        Within { writer, written: Arc::default() }
+impl UnitResponse {
+    pub(super) fn new(writer: AnswerWriter) -> UnitResponse {
+        UnitResponse { writer, written: Arc::default() }
     }
 
-    /// The data of the answer.
-    pub(super) fn write(&self, answered: Answered<'_>) -> Result<String, StoreError> {
-        (self.writer)(answered).map_err(|error| StoreError::Backend(error.into()))
+    /// Serializes the data of the response.
+    pub(super) fn write(&self, result: Answered<'_>) -> Result<String, StoreError> {
+        (self.writer)(result).map_err(|error| StoreError::Backend(error.into()))
     }
 }
 
@@ -65,34 +65,35 @@ impl PartialEq for Ticket {
 impl Eq for Ticket {}
 
 impl Ticket {
-    /// The client's key.
+    /// The idempotency key that the client sent.
     pub fn key(&self) -> &str {
         &self.request.scope.key
     }
 
-    /// How its answer is kept in a unit of work; refused where it is kept afterwards, whatever the command would do.
-    pub(super) fn within(&self) -> Result<Within, StoreError> {
-        match &self.keeps {
-            Keeps::Within(within) => Ok(within.clone()),
-            Keeps::Afterwards => {
+    /// Returns the storage in the unit of work. Rejects a ticket with deferred storage before the command runs.
+    pub(super) fn unit_response(&self) -> Result<UnitResponse, StoreError> {
+        match &self.storage {
+            ResponseStorage::InUnit(unit_response) => Ok(unit_response.clone()),
+            ResponseStorage::Deferred => {
                 let route = &self.request.scope.route;
-                let why =
-                    format!("{route} keeps its answer in its transaction, and its key was claimed elsewhere");
+                let why = format!(
+                    "{route} stores its response in its transaction, but the key was claimed in another store"
+                );
                 Err(StoreError::Backend(why.into()))
             }
         }
     }
 
-    /// Keeps the answer, in the unit of work of what it tells.
+    /// Stores the response in the unit of work of the command.
     pub(super) async fn conclude(
         &self,
-        within: &Within,
+        unit_response: &UnitResponse,
         unit: &mut Work,
-        effect: Effect,
-        answered: Answered<'_>,
+        status: SuccessStatus,
+        result: Answered<'_>,
     ) -> Result<(), UseCaseError> {
-        let data = within.write(answered)?;
-        let after = self.answered(StoredAnswer { status: effect.status(), data });
+        let data = unit_response.write(result)?;
+        let after = self.success_record(StoredAnswer { status: status.code(), data });
         let mut token = self.request.token.clone();
         if planted(Mutant::AnswerWithoutItsToken)
             && let Some(other) = unit.request_of(&after.scope).await?
@@ -100,36 +101,36 @@ impl Ticket {
             token = other.token;
         }
         if unit.advance_request(&token, &after).await? == Changed::None {
-            // Unless an earlier attempt of this very unit was committed after all.
-            let kept = unit.request_of(&after.scope).await?;
-            if kept.is_none_or(|kept| kept.token != after.token) {
+            // An earlier attempt of this unit of work may have been committed although its outcome was unknown.
+            let stored = unit.request_of(&after.scope).await?;
+            if stored.is_none_or(|stored| stored.token != after.token) {
                 return Err(UseCaseError::InProgress);
             }
         }
-        within.written.store(true, Ordering::Relaxed);
+        unit_response.written.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    fn answered(&self, answer: StoredAnswer) -> KeptRequest {
+    fn success_record(&self, response: StoredAnswer) -> KeptRequest {
         KeptRequest {
-            state: RequestState::Success(answer),
-            token: self.answer_token.to_string(),
+            state: RequestState::Success(response),
+            token: self.response_token.to_string(),
             ..KeptRequest::clone(&self.request)
         }
     }
 
-    /// The request was done and is answered with this. What the command's own unit of work kept stands; else it is kept
-    /// now, unless another attempt has overtaken this one.
-    pub async fn done(&self, answer: StoredAnswer) -> Result<(), IdempotencyError> {
-        if let Keeps::Within(within) = &self.keeps
-            && within.written.load(Ordering::Relaxed)
+    /// Stores the response of an executed request. Does nothing if the command's unit of work has stored it, or if another
+    /// attempt has taken over the claim.
+    pub async fn done(&self, response: StoredAnswer) -> Result<(), IdempotencyError> {
+        if let ResponseStorage::InUnit(unit_response) = &self.storage
+            && unit_response.written.load(Ordering::Relaxed)
         {
             return Ok(());
         }
-        self.keys.conclude(&self.request.token, &self.answered(answer)).await.map(|_| ())
+        self.keys.conclude(&self.request.token, &self.success_record(response)).await.map(|_| ())
     }
 
-    /// The request was refused and changed nothing: its key is free again.
+    /// Releases the key of a request that was rejected and changed nothing.
     pub async fn refused(&self) -> Result<(), IdempotencyError> {
         self.keys.release(&self.request.scope, &self.request.token).await.map(|_| ())
     }

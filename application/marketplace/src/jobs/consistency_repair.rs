@@ -1,7 +1,8 @@
-//! The repair of lost events (004 "OrderAssetConsistencyJob"): orders whose state says that something was announced, and
-//! the outbox does not know of it, are announced once more.
+//! Repair of lost events (004 "OrderAssetConsistencyJob"): appends the events that the state of an order requires and that
+//! are missing in the outbox.
 //!
-//! **Invariant:** nothing takes effect twice: who consumed the lost event knows it by its id, and ignores it.
+//! **Invariant:** no event takes effect twice. A lost event that was consumed is appended with its old id, and its consumers
+//! ignore it.
 
 use chrono::TimeDelta;
 use tracing::{info, warn};
@@ -18,19 +19,21 @@ pub struct ConsistencyRepair {
 }
 
 impl ConsistencyRepair {
-    /// A repair with these settings.
+    /// Creates the job.
     pub fn new(app: App, settings: ConsistencySettings) -> ConsistencyRepair {
         ConsistencyRepair { app, settings }
     }
 
-    /// Repairs at once and then at every interval until the process stops.
+    /// Runs immediately and then at every interval until the process stops.
     pub async fn run(self) {
         let stopping = self.app.tx.tasks.stopping().clone();
         while !stopping.is_cancelled() {
             match self.repair().await {
                 Ok(0) => {}
-                Ok(repaired) => info!(repaired, "[OrderAssetConsistency] lost events were announced"),
-                Err(error) => warn!(%error, "[OrderAssetConsistency] failed; it comes again"),
+                Ok(repaired) => info!(repaired, "[OrderAssetConsistency] lost events appended"),
+                Err(error) => {
+                    warn!(%error, "[OrderAssetConsistency] run failed; retrying at the next interval")
+                }
             }
             tokio::select! {
                 biased;
@@ -40,14 +43,15 @@ impl ConsistencyRepair {
         }
     }
 
-    /// Looks at every order that changed within the window; tells how many events it announced.
+    /// Checks every order that changed within the window. Returns the number of appended events.
     pub async fn repair(&self) -> Result<u64, StoreError> {
         let now = self.app.now();
         let since = TimeDelta::from_std(self.settings.scan_window)
             .ok()
             .and_then(|window| now.checked_sub_signed(window))
             .unwrap_or_default();
-        let (mut after, mut repaired) = (None, 0);
+        let mut after = None;
+        let mut repaired = 0;
         loop {
             let mut view = self.app.view().await?;
             let orders = view.orders_changed(None, since, now, after, self.settings.batch.get()).await?;
@@ -60,7 +64,7 @@ impl ConsistencyRepair {
                     lost.push((order.tenant, order.id, absent.len() as u64));
                 }
             }
-            // A view is given back before a unit is asked for: one task holds one of the store's connections at a time.
+            // Release the view before a unit of work begins: a task uses at most one connection of the store.
             drop(view);
             for (tenant, order, absent) in lost {
                 metrics::counter!("consistency.event.missing").increment(absent);
@@ -68,7 +72,7 @@ impl ConsistencyRepair {
                     repaired += 1;
                     metrics::counter!("consistency.event.repaired").increment(1);
                     warn!(orderId = %order, eventId = %id, eventType = %event.event_type(),
-                        "[OrderAssetConsistency] [ALERT] an event was missing in the outbox; it is announced now");
+                        "[OrderAssetConsistency] [ALERT] event was missing in the outbox; appended");
                 }
             }
             if self.app.tx.tasks.stopping().is_cancelled() {

@@ -1,4 +1,4 @@
-//! What runs by the clock. Adding one: a file here, a line in `service`.
+//! Periodic jobs. To add one: a file here and a line in `service`.
 
 mod consistency_repair;
 mod lock_timeout_reaper;

@@ -1,14 +1,14 @@
-//! How the jobs behave. Every limit has its default here and a check where it is read.
+//! Settings of the jobs with their defaults. Values are validated where the configuration is read.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// The sweep that closes overdue orders whose message is late or lost.
+/// Settings of the sweep that closes overdue orders whose timeout message is late or lost.
 #[derive(Debug, Clone)]
 pub struct TimeoutSettings {
-    /// How often it looks (`order.timeout.sweep-interval`).
+    /// Interval (`order.timeout.sweep-interval`).
     pub sweep_interval: Duration,
-    /// How many orders it closes at a time (`order.timeout.sweep-batch`).
+    /// Orders per batch (`order.timeout.sweep-batch`).
     pub sweep_batch: NonZeroU32,
 }
 
@@ -21,19 +21,19 @@ impl Default for TimeoutSettings {
     }
 }
 
-/// How the payment gateway is asked to pay back.
+/// Settings of the refund dispatcher.
 #[derive(Debug, Clone)]
 pub struct RefundSettings {
-    /// How often refunds that are due are looked for (`gateway.scan-interval`).
+    /// Interval (`gateway.scan-interval`).
     pub scan_interval: Duration,
-    /// How many are asked for at a time.
+    /// Refunds per batch.
     pub batch: NonZeroU32,
-    /// How long one call may take (`gateway.timeout`).
+    /// Timeout of one request (`gateway.timeout`).
     pub timeout: Duration,
-    /// The pause before the gateway is asked a second time about a refund of which it has reported nothing; doubled with
-    /// each time (`gateway.retry-base`).
+    /// Delay before the second request for a refund without a report. It doubles with each further request
+    /// (`gateway.retry-base`).
     pub retry_base: Duration,
-    /// The longest such pause (`gateway.retry-cap`).
+    /// Maximum delay (`gateway.retry-cap`).
     pub retry_cap: Duration,
 }
 
@@ -49,18 +49,18 @@ impl Default for RefundSettings {
     }
 }
 
-/// What keeps assets and events in step with the orders (seed 004).
+/// Settings of the lock reaper and the consistency repair (seed 004).
 #[derive(Debug, Clone)]
 pub struct ConsistencySettings {
-    /// Locks older than this are looked at (`asset.lock-timeout-minutes`).
+    /// Age at which the reaper processes a lock (`asset.lock-timeout-minutes`).
     pub lock_timeout: Duration,
-    /// How often (`asset.reaper-interval`).
+    /// Interval of the reaper (`asset.reaper-interval`).
     pub reaper_interval: Duration,
-    /// Orders that changed within this time are looked at for missing events (`consistency.scan-window-hours`).
+    /// The repair checks orders that changed within this time (`consistency.scan-window-hours`).
     pub scan_window: Duration,
-    /// How often (`consistency.interval`).
+    /// Interval of the repair (`consistency.interval`).
     pub scan_interval: Duration,
-    /// How many holds or orders are read at a time.
+    /// Holds, coupons or orders per batch.
     pub batch: NonZeroU32,
 }
 

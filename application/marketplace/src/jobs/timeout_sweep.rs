@@ -1,4 +1,4 @@
-//! The sweep over overdue orders: closes what a late or lost timeout message would leave pending (000 §10.2).
+//! Sweep over overdue orders: closes orders whose timeout message is late or lost (000 §10.2).
 
 use handover_events::TenantId;
 use marketplace_domain::OrderId;
@@ -10,26 +10,26 @@ use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
 use handover_events::Trace;
 use handover_outbox::with_tx;
 
-/// Sweeps the orders table.
+/// Sweep over overdue orders.
 pub struct TimeoutSweep {
     app: App,
     settings: TimeoutSettings,
 }
 
 impl TimeoutSweep {
-    /// A sweep with these settings.
+    /// Creates the job.
     pub fn new(app: App, settings: TimeoutSettings) -> TimeoutSweep {
         TimeoutSweep { app, settings }
     }
 
-    /// Sweeps at once and then at every interval until the process stops.
+    /// Runs immediately and then at every interval until the process stops.
     pub async fn run(self) {
         let stopping = self.app.tx.tasks.stopping().clone();
         while !stopping.is_cancelled() {
             match self.sweep().await {
                 Ok(closed) if closed >= u64::from(self.settings.sweep_batch.get()) => continue,
                 Ok(_) => {}
-                Err(error) => warn!(%error, "[OrderTimeoutSweep] failed; it comes again"),
+                Err(error) => warn!(%error, "[OrderTimeoutSweep] run failed; retrying at the next interval"),
             }
             tokio::select! {
                 biased;
@@ -39,10 +39,10 @@ impl TimeoutSweep {
         }
     }
 
-    /// Closes one batch; tells how many it closed itself.
+    /// Closes one batch. Returns the number of orders that this call closed.
     pub async fn sweep(&self) -> Result<u64, UseCaseError> {
-        let line = self.app.rules.overdue_line(self.app.now());
-        let overdue = self.app.view().await?.orders_overdue(line, self.settings.sweep_batch.get()).await?;
+        let cutoff = self.app.rules.overdue_line(self.app.now());
+        let overdue = self.app.view().await?.orders_overdue(cutoff, self.settings.sweep_batch.get()).await?;
         let mut closed = 0;
         for (tenant, order) in overdue {
             if self.app.tx.tasks.stopping().is_cancelled() {
@@ -51,11 +51,13 @@ impl TimeoutSweep {
             match self.close(tenant, order).await {
                 Ok(Closed::Now) => {
                     closed += 1;
-                    info!(orderId = %order, "[OrderTimeoutSweep] closed an overdue order");
+                    info!(orderId = %order, "[OrderTimeoutSweep] overdue order closed");
                 }
                 Ok(Closed::NotPending(_) | Closed::NotOverdue) => {}
-                // One order that cannot be closed must not keep the others open.
-                Err(error) => warn!(%error, orderId = %order, "[OrderTimeoutSweep] an order was not closed"),
+                // An error with one order must not stop the sweep.
+                Err(error) => {
+                    warn!(%error, orderId = %order, "[OrderTimeoutSweep] order not closed; retrying in the next run")
+                }
             }
         }
         Ok(closed)

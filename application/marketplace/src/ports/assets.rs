@@ -1,6 +1,6 @@
-//! Coupons, wallets and points: holds, balances, and the ledger of everything that moved them.
+//! Coupons, wallets and points: holds, balances, and the ledger of all operations on them.
 //!
-//! **Invariant:** an operation key is unique in its tenant: whatever is tried twice happens once.
+//! **Invariant:** an operation key is unique in its tenant, so a repeated operation takes effect once.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -12,49 +12,41 @@ use marketplace_domain::{
 
 use handover_outbox::ports::{Changed, Numbered, StoreError};
 
-/// An entry of the ledger, with the operation that it is part of.
+/// A ledger entry with its operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerEntry {
-    /// The operation, as it is kept.
     pub operation: AssetOperation,
-    /// The entry.
     pub entry: Entry,
 }
 
-/// What one account of a tenant adds up to, over all users.
+/// Sum of one account of a tenant over all users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccountTotal {
-    /// The tenant.
     pub tenant: TenantId,
-    /// The account.
     pub account: Account,
-    /// The sum of its entries: minor units or points.
+    /// Sum of the entries, in minor units or points.
     pub total: i64,
 }
 
-/// Something in the ledger that does not add up.
+/// A discrepancy in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LedgerFlaw {
-    /// The entries of an operation do not sum to zero, or there are entries of an operation that is not there.
+    /// The entries of an operation do not sum to zero, or the operation of existing entries is missing.
     Unbalanced {
-        /// The tenant.
         tenant: TenantId,
-        /// The operation.
         key: OperationKey,
-        /// What they sum to.
+        /// Sum of the entries.
         sum: i64,
     },
-    /// A balance is not what its entries say.
+    /// A balance differs from the sum of its entries.
     Drifted {
-        /// The tenant.
         tenant: TenantId,
-        /// Whose.
         user: UserId,
-        /// Which account: `Wallet`, `WalletHold`, `Points`, `PointsHold` or `PointsDebt`.
+        /// `Wallet`, `WalletHold`, `Points`, `PointsHold` or `PointsDebt`.
         account: Account,
-        /// What the balance says; a debt as a negative number.
+        /// Value in the balance row; a debt is negative.
         balance: i64,
-        /// What the entries sum to.
+        /// Sum of the entries.
         entries: i64,
     },
 }
@@ -63,7 +55,7 @@ pub enum LedgerFlaw {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait AssetQueries: Send {
-    /// The coupon, if this tenant has it.
+    /// The coupon, if it belongs to this tenant.
     async fn coupon_by_id(&mut self, tenant: TenantId, id: CouponId) -> Result<Option<Coupon>, StoreError>;
 
     /// At most `limit` coupons of a user with an id below `before`, greatest id first.
@@ -75,11 +67,11 @@ pub trait AssetQueries: Send {
         limit: u32,
     ) -> Result<Vec<Coupon>, StoreError>;
 
-    /// At most `limit` coupons of any tenant that are `AVAILABLE` and whose `expires_at` is at or before `now`, earliest
+    /// At most `limit` coupons of any tenant that are `AVAILABLE` and have an `expires_at` at or before `now`, earliest
     /// first.
     async fn coupons_expired(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Coupon>, StoreError>;
 
-    /// What a user has in a purse; `None` before the first change.
+    /// Balance of a user; `None` before its first change.
     async fn balance_of(
         &mut self,
         tenant: TenantId,
@@ -90,7 +82,7 @@ pub trait AssetQueries: Send {
     /// The holds of an order, in the order of [`Asset`].
     async fn holds_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Hold>, StoreError>;
 
-    /// The `FROZEN` holds of a user on an asset, in order of their orders.
+    /// The `FROZEN` holds of a user on an asset, sorted by order id.
     async fn holds_of_user(
         &mut self,
         tenant: TenantId,
@@ -98,8 +90,8 @@ pub trait AssetQueries: Send {
         asset: Asset,
     ) -> Result<Vec<Hold>, StoreError>;
 
-    /// At most `limit` `FROZEN` holds of any tenant made at or before `created_by`, in the order of (`create_time`,
-    /// order, asset), those after `after`.
+    /// At most `limit` `FROZEN` holds of any tenant created at or before `created_by`, sorted by (`create_time`, order,
+    /// asset), starting after `after`.
     async fn holds_frozen(
         &mut self,
         created_by: DateTime<Utc>,
@@ -107,21 +99,21 @@ pub trait AssetQueries: Send {
         limit: u32,
     ) -> Result<Vec<Hold>, StoreError>;
 
-    /// Which of these operations there are, in any order.
+    /// Those of these operations that exist, in any order.
     async fn operations_by_key(
         &mut self,
         tenant: TenantId,
         keys: &[OperationKey],
     ) -> Result<Vec<AssetOperation>, StoreError>;
 
-    /// The entries under these keys, whether or not their operations are there, in any order.
+    /// The entries with these keys, in any order, even if their operations are missing.
     async fn entries_by_key(
         &mut self,
         tenant: TenantId,
         keys: &[OperationKey],
     ) -> Result<Vec<(OperationKey, Entry)>, StoreError>;
 
-    /// Every operation for this order, in the order in which they were posted.
+    /// Every operation of this order, in the sequence in which they were posted.
     async fn operations_of(
         &mut self,
         tenant: TenantId,
@@ -129,7 +121,7 @@ pub trait AssetQueries: Send {
     ) -> Result<Vec<AssetOperation>, StoreError>;
 
     /// At most `limit` entries of a user's accounts of one purse, numbered below `before`, greatest number first. Entries
-    /// whose operation is not there are left out.
+    /// without an operation are omitted.
     async fn entries_page(
         &mut self,
         tenant: TenantId,
@@ -139,11 +131,11 @@ pub trait AssetQueries: Send {
         limit: u32,
     ) -> Result<Vec<Numbered<LedgerEntry>>, StoreError>;
 
-    /// What every account adds up to, of one tenant (`None`: of all, each by itself), in order of tenant and account.
+    /// Sum of every account of one tenant (`None`: of each tenant), sorted by tenant and account.
     async fn account_totals(&mut self, tenant: Option<TenantId>) -> Result<Vec<AccountTotal>, StoreError>;
 
-    /// At most `limit` flaws of a tenant (`None`: of all): unbalanced operations by key, then drifted balances by user.
-    /// Reads the whole ledger.
+    /// At most `limit` discrepancies of a tenant (`None`: of all): unbalanced operations by key, then drifted balances by
+    /// user. Reads the whole ledger.
     async fn ledger_flaws(
         &mut self,
         tenant: Option<TenantId>,
@@ -155,26 +147,28 @@ pub trait AssetQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait AssetRepo: Send {
-    /// Adds a coupon. A taken id MUST be a `Conflict`.
+    /// Inserts a coupon. An id in use MUST be a `Conflict`.
     async fn insert_coupon(&mut self, coupon: &Coupon) -> Result<(), StoreError>;
 
-    /// Replaces the row whose version is `after.version - 1`: one conditional write.
+    /// Replaces the row if its version is `after.version - 1`: one conditional write.
     async fn advance_coupon(&mut self, after: &Coupon) -> Result<Changed, StoreError>;
 
-    /// The holds of these orders on an asset, in any order. Nobody else MUST change them until the unit ends.
+    /// Locks and returns the holds of these orders on an asset, in any order. Other transactions MUST NOT be able
+    /// to change them until this unit of work ends.
     async fn lock_holds(
         &mut self,
         asset: Asset,
         orders: &[(TenantId, OrderId)],
     ) -> Result<Vec<Hold>, StoreError>;
 
-    /// Writes holds: those of version 1 are added, others replace the row whose version is one less. A hold that is there
-    /// already, or is not as expected, MUST be a `Conflict`.
+    /// Writes holds: inserts those of version 1, and replaces the others if the stored version is one less. A hold that
+    /// exists already, or has another version, MUST be a `Conflict`.
     async fn put_holds(&mut self, holds: &[Hold]) -> Result<(), StoreError>;
 
-    /// What these users have in a purse, each once, in any order; one who has nothing yet has an empty balance of version
-    /// 0. Nobody else MUST change them until the unit ends, also where there was no row: of units that lock one balance at
-    /// the same time, each MUST see what the one before committed.
+    /// Locks and returns the balances of these users, one per user, in any order. A user without a row gets an empty
+    /// balance of version 0. Other transactions MUST NOT be able to change them until this unit of work ends, even if
+    /// there was no row: units of work that lock the same balance concurrently MUST run one after another, and each MUST read
+    /// what the previous one committed.
     async fn lock_balances(
         &mut self,
         purse: Purse,
@@ -182,12 +176,12 @@ pub trait AssetRepo: Send {
         now: DateTime<Utc>,
     ) -> Result<Vec<Balance>, StoreError>;
 
-    /// Writes balances that this unit has locked, whatever number of versions later than what it saw. A negative amount
-    /// MUST be refused by the database itself.
+    /// Writes balances that this unit of work has locked. The version may be higher than the version read by any number.
+    /// The database itself MUST reject a negative amount.
     async fn put_balances(&mut self, balances: &[Balance]) -> Result<(), StoreError>;
 
-    /// Adds operations with their entries, in the order given. A taken key MUST be a `Conflict`, compared byte by byte, and
-    /// so MUST be a second entry of an account under one key, where the operation itself is lost; entries that do not
-    /// balance MUST be refused (`Backend`).
+    /// Inserts operations with their entries, in the given sequence. A key in use, compared byte by byte, MUST be a
+    /// `Conflict`. A second entry of an account with the same key MUST be a `Conflict` even if the row of the operation is
+    /// lost. Entries that do not balance MUST be rejected (`Backend`).
     async fn post(&mut self, postings: &[Posting]) -> Result<(), StoreError>;
 }

@@ -1,6 +1,6 @@
-//! The credit of buyers: one row per event that counts, and the sum of them.
+//! Buyer credit: one row per counted event, and the sums per buyer.
 //!
-//! **Invariant:** each step of an order counts once, as for every effect.
+//! **Invariant:** each step of an order is counted once.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -9,35 +9,27 @@ use marketplace_domain::{CreditCounts, CreditStep, OrderId, UserId};
 
 use handover_outbox::ports::StoreError;
 
-/// One change of a buyer's credit: a row of its own, and one more of its kind in the sum.
+/// One change of a buyer's credit: adds a row and increments the sum of its step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreditChange {
-    /// The tenant.
     pub tenant: TenantId,
-    /// Whose credit.
     pub buyer: UserId,
-    /// By which order.
     pub order: OrderId,
-    /// The event's place in the order of that order.
+    /// `aggregate_seq` of the event.
     pub aggregate_seq: i64,
-    /// What counts.
     pub step: CreditStep,
-    /// The event that caused it.
     pub event_id: EventId,
-    /// When it was applied.
+    /// Time at which the event was applied.
     pub at: DateTime<Utc>,
 }
 
-/// The credit of a buyer, as the events left it.
+/// Current credit of a buyer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuyerCredit {
-    /// What has been counted.
     pub counts: CreditCounts,
-    /// The score of these counts.
+    /// Score computed from the counts.
     pub score: u32,
-    /// The event that was counted last.
     pub last_event_id: EventId,
-    /// When.
     pub update_time: DateTime<Utc>,
 }
 
@@ -45,11 +37,11 @@ pub struct BuyerCredit {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait CreditQueries: Send {
-    /// The credit of a buyer; `None` while nothing was counted.
+    /// Credit of a buyer; `None` before the first counted event.
     async fn credit_of(&mut self, tenant: TenantId, buyer: UserId)
     -> Result<Option<BuyerCredit>, StoreError>;
 
-    /// Every change by this order, in the order in which they were applied.
+    /// Every change caused by this order, in the sequence in which they were applied.
     async fn credit_changes(
         &mut self,
         tenant: TenantId,
@@ -61,8 +53,8 @@ pub trait CreditQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait CreditRepo: Send {
-    /// Adds changes in the order given, counts each for its buyer, and stores the score that
-    /// [`CreditCounts::score`] says follows. Units that count for one buyer at the same time MUST lose none. A second change of
-    /// the same order and step MUST be a `Conflict`.
+    /// Inserts changes in the given sequence, increments the counts of their buyers, and stores the score from
+    /// [`CreditCounts::score`]. Concurrent units of work for the same buyer MUST NOT lose a count. A second change with the
+    /// same order and step MUST be a `Conflict`.
     async fn change_credit(&mut self, changes: &[CreditChange]) -> Result<(), StoreError>;
 }

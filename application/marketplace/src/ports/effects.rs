@@ -1,7 +1,7 @@
-//! What consumers do: visible rows, each with the event that caused it.
+//! Effects of consumers: rows that contain the id of the event that caused them.
 //!
-//! **Invariant:** each effect has a natural key, the order and its transition: a second row of it is a `Conflict`. Handlers
-//! look for the first one before they write ([`EffectQueries::effects_of`]).
+//! **Invariant:** each effect has a natural key, the order and its transition. A second row with the same key is a
+//! `Conflict`. Handlers check for an existing row before they write ([`EffectQueries::effects_of`]).
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ use marketplace_domain::{OrderId, OrderStatus, ProductId, UserId};
 use super::OrderSide;
 use handover_outbox::ports::{Numbered, StoreError};
 
-/// What happened to a seller's listing.
+/// Kind of a listing change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListingChangeKind {
-    /// An order took the product.
+    /// An order was placed for the product.
     Occupied,
     /// The order was cancelled or refunded.
     Released,
 }
 
 impl ListingChangeKind {
-    /// The name, as it is stored.
+    /// Stored name.
     pub const fn as_str(self) -> &'static str {
         match self {
             ListingChangeKind::Occupied => "OCCUPIED",
@@ -32,54 +32,45 @@ impl ListingChangeKind {
     }
 }
 
-/// One change of a seller's listing: a row of its own, and the new state of the projection.
+/// One change of a seller's listing: adds a row and updates the projection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListingChange {
-    /// The tenant.
     pub tenant: TenantId,
-    /// Whose listing.
     pub seller: UserId,
-    /// Which product.
     pub product: ProductId,
-    /// By which order.
     pub order: OrderId,
-    /// The event's place in the order of that order.
+    /// `aggregate_seq` of the event.
     pub aggregate_seq: i64,
-    /// What happened.
     pub kind: ListingChangeKind,
-    /// The event that caused it.
     pub event_id: EventId,
-    /// When it was applied.
+    /// Time at which the event was applied.
     pub at: DateTime<Utc>,
 }
 
 impl ListingChange {
-    /// Whose listing of which product it changes.
+    /// Key of the changed listing entry.
     pub fn listing(&self) -> (TenantId, UserId, ProductId) {
         (self.tenant, self.seller, self.product)
     }
 }
 
-/// A product in its seller's listing, as the events left it.
+/// Current state of a product in its seller's listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListingEntry {
-    /// Which product.
     pub product: ProductId,
-    /// Taken by this order, or free.
+    /// Order that occupies the product; `None` if it is free.
     pub taken_by: Option<OrderId>,
-    /// The event that left it so.
+    /// Event that caused this state.
     pub event_id: EventId,
-    /// When.
     pub update_time: DateTime<Utc>,
 }
 
 impl ListingEntry {
-    /// How the listing of a product stands after all of its changes, given in the order in which they were applied;
-    /// `None` without any.
+    /// Computes the listing of a product from all of its changes, in the sequence in which they were applied. `None` if
+    /// there are no changes.
     ///
-    /// It is taken by the order that occupied and never released it: the one that occupied it last, where there are
-    /// several. So it ends the same in whatever order the changes come, as the events of different orders do, and as one
-    /// that is replayed does.
+    /// The product is occupied by the order that occupied it and never released it; if there are several, by the one that
+    /// was applied last. The result does not depend on the sequence between events of different orders, or on replays.
     pub fn after<'a>(
         changes: impl DoubleEndedIterator<Item = &'a ListingChange> + Clone,
     ) -> Option<ListingEntry> {
@@ -88,15 +79,15 @@ impl ListingEntry {
             .filter(|change| change.kind == ListingChangeKind::Released)
             .map(|change| change.order)
             .collect();
-        let holds = |change: &&ListingChange| {
+        let occupies = |change: &&ListingChange| {
             change.kind == ListingChangeKind::Occupied && !released.contains(&change.order)
         };
-        let frees = |change: &&ListingChange| change.kind == ListingChangeKind::Released;
-        let holder = changes.clone().rev().find(holds);
-        let last = holder.or_else(|| changes.rev().find(frees))?;
+        let releases = |change: &&ListingChange| change.kind == ListingChangeKind::Released;
+        let occupant = changes.clone().rev().find(occupies);
+        let last = occupant.or_else(|| changes.rev().find(releases))?;
         Some(ListingEntry {
             product: last.product,
-            taken_by: holder.map(|change| change.order),
+            taken_by: occupant.map(|change| change.order),
             event_id: last.event_id.clone(),
             update_time: last.at,
         })
@@ -106,34 +97,29 @@ impl ListingEntry {
 /// A shipment task to be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewShipmentTask {
-    /// The tenant.
     pub tenant: TenantId,
-    /// Which order is to be shipped.
     pub order: OrderId,
-    /// By whom.
     pub seller: UserId,
-    /// To whom.
     pub buyer: UserId,
-    /// The event's place in the order of that order.
+    /// `aggregate_seq` of the event.
     pub aggregate_seq: i64,
-    /// The event that caused it.
     pub event_id: EventId,
-    /// When it was opened.
+    /// Time at which the task was opened.
     pub at: DateTime<Utc>,
 }
 
 /// A shipment task.
 pub type ShipmentTask = NewShipmentTask;
 
-/// The fact of an order that has a shipment task.
+/// The business fact that a shipment task belongs to.
 pub const SHIPMENT: &str = "SHIPMENT";
 
-/// The fact that a party has to be notified of.
+/// The business fact that a notification belongs to.
 pub fn notified_of(status: OrderStatus, side: OrderSide) -> String {
     format!("{status}:{}", side.as_str())
 }
 
-/// The effects that rows are kept of.
+/// Kinds of effects that are stored as rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EffectKind {
     /// A change of a seller's listing; its fact is [`ListingChangeKind::as_str`].
@@ -147,11 +133,10 @@ pub enum EffectKind {
 }
 
 impl EffectKind {
-    /// All of them.
     pub const ALL: [EffectKind; 4] =
         [EffectKind::ListingChange, EffectKind::Shipment, EffectKind::Notification, EffectKind::CreditChange];
 
-    /// The table of its rows.
+    /// Table of the rows.
     pub const fn table(self) -> &'static str {
         match self {
             EffectKind::ListingChange => "listing_changes",
@@ -162,14 +147,12 @@ impl EffectKind {
     }
 }
 
-/// A fact of an order that has an effect.
+/// A business fact of an order and the event that caused its effect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EffectOfFact {
-    /// The tenant.
     pub tenant: TenantId,
-    /// The order.
     pub order: OrderId,
-    /// The fact, as [`EffectKind`] says.
+    /// The fact, as defined by [`EffectKind`].
     pub fact: String,
     /// The event that caused the effect.
     pub event_id: EventId,
@@ -179,14 +162,14 @@ pub struct EffectOfFact {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait EffectQueries: Send {
-    /// Every change of listings by this order, in the order in which they were applied.
+    /// Every listing change caused by this order, in the sequence in which they were applied.
     async fn listing_changes(
         &mut self,
         tenant: TenantId,
         order: OrderId,
     ) -> Result<Vec<ListingChange>, StoreError>;
 
-    /// The effects of one kind that these orders have, in any order; one that has several rows MAY be there several times.
+    /// The effects of one kind of these orders, in any order. An effect with several rows MAY be returned several times.
     async fn effects_of(
         &mut self,
         kind: EffectKind,
@@ -194,7 +177,8 @@ pub trait EffectQueries: Send {
         orders: &[OrderId],
     ) -> Result<Vec<EffectOfFact>, StoreError>;
 
-    /// Of the `newest` rows of one kind, those of this tenant (`None`: of any) whose order does not exist.
+    /// Effects of one kind whose order does not exist. Checks the `newest` rows of all tenants and returns those of `tenant`
+    /// (`None`: of all).
     async fn effects_without_order(
         &mut self,
         kind: EffectKind,
@@ -202,18 +186,18 @@ pub trait EffectQueries: Send {
         newest: u32,
     ) -> Result<Vec<EffectOfFact>, StoreError>;
 
-    /// A seller's listing, by product id.
+    /// A seller's listing, sorted by product id.
     async fn listing_of(&mut self, tenant: TenantId, seller: UserId)
     -> Result<Vec<ListingEntry>, StoreError>;
 
-    /// Every shipment task of this order, in the order in which they were opened.
+    /// Every shipment task of this order, in the sequence in which they were opened.
     async fn shipment_tasks(
         &mut self,
         tenant: TenantId,
         order: OrderId,
     ) -> Result<Vec<ShipmentTask>, StoreError>;
 
-    /// A seller's listing, product ids below `before`, greatest first.
+    /// At most `limit` entries of a seller's listing with a product id below `before`, greatest id first.
     async fn listings_page(
         &mut self,
         tenant: TenantId,
@@ -222,7 +206,7 @@ pub trait EffectQueries: Send {
         limit: u32,
     ) -> Result<Vec<ListingEntry>, StoreError>;
 
-    /// The shipment tasks of this user on this side, numbered below `before`, greatest number first.
+    /// At most `limit` shipment tasks of this user on this side, numbered below `before`, greatest number first.
     async fn shipments_page(
         &mut self,
         tenant: TenantId,
@@ -237,11 +221,11 @@ pub trait EffectQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait EffectRepo: Send {
-    /// Adds changes in the order given and brings the projection up to date: a listing MUST stand as
-    /// [`ListingEntry::after`] says of all changes of its product, also where units change it at once. A second change of
-    /// the same order and kind MUST be a `Conflict`.
+    /// Inserts changes in the given sequence and updates the projection. An entry MUST equal [`ListingEntry::after`] of all
+    /// changes of its product, even after concurrent units of work. A second change with the same order and kind MUST be a
+    /// `Conflict`.
     async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError>;
 
-    /// Opens shipment tasks in the order given. A second task of an order MUST be a `Conflict`.
+    /// Inserts shipment tasks in the given sequence. A second task of an order MUST be a `Conflict`.
     async fn open_shipments(&mut self, tasks: &[NewShipmentTask]) -> Result<(), StoreError>;
 }

@@ -1,50 +1,47 @@
-//! The payment gateway, as far as we ask it for something: it reports what became of it by a signed callback.
+//! Requests to the payment gateway. The gateway reports their results with signed callbacks.
 
 use async_trait::async_trait;
 use handover_events::Trace;
 use marketplace_domain::{Currency, Money, OrderId, PaymentId, RefundId};
 
-/// Money that is to go back.
+/// Request to refund a payment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefundRequest {
-    /// Which refund: the same refund is the same request, however often it is made.
+    /// The refund. Repeated requests for the same refund are one request.
     pub refund: RefundId,
-    /// Of which payment.
     pub payment: PaymentId,
-    /// The gateway's own id of that payment.
+    /// The gateway's transaction id of the payment.
     pub transaction_id: Option<String>,
-    /// For which order.
     pub order: OrderId,
-    /// How much.
     pub amount: Money,
-    /// In which currency.
     pub currency: Currency,
-    /// The trace of the request that began the refund.
+    /// Trace of the request that started the refund.
     pub trace: Trace,
 }
 
 impl RefundRequest {
-    /// The key under which the gateway does it once.
+    /// Idempotency key: the gateway executes requests with the same key once.
     pub fn idempotency_key(&self) -> String {
         format!("refund:{}", self.refund)
     }
 }
 
-/// Why a gateway did not take a request. Nobody knows whether it did: asking again is the way to find out.
+/// Why a gateway did not accept a request. The gateway may have executed it anyway, so the caller must repeat it with the
+/// same key.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
-    /// It does not answer, or not in time, or with an error of its own.
-    #[error("the payment gateway is away: {0}")]
+    /// No response, a timeout, or a server error.
+    #[error("payment gateway unavailable: {0}")]
     Unavailable(String),
-    /// It refuses the request as it is; asking again will not help by itself.
-    #[error("the payment gateway refuses: {0}")]
+    /// The gateway rejected the request. A repetition without a change will probably fail, too.
+    #[error("payment gateway rejected the request: {0}")]
     Refused(String),
 }
 
 /// A payment gateway.
 #[async_trait]
 pub trait Gateway: Send + Sync {
-    /// Asks to pay back. `Ok` means taken, not done. Asked again under the same key it MUST pay back once, and MUST report
-    /// again what became of it, if that is known.
+    /// Requests a refund. `Ok` means accepted, not executed. After repeated requests with the same key, the gateway MUST pay
+    /// back once, and MUST send the report again if the result is known.
     async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError>;
 }

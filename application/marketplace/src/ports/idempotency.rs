@@ -1,4 +1,4 @@
-//! Requests under an idempotency key: who is at work on one, and what it was answered (spec §4; seed 003 §2).
+//! Idempotency records: the claim of a request and its stored response (spec §4; seed 003 §2).
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -9,97 +9,97 @@ use crate::mutants::{Mutant, planted};
 use handover_outbox::is_of_the_future;
 use handover_outbox::ports::{Changed, StoreError};
 
-/// Which request: two of one scope are one.
+/// Identity of a request. Two requests with the same scope are the same request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestScope {
-    /// Whose tenant.
     pub tenant: TenantId,
-    /// Who asks.
     pub user: UserId,
-    /// Method and path: `POST /api/v1/orders/17/ship`. At most [`RequestScope::MAX_ROUTE_CHARS`].
+    /// Method and path: `POST /api/v1/orders/17/ship`. At most [`RequestScope::MAX_ROUTE_CHARS`] characters.
     pub route: String,
-    /// The client's key: 1 to [`RequestScope::MAX_KEY_CHARS`] of visible ASCII, compared byte by byte.
+    /// The key from the client: 1 to [`RequestScope::MAX_KEY_CHARS`] characters of visible ASCII, compared byte by byte.
     pub key: String,
 }
 
 impl RequestScope {
-    /// The longest key.
+    /// Maximum length of a key.
     pub const MAX_KEY_CHARS: usize = 255;
-    /// The longest route.
+    /// Maximum length of a route.
     pub const MAX_ROUTE_CHARS: usize = 255;
 }
 
-/// What a request was answered, as it can be answered again.
+/// Stored response of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAnswer {
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// The data of the answer, as JSON.
+    /// The `data` field of the response, as JSON.
     pub data: String,
 }
 
-/// How far a request is.
+/// State of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestState {
-    /// Somebody is at work on it. From this moment on another may take it over.
+    /// An attempt is executing the request.
     Processing {
-        /// The end of the lease.
+        /// End of the lease. From then on, another attempt can take over the claim.
         until: DateTime<Utc>,
     },
-    /// It was done.
+    /// The request was executed.
     Success(StoredAnswer),
 }
 
-/// A request under a key, as it is kept.
+/// Stored record of a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptRequest {
-    /// Which.
     pub scope: RequestScope,
-    /// SHA-256 of the canonical body, in hex: under one key another body is another request.
+    /// SHA-256 of the canonical body, in hex. The same key with another body is another request.
     pub body_hash: String,
-    /// 32 hex digits, new with each attempt of a client and with its answer: whoever knows it knows what stands here.
+    /// 32 hex digits, different for each claim and for the stored response. A write with this token proves that the record
+    /// has not changed.
     pub token: String,
-    /// How far it is.
     pub state: RequestState,
-    /// The trace of who is at work on it.
+    /// Trace of the attempt that holds the claim.
     pub trace_id: String,
-    /// When it came first.
+    /// Time of the claim.
     pub create_time: DateTime<Utc>,
-    /// From this moment on it is as if it had never come.
+    /// From then on the record is ignored.
     pub expire_time: DateTime<Utc>,
 }
 
-/// Why a key is not claimed, or what stands under it is not changed.
+/// Why a key was not claimed or a record was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum IdempotencyError {
-    /// It was used for another request: the body was another.
+    /// The key was used for a request with another body.
     #[error("the idempotency key was used for another request")]
     KeyTaken,
-    /// Another attempt at the same request is at work, and its lease has not ended.
+    /// Another attempt at the same request holds the claim, and its lease has not ended.
     #[error("the same request is being processed")]
     InProgress,
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What keeps keys beside the database gives no good answer. It may have done what it was asked.
-    #[error("idempotency keys cannot be asked for: {0}")]
+    /// The separate idempotency store failed or did not respond. It may have executed the operation.
+    #[error("idempotency store unavailable: {0}")]
     Away(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// What stands under a key that somebody claims now.
+/// How an existing record affects a new claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
-    /// This very claim: an earlier attempt to write it succeeded after all.
+    /// The record is this claim: an earlier write of unknown outcome succeeded.
     Claimed,
-    /// The same request, with its answer.
+    /// The same request was executed; this is its response.
     Answered(StoredAnswer),
-    /// What may be replaced, by who knows its token: it expired, or its lease ended without an answer.
+    /// The record may be replaced by a write with its token: it expired, or its lease ended without a response.
     Over,
 }
 
 impl KeptRequest {
-    /// What this, which stands under the key, is to somebody who claims it `now`, by the clock that wrote it. Decided here
-    /// for every store: a request that is not over and not the same is refused.
+    /// Decides how this existing record affects a claim at `now`, by the clock that wrote the record. Every store uses this
+    /// decision.
+    ///
+    /// # Errors
+    /// [`IdempotencyError::KeyTaken`] if the body differs, [`IdempotencyError::InProgress`] while the lease is valid.
     pub fn claimed_by(self, claim: &KeptRequest, now: DateTime<Utc>) -> Result<Standing, IdempotencyError> {
         if self.token == claim.token {
             return Ok(Standing::Claimed);
@@ -111,8 +111,9 @@ impl KeptRequest {
             return Err(IdempotencyError::KeyTaken);
         }
         match self.state {
-            RequestState::Success(answer) => Ok(Standing::Answered(answer)),
-            // A claim of the future was written by a clock that was set back since: its end says nothing.
+            RequestState::Success(response) => Ok(Standing::Answered(response)),
+            // A claim with a creation time in the future was written before the clock was set back, so its lease end is
+            // not valid.
             RequestState::Processing { until } if until > now && !is_of_the_future(self.create_time, now) => {
                 Err(IdempotencyError::InProgress)
             }
@@ -121,25 +122,24 @@ impl KeptRequest {
     }
 }
 
-/// Keeps what becomes of requests under idempotency keys, each call for itself.
+/// Stores idempotency records. Each call is atomic.
 ///
-/// The database can do more: it keeps an answer in the transaction of what that tells of
-/// ([`idempotency`](crate::idempotency)). This port is for requests whose answer is kept after what they did, which may be
-/// done twice.
+/// The database can also store a response in the transaction of its command ([`idempotency`](crate::idempotency)). This port
+/// is for requests whose response is stored after the command, which MUST be safe to execute twice.
 #[async_trait]
 pub trait IdempotencyStore: Send + Sync {
-    /// Claims the key of a request that comes now and is `Processing`; or tells what it was answered.
+    /// Claims the key of a request in state `Processing`, or returns the stored response of the request.
     ///
-    /// `claim.create_time` is now by the deployment's clock; a store with a clock of its own takes the times as lengths from
-    /// there. What stands under the key already decides as [`KeptRequest::claimed_by`] says, and of many that claim one key
-    /// at once one MUST get it and no other. A store that cannot tell MUST refuse: nobody may go on without a claim.
+    /// `claim.create_time` is the current time of the deployment's clock. A store with its own clock MUST use the times as
+    /// durations relative to it. An existing record is handled by [`KeptRequest::claimed_by`]. Of concurrent claims of one
+    /// key, exactly one MUST succeed. A store that cannot decide MUST return an error: no request runs without a claim.
     async fn claim(&self, claim: &KeptRequest) -> Result<Option<StoredAnswer>, IdempotencyError>;
 
-    /// Keeps the answer, with a token of its own, until the claim would have expired: if what stands there is the claim with
-    /// this `token`.
-    async fn conclude(&self, token: &str, answered: &KeptRequest) -> Result<Changed, IdempotencyError>;
+    /// Replaces the claim by the response and its new token, if the stored token is `token`. The expiry time does not
+    /// change.
+    async fn conclude(&self, token: &str, record: &KeptRequest) -> Result<Changed, IdempotencyError>;
 
-    /// Frees the key, if what stands there is `Processing` and its token is `token`.
+    /// Removes the record if it is `Processing` and its token is `token`.
     async fn release(&self, scope: &RequestScope, token: &str) -> Result<Changed, IdempotencyError>;
 }
 
@@ -147,7 +147,7 @@ pub trait IdempotencyStore: Send + Sync {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait RequestQueries: Send {
-    /// The request of this scope, expired or not.
+    /// The record of this scope, even if it has expired.
     async fn request_of(&mut self, scope: &RequestScope) -> Result<Option<KeptRequest>, StoreError>;
 }
 
@@ -155,16 +155,17 @@ pub trait RequestQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait RequestRepo: Send {
-    /// Adds a request. A taken scope MUST be a `Conflict`.
+    /// Inserts a record. An existing record of the scope MUST be a `Conflict`.
     async fn insert_request(&mut self, request: &KeptRequest) -> Result<(), StoreError>;
 
-    /// Replaces everything of the request of this scope, if its token is `token`: one conditional write. Replacing it
-    /// with what it is already MUST be [`Changed::One`]: a commit of unknown outcome is repeated.
+    /// Replaces the record of this scope if its token is `token`: one conditional write. Replacing a record by an identical
+    /// one MUST be [`Changed::One`], because a commit of unknown outcome is repeated.
     async fn advance_request(&mut self, token: &str, after: &KeptRequest) -> Result<Changed, StoreError>;
 
-    /// Removes the request of this scope, if it is `Processing` and its token is `token`.
+    /// Removes the record of this scope if it is `Processing` and its token is `token`.
     async fn drop_request(&mut self, scope: &RequestScope, token: &str) -> Result<Changed, StoreError>;
 
-    /// Removes at most `limit` requests that expired at or before `now`, the longest expired first; tells how many.
+    /// Removes at most `limit` records that expired at or before `now`, earliest first. Returns the number of removed
+    /// records.
     async fn sweep_requests(&mut self, now: DateTime<Utc>, limit: u32) -> Result<u64, StoreError>;
 }

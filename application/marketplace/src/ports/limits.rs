@@ -1,4 +1,4 @@
-//! How often somebody may ask: token buckets (spec §4 "Rate limit"; seed 003 §3).
+//! Rate limiting with token buckets (spec §4 "Rate limit"; seed 003 §3).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,23 +10,25 @@ use async_trait::async_trait;
 use handover_events::TenantId;
 use marketplace_domain::UserId;
 
-/// How great a bucket is, and how fast it fills. An untouched one is full.
+/// Capacity and refill rate of a bucket. A new bucket is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bucket {
     capacity: NonZeroU32,
     token_every: Duration,
 }
 
-/// A token takes less than a microsecond, or a full bucket more than [`Bucket::SLOWEST`].
+/// The refill interval is below one microsecond, or the bucket takes longer than [`Bucket::SLOWEST`] to fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a bucket fills within a day, and not faster than with a token each microsecond")]
+#[error(
+    "invalid bucket: the refill interval of a token must be at least 1 µs, and an empty bucket must be full within 24 h"
+)]
 pub struct NoBucket;
 
 impl Bucket {
-    /// The longest that an empty bucket may take to be full again.
+    /// Maximum time in which an empty bucket must be full again.
     pub const SLOWEST: Duration = Duration::from_secs(24 * 60 * 60);
 
-    /// A bucket of so many tokens, with another one each time that so many microseconds are over.
+    /// Creates a bucket with a capacity and a refill interval per token, in microseconds.
     pub fn new(capacity: NonZeroU32, token_every_us: u64) -> Result<Bucket, NoBucket> {
         let bucket = Bucket { capacity, token_every: Duration::from_micros(token_every_us) };
         let fills =
@@ -34,35 +36,35 @@ impl Bucket {
         if fills && token_every_us > 0 { Ok(bucket) } else { Err(NoBucket) }
     }
 
-    /// How many tokens it holds.
+    /// Maximum number of tokens.
     pub const fn capacity(self) -> NonZeroU32 {
         self.capacity
     }
 
-    /// How long one more token takes.
+    /// Refill interval of one token.
     pub const fn token_every(self) -> Duration {
         self.token_every
     }
 
-    /// How long an empty one takes to be full.
+    /// Time in which an empty bucket becomes full.
     pub const fn fills_in(self) -> Duration {
         self.token_every.saturating_mul(self.capacity.get())
     }
 }
 
-/// Whose bucket.
+/// The client that a bucket belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Party {
     /// A signed-in user of a tenant.
     User(TenantId, UserId),
-    /// Somebody at an address: see [`Party::at`].
+    /// A client address, as normalized by [`Party::at`].
     Address(IpAddr),
-    /// Somebody whose address is not known: all of them are one.
+    /// A client with unknown address. All such clients share one bucket.
     Unknown,
 }
 
 impl Party {
-    /// Whoever is at this address. Of an IPv6 address the first 64 bits count: the others are its owner's to choose.
+    /// The client at this address. Of an IPv6 address only the first 64 bits count, because a client can choose the others.
     pub fn at(address: IpAddr) -> Party {
         const NETWORK: u128 = !(u64::MAX as u128);
         Party::Address(match address.to_canonical() {
@@ -84,12 +86,11 @@ impl fmt::Display for Party {
     }
 }
 
-/// Which bucket: one of each party for each route.
+/// Key of a bucket: one bucket per party and route.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LimitKey {
     /// Method and pattern of the path: `POST /api/v1/orders/{id}/ship`.
     pub route: Arc<str>,
-    /// Whose.
     pub party: Party,
 }
 
@@ -99,28 +100,28 @@ impl fmt::Display for LimitKey {
     }
 }
 
-/// What became of a request for a token.
+/// Result of taking a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// Here it is.
+    /// A token was taken.
     Token {
-        /// How many are left.
+        /// Number of tokens left.
         remaining: u32,
     },
     /// The bucket is empty.
     Refused {
-        /// When there will be one, if nobody is faster; never zero.
+        /// Time until the next token, which another request may take; never zero.
         retry_after: Duration,
     },
 }
 
-/// Hands out tokens.
+/// A rate limiter.
 ///
-/// In no stretch of time may it hand out more from a bucket than what it holds and what fills it meanwhile, by the
-/// limiter's clock; and a clock that is set MUST NOT keep a bucket empty, nor give more than one full bucket.
+/// In any period of the limiter's clock, a bucket MUST NOT give more tokens than its capacity plus the refill in that period.
+/// A clock that is set MUST NOT keep a bucket empty, and MUST NOT give more than one full bucket.
 #[async_trait]
 pub trait RateLimiter: Send + Sync {
-    /// Takes a token, of a bucket that is always named with the same measures. It MUST answer within milliseconds, also
-    /// where what it works with does not.
+    /// Takes a token. Every call with the same key MUST pass the same bucket. The limiter MUST return within milliseconds,
+    /// even if its backend does not respond.
     async fn take(&self, key: &LimitKey, bucket: Bucket) -> Taken;
 }

@@ -1,4 +1,4 @@
-//! The units and views of the marketplace: its repositories, and the outbox.
+//! Units of work and views of the marketplace: its repositories and the outbox.
 
 use super::{
     AssetQueries, AssetRepo, CreditQueries, CreditRepo, EffectQueries, EffectRepo, IdBlocks, IdQueries,
@@ -7,7 +7,7 @@ use super::{
 };
 use handover_outbox::ports::{Store, UnitOfWork, View};
 
-/// Everything that can be read of the marketplace, and of the outbox.
+/// Reads all data of the marketplace and the outbox.
 pub trait MarketView:
     View
     + ProductQueries
@@ -39,7 +39,7 @@ impl<T> MarketView for T where
 {
 }
 
-/// One transaction: the repositories of the marketplace, and the outbox. Dropping it undoes everything.
+/// One transaction with the repositories of the marketplace and the outbox. Dropping it rolls back.
 pub trait MarketUnit:
     UnitOfWork
     + MarketView
@@ -73,8 +73,8 @@ impl<T> MarketUnit for T where
 {
 }
 
-/// A unit of the marketplace whose adapter is chosen at run time. To be named by this alias: `&mut dyn MarketUnit` is
-/// another type wherever a lifetime is left out.
+/// Unit of work of the marketplace, with the adapter chosen at run time. Always use this alias: in `&mut dyn MarketUnit`
+/// with an elided lifetime, the trait object has a different lifetime bound and is a different type.
 pub type Work = dyn MarketUnit;
 
 /// A store of the marketplace.

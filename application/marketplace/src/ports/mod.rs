@@ -1,8 +1,8 @@
-//! What the marketplace asks of the world, beside the ports of the outbox (`handover_outbox::ports`). Every MUST here is a
-//! rule of the shared contract suite.
+//! Ports of the marketplace, in addition to the ports of the outbox (`handover_outbox::ports`). Every MUST here is a rule of
+//! the shared contract suite.
 //!
-//! A unit of the marketplace *is* its repositories and *has* the outbox; a function asks for the one it needs
-//! (`&mut dyn OrderQueries`).
+//! A unit of work of the marketplace implements all repositories and provides the outbox. A function takes only the trait
+//! that it needs (`&mut dyn OrderQueries`).
 
 mod assets;
 mod credit;

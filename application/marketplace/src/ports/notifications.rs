@@ -1,6 +1,6 @@
-//! What buyers and sellers are told.
+//! Notifications of buyers and sellers.
 //!
-//! **Invariant:** each party is notified once of each status of an order, as for every effect.
+//! **Invariant:** each party is notified once of each status of an order.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -10,28 +10,22 @@ use marketplace_domain::{OrderId, OrderStatus, UserId};
 use super::OrderSide;
 use handover_outbox::ports::{Numbered, StoreError};
 
-/// One party of an order is told that it has another status.
+/// Notification of one party about a status change of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
-    /// The tenant.
     pub tenant: TenantId,
-    /// Who is told.
     pub recipient: UserId,
-    /// As which party.
+    /// Side of the recipient.
     pub side: OrderSide,
-    /// About which order.
     pub order: OrderId,
-    /// The event's place in the order of that order.
+    /// `aggregate_seq` of the event.
     pub aggregate_seq: i64,
-    /// The status before.
     pub old_status: OrderStatus,
-    /// The status since.
     pub new_status: OrderStatus,
-    /// When the status changed.
+    /// Time of the status change.
     pub changed_at: DateTime<Utc>,
-    /// The event that caused it.
     pub event_id: EventId,
-    /// When it was written.
+    /// Time at which the event was applied.
     pub at: DateTime<Utc>,
 }
 
@@ -39,14 +33,14 @@ pub struct Notification {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait NotificationQueries: Send {
-    /// Every notification about this order, in the order in which they were written.
+    /// Every notification about this order, in the sequence in which they were written.
     async fn notifications_about(
         &mut self,
         tenant: TenantId,
         order: OrderId,
     ) -> Result<Vec<Notification>, StoreError>;
 
-    /// What this user was told, numbered below `before`, greatest number first.
+    /// At most `limit` notifications of this user, numbered below `before`, greatest number first.
     async fn notifications_page(
         &mut self,
         tenant: TenantId,
@@ -60,6 +54,6 @@ pub trait NotificationQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait NotificationRepo: Send {
-    /// Adds notifications in the order given. A second one of the same order, status and side MUST be a `Conflict`.
+    /// Inserts notifications in the given sequence. A second one with the same order, status and side MUST be a `Conflict`.
     async fn notify(&mut self, notifications: &[Notification]) -> Result<(), StoreError>;
 }

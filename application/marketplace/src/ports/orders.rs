@@ -7,17 +7,15 @@ use marketplace_domain::{Order, OrderId, OrderStatus, UserId};
 
 use handover_outbox::ports::{Changed, StoreError};
 
-/// Which of a user's orders: those bought or those sold.
+/// Side of a user in an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OrderSide {
-    /// Bought.
     Buyer,
-    /// Sold.
     Seller,
 }
 
 impl OrderSide {
-    /// The name, as it is stored.
+    /// Stored name.
     pub const fn as_str(self) -> &'static str {
         match self {
             OrderSide::Buyer => "buyer",
@@ -30,10 +28,10 @@ impl OrderSide {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait OrderQueries: Send {
-    /// The order, if this tenant has it.
+    /// The order, if it belongs to this tenant.
     async fn order_by_id(&mut self, tenant: TenantId, id: OrderId) -> Result<Option<Order>, StoreError>;
 
-    /// The order, if this tenant has it and the user is its buyer or seller.
+    /// The order, if it belongs to this tenant and the user is its buyer or seller.
     async fn order_of_party(
         &mut self,
         tenant: TenantId,
@@ -52,11 +50,11 @@ pub trait OrderQueries: Send {
         limit: u32,
     ) -> Result<Vec<Order>, StoreError>;
 
-    /// Those of these orders that this tenant has, in any order.
+    /// Those of these orders that belong to this tenant, in any order.
     async fn orders_by_id(&mut self, tenant: TenantId, ids: &[OrderId]) -> Result<Vec<Order>, StoreError>;
 
-    /// At most `limit` orders of a tenant (`None`: of all) that changed at or after `since` and before `until`, in the
-    /// order of (`update_time`, id), those after `after`.
+    /// At most `limit` orders of a tenant (`None`: of all) that changed at or after `since` and before `until`, sorted by
+    /// (`update_time`, id), starting after `after`.
     async fn orders_changed(
         &mut self,
         tenant: Option<TenantId>,
@@ -66,7 +64,7 @@ pub trait OrderQueries: Send {
         limit: u32,
     ) -> Result<Vec<Order>, StoreError>;
 
-    /// At most `limit` pending orders of any tenant created at or before then, oldest first.
+    /// At most `limit` pending orders of any tenant created at or before `created_by`, oldest first.
     async fn orders_overdue(
         &mut self,
         created_by: DateTime<Utc>,
@@ -78,9 +76,9 @@ pub trait OrderQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait OrderRepo: Send {
-    /// Adds an order. A taken id MUST be a `Conflict`.
+    /// Inserts an order. An id in use MUST be a `Conflict`.
     async fn insert_order(&mut self, order: &Order) -> Result<(), StoreError>;
 
-    /// Replaces the row whose version is `after.version - 1`: one conditional write.
+    /// Replaces the row if its version is `after.version - 1`: one conditional write.
     async fn advance_order(&mut self, after: &Order) -> Result<Changed, StoreError>;
 }

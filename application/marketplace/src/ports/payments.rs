@@ -10,17 +10,17 @@ use handover_outbox::ports::{Changed, StoreError};
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait PaymentQueries: Send {
-    /// The payment, whichever tenant has it: the gateway knows no tenants.
+    /// The payment of any tenant: reports of the gateway do not name a tenant.
     async fn payment_by_id(&mut self, id: PaymentId) -> Result<Option<Payment>, StoreError>;
 
-    /// The order's payment in `PROCESSING`, of which there is at most one.
+    /// The payment of the order in `PROCESSING`. There is at most one.
     async fn payment_in_processing(
         &mut self,
         tenant: TenantId,
         order: OrderId,
     ) -> Result<Option<Payment>, StoreError>;
 
-    /// Every payment of the order, in order of ids.
+    /// Every payment of the order, sorted by id.
     async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError>;
 }
 
@@ -28,10 +28,10 @@ pub trait PaymentQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait PaymentRepo: Send {
-    /// Adds a payment. A taken id, or a second one in `PROCESSING` for its order, MUST be a `Conflict`.
+    /// Inserts a payment. An id in use, or a second payment in `PROCESSING` for the same order, MUST be a `Conflict`.
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError>;
 
-    /// Replaces the row whose version is `after.version - 1`: one conditional write.
-    /// A gateway transaction that another payment has MUST be a `Conflict`, compared byte by byte.
+    /// Replaces the row if its version is `after.version - 1`: one conditional write.
+    /// A gateway transaction id of another payment, compared byte by byte, MUST be a `Conflict`.
     async fn advance_payment(&mut self, after: &Payment) -> Result<Changed, StoreError>;
 }

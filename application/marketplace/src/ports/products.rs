@@ -10,7 +10,7 @@ use handover_outbox::ports::{Changed, StoreError};
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait ProductQueries: Send {
-    /// The product, if this tenant has it.
+    /// The product, if it belongs to this tenant.
     async fn product_by_id(&mut self, tenant: TenantId, id: ProductId)
     -> Result<Option<Product>, StoreError>;
 
@@ -28,9 +28,9 @@ pub trait ProductQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait ProductRepo: Send {
-    /// Adds a product. A taken id MUST be a `Conflict`.
+    /// Inserts a product. An id in use MUST be a `Conflict`.
     async fn insert_product(&mut self, product: &Product) -> Result<(), StoreError>;
 
-    /// Replaces the row whose version is `after.version - 1`: one conditional write.
+    /// Replaces the row if its version is `after.version - 1`: one conditional write.
     async fn advance_product(&mut self, after: &Product) -> Result<Changed, StoreError>;
 }

@@ -11,14 +11,13 @@ use handover_outbox::ports::{Changed, StoreError};
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait RefundQueries: Send {
-    /// The refund, whichever tenant has it: the gateway knows no tenants.
+    /// The refund of any tenant: reports of the gateway do not name a tenant.
     async fn refund_by_id(&mut self, id: RefundId) -> Result<Option<Refund>, StoreError>;
 
-    /// Every refund of the order, in order of ids.
+    /// Every refund of the order, sorted by id.
     async fn refunds_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Refund>, StoreError>;
 
-    /// At most `limit` refunds of any tenant in `PROCESSING` whose `next_attempt_time` is at or before `now`, earliest
-    /// first.
+    /// At most `limit` refunds of any tenant in `PROCESSING` with a `next_attempt_time` at or before `now`, earliest first.
     async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Refund>, StoreError>;
 }
 
@@ -26,10 +25,10 @@ pub trait RefundQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait RefundRepo: Send {
-    /// Adds a refund. A taken id MUST be a `Conflict`, and so MUST be a second one of a payment that is not `FAILED`: no
-    /// more goes back than came.
+    /// Inserts a refund. An id in use MUST be a `Conflict`. A refund of a payment that has another refund which is
+    /// not `FAILED` MUST be a `Conflict`, so that at most the captured amount is refunded.
     async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError>;
 
-    /// Replaces the row whose version is `after.version - 1`: one conditional write.
+    /// Replaces the row if its version is `after.version - 1`: one conditional write.
     async fn advance_refund(&mut self, after: &Refund) -> Result<Changed, StoreError>;
 }

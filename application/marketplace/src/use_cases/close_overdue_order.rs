@@ -1,4 +1,4 @@
-//! An order that was not paid in time is closed: by its message or by the sweep, whichever comes first (000 §10).
+//! Use case: close an order that was not paid in time. Triggered by its timeout message and by the sweep (000 §10).
 
 use handover_events::TenantId;
 use marketplace_domain::{CancelCause, Order, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus};
@@ -10,18 +10,18 @@ use crate::ports::Work;
 use crate::{Actor, App, CommandContext};
 use handover_events::Trace;
 
-/// What became of it.
+/// Result of closing an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
-    /// Closed just now, by us.
+    /// Closed by this call.
     Now,
-    /// It is no longer pending.
+    /// The order is no longer pending.
     NotPending(OrderStatus),
-    /// Its deadline has not passed.
+    /// The deadline has not passed.
     NotOverdue,
 }
 
-/// The command, its event id and its moment chosen.
+/// The command with its event id and time.
 #[derive(Debug, Clone)]
 pub struct CloseOverdueOrder {
     tenant: TenantId,
@@ -30,28 +30,28 @@ pub struct CloseOverdueOrder {
     announcer: Announcer,
 }
 
-/// Prepares the command on behalf of a consumer or job.
+/// Creates the command for a consumer or job.
 pub fn command(
     app: &App,
-    on_behalf: &'static str,
+    caller: &'static str,
     tenant: TenantId,
     order: OrderId,
     trace: Trace,
 ) -> CloseOverdueOrder {
-    let context = CommandContext { actor: Actor::System(on_behalf), tenant, trace, idempotency: None };
+    let context = CommandContext { actor: Actor::System(caller), tenant, trace, idempotency: None };
     let announcer = app.announcer(&context, 1);
     let cause = CancelCause::Timeout { created_by: app.rules.overdue_line(announcer.now) };
     CloseOverdueOrder { tenant, order, cause, announcer }
 }
 
 impl CloseOverdueOrder {
-    /// The same command in the trace of the request that placed the order, if that is known.
+    /// Returns the command with the trace of the request that placed the order, if its event is in the outbox.
     pub async fn in_trace_of_order(&self, unit: &mut Work) -> Result<CloseOverdueOrder, UseCaseError> {
         let trace = transition::trace_of_order(unit, self.tenant, self.order).await?;
-        Ok(CloseOverdueOrder { announcer: self.announcer.continuing(trace.as_ref()), ..self.clone() })
+        Ok(CloseOverdueOrder { announcer: self.announcer.in_trace(trace.as_ref()), ..self.clone() })
     }
 
-    /// Runs it within a unit of work; the conditional write is the only proof that it was us.
+    /// Runs the command in a unit of work. Only the conditional write proves that this call closed the order.
     pub async fn run(&self, unit: &mut Work) -> Result<Closed, UseCaseError> {
         let order = unit
             .order_by_id(self.tenant, self.order)

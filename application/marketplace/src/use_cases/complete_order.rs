@@ -1,4 +1,4 @@
-//! A buyer has received an order.
+//! Use case: the buyer confirms receipt of an order.
 
 use marketplace_domain::{Order, OrderAction, OrderId};
 

@@ -1,22 +1,20 @@
-//! A user puts a product on sale.
+//! Use case: a user puts a product on sale.
 
 use std::sync::Arc;
 
 use marketplace_domain::{Money, Product, ProductStatus, Title};
 
 use super::UseCaseError;
-use crate::idempotency::{Effect, with_answer};
-use crate::ids::{require_free, with_own_ids};
+use crate::idempotency::{SuccessStatus, with_answer};
+use crate::ids::{require_unused, with_unused_ids};
 use crate::mutants::{Mutant, planted};
 use crate::ports::IdKind;
 use crate::{App, CommandContext};
 
-/// What is put on sale.
+/// The product to put on sale.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListProduct {
-    /// Its title.
     pub title: Title,
-    /// Its price.
     pub price: Money,
 }
 
@@ -26,7 +24,7 @@ pub async fn list_product(
     context: &CommandContext,
     command: ListProduct,
 ) -> Result<Product, UseCaseError> {
-    with_own_ids(&app.ids, || list(app, context, command.clone())).await
+    with_unused_ids(&app.ids, || list(app, context, command.clone())).await
 }
 
 async fn list(app: &App, context: &CommandContext, command: ListProduct) -> Result<Product, UseCaseError> {
@@ -44,8 +42,9 @@ async fn list(app: &App, context: &CommandContext, command: ListProduct) -> Resu
         update_time: now,
     };
     let ids = Arc::clone(&app.ids);
-    with_answer(app, context, Effect::Creates, move |unit, attempt| {
-        let (mut product, ids) = (product.clone(), Arc::clone(&ids));
+    with_answer(app, context, SuccessStatus::Created, move |unit, attempt| {
+        let mut product = product.clone();
+        let ids = Arc::clone(&ids);
         Box::pin(async move {
             if attempt.may_have_happened() {
                 let found = unit.product_by_id(product.tenant, product.id).await?;
@@ -55,7 +54,7 @@ async fn list(app: &App, context: &CommandContext, command: ListProduct) -> Resu
                     }
                     product.id = ids.next(IdKind::Product).await?;
                 }
-                require_free(unit, IdKind::Product, product.id.get()).await?;
+                require_unused(unit, IdKind::Product, product.id.get()).await?;
             }
             unit.insert_product(&product).await?;
             Ok(product)
@@ -64,8 +63,9 @@ async fn list(app: &App, context: &CommandContext, command: ListProduct) -> Resu
     .await
 }
 
-/// Whether a row is what this attempt wrote. A product has no event to prove it: it is the seller's own, with the same
-/// title and price, made in the same microsecond. Two such listings could not be told apart by their seller either.
+/// Whether a row was written by an earlier attempt of this command. A product has no event that proves it, so seller,
+/// title, price and creation time (in microseconds) are compared. Two products that are equal in these fields are
+/// interchangeable for their seller, too.
 fn is_the_same_listing(found: &Product, ours: &Product) -> bool {
     let written =
         |product: &Product| (product.seller, product.title.clone(), product.price, product.create_time);

@@ -1,5 +1,5 @@
-//! What can be asked of the marketplace: one use case per file. Each reads as a paragraph: begin, read, decide,
-//! write, append, commit. Adding one: a file here, a line below, a route in the HTTP adapter.
+//! Use cases of the marketplace, one per file. Each has the same steps: begin, read, decide, write, append, commit. To add
+//! one: a file here, a line below, and a route in the HTTP adapter.
 
 mod cancel_order;
 pub mod close_overdue_order;
@@ -41,46 +41,46 @@ use handover_outbox::UnitError;
 use handover_outbox::operations::OperationError;
 use handover_outbox::ports::{BrokerError, Changed, StoreError};
 
-/// Why a use case did nothing. Nothing was changed.
+/// Why a use case failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum UseCaseError {
-    /// No such thing, or not the caller's: which of the two is nobody's business.
+    /// The resource does not exist or does not belong to the caller. The error does not reveal which.
     #[error("no such {what}")]
     NotFound {
-        /// What was looked for.
+        /// Kind of the resource.
         what: &'static str,
     },
-    /// Only a signed-in user, or one with a role, may do this.
-    #[error("this needs {what}")]
+    /// The actor lacks a required role or is not signed in.
+    #[error("this requires {what}")]
     NotAllowed {
-        /// What is missing.
+        /// The missing requirement.
         what: &'static str,
     },
-    /// The order refuses.
+    /// The rules of orders do not allow it.
     #[error(transparent)]
     Order(#[from] OrderRefusal),
-    /// The product refuses.
+    /// The rules of products do not allow it.
     #[error(transparent)]
     Product(#[from] ProductRefusal),
-    /// The payment refuses.
+    /// The rules of payments do not allow it.
     #[error(transparent)]
     Payment(#[from] PaymentRefusal),
-    /// The refund refuses.
+    /// The rules of refunds do not allow it.
     #[error(transparent)]
     Refund(#[from] RefundRefusal),
-    /// The asset refuses.
+    /// The rules of assets do not allow it.
     #[error(transparent)]
     Asset(#[from] AssetRefusal),
-    /// Not all assets that the order names are locked yet. It will not take long: come again.
+    /// Not all assets of the order are locked yet. The caller should retry shortly.
     #[error("the assets of the order are still being locked")]
     AssetsNotLocked,
-    /// The idempotency key was used for something else.
+    /// The idempotency key was used for another request.
     #[error("the idempotency key was used for another request")]
     KeyTaken,
-    /// Another attempt at the same request, under the same idempotency key, is at work, or has overtaken this one.
+    /// Another attempt with the same idempotency key is running, or has taken over the claim of this one.
     #[error("the same request is being processed")]
     InProgress,
-    /// There is nothing to release: failed events hold no later ones (`outbox.on-failed = "continue"`).
+    /// There is nothing to release: failed events do not block later ones (`outbox.on-failed = "continue"`).
     #[error("nothing is held: outbox.on-failed is continue")]
     NothingHeld,
     /// The store failed.
@@ -122,7 +122,8 @@ impl UnitError for UseCaseError {
     }
 }
 
-/// One row changed, or somebody was faster: then the whole attempt begins again from what is there now.
+/// Requires that a conditional write changed one row. Otherwise another transaction changed the row first, and the attempt
+/// is repeated with the current rows.
 pub(crate) fn one_row(changed: Changed, what: &str) -> Result<(), StoreError> {
     if changed == Changed::None && planted(Mutant::VersionConflictIgnored) {
         return Ok(());

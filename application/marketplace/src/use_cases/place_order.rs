@@ -1,63 +1,64 @@
-//! A buyer takes a product: the order, the product and the events, or nothing.
+//! Use case: a buyer places an order. Order, product and events are written in one transaction.
 
 use marketplace_domain::{AskedAssets, CouponId, Money, NewOrder, Order, Points, ProductId};
 
 use super::{UseCaseError, one_row};
-use crate::idempotency::{Effect, with_answer};
-use crate::ids::{require_free, with_own_ids};
+use crate::idempotency::{SuccessStatus, with_answer};
+use crate::ids::{require_unused, with_unused_ids};
 use crate::mutants::{Mutant, append_later, planted};
 use crate::ports::IdKind;
 use crate::{App, CommandContext};
 use handover_outbox::append;
 
-/// What is bought.
+/// The order to place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlaceOrder {
-    /// The product.
     pub product: ProductId,
-    /// A coupon of the buyer's.
+    /// A coupon of the buyer.
     pub coupon: Option<CouponId>,
-    /// So much is to come from the buyer's wallet.
+    /// Amount to pay from the buyer's wallet.
     pub wallet: Money,
-    /// So many of the buyer's points are to be used.
+    /// Number of the buyer's points to use.
     pub points: Points,
 }
 
 impl PlaceOrder {
-    /// The product, paid in money alone.
+    /// An order without assets, paid with money only.
     pub const fn of(product: ProductId) -> PlaceOrder {
         PlaceOrder { product, coupon: None, wallet: Money::ZERO, points: Points::ZERO }
     }
 }
 
-/// Takes the product for the caller. Of any number of buyers at once exactly one succeeds; the conditional write of
-/// the product is the only guard (spec §2 "Product"). The assets it names are locked by their consumers afterwards; one
-/// that cannot be cancels the order (spec §2 "Assets").
+/// Places an order for the caller. Of concurrent buyers of a product exactly one succeeds, because of the conditional write
+/// of the product (spec §2 "Product"). The consumers lock the assets of the order afterwards. If a lock is refused, its
+/// consumer cancels the order (spec §2 "Assets").
 pub async fn place_order(
     app: &App,
     context: &CommandContext,
     command: PlaceOrder,
 ) -> Result<Order, UseCaseError> {
-    with_own_ids(&app.ids, || place(app, context, command)).await
+    with_unused_ids(&app.ids, || place(app, context, command)).await
 }
 
 async fn place(app: &App, context: &CommandContext, command: PlaceOrder) -> Result<Order, UseCaseError> {
     let buyer = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
     let announcer = app.announcer(context, 2);
     let new = NewOrder { id: app.ids.next(IdKind::Order).await?, buyer, now: announcer.now };
-    let (tenant, rules) = (context.tenant, app.rules.points);
-    let apart = planted(Mutant::EventOutsideTransaction).then(|| app.outbox.tx.clone());
-    with_answer(app, context, Effect::Creates, move |unit, attempt| {
-        let (announcer, apart) = (announcer.clone(), apart.clone());
+    let tenant = context.tenant;
+    let rules = app.rules.points;
+    let separate_tx = planted(Mutant::EventOutsideTransaction).then(|| app.outbox.tx.clone());
+    with_answer(app, context, SuccessStatus::Created, move |unit, attempt| {
+        let announcer = announcer.clone();
+        let separate_tx = separate_tx.clone();
         Box::pin(async move {
             if attempt.may_have_happened() && !planted(Mutant::RetryAfterUnknownDecidesAgain) {
-                // The order is this command's if its event is: nobody else has the event's id.
+                // The event id proves that an earlier attempt of this command placed the order.
                 if announcer.is_announced(unit).await?
                     && let Some(placed) = unit.order_by_id(tenant, new.id).await?
                 {
                     return Ok(placed);
                 }
-                require_free(unit, IdKind::Order, new.id.get()).await?;
+                require_unused(unit, IdKind::Order, new.id.get()).await?;
             }
             let product = unit
                 .product_by_id(tenant, command.product)
@@ -70,12 +71,12 @@ async fn place(app: &App, context: &CommandContext, command: PlaceOrder) -> Resu
                 }
                 None => None,
             };
-            let asked = AskedAssets { coupon, wallet: command.wallet, points: command.points };
-            let (order, taken, events) = Order::place(&product, new, &asked, rules)?;
-            one_row(unit.advance_product(&taken).await?, "product")?;
+            let assets = AskedAssets { coupon, wallet: command.wallet, points: command.points };
+            let (order, sold, events) = Order::place(&product, new, &assets, rules)?;
+            one_row(unit.advance_product(&sold).await?, "product")?;
             unit.insert_order(&order).await?;
             let events = announcer.rows(0, tenant, order.version, &events);
-            match apart {
+            match separate_tx {
                 None => append(unit.outbox(), &events).await?,
                 Some(tx) => append_later(tx, events),
             }

@@ -1,4 +1,4 @@
-//! What can be looked at.
+//! Queries of buyers, sellers and operators.
 
 use marketplace_domain::{
     Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderStatus, Product, ProductId,
@@ -13,7 +13,7 @@ use handover_outbox::Page;
 use handover_outbox::operations::{Action, count};
 use handover_outbox::ports::Numbered;
 
-/// A product of the caller's tenant.
+/// Returns a product of the caller's tenant.
 pub async fn find_product(
     app: &App,
     context: &CommandContext,
@@ -23,7 +23,7 @@ pub async fn find_product(
     found.ok_or(UseCaseError::NotFound { what: "product" })
 }
 
-/// Products of the caller's tenant.
+/// Returns a page of the products of the caller's tenant.
 pub async fn products(
     app: &App,
     context: &CommandContext,
@@ -36,7 +36,7 @@ pub async fn products(
     Ok(Page::cut(items, limit, |product| product.id.get()))
 }
 
-/// The caller's listing, greatest product id first.
+/// Returns a page of the caller's listing, greatest product id first.
 pub async fn listings(
     app: &App,
     context: &CommandContext,
@@ -51,7 +51,7 @@ pub async fn listings(
     Ok(Page::cut(items, limit, |entry| entry.product.get()))
 }
 
-/// The caller's shipment tasks, on one side.
+/// Returns a page of the caller's shipment tasks as buyer or seller.
 pub async fn shipments(
     app: &App,
     context: &CommandContext,
@@ -65,7 +65,7 @@ pub async fn shipments(
     Ok(Page::cut(items, limit, |row| row.id))
 }
 
-/// What the caller was told.
+/// Returns a page of the caller's notifications.
 pub async fn notifications(
     app: &App,
     context: &CommandContext,
@@ -78,23 +78,22 @@ pub async fn notifications(
     Ok(Page::cut(items, limit, |row| row.id))
 }
 
-/// The caller's credit; `None` while nothing was counted.
+/// Returns the caller's credit; `None` before the first counted order.
 pub async fn credit(app: &App, context: &CommandContext) -> Result<Option<BuyerCredit>, UseCaseError> {
     Ok(app.view().await?.credit_of(context.tenant, caller(context)?).await?)
 }
 
-/// What somebody has in a purse: the balance, what is held for orders, and a page of what moved it.
+/// Balance, holds and ledger entries of one purse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PurseView {
-    /// The balance.
     pub balance: Balance,
-    /// What is held, for which orders.
+    /// `FROZEN` holds.
     pub holds: Vec<Hold>,
-    /// What moved it, newest first.
+    /// A page of ledger entries, newest first.
     pub entries: Page<Numbered<LedgerEntry>>,
 }
 
-/// The caller's wallet or points.
+/// Returns the caller's wallet or points.
 pub async fn purse(
     app: &App,
     context: &CommandContext,
@@ -102,7 +101,8 @@ pub async fn purse(
     before: Option<i64>,
     limit: u32,
 ) -> Result<PurseView, UseCaseError> {
-    let (tenant, user) = (context.tenant, caller(context)?);
+    let tenant = context.tenant;
+    let user = caller(context)?;
     let mut view = app.view().await?;
     let balance = view.balance_of(tenant, user, purse).await?;
     let holds = view.holds_of_user(tenant, user, purse.asset()).await?;
@@ -114,7 +114,7 @@ pub async fn purse(
     })
 }
 
-/// The caller's coupons, greatest id first.
+/// Returns a page of the caller's coupons, greatest id first.
 pub async fn coupons(
     app: &App,
     context: &CommandContext,
@@ -126,7 +126,7 @@ pub async fn coupons(
     Ok(Page::cut(items, limit, |coupon| coupon.id.get()))
 }
 
-/// An order that the caller bought or sold.
+/// Returns an order that the caller bought or sold.
 pub async fn find_order(app: &App, context: &CommandContext, id: OrderId) -> Result<Order, UseCaseError> {
     let user = caller(context)?;
     let mut view = app.view().await?;
@@ -137,7 +137,7 @@ pub async fn find_order(app: &App, context: &CommandContext, id: OrderId) -> Res
     found.ok_or(UseCaseError::NotFound { what: "order" })
 }
 
-/// Orders that the caller bought or sold.
+/// Returns a page of orders that the caller bought or sold.
 pub async fn orders(
     app: &App,
     context: &CommandContext,
@@ -155,8 +155,8 @@ pub async fn orders(
     Ok(Page::cut(items, limit, |order| order.id.get()))
 }
 
-/// The refunds of an order, in order of ids: for its parties, and for the operators of its tenant, who may ask for one.
-/// What a buyer wrote is shown to no operator but with the role `pii`.
+/// Returns the refunds of an order, sorted by id, for its parties and for the operators of its tenant. An operator without
+/// the role `pii` does not see the reasons that the buyer wrote. A read by an operator is recorded in the audit log.
 pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result<Vec<Refund>, UseCaseError> {
     let mut view = app.view().await?;
     let found = if context.has(Role::Operator) {
@@ -167,7 +167,7 @@ pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result
     let Some(order) = found else {
         drop(view);
         if context.has(Role::Operator) {
-            look_at_refunds(app, context, id, 0).await?;
+            record_refunds_read(app, context, id, 0).await?;
         }
         return Err(UseCaseError::NotFound { what: "order" });
     };
@@ -175,23 +175,23 @@ pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result
     let mut refunds = view.refunds_of(context.tenant, order.id).await?;
     drop(view);
     if !is_party {
-        look_at_refunds(app, context, id, count(refunds.len())).await?;
+        record_refunds_read(app, context, id, count(refunds.len())).await?;
     }
     for refund in refunds.iter_mut().filter(|refund| !is_party && refund.cause == RefundCause::Buyer) {
-        refund.reason = privacy::shown_words(context, std::mem::take(&mut refund.reason));
+        refund.reason = privacy::masked_text(context, std::mem::take(&mut refund.reason));
     }
     Ok(refunds)
 }
 
-async fn look_at_refunds(
+async fn record_refunds_read(
     app: &App,
     context: &CommandContext,
     order: OrderId,
-    shown: u64,
+    returned: u64,
 ) -> Result<(), UseCaseError> {
     let operator = context.operator()?;
-    let look = Action::look_at_people("refunds.list", &operator, [("orderId", Some(order.get().into()))]);
-    Ok(look.told(&app.outbox, &operator, Some(context.tenant), shown).await?)
+    let action = Action::look_at_people("refunds.list", &operator, [("orderId", Some(order.get().into()))]);
+    Ok(action.told(&app.outbox, &operator, Some(context.tenant), returned).await?)
 }
 
 fn caller(context: &CommandContext) -> Result<UserId, UseCaseError> {

@@ -1,4 +1,4 @@
-//! A buyer or an operator wants a paid order paid back.
+//! Use case: a buyer or an operator requests the refund of a paid order.
 
 use chrono::{DateTime, Utc};
 use marketplace_domain::{
@@ -8,8 +8,8 @@ use marketplace_domain::{
 
 use super::settle_refund::settle;
 use super::{UseCaseError, one_row};
-use crate::idempotency::{Effect, with_answer};
-use crate::ids::{IdTaken, with_own_ids};
+use crate::idempotency::{SuccessStatus, with_answer};
+use crate::ids::{IdInUse, with_unused_ids};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{IdKind, Work};
 use crate::{App, CommandContext, Role, privacy};
@@ -17,26 +17,25 @@ use handover_outbox::MASK;
 use handover_outbox::operations::{Action, Operator, Reason, asked, found_done};
 use handover_outbox::ports::AuditEntry;
 
-/// What is to be paid back, and why.
+/// The refund to request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestRefund {
-    /// The order.
     pub order: OrderId,
-    /// Why, in the words of who asks.
+    /// Reason, as written by the caller.
     pub reason: String,
 }
 
-/// Begins the refund of a paid order that is not shipped; from now on it is not (spec §2). Asked again while it is being
-/// processed, that one is returned. Where nothing was paid in money, it is done at once, without the gateway.
+/// Starts the refund of a paid order that is not shipped; the order can then no longer be shipped (spec §2). If a refund is
+/// already in processing, it is returned. If nothing was paid with money, the refund is settled immediately, without the
+/// gateway.
 ///
-/// Of an order that is not paid any more the same call tries again what is owed back to the buyer: a payment that came
-/// late, whose refund failed.
+/// For an order in another status, the call starts a new refund of a late payment whose refund failed.
 pub async fn request_refund(
     app: &App,
     context: &CommandContext,
     command: RequestRefund,
 ) -> Result<Refund, UseCaseError> {
-    with_own_ids(&app.ids, || request(app, context, command.clone())).await
+    with_unused_ids(&app.ids, || request(app, context, command.clone())).await
 }
 
 async fn request(
@@ -49,13 +48,16 @@ async fn request(
     if user.is_none() && !is_operator {
         return Err(UseCaseError::NotAllowed { what: "a signed-in user" });
     }
-    let (tenant, sees_people) = (context.tenant, privacy::sees_people(context));
+    let tenant = context.tenant;
+    let sees_people = privacy::sees_people(context);
     let id: RefundId = app.ids.next(IdKind::Refund).await?;
     let announcer = app.announcer(context, 2);
-    let entry = context.operator().ok().map(|operator| audited(&operator, &command, announcer.now));
+    let entry = context.operator().ok().map(|operator| audit_entry(&operator, &command, announcer.now));
     let trace = context.trace.clone();
-    with_answer(app, context, Effect::Creates, move |unit, attempt| {
-        let (announcer, reason, entry) = (announcer.clone(), command.reason.clone(), entry.clone());
+    with_answer(app, context, SuccessStatus::Created, move |unit, attempt| {
+        let announcer = announcer.clone();
+        let reason = command.reason.clone();
+        let entry = entry.clone();
         let trace = trace.clone();
         Box::pin(async move {
             let found = match user {
@@ -66,10 +68,11 @@ async fn request(
             if attempt.may_have_happened()
                 && let Some(before) = unit.refund_by_id(id).await?
             {
-                // A refund of this order, begun in this microsecond: an order has one in processing.
+                // An order has at most one refund in processing, so a refund of this order with this creation time (in
+                // microseconds) was written by an earlier attempt.
                 let written = (before.tenant, before.order, before.create_time);
                 let is_ours = written == (tenant, order.id, announcer.now);
-                return if is_ours { Ok(before) } else { Err(IdTaken::refusal(IdKind::Refund, id.get())) };
+                return if is_ours { Ok(before) } else { Err(IdInUse::refusal(IdKind::Refund, id.get())) };
             }
             let party = user.map_or(OrderActor::Stranger, |user| order.party(user));
             let (actor, cause) = if is_operator && party != OrderActor::Buyer {
@@ -88,10 +91,10 @@ async fn request(
                 }
                 return Ok(running);
             }
-            let begun = order.apply(&OrderAction::BeginRefund { refund: id }, actor, announcer.now);
-            let (payment, begun) = match begun {
-                Ok((begun, _)) => (paid_by(unit, &order).await?, Some(begun)),
-                Err(refusal) => match owed(unit, &order).await? {
+            let started = order.apply(&OrderAction::BeginRefund { refund: id }, actor, announcer.now);
+            let (payment, started) = match started {
+                Ok((started, _)) => (paid_by(unit, &order).await?, Some(started)),
+                Err(refusal) => match unrefunded_payment(unit, &order).await? {
                     Some(payment) if matches!(actor, OrderActor::Buyer | OrderActor::Operator) => {
                         (payment, None)
                     }
@@ -107,10 +110,10 @@ async fn request(
             if let (OrderActor::Operator, Some(entry)) = (actor, &entry) {
                 unit.outbox().audit(entry).await?;
             }
-            let order = match begun {
-                Some(begun) => {
-                    one_row(unit.advance_order(&begun).await?, "order")?;
-                    begun
+            let order = match started {
+                Some(started) => {
+                    one_row(unit.advance_order(&started).await?, "order")?;
+                    started
                 }
                 None => order,
             };
@@ -125,8 +128,8 @@ async fn request(
     .await
 }
 
-/// What the audit log is told if it is an operator who asks.
-fn audited(operator: &Operator, command: &RequestRefund, at: DateTime<Utc>) -> AuditEntry {
+/// Audit entry of a refund that an operator requests.
+fn audit_entry(operator: &Operator, command: &RequestRefund, at: DateTime<Utc>) -> AuditEntry {
     let selection = asked([("orderId", Some(command.order.get().into()))]);
     let reason = Reason::new(command.reason.clone()).ok();
     let action = Action { name: "refund.request", selection, reason };
@@ -140,8 +143,8 @@ async fn paid_by(unit: &mut Work, order: &Order) -> Result<Payment, UseCaseError
     payments.into_iter().find(paying).ok_or_else(|| RefundRefusal::NothingToRefund.into())
 }
 
-/// A payment that the order did not need and that no refund has paid back, or is about to.
-async fn owed(unit: &mut Work, order: &Order) -> Result<Option<Payment>, UseCaseError> {
+/// A late payment that has no refund in processing or done.
+async fn unrefunded_payment(unit: &mut Work, order: &Order) -> Result<Option<Payment>, UseCaseError> {
     if order.status == OrderStatus::Pending {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! The gateway reports how a payment ended.
+//! Use case: the gateway reports the result of a payment.
 
 use marketplace_domain::{
     Account, Asset, AssetOperation, CancelCause, Entry, HoldStatus, OperationKey, OperationKind, Order,
@@ -8,37 +8,36 @@ use marketplace_domain::{
 
 use super::{UseCaseError, one_row, transition};
 use crate::app::Announcer;
-use crate::ids::{IdTaken, with_own_ids};
+use crate::ids::{IdInUse, with_unused_ids};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{IdKind, Work};
 use crate::{App, CommandContext};
 use handover_outbox::ports::StoreError;
 use handover_outbox::{append, with_tx};
 
-/// A report that carries the gateway's signature.
+/// A report with a valid signature of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettlePayment {
-    /// Which payment.
     pub payment: PaymentId,
-    /// What the gateway says.
     pub report: Settlement,
 }
 
-/// Settles the payment and, where it succeeded in time, pays the order: one unit of work. The same report again
-/// changes nothing. A success whose order is past paying is recorded, and its refund begins in the same unit. A failure
-/// cancels an order that named assets, which frees them (004).
+/// Settles the payment and, if it succeeded in time, pays the order in the same unit of work. A repeated report changes
+/// nothing. A success for an order that can no longer be paid is recorded, and its refund starts in the same unit of work.
+/// A failure cancels an order with assets, which releases them (004).
 ///
-/// While assets of the order are still to be locked nothing is settled ([`UseCaseError::AssetsNotLocked`]): the gateway
-/// comes again.
+/// # Errors
+/// [`UseCaseError::AssetsNotLocked`] while an asset of the order is not locked: nothing is settled, and the gateway repeats
+/// its report.
 pub async fn settle_payment(
     app: &App,
     context: &CommandContext,
     command: SettlePayment,
 ) -> Result<Payment, UseCaseError> {
-    with_own_ids(&app.ids, || settle_reported(app, context, command.clone())).await
+    with_unused_ids(&app.ids, || settle_report(app, context, command.clone())).await
 }
 
-async fn settle_reported(
+async fn settle_report(
     app: &App,
     context: &CommandContext,
     command: SettlePayment,
@@ -46,13 +45,14 @@ async fn settle_reported(
     let announcer = app.announcer(context, 2);
     let refund: RefundId = app.ids.next(IdKind::Refund).await?;
     with_tx(&app.tx, move |unit, attempt| {
-        let (announcer, report) = (announcer.clone(), command.report.clone());
+        let announcer = announcer.clone();
+        let report = command.report.clone();
         Box::pin(async move {
             if attempt.may_have_happened()
-                && let Some(taken) = unit.refund_by_id(refund).await?
-                && (taken.payment, taken.create_time) != (command.payment, announcer.now)
+                && let Some(existing) = unit.refund_by_id(refund).await?
+                && (existing.payment, existing.create_time) != (command.payment, announcer.now)
             {
-                return Err(IdTaken::refusal(IdKind::Refund, refund.get()));
+                return Err(IdInUse::refusal(IdKind::Refund, refund.get()));
             }
             let payment = unit
                 .payment_by_id(command.payment)
@@ -69,25 +69,25 @@ async fn settle_reported(
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
             if payment.status == PaymentStatus::Processing {
-                assets_are_locked(unit, &order).await?;
+                require_locked_assets(unit, &order).await?;
             }
-            let by = By { actor: OrderActor::Gateway, announcer: &announcer, refund };
-            Ok(settle(unit, &payment, &order, &report, by).await?.unwrap_or(payment))
+            let settlement = SettlementContext { actor: OrderActor::Gateway, announcer: &announcer, refund };
+            Ok(settle(unit, &payment, &order, &report, settlement).await?.unwrap_or(payment))
         })
     })
     .await
 }
 
-/// In whose name, with which ids a payment is settled.
+/// Actor and ids for settling a payment.
 #[derive(Clone, Copy)]
-pub(super) struct By<'a> {
+pub(super) struct SettlementContext<'a> {
     pub(super) actor: OrderActor,
     pub(super) announcer: &'a Announcer,
     pub(super) refund: RefundId,
 }
 
-/// A payment is accepted only when every asset that its order names is locked (spec §2).
-pub(super) async fn assets_are_locked(unit: &mut Work, order: &Order) -> Result<(), UseCaseError> {
+/// Requires that every asset of a pending order is locked before a payment is accepted (spec §2).
+pub(super) async fn require_locked_assets(unit: &mut Work, order: &Order) -> Result<(), UseCaseError> {
     if order.status != OrderStatus::Pending || order.assets.is_empty() {
         return Ok(());
     }
@@ -98,23 +98,23 @@ pub(super) async fn assets_are_locked(unit: &mut Work, order: &Order) -> Result<
     if all || planted(Mutant::PaymentBeforeLocks) { Ok(()) } else { Err(UseCaseError::AssetsNotLocked) }
 }
 
-/// Settles within a unit of work; `None` if it was settled so before. Its events, also those of the order, are in the
-/// trace of the request that started the payment, whatever trace the report has.
+/// Settles a payment in a unit of work; `None` if it was settled with the same result before. All events, including those
+/// of the order, have the trace of the request that started the payment, not the trace of the report.
 pub(super) async fn settle(
     unit: &mut Work,
     payment: &Payment,
     order: &Order,
     report: &Settlement,
-    by: By<'_>,
+    settlement: SettlementContext<'_>,
 ) -> Result<Option<Payment>, UseCaseError> {
-    let By { actor, announcer, refund } = by;
-    let announcer = &announcer.continuing(payment.trace.as_ref());
+    let SettlementContext { actor, announcer, refund } = settlement;
+    let announcer = &announcer.in_trace(payment.trace.as_ref());
     let Some((mut settled, event)) = payment.settle(report, order, announcer.now)? else {
         return Ok(None);
     };
     settled.refund_due = settled.refund_due && !planted(Mutant::LatePaymentNotRecorded);
     let advanced = unit.advance_payment(&settled).await;
-    // A taken transaction is the only unique key that this write can meet.
+    // The transaction id is the only unique key that this write can violate.
     if let Err(StoreError::Conflict { .. }) = &advanced {
         let transaction_id = report.transaction_id.clone();
         return Err(PaymentRefusal::TransactionTaken { transaction_id }.into());
@@ -143,7 +143,7 @@ pub(super) async fn settle(
     Ok(Some(settled))
 }
 
-/// The money that came in, in the ledger; nothing if it was none.
+/// Ledger posting of a captured amount; empty for 0.
 pub(crate) fn captured(payment: &Payment, order: &Order, announcer: &Announcer) -> Vec<Posting> {
     let amount = payment.amount.minor();
     if amount == 0 {

@@ -1,4 +1,4 @@
-//! The gateway reports how a refund ended.
+//! Use case: the gateway reports the result of a refund.
 
 use marketplace_domain::{
     Account, Asset, AssetOperation, Entry, OperationKey, OperationKind, Order, OrderAction, OrderActor,
@@ -13,17 +13,15 @@ use crate::ports::Work;
 use crate::{App, CommandContext};
 use handover_outbox::{append, with_tx};
 
-/// A report that carries the gateway's signature.
+/// A report with a valid signature of the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettleRefund {
-    /// Which refund.
     pub refund: RefundId,
-    /// What the gateway says.
     pub result: RefundResult,
 }
 
-/// Settles the refund and moves its order: one unit of work. The same report again changes nothing. After a failure the
-/// order stays paid, and somebody is told (spec §2).
+/// Settles the refund and changes its order in one unit of work. A repeated report changes nothing. After a failure the
+/// order stays paid, and an alert is logged (spec §2).
 pub async fn settle_refund(
     app: &App,
     context: &CommandContext,
@@ -48,14 +46,14 @@ pub async fn settle_refund(
     if let (true, refund) = &settled
         && command.result == RefundResult::Failed
     {
-        error!(refundId = %refund.id, orderId = %refund.order, amount = %refund.amount, "[Refund] [ALERT] a refund \
-            failed: the money is still here, and an operator may ask for it again");
+        error!(refundId = %refund.id, orderId = %refund.order, amount = %refund.amount, "[Refund] [ALERT] refund \
+            failed; the amount was not paid back, an operator can request the refund again");
     }
     Ok(settled.1)
 }
 
-/// Settles within a unit of work; `None` if it was settled so before. Its events, also those of the order, are in the
-/// trace of the request that began the refund, whatever trace the report has.
+/// Settles a refund in a unit of work; `None` if it was settled with the same result before. All events, including those
+/// of the order, have the trace of the request that started the refund, not the trace of the report.
 pub(super) async fn settle(
     unit: &mut Work,
     refund: &Refund,
@@ -64,7 +62,7 @@ pub(super) async fn settle(
     actor: OrderActor,
     announcer: &Announcer,
 ) -> Result<Option<Refund>, UseCaseError> {
-    let announcer = &announcer.continuing(refund.trace.as_ref());
+    let announcer = &announcer.in_trace(refund.trace.as_ref());
     let Some((settled, event)) = refund.settle(result, order, announcer.now)? else {
         return Ok(None);
     };
@@ -73,7 +71,7 @@ pub(super) async fn settle(
     if result == RefundResult::Success && !planted(Mutant::PayoutNotBooked) {
         unit.post(&paid_out(&settled, order, announcer)).await?;
     }
-    // The refund of a payment that came late moves no order.
+    // The refund of a late payment does not change the order.
     if order.refund == Some(settled.id) {
         let action = match result {
             RefundResult::Success => OrderAction::Refund { refund: settled.id, amount: settled.amount },
@@ -84,7 +82,7 @@ pub(super) async fn settle(
     Ok(Some(settled))
 }
 
-/// The money that went back, in the ledger; nothing if it was none.
+/// Ledger posting of a refunded amount; empty for 0.
 pub(crate) fn paid_out(refund: &Refund, order: &Order, announcer: &Announcer) -> Vec<Posting> {
     let amount = refund.amount.minor();
     if amount == 0 {

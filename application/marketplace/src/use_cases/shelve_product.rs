@@ -1,21 +1,22 @@
-//! A seller hides a product, or shows it again.
+//! Use case: a seller hides a product or shows it again.
 
 use marketplace_domain::{Product, ProductAction, ProductId};
 
 use super::{UseCaseError, one_row};
-use crate::idempotency::{Effect, with_answer};
+use crate::idempotency::{SuccessStatus, with_answer};
 use crate::{App, CommandContext};
 
-/// Which way.
+/// Whether a product is hidden or shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shelf {
-    /// Hide it.
+    /// Hide the product.
     Off,
-    /// Show it.
+    /// Show the product.
     On,
 }
 
-/// Hides or shows a product of the caller's; on repetition after an unknown commit what is there already stands.
+/// Hides or shows a product of the caller. After a commit of unknown outcome, a product that already has the new status is
+/// returned unchanged.
 pub async fn shelve_product(
     app: &App,
     context: &CommandContext,
@@ -23,12 +24,13 @@ pub async fn shelve_product(
     shelf: Shelf,
 ) -> Result<Product, UseCaseError> {
     let seller = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
-    let (tenant, now) = (context.tenant, app.now());
+    let tenant = context.tenant;
+    let now = app.now();
     let action = match shelf {
         Shelf::Off => ProductAction::OffShelf,
         Shelf::On => ProductAction::OnShelf,
     };
-    with_answer(app, context, Effect::Moves, move |unit, attempt| {
+    with_answer(app, context, SuccessStatus::Ok, move |unit, attempt| {
         Box::pin(async move {
             let product =
                 unit.product_by_id(tenant, id).await?.ok_or(UseCaseError::NotFound { what: "product" })?;

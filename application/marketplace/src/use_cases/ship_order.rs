@@ -1,11 +1,11 @@
-//! A seller ships a paid order.
+//! Use case: the seller ships a paid order.
 
 use marketplace_domain::{Order, OrderAction, OrderId, Shipment};
 
 use super::{UseCaseError, transition};
 use crate::{App, CommandContext};
 
-/// Marks the caller's sale as shipped.
+/// Marks an order that the caller sold as shipped.
 pub async fn ship_order(
     app: &App,
     context: &CommandContext,

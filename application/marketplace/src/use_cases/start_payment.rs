@@ -1,4 +1,4 @@
-//! A buyer starts to pay.
+//! Use case: the buyer starts the payment of an order.
 
 use marketplace_domain::{
     Currency, Money, OrderActor, OrderId, OrderRefusal, OrderStatus, Payment, PaymentId, PaymentResult,
@@ -6,31 +6,30 @@ use marketplace_domain::{
 };
 
 use super::UseCaseError;
-use super::settle_payment::{By, assets_are_locked, settle};
-use crate::idempotency::{Effect, with_answer};
-use crate::ids::{IdTaken, with_own_ids};
+use super::settle_payment::{SettlementContext, require_locked_assets, settle};
+use crate::idempotency::{SuccessStatus, with_answer};
+use crate::ids::{IdInUse, with_unused_ids};
 use crate::mutants::{Mutant, planted};
 use crate::ports::IdKind;
 use crate::{App, CommandContext};
 
-/// What is paid, and how.
+/// The payment to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartPayment {
-    /// The order.
     pub order: OrderId,
-    /// How, in the buyer's words.
+    /// Payment method, as entered by the buyer.
     pub method: String,
 }
 
-/// Starts the payment of the caller's pending order. An order has one payment in `PROCESSING`: asked again, that one
-/// is returned. Where assets pay the whole price, the order is paid at once, without the gateway (spec §2 "Payment and
+/// Starts the payment of the caller's pending order. An order has at most one payment in `PROCESSING`; if there is one, it
+/// is returned. If assets cover the whole price, the order is paid immediately, without the gateway (spec §2 "Payment and
 /// refund").
 pub async fn start_payment(
     app: &App,
     context: &CommandContext,
     command: StartPayment,
 ) -> Result<Payment, UseCaseError> {
-    with_own_ids(&app.ids, || start(app, context, command.clone())).await
+    with_unused_ids(&app.ids, || start(app, context, command.clone())).await
 }
 
 async fn start(app: &App, context: &CommandContext, command: StartPayment) -> Result<Payment, UseCaseError> {
@@ -41,8 +40,10 @@ async fn start(app: &App, context: &CommandContext, command: StartPayment) -> Re
     let announcer = app.announcer(context, 2);
     let now = announcer.now;
     let trace = context.trace.clone();
-    with_answer(app, context, Effect::Creates, move |unit, attempt| {
-        let (method, announcer, trace) = (command.method.clone(), announcer.clone(), trace.clone());
+    with_answer(app, context, SuccessStatus::Created, move |unit, attempt| {
+        let method = command.method.clone();
+        let announcer = announcer.clone();
+        let trace = trace.clone();
         Box::pin(async move {
             let order = unit
                 .order_of_party(tenant, command.order, buyer)
@@ -55,9 +56,10 @@ async fn start(app: &App, context: &CommandContext, command: StartPayment) -> Re
             if attempt.may_have_happened()
                 && let Some(before) = unit.payment_by_id(id).await?
             {
-                // A payment of the caller's order, made in this microsecond: an order has one in processing.
+                // An order has at most one payment in processing, so a payment of this order with this creation time (in
+                // microseconds) was written by an earlier attempt.
                 let is_ours = (before.tenant, before.order, before.create_time) == (tenant, order.id, now);
-                return if is_ours { Ok(before) } else { Err(IdTaken::refusal(IdKind::Payment, id.get())) };
+                return if is_ours { Ok(before) } else { Err(IdInUse::refusal(IdKind::Payment, id.get())) };
             }
             if order.status != OrderStatus::Pending {
                 return Err(OrderRefusal::WrongStatus { status: order.status, action: "pay" }.into());
@@ -84,16 +86,16 @@ async fn start(app: &App, context: &CommandContext, command: StartPayment) -> Re
                 unit.insert_payment(&payment).await?;
                 return Ok(payment);
             }
-            // Nothing is left for the gateway to do.
-            assets_are_locked(unit, &order).await?;
+            // Assets cover the whole price: settle without the gateway.
+            require_locked_assets(unit, &order).await?;
             unit.insert_payment(&payment).await?;
             let report = Settlement {
                 transaction_id: format!("without-gateway-{id}"),
                 result: PaymentResult::Success,
                 amount: payment.amount,
             };
-            let by = By { actor: OrderActor::System, announcer: &announcer, refund };
-            let settled = settle(unit, &payment, &order, &report, by).await?;
+            let settlement = SettlementContext { actor: OrderActor::System, announcer: &announcer, refund };
+            let settled = settle(unit, &payment, &order, &report, settlement).await?;
             Ok(settled.unwrap_or(payment))
         })
     })

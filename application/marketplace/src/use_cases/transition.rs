@@ -1,4 +1,4 @@
-//! One step of an order, within a unit of work: shared by the use cases, the consumers and the jobs.
+//! A transition of an order in a unit of work. Used by use cases, consumers and jobs.
 
 use handover_events::{AggregateRef, TenantId};
 use marketplace_domain::{
@@ -7,7 +7,7 @@ use marketplace_domain::{
 
 use super::{UseCaseError, one_row};
 use crate::app::Announcer;
-use crate::idempotency::{Effect, with_answer};
+use crate::idempotency::{SuccessStatus, with_answer};
 use crate::mutants::{Mutant, planted};
 use crate::ports::Work;
 use crate::{Actor, App, CommandContext};
@@ -15,8 +15,8 @@ use handover_events::Trace;
 use handover_outbox::append;
 use handover_outbox::ports::{OutboxQueries, OutboxRow, StoreError};
 
-/// Decides, writes the order, frees its product where that follows, and appends the events with the announcer's ids
-/// from the `skip`th on.
+/// Applies an action: writes the order, releases its product if necessary, and appends the events. Skips the first `skip`
+/// event ids, which belong to earlier changes.
 pub(crate) async fn apply(
     unit: &mut Work,
     order: &Order,
@@ -25,13 +25,13 @@ pub(crate) async fn apply(
     announcer: &Announcer,
     skip: usize,
 ) -> Result<Order, UseCaseError> {
-    let unheeding;
+    let without_refund;
     let order = if order.refund.is_some()
         && matches!(action, OrderAction::Ship(_))
         && planted(Mutant::ShipWhileRefunding)
     {
-        unheeding = Order { refund: None, ..order.clone() };
-        &unheeding
+        without_refund = Order { refund: None, ..order.clone() };
+        &without_refund
     } else {
         order
     };
@@ -52,8 +52,8 @@ pub(crate) async fn apply(
     Ok(after)
 }
 
-/// The trace of the request that placed the order, for jobs that go on with the order by themselves; `None` if its event is
-/// not in the outbox.
+/// The trace of the request that placed the order, for jobs that change the order without a request. `None` if its event
+/// is not in the outbox.
 pub(crate) async fn trace_of_order(
     unit: &mut Work,
     tenant: TenantId,
@@ -65,7 +65,7 @@ pub(crate) async fn trace_of_order(
     Ok(placed.map(OutboxRow::trace))
 }
 
-/// A step that a party of the order asks for, in a unit of work of its own. Strangers find no order.
+/// Applies an action of a buyer or seller in its own unit of work. For other users the order is not found.
 pub(super) async fn by_party(
     app: &App,
     context: &CommandContext,
@@ -77,15 +77,16 @@ pub(super) async fn by_party(
     };
     let tenant = context.tenant;
     let announcer = app.announcer(context, 1);
-    with_answer(app, context, Effect::Moves, move |unit, attempt| {
-        let (action, announcer) = (action.clone(), announcer.clone());
+    with_answer(app, context, SuccessStatus::Ok, move |unit, attempt| {
+        let action = action.clone();
+        let announcer = announcer.clone();
         Box::pin(async move {
             let order = unit
                 .order_of_party(tenant, id, user)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
             if attempt.may_have_happened()
-                && happened(unit, &announcer).await?
+                && was_committed(unit, &announcer).await?
                 && !planted(Mutant::RetryAfterUnknownDecidesAgain)
             {
                 return Ok(order);
@@ -96,8 +97,8 @@ pub(super) async fn by_party(
     .await
 }
 
-/// Whether the command was committed by an earlier attempt: then its first event is in the outbox.
-pub(super) async fn happened(unit: &mut Work, announcer: &Announcer) -> Result<bool, UseCaseError> {
+/// Whether an earlier attempt committed the command: its first event is in the outbox.
+pub(super) async fn was_committed(unit: &mut Work, announcer: &Announcer) -> Result<bool, UseCaseError> {
     let Some(id) = announcer.first_id() else { return Ok(false) };
     Ok(!OutboxQueries::outbox_by_event(unit.outbox(), std::slice::from_ref(id)).await?.is_empty())
 }

@@ -1,6 +1,6 @@
-//! The application on the adapters in memory, in virtual time.
+//! Tests of the application on the in-memory adapters, in virtual time.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on panics")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot continue panics")]
 
 mod assets;
 mod cancellation;

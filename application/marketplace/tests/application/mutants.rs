@@ -1,4 +1,4 @@
-//! The switch of the planted faults: `cargo test -p marketplace --features mutants`.
+//! Tests of the planted-fault switch: `cargo test -p marketplace --features mutants`.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ fn each_has_a_name_of_its_own() {
     }
 }
 
-/// An order is placed on this thread; tells how often the planted fault struck on it so far.
-fn strikes_after_an_order() -> u64 {
+/// Places an order on this thread. Returns how often the planted fault took effect on it so far.
+fn activations_after_an_order() -> u64 {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_time().start_paused(true).build().unwrap().block_on(async {
         World::new().await.process().ordered().await;
@@ -30,11 +30,11 @@ fn strikes_after_an_order() -> u64 {
 #[test]
 fn only_the_planted_one_strikes_and_only_on_its_thread() {
     plant(Some(Mutant::EventOutsideTransaction.name()));
-    let elsewhere = std::thread::spawn(strikes_after_an_order).join();
+    let elsewhere = std::thread::spawn(activations_after_an_order).join();
     assert_eq!(elsewhere.ok(), Some(0));
-    assert_eq!(strikes_after_an_order(), 1);
+    assert_eq!(activations_after_an_order(), 1);
     for other in [Some(handover_outbox::mutants::Mutant::NoGate.name()), None] {
         plant(other);
-        assert_eq!(strikes_after_an_order(), 0, "{other:?}");
+        assert_eq!(activations_after_an_order(), 0, "{other:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Buckets of the rate limit: which parties share one, and which sizes and speeds are possible.
+//! Rate-limit buckets: the parties that share a bucket, and the valid capacities and refill times.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,47 +1,48 @@
-//! One event at a time: the careful way, on which attempts are counted, backoffs waited for and the dead parked.
+//! Processes one event at a time. Only this path counts attempts, waits for backoffs and parks dead letters.
 
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, FailureKind};
 
-use super::attempt::Attempted;
+use super::attempt::AttemptOutcome;
 use super::gate::{Verdict, plan};
-use super::inbox::Inbox;
+use super::inbox::EventProcessor;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{OutboxRow, StoreError, Unapplied};
 use crate::{history, texts, with_tx};
 
-/// How one event ended, for whoever holds its delivery.
+/// How the delivery of one event has to be settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AloneEnd {
-    /// Applied just now, recorded as WAITING, or a duplicate: ack.
+pub(super) enum SingleOutcome {
+    /// Applied, recorded as WAITING, or a duplicate: ack.
     Done,
-    /// An attempt failed; the next is due then: wait, then requeue.
+    /// An attempt failed and the next one is due at this time: wait, then requeue.
     Failed(DateTime<Utc>),
-    /// Another worker's, or backing off elsewhere, until then: look again.
+    /// Owned by another worker, or in backoff, until this time: then check again.
     Busy(DateTime<Utc>),
-    /// Dead: dead-letter it.
+    /// DEAD: dead-letter it.
     Dead,
 }
 
 /// Whether an attempt is counted before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CountFirst {
-    /// It was delivered before, or nobody knows: it, or an earlier one that runs first, may be what kills the process.
+    /// The event was, or may have been, delivered before. It, or an earlier event that runs first, may crash the
+    /// process.
     Yes,
-    /// A first delivery.
+    /// First delivery.
     No,
 }
 
-/// An attempt that was counted before it ran: the caller's own for as long as the log still says so.
+/// An attempt that was counted before it runs. It belongs to this caller while the log still contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct CountedAttempt {
     pub(super) event: EventId,
     pub(super) attempts: u32,
 }
 
-impl Counted {
+impl CountedAttempt {
     pub(super) fn is(&self, step: &Unapplied) -> bool {
         step.event.event_id == self.event
             && step.record.as_ref().is_some_and(|record| {
@@ -50,33 +51,36 @@ impl Counted {
     }
 }
 
-impl Inbox {
-    /// Settles one event, before it what the gate asks for and after it what waits for it, each in a unit of its own.
+impl EventProcessor {
+    /// Settles one event, first the earlier events that the gate requires, and then the events that wait for it, each
+    /// in a separate unit of work.
     ///
-    /// An error is an outage of the store: nothing was counted beyond what `counted` tells, try again later with it.
-    pub(super) async fn apply_alone(
+    /// An error is an outage of the store: no attempt was counted except `counted`. Call again later with the same
+    /// `counted`.
+    pub(super) async fn apply_single(
         &self,
         event: &EventId,
         count: CountFirst,
-        counted: &mut Option<Counted>,
-    ) -> Result<AloneEnd, StoreError> {
+        counted: &mut Option<CountedAttempt>,
+    ) -> Result<SingleOutcome, StoreError> {
         let mut worked = false;
         loop {
-            let (mut list, now) = (self.around(event).await?, self.outbox.now());
+            let mut list = self.load_aggregate(event).await?;
+            let now = self.outbox.now();
             let Some(target) = list.iter().find(|u| u.event.event_id == *event) else {
-                // Gone from the outbox between two looks: archived, so applied.
-                return Ok(AloneEnd::Done);
+                // Deleted from the outbox since the message was checked: archived, so it was applied.
+                return Ok(SingleOutcome::Done);
             };
             let end = match target.record.as_ref().map(|record| record.status) {
                 Some(ConsumeStatus::Success) if !worked && planted(Mutant::NoDedupe) => None,
-                Some(ConsumeStatus::Success) => Some(AloneEnd::Done),
-                Some(ConsumeStatus::Dead) => Some(AloneEnd::Dead),
+                Some(ConsumeStatus::Success) => Some(SingleOutcome::Done),
+                Some(ConsumeStatus::Dead) => Some(SingleOutcome::Dead),
                 Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None => {
                     None
                 }
             };
-            if end == Some(AloneEnd::Done) && !worked {
-                self.ignore(&target.event, now).await?;
+            if end == Some(SingleOutcome::Done) && !worked {
+                self.record_duplicate(&target.event, now).await?;
             }
             worked = true;
             let takes = self.bound.takes.contains(&target.event.event_type.as_str());
@@ -86,39 +90,39 @@ impl Inbox {
                 continue;
             }
             let targets: BTreeSet<EventId> = end.is_none().then(|| event.clone()).into_iter().collect();
-            // Once the target is settled, what waits for it is next.
+            // After the target is settled, continue with the events that wait for it.
             list.retain(|u| end.is_none() || u.event.event_id != *event);
-            let mine = counted.as_ref().filter(|counted| list.iter().any(|u| counted.is(u)));
+            let own_attempt = counted.as_ref().filter(|counted| list.iter().any(|u| counted.is(u)));
             let unordered = self.outbox.registry.unordered();
-            let steps = plan(&list, &targets, unordered, mine.map(|counted| &counted.event), now);
-            let Some(step) = steps.first() else { return Ok(end.unwrap_or(AloneEnd::Done)) };
+            let steps = plan(&list, &targets, unordered, own_attempt.map(|counted| &counted.event), now);
+            let Some(step) = steps.first() else { return Ok(end.unwrap_or(SingleOutcome::Done)) };
             match step.verdict {
-                Verdict::Busy(until) => return Ok(AloneEnd::Busy(until)),
+                Verdict::Busy(until) => return Ok(SingleOutcome::Busy(until)),
                 Verdict::Wait => {
                     if step.event.record.is_some() {
-                        return Ok(AloneEnd::Done);
+                        return Ok(SingleOutcome::Done);
                     }
-                    // And look again: the earlier one may have been settled before anybody could see this one wait.
+                    // Check again: the earlier event may have been settled before this record became visible.
                     let waiting = self.record(step.event, ConsumeStatus::Waiting, 0, now);
                     self.write(waiting, None).await?;
                 }
                 Verdict::Apply => {
                     let is_target = step.event.event.event_id == *event;
-                    // Until the target is settled, what runs is the target or what it waits for.
+                    // Until the target is settled, only the target or an event that it waits for runs.
                     let count = if end.is_none() { count } else { CountFirst::No };
-                    let failed = self.take_step(step.event, count, counted, now).await?;
-                    let is_over = is_target || planted(Mutant::AckWhatFailed);
-                    if is_over && let Some(AloneEnd::Failed(due)) = failed {
-                        return Ok(AloneEnd::Failed(due));
+                    let failed = self.run_step(step.event, count, counted, now).await?;
+                    let is_final = is_target || planted(Mutant::AckWhatFailed);
+                    if is_final && let Some(SingleOutcome::Failed(due)) = failed {
+                        return Ok(SingleOutcome::Failed(due));
                     }
                 }
             }
         }
     }
 
-    /// Ignores a delivery of an event that was applied before.
-    async fn ignore(&self, row: &OutboxRow, now: DateTime<Utc>) -> Result<(), StoreError> {
-        let entry = self.duplicate(row, now);
+    /// Records a delivery of an event that was already applied.
+    async fn record_duplicate(&self, row: &OutboxRow, now: DateTime<Utc>) -> Result<(), StoreError> {
+        let entry = self.duplicate_entry(row, now);
         with_tx(&self.outbox.tx, move |unit, attempt| {
             let entries = vec![entry.clone()];
             Box::pin(async move { history::add(unit.outbox(), attempt, entries).await })
@@ -128,18 +132,18 @@ impl Inbox {
         Ok(())
     }
 
-    /// One step towards settling an event that may run now: gives it up, counts its attempt, or makes it. Tells how it
-    /// failed, if it did.
-    async fn take_step(
+    /// Makes one step for an event that may run now: marks it DEAD, counts its attempt, or runs the attempt. Returns
+    /// how it failed, if it did.
+    async fn run_step(
         &self,
         step: &Unapplied,
         count: CountFirst,
-        counted: &mut Option<Counted>,
+        counted: &mut Option<CountedAttempt>,
         now: DateTime<Utc>,
-    ) -> Result<Option<AloneEnd>, StoreError> {
+    ) -> Result<Option<SingleOutcome>, StoreError> {
         let is_mine = counted.as_ref().is_some_and(|counted| counted.is(step));
-        if !is_mine && self.is_spent(step) {
-            let why = "every attempt ended with the end of its process";
+        if !is_mine && self.has_exhausted_attempts(step) {
+            let why = "the process ended during every attempt";
             return self.fail(step, FailureKind::Unrecoverable, why, now).await;
         }
         if !is_mine && (is_processing(step) || count == CountFirst::Yes) {
@@ -147,13 +151,13 @@ impl Inbox {
             return Ok(None);
         }
         match self.attempt(step).await? {
-            Attempted::Applied | Attempted::Moved => Ok(None),
-            Attempted::Failed(kind, why) => self.fail(step, kind, &why, self.outbox.now()).await,
+            AttemptOutcome::Applied | AttemptOutcome::Stale => Ok(None),
+            AttemptOutcome::Failed(kind, why) => self.fail(step, kind, &why, self.outbox.now()).await,
         }
     }
 
-    /// The unsettled events of the target's aggregate in order, the target among them whatever its state.
-    async fn around(&self, event: &EventId) -> Result<Vec<Unapplied>, StoreError> {
+    /// The unsettled events of the target's aggregate in order, including the target whatever its state.
+    async fn load_aggregate(&self, event: &EventId) -> Result<Vec<Unapplied>, StoreError> {
         let mut view = self.outbox.view().await?;
         let Some(target) = self.target(view.outbox_view(), event).await? else { return Ok(Vec::new()) };
         let mut list =

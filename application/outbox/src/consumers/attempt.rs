@@ -1,6 +1,7 @@
-//! One attempt at one event: counted, made, and written down if it failed.
+//! Counts an attempt at one event, runs it, and records a failure.
 //!
-//! **Invariant:** every write to the log asks for what was read; whoever is slower looks again.
+//! **Invariant:** every write to the log requires the state that was read before. The slower of two workers reads the
+//! log again.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -11,8 +12,8 @@ use handover_events::{ConsumeStatus, EventId, FailureKind, OutboxStatus, Retry};
 use tracing::{error, warn};
 
 use super::HandlerError;
-use super::alone::{AloneEnd, Counted};
-use super::inbox::{Inbox, InboxError, Told};
+use super::alone::{CountedAttempt, SingleOutcome};
+use super::inbox::{DeliveryFields, EventProcessor, ProcessError};
 use crate::counted::NOT_CONSUMED;
 use crate::foreign::storable;
 use crate::mutants::{Mutant, planted};
@@ -22,112 +23,117 @@ use crate::ports::{
 };
 use crate::{texts, with_tx};
 
-/// What became of one attempt.
-pub(super) enum Attempted {
+/// Result of one attempt.
+pub(super) enum AttemptOutcome {
     Applied,
-    /// Somebody else was faster: look again.
-    Moved,
+    /// Another worker was faster: read the log again.
+    Stale,
     Failed(FailureKind, String),
 }
 
-/// What became of a write to the log.
+/// Result of a write to the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Written {
-    Yes,
-    /// The log no longer holds what was read.
-    Moved,
+pub(super) enum WriteOutcome {
+    Written,
+    /// The log has changed since it was read.
+    Stale,
 }
 
-impl Inbox {
-    /// Runs one attempt in its unit. What was read before is asked for again by the log's conditional write, and the
-    /// gate once more inside the unit.
-    pub(super) async fn attempt(&self, step: &Unapplied) -> Result<Attempted, StoreError> {
-        let (inbox, wanted) = (self.clone(), Arc::new(step.clone()));
-        let begun = self.outbox.now();
+impl EventProcessor {
+    /// Runs one attempt in a unit of work. The conditional write checks the log record again, and the gate is checked
+    /// again inside the unit.
+    pub(super) async fn attempt(&self, step: &Unapplied) -> Result<AttemptOutcome, StoreError> {
+        let processor = self.clone();
+        let planned = Arc::new(step.clone());
+        let started_at = self.outbox.now();
         let result = with_tx(&self.tx, move |unit, _| {
-            let (inbox, wanted) = (inbox.clone(), Arc::clone(&wanted));
+            let processor = processor.clone();
+            let planned = Arc::clone(&planned);
             Box::pin(async move {
-                let earlier =
-                    inbox.unapplied(unit.outbox(), std::slice::from_ref(&wanted.event.aggregate)).await?;
-                let same = |u: &&Unapplied| u.event.event_id == wanted.event.event_id;
-                let moved = earlier.iter().find(same).is_some_and(|now| now.record != wanted.record);
-                if moved || is_overtaking(&wanted.event, &earlier, inbox.outbox.registry.unordered()) {
-                    return Err(InboxError::Moved);
+                let earlier = processor
+                    .unapplied(unit.outbox(), std::slice::from_ref(&planned.event.aggregate))
+                    .await?;
+                let same = |u: &&Unapplied| u.event.event_id == planned.event.event_id;
+                let moved = earlier.iter().find(same).is_some_and(|now| now.record != planned.record);
+                if moved || is_overtaking(&planned.event, &earlier, processor.outbox.registry.unordered()) {
+                    return Err(ProcessError::Stale);
                 }
-                inbox.apply(unit, &[&wanted], &BTreeMap::new(), inbox.settings.attempt_timeout).await
+                processor.apply(unit, &[&planned], &BTreeMap::new(), processor.settings.attempt_timeout).await
             })
         })
         .await;
         match result {
             Ok(applied) => {
                 let event = &step.event;
-                let told = Told {
+                let fields = DeliveryFields {
                     id: &event.event_id,
                     kind: &event.event_type,
                     trace: event.trace_id(),
                     traceparent: event.metadata.traceparent.as_deref(),
-                    took: self.outbox.now() - begun,
+                    elapsed: self.outbox.now() - started_at,
                     aggregate_type: &event.aggregate.kind,
                     aggregate: event.aggregate.id,
                 };
                 if let Some(applied) = applied.first() {
-                    self.tell(&told, applied);
+                    self.log_applied(&fields, applied);
                 }
-                Ok(Attempted::Applied)
+                Ok(AttemptOutcome::Applied)
             }
-            Err(InboxError::Moved) => Ok(Attempted::Moved),
-            Err(InboxError::Handler(HandlerError::Recoverable(why))) => {
-                Ok(Attempted::Failed(FailureKind::Recoverable, why))
+            Err(ProcessError::Stale) => Ok(AttemptOutcome::Stale),
+            Err(ProcessError::Handler(HandlerError::Recoverable(why))) => {
+                Ok(AttemptOutcome::Failed(FailureKind::Recoverable, why))
             }
-            Err(InboxError::Handler(HandlerError::Unrecoverable(why))) => {
-                Ok(Attempted::Failed(FailureKind::Unrecoverable, why))
+            Err(ProcessError::Handler(HandlerError::Unrecoverable(why))) => {
+                Ok(AttemptOutcome::Failed(FailureKind::Unrecoverable, why))
             }
-            // Not of the log: the handler's own writes clash, and did so at every attempt of the unit.
-            Err(InboxError::Handler(HandlerError::Store(error @ StoreError::Conflict { .. }))) => {
-                Ok(Attempted::Failed(FailureKind::Recoverable, error.to_string()))
+            // Not a conflict on the log: the handler's own writes conflicted in every attempt at the unit.
+            Err(ProcessError::Handler(HandlerError::Store(error @ StoreError::Conflict { .. }))) => {
+                Ok(AttemptOutcome::Failed(FailureKind::Recoverable, error.to_string()))
             }
-            Err(InboxError::Store(error) | InboxError::Handler(HandlerError::Store(error))) => match error {
-                StoreError::Transient(_) | StoreError::Unavailable(_) | StoreError::CommitUnknown(_) => {
-                    Err(error)
+            Err(ProcessError::Store(error) | ProcessError::Handler(HandlerError::Store(error))) => {
+                match error {
+                    StoreError::Transient(_) | StoreError::Unavailable(_) | StoreError::CommitUnknown(_) => {
+                        Err(error)
+                    }
+                    StoreError::Conflict { .. } => Ok(AttemptOutcome::Stale),
+                    StoreError::Corrupt { .. } | StoreError::Backend(_) => {
+                        Ok(AttemptOutcome::Failed(FailureKind::Recoverable, error.to_string()))
+                    }
                 }
-                StoreError::Conflict { .. } => Ok(Attempted::Moved),
-                StoreError::Corrupt { .. } | StoreError::Backend(_) => {
-                    Ok(Attempted::Failed(FailureKind::Recoverable, error.to_string()))
-                }
-            },
+            }
         }
     }
 
-    /// Counts an attempt before it runs. `None`: somebody else was faster.
+    /// Counts an attempt before it runs. `None`: another worker was faster.
     pub(super) async fn count(
         &self,
         step: &Unapplied,
         now: DateTime<Utc>,
-    ) -> Result<Option<Counted>, StoreError> {
+    ) -> Result<Option<CountedAttempt>, StoreError> {
         let attempts = step.record.as_ref().map_or(0, |record| record.attempts).saturating_add(1);
         let lease = TimeDelta::from_std(self.settings.lease).unwrap_or_default();
         let record = self.record(step, ConsumeStatus::Processing, attempts, now);
         let written = self.write(Consumption { lease_until: Some(now + lease), ..record }, None).await?;
-        let counted = Counted { event: step.event.event_id.clone(), attempts };
-        Ok((written == Written::Yes).then_some(counted))
+        let counted = CountedAttempt { event: step.event.event_id.clone(), attempts };
+        Ok((written == WriteOutcome::Written).then_some(counted))
     }
 
-    /// Whether every attempt it has was counted and none ended.
-    pub(super) fn is_spent(&self, step: &Unapplied) -> bool {
+    /// Whether all allowed attempts were counted and none of them finished.
+    pub(super) fn has_exhausted_attempts(&self, step: &Unapplied) -> bool {
         step.record.as_ref().is_some_and(|record| {
             record.status == ConsumeStatus::Processing && record.attempts >= self.settings.retry.attempts()
         })
     }
 
-    /// Writes a failed attempt down in its own unit: FAILED with the next attempt's time, or DEAD with a dead letter.
-    /// `None`: somebody else settled it meanwhile.
+    /// Records a failed attempt in a separate unit of work: FAILED with the time of the next attempt, or DEAD with a
+    /// dead letter. `None`: another worker settled the event in the meantime.
     pub(super) async fn fail(
         &self,
         step: &Unapplied,
         kind: FailureKind,
         why: &str,
         now: DateTime<Utc>,
-    ) -> Result<Option<AloneEnd>, StoreError> {
+    ) -> Result<Option<SingleOutcome>, StoreError> {
         let attempts = match step.record.as_ref() {
             Some(ConsumeRecord { status: ConsumeStatus::Processing, attempts, .. }) => *attempts,
             Some(record) => record.attempts.saturating_add(1),
@@ -141,17 +147,17 @@ impl Inbox {
                 .retry
                 .after(NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN), self.outbox.tx.chance.next()),
         };
-        // It may quote a payload that others wrote.
+        // It may contain a quoted payload from an untrusted source.
         let message = storable(&with_prefix(why), MAX_LETTER_REASON_BYTES).into_owned();
         let (status, due, end) = match retry {
             Retry::After(_) if planted(Mutant::ConsumerBackoffIgnored) => {
-                (ConsumeStatus::Failed, Some(now), AloneEnd::Failed(now))
+                (ConsumeStatus::Failed, Some(now), SingleOutcome::Failed(now))
             }
             Retry::After(delay) => {
                 let due = now + TimeDelta::from_std(delay).unwrap_or_default();
-                (ConsumeStatus::Failed, Some(due), AloneEnd::Failed(due))
+                (ConsumeStatus::Failed, Some(due), SingleOutcome::Failed(due))
             }
-            Retry::GiveUp => (ConsumeStatus::Dead, None, AloneEnd::Dead),
+            Retry::GiveUp => (ConsumeStatus::Dead, None, SingleOutcome::Dead),
         };
         let record = Consumption {
             next_retry_time: due,
@@ -159,35 +165,37 @@ impl Inbox {
             ..self.record(step, status, attempts, now)
         };
         let is_parked = status == ConsumeStatus::Dead && !planted(Mutant::DeadWithoutLetter);
-        let letter = is_parked.then(|| self.dead_letter(&step.event, &message, now));
-        let (event, trace) = (&step.event.event_id, step.event.trace_id());
+        let dead_letter = is_parked.then(|| self.dead_letter(&step.event, &message, now));
+        let event = &step.event.event_id;
+        let trace = step.event.trace_id();
         if status == ConsumeStatus::Failed && planted(Mutant::AckWhatFailed) {
             return Ok(Some(end));
         }
         let is_dead = status == ConsumeStatus::Dead;
-        let written = self.write(record, letter).await?;
+        let written = self.write(record, dead_letter).await?;
         Ok(match written {
-            Written::Yes => {
+            WriteOutcome::Written => {
                 if is_dead {
                     error!(eventId = %event, traceId = trace, queue = self.queue(), consumer = self.name(), attempts,
                         error = %message, "[{}] [ALERT] Event is dead", self.name());
                 } else {
                     warn!(eventId = %event, traceId = trace, queue = self.queue(), consumer = self.name(), attempts,
-                        error = %message, "[{}] an attempt failed", self.name());
+                        error = %message, "[{}] attempt failed", self.name());
                 }
                 metrics::counter!(NOT_CONSUMED, "consumer" => self.name()).increment(1);
                 Some(end)
             }
-            Written::Moved => None,
+            WriteOutcome::Stale => None,
         })
     }
 
-    /// Leaves an event to the sweep, as somebody else keeps a lock that it needs. That is no attempt: one that was counted
-    /// before it ran is taken back. Whatever happens meanwhile, the log knows of the event.
+    /// Leaves an event to the sweep, because another transaction holds a lock that it needs. This does not count as
+    /// an attempt: an attempt counted before it ran is subtracted. The log contains a record of the event in every
+    /// case.
     pub(super) async fn postpone(
         &self,
         event: &EventId,
-        counted: Option<&Counted>,
+        counted: Option<&CountedAttempt>,
     ) -> Result<(), StoreError> {
         let earlier = counted.map(|counted| &counted.event).filter(|counted| *counted != event);
         for event in earlier.into_iter().chain([event]) {
@@ -197,12 +205,12 @@ impl Inbox {
             };
             let Some(step) = step else { continue };
             let now = self.outbox.now();
-            let is_resting = |record: &ConsumeRecord| record.next_retry_time.is_some_and(|due| due > now);
+            let is_backing_off = |record: &ConsumeRecord| record.next_retry_time.is_some_and(|due| due > now);
             let (status, attempts) = match step.record.as_ref() {
                 None => (ConsumeStatus::Waiting, 0),
                 Some(record) => match record.status {
-                    // An attempt of somebody else failed meanwhile: the sweep takes it when it is due.
-                    ConsumeStatus::Failed if is_resting(record) => continue,
+                    // Another worker's attempt failed in the meantime: the sweep runs the event when it is due.
+                    ConsumeStatus::Failed if is_backing_off(record) => continue,
                     ConsumeStatus::Processing if counted.is_some_and(|counted| counted.is(&step)) => {
                         (ConsumeStatus::Waiting, record.attempts.saturating_sub(1))
                     }
@@ -212,60 +220,60 @@ impl Inbox {
             };
             let next_retry_time = step.record.as_ref().and_then(|record| record.next_retry_time);
             let record = self.record(&step, status, attempts, now);
-            // Moved: whoever was faster has it in the log.
-            let (Written::Yes | Written::Moved) =
+            // Stale: the faster worker has recorded it.
+            let (WriteOutcome::Written | WriteOutcome::Stale) =
                 self.write(Consumption { next_retry_time, ..record }, None).await?;
         }
         Ok(())
     }
 
-    /// Writes one row of the log, and with a dead one its letter, if the log still holds what was read.
+    /// Writes one log record, and the dead letter of a DEAD event, if the log still has the state that was read.
     pub(super) async fn write(
         &self,
         record: Consumption,
-        letter: Option<DeadLetter>,
-    ) -> Result<Written, StoreError> {
-        let job = Arc::new((record, letter));
+        dead_letter: Option<DeadLetter>,
+    ) -> Result<WriteOutcome, StoreError> {
+        let job = Arc::new((record, dead_letter));
         let result = with_tx(&self.outbox.tx, move |unit, attempt| {
             let job = Arc::clone(&job);
             Box::pin(async move {
-                let (record, letter) = job.as_ref();
-                let there = unit.outbox().consumption(&record.consumer, &record.event_id).await?;
-                let is_this = |there: &ConsumeRecord| {
-                    (there.status, there.attempts, there.consume_time)
+                let (record, dead_letter) = job.as_ref();
+                let current = unit.outbox().consumption(&record.consumer, &record.event_id).await?;
+                let is_this = |current: &ConsumeRecord| {
+                    (current.status, current.attempts, current.consume_time)
                         == (record.status, record.attempts, record.consume_time)
                 };
-                if attempt.may_have_happened() && there.as_ref().is_some_and(is_this) {
+                if attempt.may_have_happened() && current.as_ref().is_some_and(is_this) {
                     return Ok(());
                 }
-                let expected =
-                    there.map_or(Expected::Absent, |there| Expected::At(there.status, there.attempts));
+                let expected = current
+                    .map_or(Expected::Absent, |current| Expected::At(current.status, current.attempts));
                 if expected != record.expected {
-                    return Err(InboxError::Moved);
+                    return Err(ProcessError::Stale);
                 }
                 unit.outbox().record(std::slice::from_ref(record)).await?;
-                match letter {
-                    Some(letter) => Ok(unit.outbox().park(std::slice::from_ref(letter)).await?),
+                match dead_letter {
+                    Some(dead_letter) => Ok(unit.outbox().park(std::slice::from_ref(dead_letter)).await?),
                     None => Ok(()),
                 }
             })
         })
         .await;
         match result {
-            Ok(()) => Ok(Written::Yes),
-            Err(InboxError::Moved | InboxError::Handler(_)) => Ok(Written::Moved),
-            Err(InboxError::Store(error)) => Err(error),
+            Ok(()) => Ok(WriteOutcome::Written),
+            Err(ProcessError::Stale | ProcessError::Handler(_)) => Ok(WriteOutcome::Stale),
+            Err(ProcessError::Store(error)) => Err(error),
         }
     }
 }
-/// Whether an unsettled earlier event has turned up since the plan was made.
+/// Whether an unsettled earlier event has appeared since the plan was made.
 fn is_overtaking(event: &OutboxRow, unapplied: &[Unapplied], unordered: &UnorderedTypes) -> bool {
-    let place = (event.aggregate_seq, event.id);
+    let position = (event.aggregate_seq, event.id);
     unordered.is_ordered(&event.event_type)
         && !planted(Mutant::NoGate)
         && unapplied.iter().any(|u| {
             unordered.is_ordered(&u.event.event_type)
-                && (u.event.aggregate_seq, u.event.id) < place
+                && (u.event.aggregate_seq, u.event.id) < position
                 && u.event.status != OutboxStatus::Failed
         })
 }

@@ -1,4 +1,4 @@
-//! A handler and the store in whose units it works, joined: from here on nobody knows the type of those units.
+//! Connects a handler to a store and erases the handler's unit-of-work type.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,39 +8,39 @@ use async_trait::async_trait;
 use super::{Applied, Event, Handler, HandlerError, Subscriber};
 use crate::ports::{Erased, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View};
 
-/// A handler on its queue, and the store in whose units it works.
+/// A handler with its queue and its store.
 #[derive(Clone)]
 pub struct Bound {
-    /// The queue.
+    /// Name of the queue.
     pub(super) queue: &'static str,
-    /// The consumer's name.
+    /// Name of the consumer.
     pub(super) name: &'static str,
-    /// The types it takes.
+    /// Event types that it handles.
     pub(super) takes: &'static [&'static str],
-    /// How long its events are on their way on purpose.
+    /// Intended delivery delay of its events.
     pub(super) delay: Duration,
     pub(super) store: Arc<HandlerStore>,
 }
 
-/// A store in whose units one handler works.
+/// A store whose units of work can run one handler.
 pub(super) type HandlerStore = dyn Store<Unit = dyn HandlerUnit, View = dyn View>;
 
-/// A unit of work in which events can be applied.
+/// A unit of work that can apply events.
 #[async_trait]
 pub(super) trait HandlerUnit: UnitOfWork {
-    /// Does what [`Handler::apply`] does.
+    /// Calls [`Handler::apply`].
     async fn apply(&mut self, events: &[Event]) -> Result<Vec<Applied>, HandlerError>;
 }
 
 impl Bound {
-    /// The consumer's name.
+    /// Name of the consumer.
     pub fn name(&self) -> &'static str {
         self.name
     }
 }
 
 impl<U: UnitOfWork + ?Sized + 'static> Subscriber<U> {
-    /// The same subscriber at work in the units of this store.
+    /// Connects the handler to the store in whose units of work it runs.
     pub fn bind<V: View + ?Sized + 'static>(&self, store: &Arc<dyn Store<Unit = U, View = V>>) -> Bound {
         Bound {
             queue: self.queue,
@@ -52,7 +52,7 @@ impl<U: UnitOfWork + ?Sized + 'static> Subscriber<U> {
     }
 }
 
-/// The two that are joined.
+/// A store together with a handler.
 struct BoundStore<S: ?Sized, U: ?Sized> {
     store: Arc<S>,
     handler: Arc<dyn Handler<U>>,

@@ -1,4 +1,5 @@
-//! The loop of one consumer: take deliveries, apply them in groups, settle the rest in lanes, one per aggregate.
+//! The loop of one consumer: receives deliveries, applies them in groups, and settles the remaining ones in lanes. A
+//! lane is a queue of deliveries of one aggregate.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,65 +11,65 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, error, warn};
 
-use super::alone::{AloneEnd, CountFirst, Counted};
-use super::answered::answered;
-use super::group::GroupEnd;
-use super::inbox::{Identity, Inbox, LOCK_PATIENCE, Taken, identify};
+use super::alone::{CountFirst, CountedAttempt, SingleOutcome};
+use super::answered::broker_timeout;
+use super::group::GroupOutcome;
+use super::inbox::{EventProcessor, Identity, LOCK_WAIT_LIMIT, ParsedDelivery, identify};
 use super::{Bound, sweep};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use crate::settings::ConsumerSettings;
 use crate::{Outbox, with_tx};
 
-/// The first pause after a failure of store or broker.
+/// First pause after a failure of store or broker.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// The longest.
+/// Longest pause.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
-/// How long no groups are formed after one delivery held up its group.
-const ALONE_FOR: TimeDelta = TimeDelta::seconds(10);
+/// How long no groups are formed after one delivery delayed its group.
+const UNGROUPED_FOR: TimeDelta = TimeDelta::seconds(10);
 
-/// One consumer of one process.
+/// One consumer in one process.
 pub struct Consumer {
     outbox: Outbox,
     bound: Bound,
     settings: Arc<ConsumerSettings>,
 }
 
-/// Deliveries of aggregates that are being settled one by one.
-type Lanes = Arc<Mutex<BTreeMap<AggregateRef, VecDeque<Taken>>>>;
+/// Waiting deliveries of the aggregates that are settled one by one.
+type Lanes = Arc<Mutex<BTreeMap<AggregateRef, VecDeque<ParsedDelivery>>>>;
 
 impl Consumer {
-    /// A consumer on its queue. It must be bound to the very store that the outbox is in: an event and what is done about
-    /// it are committed together there.
+    /// A consumer on its queue. It MUST be bound to the store that contains the outbox: an event and its effects are
+    /// committed together there.
     pub fn new(outbox: Outbox, bound: Bound, settings: Arc<ConsumerSettings>) -> Consumer {
         Consumer { outbox, bound, settings }
     }
 
-    /// Consumes until the process stops, then settles what it has begun and returns the rest to the queue.
+    /// Consumes until the process stops; then settles the deliveries in progress and returns the others to the queue.
     pub async fn run(self) {
-        let Some(inbox) = self.inbox().await else { return };
-        let sweeper = self.outbox.tx.tasks.spawn(sweep::run(inbox.clone()));
+        let Some(processor) = self.processor().await else { return };
+        let sweeper = self.outbox.tx.tasks.spawn(sweep::run(processor.clone()));
         let stopping = self.outbox.tx.tasks.stopping().clone();
         let mut pause = FIRST_PAUSE;
         while !stopping.is_cancelled() {
             let subscribing = self.outbox.broker.subscribe(self.bound.queue, self.settings.prefetch);
-            match answered(subscribing).await {
+            match broker_timeout(subscribing).await {
                 Ok(subscription) => {
                     pause = FIRST_PAUSE;
                     let subscription: Arc<dyn Subscription> = Arc::from(subscription);
-                    let error = Worker::new(inbox.clone(), Arc::clone(&subscription)).run().await;
+                    let error = Worker::new(processor.clone(), Arc::clone(&subscription)).run().await;
                     if let Some(error) = error {
-                        warn!(%error, queue = self.bound.queue, "[{}] the subscription ended", inbox.name());
+                        warn!(%error, queue = self.bound.queue, "[{}] subscription ended; subscribing again", processor.name());
                     }
-                    // What is unsettled returns to the queue also when this fails: the subscription is dropped.
+                    // If this fails, dropping the subscription returns the unsettled deliveries.
                     let _ = tokio::time::timeout(LAST_PAUSE, subscription.close()).await;
                 }
-                // Told once: in an outage every consumer would tell it again and again.
+                // Warn once: in an outage every consumer would repeat it.
                 Err(error) if pause == FIRST_PAUSE => {
-                    warn!(%error, queue = self.bound.queue, "[{}] cannot subscribe; going on to try", inbox.name());
+                    warn!(%error, queue = self.bound.queue, "[{}] cannot subscribe; retrying", processor.name());
                 }
                 Err(error) => {
-                    debug!(%error, queue = self.bound.queue, "[{}] cannot subscribe", inbox.name());
+                    debug!(%error, queue = self.bound.queue, "[{}] cannot subscribe", processor.name());
                 }
             }
             tokio::select! {
@@ -81,15 +82,17 @@ impl Consumer {
         let _ = sweeper.await;
     }
 
-    /// Reads from where on this consumer takes events; waits out an outage of the store.
-    async fn inbox(&self) -> Option<Inbox> {
+    /// Reads the start position of this consumer; retries during an outage of the store.
+    async fn processor(&self) -> Option<EventProcessor> {
         let mut pause = FIRST_PAUSE;
         loop {
             match subscribe(&self.outbox, self.bound.name).await {
                 Ok(after_id) => {
-                    return Some(Inbox::new(&self.outbox, &self.bound, &self.settings, after_id));
+                    return Some(EventProcessor::new(&self.outbox, &self.bound, &self.settings, after_id));
                 }
-                Err(error) => warn!(%error, "[{}] cannot begin", self.bound.name),
+                Err(error) => {
+                    warn!(%error, "[{}] cannot read the consumer's position; retrying in {pause:?}", self.bound.name)
+                }
             }
             tokio::select! {
                 biased;
@@ -101,7 +104,7 @@ impl Consumer {
     }
 }
 
-/// Subscribes a consumer by name, once for all time; returns the outbox id after which it takes events.
+/// Subscribes a consumer permanently, by name. Returns the outbox id after which it handles events.
 pub(crate) async fn subscribe(outbox: &Outbox, consumer: &'static str) -> Result<i64, StoreError> {
     let now = outbox.now();
     let subscription = with_tx(&outbox.tx, move |unit, _| {
@@ -111,30 +114,30 @@ pub(crate) async fn subscribe(outbox: &Outbox, consumer: &'static str) -> Result
     Ok(subscription.after_id)
 }
 
-/// One subscription's worth of work.
+/// Processes the deliveries of one subscription.
 #[derive(Clone)]
 struct Worker {
-    inbox: Inbox,
+    processor: EventProcessor,
     subscription: Arc<dyn Subscription>,
     lanes: Lanes,
     tasks: TaskTracker,
-    /// Rung when the process stops, or when a settlement failed: what is in hand is not to be trusted any more.
-    over: CancellationToken,
+    /// Cancelled when the process stops or a settlement failed: unsettled deliveries must not be processed further.
+    closing: CancellationToken,
 }
 
 impl Worker {
-    fn new(inbox: Inbox, subscription: Arc<dyn Subscription>) -> Worker {
-        let over = inbox.outbox.tx.tasks.stopping().child_token();
-        Worker { inbox, subscription, lanes: Lanes::default(), tasks: TaskTracker::new(), over }
+    fn new(processor: EventProcessor, subscription: Arc<dyn Subscription>) -> Worker {
+        let closing = processor.outbox.tx.tasks.stopping().child_token();
+        Worker { processor, subscription, lanes: Lanes::default(), tasks: TaskTracker::new(), closing }
     }
 
-    /// Until the process stops or the subscription ends; what was begun is settled first.
+    /// Runs until the process stops or the subscription ends; deliveries in progress are settled first.
     async fn run(self) -> Option<BrokerError> {
-        let mut alone_until = DateTime::UNIX_EPOCH;
+        let mut ungrouped_until = DateTime::UNIX_EPOCH;
         let end = loop {
             let deliveries = tokio::select! {
                 biased;
-                () = self.over.cancelled() => break None,
+                () = self.closing.cancelled() => break None,
                 next = self.subscription.next() => match next {
                     Ok(deliveries) => deliveries,
                     Err(error) => break Some(error),
@@ -144,51 +147,51 @@ impl Worker {
                 let tags: Vec<DeliveryTag> = deliveries.iter().map(|delivery| delivery.tag).collect();
                 self.settle(&tags, Settle::Ack).await;
             }
-            let fresh = self.join_lanes(deliveries.into_iter().map(Taken::of).collect());
-            let group = if self.inbox.outbox.now() < alone_until {
-                GroupEnd { alone: fresh, ..GroupEnd::default() }
+            let fresh = self.join_lanes(deliveries.into_iter().map(ParsedDelivery::of).collect());
+            let group = if self.processor.outbox.now() < ungrouped_until {
+                GroupOutcome { single: fresh, ..GroupOutcome::default() }
             } else {
-                self.inbox.apply_group(fresh).await
+                self.processor.apply_group(fresh).await
             };
-            if group.held_up {
-                alone_until = self.inbox.outbox.now() + ALONE_FOR;
+            if group.is_slow {
+                ungrouped_until = self.processor.outbox.now() + UNGROUPED_FOR;
             }
             self.settle(&group.done, Settle::Ack).await;
-            self.open_lanes(group.alone);
+            self.open_lanes(group.single);
         };
-        self.over.cancel();
+        self.closing.cancel();
         self.tasks.close();
         self.tasks.wait().await;
         end
     }
 
-    /// Hands deliveries of an aggregate that has a lane to that lane; returns the others.
-    fn join_lanes(&self, deliveries: Vec<Taken>) -> Vec<Taken> {
+    /// Appends deliveries to the lane of their aggregate, if it has one; returns the others.
+    fn join_lanes(&self, deliveries: Vec<ParsedDelivery>) -> Vec<ParsedDelivery> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut fresh = Vec::with_capacity(deliveries.len());
-        for taken in deliveries {
-            match lanes.get_mut(&taken.lane()) {
-                Some(lane) => lane.push_back(taken),
-                None => fresh.push(taken),
+        for parsed in deliveries {
+            match lanes.get_mut(&parsed.lane()) {
+                Some(lane) => lane.push_back(parsed),
+                None => fresh.push(parsed),
             }
         }
         fresh
     }
 
-    /// Opens a lane for each aggregate and lets it run beside the others.
-    fn open_lanes(&self, deliveries: Vec<Taken>) {
-        for taken in deliveries {
-            let key = taken.lane();
+    /// Opens a lane for each aggregate and runs it concurrently with the others.
+    fn open_lanes(&self, deliveries: Vec<ParsedDelivery>) {
+        for parsed in deliveries {
+            let key = parsed.lane();
             let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(lane) = lanes.get_mut(&key) {
-                lane.push_back(taken);
+                lane.push_back(parsed);
                 continue;
             }
-            lanes.insert(key.clone(), VecDeque::from([taken]));
+            lanes.insert(key.clone(), VecDeque::from([parsed]));
             drop(lanes);
             let worker = self.clone();
             let lane = self.tasks.track_future(async move { worker.drain_lane(key).await });
-            drop(self.inbox.outbox.tx.tasks.spawn(lane));
+            drop(self.processor.outbox.tx.tasks.spawn(lane));
         }
     }
 
@@ -202,125 +205,135 @@ impl Worker {
                 }
                 next
             };
-            let Some(Taken { delivery, .. }) = next else { return };
-            if self.over.is_cancelled() {
-                // Not begun: closing the subscription returns it.
+            let Some(ParsedDelivery { delivery, .. }) = next else { return };
+            if self.closing.is_cancelled() {
+                // Not started: closing the subscription returns it to the queue.
                 continue;
             }
             self.settle_one(delivery).await;
         }
     }
 
-    /// Settles one delivery. An outage of the store is waited out with the delivery in hand: nobody's attempt.
+    /// Settles one delivery. During an outage of the store the delivery stays unsettled and no attempt is counted.
     async fn settle_one(&self, delivery: Delivery) {
         let count = if delivery.redelivered { CountFirst::Yes } else { CountFirst::No };
-        let (mut pause, mut counted) = (FIRST_PAUSE, None);
-        while !self.over.is_cancelled() {
-            let until = match self.look(&delivery, count, &mut counted).await {
-                Ok(AloneEnd::Done) => return self.settle(&[delivery.tag], Settle::Ack).await,
-                Ok(AloneEnd::Dead) => return self.settle(&[delivery.tag], Settle::Nack(Requeue::No)).await,
-                Ok(AloneEnd::Failed(_)) if planted(Mutant::AckWhatFailed) => {
+        let mut pause = FIRST_PAUSE;
+        let mut counted = None;
+        while !self.closing.is_cancelled() {
+            let until = match self.process(&delivery, count, &mut counted).await {
+                Ok(SingleOutcome::Done) => return self.settle(&[delivery.tag], Settle::Ack).await,
+                Ok(SingleOutcome::Dead) => {
+                    return self.settle(&[delivery.tag], Settle::Nack(Requeue::No)).await;
+                }
+                Ok(SingleOutcome::Failed(_)) if planted(Mutant::AckWhatFailed) => {
                     return self.settle(&[delivery.tag], Settle::Ack).await;
                 }
-                Ok(AloneEnd::Failed(due)) => {
-                    // The lane goes on: what comes behind is recorded as WAITING.
+                Ok(SingleOutcome::Failed(due)) => {
+                    // The lane continues: later events of the aggregate are recorded as WAITING.
                     return self.requeue_at(delivery.tag, due);
                 }
-                Ok(AloneEnd::Busy(until)) => self.until(until),
+                Ok(SingleOutcome::Busy(until)) => self.until(until),
                 Err(error) => {
-                    warn!(%error, queue = self.inbox.queue(), "[{}] the store failed; consumption pauses",
-                        self.inbox.name());
+                    warn!(%error, queue = self.processor.queue(), "[{}] store failed; consumption paused, retrying",
+                        self.processor.name());
                     pause = (pause * 2).min(LAST_PAUSE);
                     pause
                 }
             };
             tokio::select! {
                 biased;
-                () = self.over.cancelled() => {}
-                () = self.inbox.outbox.tx.clock.sleep(until) => {}
+                () = self.closing.cancelled() => {}
+                () = self.processor.outbox.tx.clock.sleep(until) => {}
             }
         }
     }
 
-    async fn look(
+    async fn process(
         &self,
         delivery: &Delivery,
         count: CountFirst,
-        counted: &mut Option<Counted>,
-    ) -> Result<AloneEnd, StoreError> {
-        let outbox = &self.inbox.outbox;
+        counted: &mut Option<CountedAttempt>,
+    ) -> Result<SingleOutcome, StoreError> {
+        let outbox = &self.processor.outbox;
         let identity =
             match identify(outbox.view().await?.outbox_view(), &outbox.registry, &delivery.message).await {
-                // The outbox row cannot be read until a person corrects it, so the message is parked.
-                Err(error @ StoreError::Corrupt { .. }) => Identity::Foreign(error.to_string()),
+                // The outbox row stays unreadable until an operator corrects it, so the message is parked.
+                Err(error @ StoreError::Corrupt { .. }) => Identity::Unknown(error.to_string()),
                 other => other?,
             };
         match identity {
-            Identity::Genuine(row) => self.apply_alone(&row.event_id, count, counted).await,
-            Identity::Foreign(why) => {
-                error!(eventId = delivery.message.message_id.as_deref(), queue = self.inbox.queue(),
-                    traceId = delivery.message.correlation_id.as_deref(), consumer = self.inbox.name(), error = %why,
-                    "[{}] [ALERT] a message is no event of ours", self.inbox.name());
-                Ok(if planted(Mutant::StrayMessageDropped) { AloneEnd::Done } else { AloneEnd::Dead })
+            Identity::Known(row) => self.apply_single(&row.event_id, count, counted).await,
+            Identity::Unknown(why) => {
+                error!(eventId = delivery.message.message_id.as_deref(), queue = self.processor.queue(),
+                    traceId = delivery.message.correlation_id.as_deref(), consumer = self.processor.name(), error = %why,
+                    "[{}] [ALERT] unknown message received; it is dead-lettered", self.processor.name());
+                Ok(if planted(Mutant::StrayMessageDropped) {
+                    SingleOutcome::Done
+                } else {
+                    SingleOutcome::Dead
+                })
             }
         }
     }
 
-    /// Applies one event, or leaves it to the sweep if somebody else keeps a lock that it needs: with its delivery in hand
-    /// it would take the place of others.
-    async fn apply_alone(
+    /// Applies one event, or leaves it to the sweep if another transaction holds a lock that it needs: an unsettled
+    /// delivery would occupy a slot of the prefetch.
+    async fn apply_single(
         &self,
         event: &EventId,
         count: CountFirst,
-        counted: &mut Option<Counted>,
-    ) -> Result<AloneEnd, StoreError> {
-        let begun = self.inbox.outbox.now();
-        match self.inbox.apply_alone(event, count, counted).await {
+        counted: &mut Option<CountedAttempt>,
+    ) -> Result<SingleOutcome, StoreError> {
+        let started_at = self.processor.outbox.now();
+        match self.processor.apply_single(event, count, counted).await {
             Err(StoreError::Transient(error))
-                if (self.inbox.outbox.now() - begun).to_std().is_ok_and(|took| took >= LOCK_PATIENCE) =>
+                if (self.processor.outbox.now() - started_at)
+                    .to_std()
+                    .is_ok_and(|elapsed| elapsed >= LOCK_WAIT_LIMIT) =>
             {
-                warn!(%error, eventId = %event, queue = self.inbox.queue(), consumer = self.inbox.name(),
-                    "[{}] waited for a lock; the sweep applies the event later", self.inbox.name());
-                self.inbox.postpone(event, counted.as_ref()).await?;
-                Ok(AloneEnd::Done)
+                warn!(%error, eventId = %event, queue = self.processor.queue(), consumer = self.processor.name(),
+                    "[{}] lock wait timed out; the sweep applies the event later", self.processor.name());
+                self.processor.postpone(event, counted.as_ref()).await?;
+                Ok(SingleOutcome::Done)
             }
             end => end,
         }
     }
 
-    /// Waits the backoff beside the lane, then returns the delivery to the queue (000 §9.2); at once when stopping.
+    /// Waits for the backoff outside of the lane, then returns the delivery to the queue (000 §9.2). When stopping,
+    /// returns it immediately.
     fn requeue_at(&self, tag: DeliveryTag, due: DateTime<Utc>) {
         let worker = self.clone();
         let wait = self.until(due);
         let task = self.tasks.track_future(async move {
             tokio::select! {
                 biased;
-                () = worker.over.cancelled() => {}
-                () = worker.inbox.outbox.tx.clock.sleep(wait) => {}
+                () = worker.closing.cancelled() => {}
+                () = worker.processor.outbox.tx.clock.sleep(wait) => {}
             }
             worker.settle(&[tag], Settle::Nack(Requeue::Yes)).await;
         });
-        drop(self.inbox.outbox.tx.tasks.spawn(task));
+        drop(self.processor.outbox.tx.tasks.spawn(task));
     }
 
-    /// A settlement that fails ends the subscription: closing it returns what is still held, which comes again as a
-    /// duplicate. Going on would keep its place in the prefetch for ever.
+    /// Settles deliveries. A failed settlement ends the subscription: closing it returns the unsettled deliveries to
+    /// the queue, and they are redelivered as duplicates. Otherwise they would occupy the prefetch permanently.
     async fn settle(&self, tags: &[DeliveryTag], how: Settle) {
         if tags.is_empty() {
             return;
         }
         let result = match how {
-            Settle::Ack => answered(self.subscription.ack(tags)).await,
-            Settle::Nack(requeue) => answered(self.subscription.nack(tags, requeue)).await,
+            Settle::Ack => broker_timeout(self.subscription.ack(tags)).await,
+            Settle::Nack(requeue) => broker_timeout(self.subscription.nack(tags, requeue)).await,
         };
         if let Err(error) = result {
-            warn!(%error, queue = self.inbox.queue(), "[{}] {} deliveries were not settled", self.inbox.name(), tags.len());
-            self.over.cancel();
+            warn!(%error, queue = self.processor.queue(), "[{}] cannot settle {} deliveries; they will be redelivered", self.processor.name(), tags.len());
+            self.closing.cancel();
         }
     }
 
     fn until(&self, moment: DateTime<Utc>) -> Duration {
-        (moment - self.inbox.outbox.now()).to_std().unwrap_or_default().max(Duration::from_millis(1))
+        (moment - self.processor.outbox.now()).to_std().unwrap_or_default().max(Duration::from_millis(1))
     }
 }
 

@@ -10,8 +10,8 @@ use handover_events::{ConsumeStatus, TenantId};
 use tracing::{debug, error, warn};
 
 use super::Bound;
-use super::answered::answered;
-use super::inbox::{Identity, Inbox, InboxError, following, identify};
+use super::answered::broker_timeout;
+use super::inbox::{EventProcessor, Identity, ProcessError, identify, next_record};
 use crate::foreign::hash;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{
@@ -21,32 +21,32 @@ use crate::ports::{
 use crate::settings::ConsumerSettings;
 use crate::{Outbox, UnitError, texts, with_tx};
 
-/// Dead letters taken at a time.
+/// Maximum number of unsettled dead letters.
 const PREFETCH: NonZeroU16 = NonZeroU16::MIN.saturating_add(19);
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The row of the log of an event that is to be tried anew, at once and with no attempt counted.
+/// Consume-log record of an event to be retried: due immediately, with no counted attempt.
 pub fn to_be_tried(
     consumer: &str,
     event: &OutboxRow,
     record: Option<&ConsumeRecord>,
     now: DateTime<Utc>,
 ) -> Consumption {
-    let failed = following(consumer, event, record, ConsumeStatus::Failed, 0, now);
+    let failed = next_record(consumer, event, record, ConsumeStatus::Failed, 0, now);
     Consumption { next_retry_time: Some(now), ..failed }
 }
 
-/// The row of the log of an event that was applied, as its effect shows, and of which the log knows nothing.
+/// Consume-log record of an event that was applied, as its effect proves, but has no record.
 pub fn written_down(consumer: &str, event: &OutboxRow, now: DateTime<Utc>) -> Consumption {
-    let applied = following(consumer, event, None, ConsumeStatus::Success, 1, now);
+    let applied = next_record(consumer, event, None, ConsumeStatus::Success, 1, now);
     Consumption {
-        consume_result: Some("written down by reconciliation: its effect is there".to_owned()),
+        consume_result: Some("recorded by reconciliation: its effect exists".to_owned()),
         ..applied
     }
 }
 
-/// The row of the log of an event that is given up, with what the last failure was.
-pub(crate) fn given_up(
+/// DEAD consume-log record of an event, with its last error.
+pub(crate) fn dead_record(
     consumer: &str,
     event: &OutboxRow,
     record: Option<&ConsumeRecord>,
@@ -54,40 +54,41 @@ pub(crate) fn given_up(
     now: DateTime<Utc>,
 ) -> Consumption {
     let attempts = record.map_or(0, |record| record.attempts);
-    let dead = following(consumer, event, record, ConsumeStatus::Dead, attempts, now);
+    let dead = next_record(consumer, event, record, ConsumeStatus::Dead, attempts, now);
     Consumption { error_message: dead.error_message.or_else(|| Some(reason.to_owned())), ..dead }
 }
 
-/// Drains the dead-letter queue.
+/// Moves messages from the dead-letter queue to the dead-letter table.
 pub struct DeadLetterDrainer {
     outbox: Outbox,
     queue: String,
-    inboxes: Vec<Inbox>,
+    processors: Vec<EventProcessor>,
 }
 
 impl DeadLetterDrainer {
-    /// A drainer that knows these consumers by their queues.
+    /// A drainer for the queues of these consumers.
     pub fn new(outbox: Outbox, consumers: &[Bound], settings: &Arc<ConsumerSettings>) -> DeadLetterDrainer {
-        let inboxes = consumers.iter().map(|bound| Inbox::new(&outbox, bound, settings, i64::MAX)).collect();
+        let processors =
+            consumers.iter().map(|bound| EventProcessor::new(&outbox, bound, settings, i64::MAX)).collect();
         let queue = outbox.topology.dead_letter_queue.clone();
-        DeadLetterDrainer { outbox, queue, inboxes }
+        DeadLetterDrainer { outbox, queue, processors }
     }
 
-    /// Drains until the process stops.
+    /// Runs until the process stops.
     pub async fn run(self) {
         let this = Arc::new(self);
         let stopping = this.outbox.tx.tasks.stopping().clone();
-        let mut told = false;
+        let mut is_warned = false;
         while !stopping.is_cancelled() {
-            match answered(this.outbox.broker.subscribe(&this.queue, PREFETCH)).await {
+            match broker_timeout(this.outbox.broker.subscribe(&this.queue, PREFETCH)).await {
                 Ok(subscription) => {
-                    told = false;
+                    is_warned = false;
                     this.drain(subscription.as_ref()).await;
                     let _ = tokio::time::timeout(PAUSE, subscription.close()).await;
                 }
-                Err(error) if !told => {
-                    warn!(%error, "[DeadLetters] cannot subscribe; going on to try");
-                    told = true;
+                Err(error) if !is_warned => {
+                    warn!(%error, "[DeadLetters] cannot subscribe; retrying");
+                    is_warned = true;
                 }
                 Err(error) => debug!(%error, "[DeadLetters] cannot subscribe"),
             }
@@ -99,7 +100,7 @@ impl DeadLetterDrainer {
         }
     }
 
-    /// Until the subscription ends or the store fails; what is not acked comes again.
+    /// Runs until the subscription ends or the store fails. Messages that are not acked are redelivered.
     async fn drain(self: &Arc<Self>, subscription: &dyn Subscription) {
         loop {
             let deliveries = tokio::select! {
@@ -107,22 +108,22 @@ impl DeadLetterDrainer {
                 () = self.outbox.tx.tasks.stopping().cancelled() => return,
                 next = subscription.next() => match next {
                     Ok(deliveries) => Arc::new(deliveries),
-                    Err(error) => return warn!(%error, "[DeadLetters] the subscription ended"),
+                    Err(error) => return warn!(%error, "[DeadLetters] subscription ended; subscribing again"),
                 },
             };
             let parked = match self.park_all(&deliveries, 0..deliveries.len()).await {
                 Ok(()) => deliveries.iter().collect(),
                 Err(error) if error.store_error().is_some_and(StoreError::is_outage) => {
-                    return warn!(%error, "[DeadLetters] the store failed; {} dead letters stay queued", deliveries.len());
+                    return warn!(%error, "[DeadLetters] store failed; {} dead letters remain in the queue", deliveries.len());
                 }
                 Err(error) => {
-                    warn!(%error, "[DeadLetters] {} dead letters are parked one by one", deliveries.len());
+                    warn!(%error, "[DeadLetters] batch failed; parking its {} dead letters one by one", deliveries.len());
                     self.park_each(&deliveries).await
                 }
             };
             let tags: Vec<DeliveryTag> = parked.iter().map(|delivery| delivery.tag).collect();
-            if let Err(error) = answered(subscription.ack(&tags)).await {
-                return warn!(%error, "[DeadLetters] {} dead letters were not acked; they come again", tags.len());
+            if let Err(error) = broker_timeout(subscription.ack(&tags)).await {
+                return warn!(%error, "[DeadLetters] cannot ack {} dead letters; they will be redelivered", tags.len());
             }
             if tags.len() < deliveries.len() {
                 return;
@@ -130,19 +131,20 @@ impl DeadLetterDrainer {
         }
     }
 
-    /// Those that could be parked: one that the store refuses keeps no other from it.
+    /// Parks each delivery in a separate transaction, so that one rejected message does not block the others. Returns
+    /// the parked ones.
     async fn park_each<'a>(self: &Arc<Self>, deliveries: &'a Arc<Vec<Delivery>>) -> Vec<&'a Delivery> {
         let mut parked = Vec::new();
         for (index, delivery) in deliveries.iter().enumerate() {
             let outcome = match self.park_all(deliveries, index..index + 1).await {
-                Err(error) if is_refusal(&error) => self.park_refused(delivery, &error).await,
+                Err(error) if is_rejection(&error) => self.park_rejected(delivery, &error).await,
                 outcome => outcome,
             };
             match outcome {
                 Ok(()) => parked.push(delivery),
                 Err(error) => error!(%error, eventId = delivery.message.message_id.as_deref(),
                     traceId = delivery.message.correlation_id.as_deref(),
-                    "[DeadLetters] [ALERT] a dead letter cannot be parked; it stays queued"),
+                    "[DeadLetters] [ALERT] cannot park a dead letter; it remains in the queue"),
             }
         }
         parked
@@ -153,35 +155,40 @@ impl DeadLetterDrainer {
         self: &Arc<Self>,
         deliveries: &Arc<Vec<Delivery>>,
         range: Range<usize>,
-    ) -> Result<(), InboxError> {
-        let (this, deliveries) = (Arc::clone(self), Arc::clone(deliveries));
-        let foreign = with_tx(&self.outbox.tx, move |unit, _| {
-            let (this, deliveries, range) = (Arc::clone(&this), Arc::clone(&deliveries), range.clone());
+    ) -> Result<(), ProcessError> {
+        let this = Arc::clone(self);
+        let deliveries = Arc::clone(deliveries);
+        let unknown = with_tx(&self.outbox.tx, move |unit, _| {
+            let this = Arc::clone(&this);
+            let deliveries = Arc::clone(&deliveries);
+            let range = range.clone();
             Box::pin(async move {
-                let mut foreign = Vec::new();
+                let mut unknown = Vec::new();
                 for delivery in deliveries.get(range).unwrap_or_default() {
-                    foreign.extend(this.park(unit.outbox(), delivery).await?);
+                    unknown.extend(this.park(unit.outbox(), delivery).await?);
                 }
-                Ok::<_, InboxError>(foreign)
+                Ok::<_, ProcessError>(unknown)
             })
         })
         .await?;
-        foreign.iter().for_each(Foreign::log);
+        unknown.iter().for_each(UnknownMessage::log);
         Ok(())
     }
 
-    /// Parks a message that the store refuses to park as what it is: as one that is no event of ours, with the store's
-    /// reason; without its body, should that be refused too.
-    async fn park_refused(&self, delivery: &Delivery, refusal: &InboxError) -> Result<(), InboxError> {
-        let why = format!("{}: the store refused to park it: {refusal}", texts::CONSUME_FAILED);
-        let foreign = foreign_letter(self.died_in(delivery), delivery, why, self.outbox.now());
+    /// Parks a message that the store rejected: as an unknown message, with the store's error as the reason, and
+    /// without its body if that is rejected too.
+    async fn park_rejected(&self, delivery: &Delivery, rejection: &ProcessError) -> Result<(), ProcessError> {
+        let why = format!("{}: the store refused to park it: {rejection}", texts::CONSUME_FAILED);
+        let unknown = unknown_dead_letter(self.died_in(delivery), delivery, why, self.outbox.now());
         let mut outcome = Ok(());
         for most in [MAX_LETTER_BODY_BYTES, 0] {
-            let letter = Arc::new(foreign.shortened(most));
-            let parked = Foreign::of(delivery, &letter);
+            let dead_letter = Arc::new(unknown.shortened(most));
+            let parked = UnknownMessage::of(delivery, &dead_letter);
             outcome = with_tx(&self.outbox.tx, move |unit, _| {
-                let letter = Arc::clone(&letter);
-                Box::pin(async move { Ok(unit.outbox().park(std::slice::from_ref(letter.as_ref())).await?) })
+                let dead_letter = Arc::clone(&dead_letter);
+                Box::pin(
+                    async move { Ok(unit.outbox().park(std::slice::from_ref(dead_letter.as_ref())).await?) },
+                )
             })
             .await;
             match &outcome {
@@ -189,38 +196,38 @@ impl DeadLetterDrainer {
                     parked.log();
                     break;
                 }
-                Err(error) if is_refusal(error) => {}
+                Err(error) if is_rejection(error) => {}
                 Err(_) => break,
             }
         }
         outcome
     }
 
-    /// Parks one delivery. Returns the letter of a message that is no event of ours, to be logged after the commit.
+    /// Parks one delivery. For an unknown message, returns the data to be logged after the commit.
     async fn park(
         &self,
         unit: &mut dyn OutboxUnit,
         delivery: &Delivery,
-    ) -> Result<Option<Foreign>, InboxError> {
+    ) -> Result<Option<UnknownMessage>, ProcessError> {
         if planted(Mutant::DrainerForgets) {
             return Ok(None);
         }
         let queue = self.died_in(delivery);
-        let inbox = self.inboxes.iter().find(|inbox| inbox.queue() == queue);
+        let processor = self.processors.iter().find(|processor| processor.queue() == queue);
         let now = self.outbox.now();
-        let reason = match (identify(unit, &self.outbox.registry, &delivery.message).await?, inbox) {
-            (Identity::Genuine(event), Some(inbox)) => {
-                park_event(unit, inbox, &event, now).await?;
+        let reason = match (identify(unit, &self.outbox.registry, &delivery.message).await?, processor) {
+            (Identity::Known(event), Some(processor)) => {
+                park_event(unit, processor, &event, now).await?;
                 return Ok(None);
             }
-            (Identity::Genuine(_), None) => {
-                format!("{}: no consumer works on {queue}", texts::CONSUME_FAILED)
+            (Identity::Known(_), None) => {
+                format!("{}: no consumer is registered for queue {queue}", texts::CONSUME_FAILED)
             }
-            (Identity::Foreign(why), _) => why,
+            (Identity::Unknown(why), _) => why,
         };
-        let letter = foreign_letter(queue, delivery, reason, now).storable();
-        unit.park(std::slice::from_ref(&letter)).await?;
-        Ok(Some(Foreign::of(delivery, &letter)))
+        let dead_letter = unknown_dead_letter(queue, delivery, reason, now).storable();
+        unit.park(std::slice::from_ref(&dead_letter)).await?;
+        Ok(Some(UnknownMessage::of(delivery, &dead_letter)))
     }
 
     fn died_in<'a>(&'a self, delivery: &'a Delivery) -> &'a str {
@@ -228,17 +235,17 @@ impl DeadLetterDrainer {
     }
 }
 
-/// Whether the store refuses this very letter: neither an outage nor somebody else's change.
-fn is_refusal(error: &InboxError) -> bool {
+/// Whether the store rejects this dead letter: neither an outage nor a concurrent change.
+fn is_rejection(error: &ProcessError) -> bool {
     matches!(error.store_error(), Some(StoreError::Corrupt { .. } | StoreError::Backend(_)))
 }
 
-/// The letter of a message that is no event of ours.
-fn foreign_letter(queue: &str, delivery: &Delivery, reason: String, now: DateTime<Utc>) -> DeadLetter {
+/// Dead letter of an unknown message.
+fn unknown_dead_letter(queue: &str, delivery: &Delivery, reason: String, now: DateTime<Utc>) -> DeadLetter {
     let message = &delivery.message;
     DeadLetter {
         queue: queue.to_owned(),
-        // Not under its message id: an event of ours may rightly have that.
+        // Not its message id: an event of this outbox may have the same id.
         key: hash(&message.body),
         tenant: message.headers.get("tenantId").and_then(|id| id.parse().ok()).unwrap_or(TenantId::DEFAULT),
         event_type: message.kind.clone(),
@@ -252,8 +259,8 @@ fn foreign_letter(queue: &str, delivery: &Delivery, reason: String, now: DateTim
     }
 }
 
-/// What the log says of a message that is no event of ours, once that is parked.
-struct Foreign {
+/// Log fields of an unknown message, logged after it was parked.
+struct UnknownMessage {
     message_id: Option<String>,
     trace_id: Option<String>,
     queue: String,
@@ -261,14 +268,14 @@ struct Foreign {
     reason: String,
 }
 
-impl Foreign {
-    fn of(delivery: &Delivery, letter: &DeadLetter) -> Foreign {
-        Foreign {
+impl UnknownMessage {
+    fn of(delivery: &Delivery, dead_letter: &DeadLetter) -> UnknownMessage {
+        UnknownMessage {
             message_id: delivery.message.message_id.clone(),
-            trace_id: letter.trace_id.clone(),
-            queue: letter.queue.clone(),
-            key: letter.key.clone(),
-            reason: letter.reason.clone(),
+            trace_id: dead_letter.trace_id.clone(),
+            queue: dead_letter.queue.clone(),
+            key: dead_letter.key.clone(),
+            reason: dead_letter.reason.clone(),
         }
     }
 
@@ -279,39 +286,42 @@ impl Foreign {
             queue = self.queue,
             key = self.key,
             reason = self.reason,
-            "[DeadLetters] [ALERT] a message that is no event of ours is parked"
+            "[DeadLetters] [ALERT] unknown message parked as a dead letter"
         );
     }
 }
 
-/// Parks an event of ours that came out of the dead-letter queue of its consumer.
+/// Parks an event of this outbox that arrived in the dead-letter queue.
 async fn park_event(
     unit: &mut dyn OutboxUnit,
-    inbox: &Inbox,
+    processor: &EventProcessor,
     event: &OutboxRow,
     now: DateTime<Utc>,
-) -> Result<(), InboxError> {
-    let record = unit.consumption(inbox.name(), &event.event_id).await?;
-    let letter = unit.dead_letter(inbox.queue(), event.event_id.as_str()).await?.map(|letter| letter.status);
+) -> Result<(), ProcessError> {
+    let record = unit.consumption(processor.name(), &event.event_id).await?;
+    let dead_letter = unit
+        .dead_letter(processor.queue(), event.event_id.as_str())
+        .await?
+        .map(|dead_letter| dead_letter.status);
     let reason = record
         .as_ref()
         .and_then(|record| record.error_message.clone())
         .unwrap_or_else(|| format!("{}: the broker dead-lettered it", texts::CONSUME_FAILED));
-    match (record.as_ref().map(|record| record.status), letter) {
-        // Applied all the same, by the sweep or another delivery: there is nothing to decide.
+    match (record.as_ref().map(|record| record.status), dead_letter) {
+        // Applied by the sweep or another delivery in the meantime: no decision is needed.
         (Some(ConsumeStatus::Success), _) => return Ok(()),
-        // The log and the letter were written together when it died; a person may have decided since.
+        // Log record and dead letter were written together; an operator may have decided since.
         (Some(ConsumeStatus::Dead), Some(_)) => return Ok(()),
         (Some(ConsumeStatus::Dead), None) => {}
-        // A copy from before it was replayed: the log has it to be tried.
+        // A copy from before the replay: the log has the event as retryable.
         (Some(_), Some(DeadLetterStatus::Replaying | DeadLetterStatus::Replayed)) => return Ok(()),
         (Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None, _) => {
-            unit.record(&[given_up(inbox.name(), event, record.as_ref(), &reason, now)]).await?;
-            // A person gave it up: it is dead, and there is nothing to decide again.
-            if letter == Some(DeadLetterStatus::Discarded) {
+            unit.record(&[dead_record(processor.name(), event, record.as_ref(), &reason, now)]).await?;
+            // An operator discarded it: it is DEAD, and no new decision is needed.
+            if dead_letter == Some(DeadLetterStatus::Discarded) {
                 return Ok(());
             }
         }
     }
-    Ok(unit.park(&[inbox.dead_letter(event, &reason, now)]).await?)
+    Ok(unit.park(&[processor.dead_letter(event, &reason, now)]).await?)
 }

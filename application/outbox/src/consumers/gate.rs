@@ -1,4 +1,5 @@
-//! The order gate: what may be applied now, what has to wait (spec §1 "order of effects"). Pure.
+//! The order gate decides which events may be applied now and which have to wait (spec §1 "order of effects"). Pure
+//! functions.
 
 use std::collections::BTreeSet;
 
@@ -9,36 +10,36 @@ use crate::lease_watch::is_of_the_future;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{Unapplied, UnorderedTypes};
 
-/// What the gate says about one event.
+/// Decision of the gate about one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Apply it now.
     Apply,
-    /// An earlier one has to be settled first.
+    /// An earlier event has to be settled first.
     Wait,
-    /// It is another worker's, or backs off, until then.
+    /// Owned by another worker, or in backoff, until this time.
     Busy(DateTime<Utc>),
 }
 
-/// One event and what the gate says about it.
+/// One event and the decision about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step<'a> {
     pub(super) event: &'a Unapplied,
     pub(super) verdict: Verdict,
 }
 
-/// Judges the unsettled events of one aggregate, given in order.
+/// Decides about the unsettled events of one aggregate, given in order.
 ///
-/// Looks as far as the last ordered event that is a target (delivered, or asked for by the sweep) or already WAITING. Up to
-/// there everything is applied in order, also what was never delivered; from the first that cannot run now, targets wait.
-/// An unordered target waits for nothing and pulls nothing.
-/// FAILED ones of the outbox are passed over unless they are targets. `mine` is an event whose running attempt is the
-/// caller's own.
+/// The last ordered event that is a target (delivered, or requested by the sweep) or WAITING ends the range to
+/// process. Within the range all events are applied in order, including events that were not delivered; after the
+/// first event that cannot run now, targets wait. An unordered target does not wait and does not extend the range.
+/// Events that are FAILED in the outbox are skipped unless they are targets. `own_attempt` is an event whose running attempt
+/// belongs to the caller.
 pub(super) fn plan<'a>(
     unapplied: &'a [Unapplied],
     targets: &BTreeSet<EventId>,
     unordered: &UnorderedTypes,
-    mine: Option<&EventId>,
+    own_attempt: Option<&EventId>,
     now: DateTime<Utc>,
 ) -> Vec<Step<'a>> {
     let is_target = |event: &Unapplied| targets.contains(&event.event.event_id);
@@ -47,13 +48,13 @@ pub(super) fn plan<'a>(
     };
     let is_ordered =
         |event: &Unapplied| unordered.is_ordered(&event.event.event_type) && !planted(Mutant::NoGate);
-    let pulls = |event: &Unapplied| is_ordered(event) && (is_target(event) || is_waiting(event));
-    let horizon = unapplied.iter().rposition(pulls).map_or(0, |last| last + 1);
+    let extends_range = |event: &Unapplied| is_ordered(event) && (is_target(event) || is_waiting(event));
+    let range_end = unapplied.iter().rposition(extends_range).map_or(0, |last| last + 1);
     let mut steps = Vec::new();
     let mut blocked = false;
-    for (place, event) in unapplied.iter().enumerate() {
+    for (position, event) in unapplied.iter().enumerate() {
         let target = is_target(event);
-        let busy = if mine == Some(&event.event.event_id) { None } else { busy_until(event, now) };
+        let busy = if own_attempt == Some(&event.event.event_id) { None } else { busy_until(event, now) };
         if !is_ordered(event) {
             match (target, busy) {
                 (true, Some(until)) => steps.push(Step { event, verdict: Verdict::Busy(until) }),
@@ -62,8 +63,8 @@ pub(super) fn plan<'a>(
             }
             continue;
         }
-        let is_given_up = event.event.status == OutboxStatus::Failed;
-        if place >= horizon || (is_given_up && !target) {
+        let is_failed = event.event.status == OutboxStatus::Failed;
+        if position >= range_end || (is_failed && !target) {
             continue;
         }
         match busy {
@@ -81,8 +82,9 @@ pub(super) fn plan<'a>(
     steps
 }
 
-/// Until when nobody may touch it: somebody's attempt runs, or its backoff does. A row of the future was written by a
-/// clock that was set back since: its times say nothing, and whoever holds it is found by the fence when it commits.
+/// Until when no other worker may process the event: an attempt is running, or it is in backoff. The times of a
+/// record from the future are ignored: it was written by a clock that has since been set back. If its worker is still
+/// running, the fence stops it at commit.
 fn busy_until(event: &Unapplied, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let record = event.record.as_ref().filter(|record| !is_of_the_future(record.consume_time, now))?;
     let until = match record.status {

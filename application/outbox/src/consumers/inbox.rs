@@ -1,4 +1,4 @@
-//! What a consumer knows, and the units of work it runs: read what is unsettled, apply, record.
+//! Units of work of one consumer: read unsettled events, apply them, record the result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,69 +21,70 @@ use crate::relay::envelope_of;
 use crate::settings::ConsumerSettings;
 use crate::{EventRegistry, Outbox, Transactor, UnitError, texts};
 
-/// Locks of others are waited for this long, and what a statement waits beyond it; then the delivery gives up its place.
-pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// Time limit for waiting for locks; one statement may exceed it by its own lock timeout. After it the delivery is
+/// left to the sweep.
+pub(super) const LOCK_WAIT_LIMIT: Duration = Duration::from_secs(1);
 
-/// One consumer's side of the database.
+/// Reads and applies the events of one consumer.
 #[derive(Clone)]
-pub(super) struct Inbox {
+pub(super) struct EventProcessor {
     pub(super) outbox: Outbox,
-    /// The way into the units in which its handler works.
+    /// Begins the units of work in which the handler runs.
     pub(super) tx: Transactor<dyn HandlerUnit>,
     pub(super) bound: Bound,
     pub(super) settings: Arc<ConsumerSettings>,
-    /// Outbox rows up to this id are history.
+    /// Outbox rows up to this id are ignored.
     pub(super) after_id: i64,
 }
 
-/// Why a unit of a consumer ended without a commit.
+/// Why a unit of work of a consumer was not committed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum InboxError {
+pub(super) enum ProcessError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The handler refused.
+    /// The handler failed.
     #[error(transparent)]
     Handler(HandlerError),
-    /// What was read outside the unit no longer holds inside it: look again.
-    #[error("the log has changed meanwhile")]
-    Moved,
+    /// Data that was read before the unit has changed: read it again.
+    #[error("the consume log has changed since it was read")]
+    Stale,
 }
 
-impl UnitError for InboxError {
+impl UnitError for ProcessError {
     fn store_error(&self) -> Option<&StoreError> {
         match self {
-            InboxError::Store(error) | InboxError::Handler(HandlerError::Store(error)) => Some(error),
-            InboxError::Handler(HandlerError::Recoverable(_) | HandlerError::Unrecoverable(_))
-            | InboxError::Moved => None,
+            ProcessError::Store(error) | ProcessError::Handler(HandlerError::Store(error)) => Some(error),
+            ProcessError::Handler(HandlerError::Recoverable(_) | HandlerError::Unrecoverable(_))
+            | ProcessError::Stale => None,
         }
     }
 }
 
-/// What a message turns out to be when it is held against the outbox.
+/// Result of comparing a message with its outbox row.
 #[derive(Debug)]
 pub(super) enum Identity {
-    /// It carries this event.
-    Genuine(Box<OutboxRow>),
-    /// It carries no event of ours, and why not.
-    Foreign(String),
+    /// The message matches this row.
+    Known(Box<OutboxRow>),
+    /// The message is not an event of this outbox; with the reason.
+    Unknown(String),
 }
 
 impl Identity {
-    fn foreign(why: String) -> Identity {
-        Identity::Foreign(storable(&why, MAX_LETTER_REASON_BYTES).into_owned())
+    fn unknown(why: String) -> Identity {
+        Identity::Unknown(storable(&why, MAX_LETTER_REASON_BYTES).into_owned())
     }
 }
 
-impl Inbox {
+impl EventProcessor {
     pub(super) fn new(
         outbox: &Outbox,
         bound: &Bound,
         settings: &Arc<ConsumerSettings>,
         after_id: i64,
-    ) -> Inbox {
+    ) -> EventProcessor {
         let mut outbox = outbox.clone();
-        outbox.tx.policy.patience = LOCK_PATIENCE;
-        Inbox {
+        outbox.tx.policy.patience = LOCK_WAIT_LIMIT;
+        EventProcessor {
             tx: outbox.tx.with_store(Arc::clone(&bound.store)),
             outbox,
             bound: bound.clone(),
@@ -100,7 +101,7 @@ impl Inbox {
         self.bound.queue
     }
 
-    /// The unsettled events of these aggregates, with the targets that are older than the subscription.
+    /// Unsettled events of these aggregates, without those older than the subscription.
     pub(super) async fn unapplied<V: ConsumeQueries + ?Sized>(
         &self,
         view: &mut V,
@@ -109,22 +110,22 @@ impl Inbox {
         view.unapplied(self.name(), self.bound.takes, self.after_id, aggregates).await
     }
 
-    /// Runs the handler on these events, in order and within the limit, and records them as applied; tells for each what
-    /// it did. The envelopes that carry some of them need not be parsed again.
+    /// Runs the handler on these events, in order and within the time limit, and records them as applied. Returns the
+    /// handler's result for each. Envelopes that are already parsed are passed in `envelopes`.
     pub(super) async fn apply(
         &self,
         unit: &mut dyn HandlerUnit,
         steps: &[&Unapplied],
-        carriers: &BTreeMap<EventId, Arc<Envelope>>,
+        envelopes: &BTreeMap<EventId, Arc<Envelope>>,
         limit: Duration,
-    ) -> Result<Vec<Applied>, InboxError> {
-        let begun = self.outbox.now();
-        let event = |step: &&Unapplied| match carriers.get(&step.event.event_id) {
+    ) -> Result<Vec<Applied>, ProcessError> {
+        let started_at = self.outbox.now();
+        let event = |step: &&Unapplied| match envelopes.get(&step.event.event_id) {
             Some(envelope) => Ok(Event { row: step.event.clone(), envelope: Arc::clone(envelope) }),
             None => Event::of(&step.event),
         };
         let events = steps.iter().map(event).collect::<Result<Vec<_>, _>>();
-        let events = events.map_err(InboxError::Handler)?;
+        let events = events.map_err(ProcessError::Handler)?;
         let handled = async {
             if planted(Mutant::DedupeOutsideTransaction) {
                 let mut effects = self.tx.store.begin().await?;
@@ -135,20 +136,20 @@ impl Inbox {
         };
         let applied = tokio::time::timeout(limit, handled)
             .await
-            .unwrap_or_else(|_| Err(HandlerError::Recoverable(format!("not done within {limit:?}"))))
-            .map_err(InboxError::Handler)?;
+            .unwrap_or_else(|_| Err(HandlerError::Recoverable(format!("handler timed out after {limit:?}"))))
+            .map_err(ProcessError::Handler)?;
         if applied.len() != events.len() {
-            let why = format!("the handler answered for {} of {} events", applied.len(), events.len());
-            return Err(InboxError::Handler(HandlerError::Recoverable(why)));
+            let why = format!("the handler returned {} results for {} events", applied.len(), events.len());
+            return Err(ProcessError::Handler(HandlerError::Recoverable(why)));
         }
         let now = self.outbox.now();
-        let cost_ms = (now - begun).num_milliseconds();
+        let cost_ms = (now - started_at).num_milliseconds();
         let records: Vec<Consumption> = steps
             .iter()
             .zip(applied.iter().cloned())
             .map(|(step, Applied { result, idempotency_key, .. })| {
                 let attempts = match step.record.as_ref() {
-                    // A counted attempt that runs is this one.
+                    // The running attempt was already counted.
                     Some(record) if record.status == ConsumeStatus::Processing => record.attempts,
                     Some(record) => record.attempts.saturating_add(1),
                     None => 1,
@@ -162,12 +163,13 @@ impl Inbox {
         Ok(applied)
     }
 
-    /// Says that an event was applied, once that is committed.
-    pub(super) fn tell(&self, event: &Told<'_>, applied: &Applied) {
-        let (result, key) = (applied.result.as_deref(), applied.idempotency_key.as_deref());
+    /// Logs that an event was applied; called after the commit.
+    pub(super) fn log_applied(&self, event: &DeliveryFields<'_>, applied: &Applied) {
+        let result = applied.result.as_deref();
+        let key = applied.idempotency_key.as_deref();
         let _span = self.outbox.registry.span(event.kind, event.aggregate).entered();
         info!(hop = "consume", eventId = %event.id, eventType = event.kind, traceId = event.trace,
-            traceparent = event.traceparent, durationMs = event.took.num_milliseconds(), aggregateType = event.aggregate_type,
+            traceparent = event.traceparent, durationMs = event.elapsed.num_milliseconds(), aggregateType = event.aggregate_type,
             aggregateId = event.aggregate, queue = self.queue(), consumer = self.name(), idempotencyKey = key, result,
             "[{}] Message consumed successfully", self.name());
         if applied.is_repeated {
@@ -175,14 +177,14 @@ impl Inbox {
         }
     }
 
-    /// Logs and counts a delivery that was ignored, as its event had been applied; to be called after the commit.
+    /// Logs and counts an ignored duplicate; called after the commit.
     pub(super) fn log_duplicate(&self, event: &EventId, trace_id: &str) {
         metrics::counter!(IDEMPOTENT, "consumer" => self.name()).increment(1);
         info!(eventId = %event, traceId = trace_id, queue = self.queue(), consumer = self.name(), "{}", texts::DUPLICATE);
     }
 
-    /// An ignored delivery of an event, as the history of the event keeps it.
-    pub(super) fn duplicate(&self, row: &OutboxRow, at: DateTime<Utc>) -> HistoryEntry {
+    /// History entry for an ignored duplicate.
+    pub(super) fn duplicate_entry(&self, row: &OutboxRow, at: DateTime<Utc>) -> HistoryEntry {
         HistoryEntry {
             tenant: row.aggregate.tenant,
             event_id: row.event_id.clone(),
@@ -194,7 +196,7 @@ impl Inbox {
         }
     }
 
-    /// A consume-log row that follows the one that was read.
+    /// Consume-log record that replaces the one that was read.
     pub(super) fn record(
         &self,
         step: &Unapplied,
@@ -202,10 +204,10 @@ impl Inbox {
         attempts: u32,
         now: DateTime<Utc>,
     ) -> Consumption {
-        following(self.name(), &step.event, step.record.as_ref(), status, attempts, now)
+        next_record(self.name(), &step.event, step.record.as_ref(), status, attempts, now)
     }
 
-    /// The dead letter of an event of ours.
+    /// Dead letter of an event of this outbox.
     pub(super) fn dead_letter(&self, row: &OutboxRow, reason: &str, now: DateTime<Utc>) -> DeadLetter {
         DeadLetter {
             queue: self.queue().to_owned(),
@@ -222,7 +224,7 @@ impl Inbox {
         }
     }
 
-    /// A target as the gate wants it: the row, and its place in the log.
+    /// A target as the gate needs it: outbox row and consume-log record.
     pub(super) async fn target<V: OutboxQueries + ConsumeQueries + ?Sized>(
         &self,
         view: &mut V,
@@ -236,20 +238,20 @@ impl Inbox {
     }
 }
 
-/// An event, as the log line names it.
-pub(super) struct Told<'a> {
+/// Fields of the log line for an applied event.
+pub(super) struct DeliveryFields<'a> {
     pub(super) id: &'a EventId,
     pub(super) kind: &'a str,
     pub(super) trace: &'a str,
     pub(super) traceparent: Option<&'a str>,
-    /// How long it took, until it was committed.
-    pub(super) took: TimeDelta,
+    /// Time from the start of the unit of work to its commit.
+    pub(super) elapsed: TimeDelta,
     pub(super) aggregate_type: &'a str,
     pub(super) aggregate: i64,
 }
 
-/// The row of the log that follows the one that was read, if there was one.
-pub(super) fn following(
+/// Consume-log record that replaces the one that was read, if there was one.
+pub(super) fn next_record(
     consumer: &str,
     event: &OutboxRow,
     record: Option<&ConsumeRecord>,
@@ -278,8 +280,8 @@ pub(super) fn following(
     }
 }
 
-/// Holds a message against the outbox: the row is the event, the message only says that it is time. The reason why a
-/// message is foreign may quote it, so it is bounded.
+/// Compares a message with its outbox row. The row is authoritative; the message is only a trigger. The reason why a
+/// message is unknown may quote it, so its length is limited.
 pub(super) async fn identify<V: OutboxQueries + ?Sized>(
     view: &mut V,
     registry: &EventRegistry,
@@ -287,29 +289,29 @@ pub(super) async fn identify<V: OutboxQueries + ?Sized>(
 ) -> Result<Identity, StoreError> {
     let envelope = match Envelope::parse(&message.body) {
         Ok(envelope) => envelope,
-        Err(error) => return Ok(Identity::foreign(format!("{}: {error}", texts::CONSUME_FAILED))),
+        Err(error) => return Ok(Identity::unknown(format!("{}: {error}", texts::CONSUME_FAILED))),
     };
     let Some(row) = view.outbox_by_event(std::slice::from_ref(&envelope.event_id)).await?.pop() else {
         let Envelope { event_id, event_type, .. } = &envelope;
-        return Ok(Identity::foreign(if registry.knows(event_type) {
-            format!("{}: there is no outbox row of event {event_id}", texts::CONSUME_FAILED)
+        return Ok(Identity::unknown(if registry.knows(event_type) {
+            format!("{}: no outbox row for event {event_id}", texts::CONSUME_FAILED)
         } else {
             format!("{}: {event_type}", texts::UNSUPPORTED_TYPE)
         }));
     };
-    if carries(&envelope, &row) {
-        Ok(Identity::Genuine(Box::new(row)))
+    if matches_row(&envelope, &row) {
+        Ok(Identity::Known(Box::new(row)))
     } else {
         let id = &envelope.event_id;
-        Ok(Identity::foreign(format!(
-            "{}: the outbox row of event {id} has another payload",
+        Ok(Identity::unknown(format!(
+            "{}: the outbox row of event {id} has different content",
             texts::CONSUME_FAILED
         )))
     }
 }
 
-/// Whether an envelope says what the outbox row says.
-pub(super) fn carries(envelope: &Envelope, row: &OutboxRow) -> bool {
+/// Whether envelope and outbox row have the same content.
+pub(super) fn matches_row(envelope: &Envelope, row: &OutboxRow) -> bool {
     envelope.event_id == row.event_id
         && envelope.event_type == row.event_type
         && envelope.aggregate_type == row.aggregate.kind
@@ -317,26 +319,26 @@ pub(super) fn carries(envelope: &Envelope, row: &OutboxRow) -> bool {
         && is_payload(&envelope.payload, &row.payload)
 }
 
-/// Whether a payload is the one of a row. Written as we write it, it needs no parsing.
+/// Whether a payload equals that of a row. In our own serialization it needs no parsing.
 fn is_payload(payload: &serde_json::Value, row: &str) -> bool {
     let written = payload.to_string();
     written == row || serde_json::from_str::<serde_json::Value>(row).is_ok_and(|parsed| parsed == *payload)
 }
 
-/// A delivery, and what it carries: parsed once.
+/// A delivery with its envelope, parsed once.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct ParsedDelivery {
     pub(super) delivery: Delivery,
-    /// Nothing where the body is no envelope.
+    /// `None` if the body is not an envelope.
     pub(super) envelope: Option<Arc<Envelope>>,
 }
 
-impl Taken {
-    pub(super) fn of(delivery: Delivery) -> Taken {
-        Taken { envelope: Envelope::parse(&delivery.message.body).ok().map(Arc::new), delivery }
+impl ParsedDelivery {
+    pub(super) fn of(delivery: Delivery) -> ParsedDelivery {
+        ParsedDelivery { envelope: Envelope::parse(&delivery.message.body).ok().map(Arc::new), delivery }
     }
 
-    /// The aggregate it says it is about; one that says nothing has a lane of its own.
+    /// The aggregate that the message claims. A message without an envelope gets a lane of its own.
     pub(super) fn lane(&self) -> AggregateRef {
         match &self.envelope {
             Some(envelope) => claimed_aggregate(envelope, &self.delivery.message),
@@ -349,7 +351,7 @@ impl Taken {
     }
 }
 
-/// The aggregate that a message says it is about; its outbox row has the last word.
+/// The aggregate that a message claims; its outbox row is authoritative.
 pub(super) fn claimed_aggregate(envelope: &Envelope, message: &Message) -> AggregateRef {
     let tenant =
         message.headers.get("tenantId").and_then(|text| text.parse().ok()).unwrap_or(TenantId::DEFAULT);

@@ -1,5 +1,5 @@
-//! Finds what no delivery will bring back: events that wait, were left by a crash, or were lost by the broker.
-//! Runs them from their outbox rows, through the same gate.
+//! Applies events that have no delivery left: they wait, were left unsettled by a crash, or were lost by the broker.
+//! They are processed from their outbox rows, through the same gate.
 
 use std::time::Duration;
 
@@ -8,104 +8,114 @@ use handover_events::EventId;
 use tracing::{debug, error, info, warn};
 
 use super::alone::CountFirst;
-use super::answered::answered;
-use super::inbox::{Inbox, LOCK_PATIENCE};
+use super::answered::broker_timeout;
+use super::inbox::{EventProcessor, LOCK_WAIT_LIMIT};
 use crate::mutants::{Mutant, planted};
 use crate::ports::StoreError;
 use crate::with_tx;
 
-/// Events looked at in one go.
+/// Maximum number of events per query.
 const BATCH: u32 = 100;
-/// Events that waited for a lock before a sweep ends.
-const MOST_POSTPONED: u32 = 3;
-/// How long the sweep waits before it asks a store again that is away.
+/// Number of lock timeouts after which a sweep ends.
+const MAX_POSTPONED: u32 = 3;
+/// Pause before the next attempt during an outage of the store.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
-/// A queue that is not empty may still hold the event: it is given half as long again.
-const PATIENCE_PERCENT: i32 = 150;
+/// If the queue is not empty it may still contain the event: the time limit is extended to this percentage.
+const QUEUED_WAIT_PERCENT: i32 = 150;
 
-/// Sweeps until the process stops.
-pub(super) async fn run(inbox: Inbox) {
-    let stopping = inbox.outbox.tx.tasks.stopping().clone();
+/// Runs the sweep periodically until the process stops.
+pub(super) async fn run(processor: EventProcessor) {
+    let stopping = processor.outbox.tx.tasks.stopping().clone();
     loop {
         tokio::select! {
             biased;
             () = stopping.cancelled() => return,
-            () = inbox.outbox.tx.clock.sleep(inbox.settings.sweep_interval) => {}
+            () = processor.outbox.tx.clock.sleep(processor.settings.sweep_interval) => {}
         }
-        if let Err(error) = sweep(&inbox).await {
-            warn!(%error, consumer = inbox.name(), "[{}] the sweep failed; it comes again", inbox.name());
+        if let Err(error) = sweep(&processor).await {
+            warn!(%error, consumer = processor.name(), "[{}] sweep failed; next run in {:?}", processor.name(), processor.settings.sweep_interval);
         }
     }
 }
 
-async fn sweep(inbox: &Inbox) -> Result<(), StoreError> {
-    let now = inbox.outbox.now();
-    let idle_since = now - TimeDelta::from_std(inbox.settings.sweep_interval).unwrap_or_default();
-    let leftovers =
-        inbox.outbox.view().await?.outbox_view().leftovers(inbox.name(), idle_since, now, BATCH).await?;
+async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
+    let now = processor.outbox.now();
+    let idle_since = now - TimeDelta::from_std(processor.settings.sweep_interval).unwrap_or_default();
+    let leftovers = processor
+        .outbox
+        .view()
+        .await?
+        .outbox_view()
+        .leftovers(processor.name(), idle_since, now, BATCH)
+        .await?;
     let mut postponed = 0;
     for event in leftovers {
-        if inbox.outbox.tx.tasks.stopping().is_cancelled() {
+        if processor.outbox.tx.tasks.stopping().is_cancelled() {
             return Ok(());
         }
         if planted(Mutant::LeftoversForgotten) {
             break;
         }
-        info!(eventId = %event, consumer = inbox.name(), queue = inbox.queue(), "[{}] taking up a leftover", inbox.name());
-        if take_up(inbox, &event).await? == TakenUp::Postponed {
+        info!(eventId = %event, consumer = processor.name(), queue = processor.queue(), "[{}] applying an unsettled event without a delivery", processor.name());
+        if apply_event(processor, &event).await? == SweepOutcome::Postponed {
             postponed += 1;
         }
-        // The next sweep begins with those that were not taken up yet.
-        if postponed >= MOST_POSTPONED {
+        // The next sweep starts with the remaining events.
+        if postponed >= MAX_POSTPONED {
             break;
         }
     }
-    find_lost(inbox).await
+    find_lost(processor).await
 }
 
-/// Applies events that the broker confirmed and never delivered, and moves the mark up to which none is missing.
-async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
-    let name = inbox.name();
-    // One view at a time: whoever holds one and waits for another can wait for ever on a store with few.
-    let Some(mark) = inbox.outbox.view().await?.outbox_view().consumer_subscription(name).await? else {
+/// Applies events that the broker confirmed and did not deliver, and advances `checked_until`.
+async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
+    let name = processor.name();
+    // One view at a time: a caller that keeps one view and waits for another can block forever on a store with few
+    // connections.
+    let Some(position) = processor.outbox.view().await?.outbox_view().consumer_subscription(name).await?
+    else {
         return Ok(());
     };
-    let on_its_way = inbox.settings.lost_after + inbox.bound.delay;
-    let mut patience = TimeDelta::from_std(on_its_way).unwrap_or(TimeDelta::MAX);
-    if queued(inbox).await {
-        patience = patience.checked_mul(PATIENCE_PERCENT).map_or(TimeDelta::MAX, |patience| patience / 100);
+    let delivery_limit = processor.settings.lost_after + processor.bound.delay;
+    let mut wait_limit = TimeDelta::from_std(delivery_limit).unwrap_or(TimeDelta::MAX);
+    if has_queued_messages(processor).await {
+        wait_limit =
+            wait_limit.checked_mul(QUEUED_WAIT_PERCENT).map_or(TimeDelta::MAX, |wait_limit| wait_limit / 100);
     }
-    let now = inbox.outbox.now();
-    let Some(until) = now.checked_sub_signed(patience) else { return Ok(()) };
-    if mark.checked_until > now {
-        // The clock was set back: what is sent from now on lies behind the mark.
-        return with_tx(&inbox.outbox.tx, move |unit, _| {
+    let now = processor.outbox.now();
+    let Some(until) = now.checked_sub_signed(wait_limit) else { return Ok(()) };
+    if position.checked_until > now {
+        // The clock was set back: events sent from now on would be before `checked_until`.
+        return with_tx(&processor.outbox.tx, move |unit, _| {
             Box::pin(async move { unit.outbox().set_checked_until(name, until).await })
         })
         .await;
     }
-    if until <= mark.checked_until {
+    if until <= position.checked_until {
         return Ok(());
     }
-    let types = inbox.bound.takes;
-    let mut view = inbox.outbox.view().await?;
-    let lost =
-        view.outbox_view().unseen(name, types, mark.after_id, mark.checked_until, until, BATCH).await?;
+    let types = processor.bound.takes;
+    let mut view = processor.outbox.view().await?;
+    let lost = view
+        .outbox_view()
+        .unseen(name, types, position.after_id, position.checked_until, until, BATCH)
+        .await?;
     drop(view);
     if !lost.is_empty() && planted(Mutant::NoSweepForLost) {
         return Ok(());
     }
     let mut all_settled = true;
     for row in &lost {
-        if inbox.outbox.tx.tasks.stopping().is_cancelled() {
+        if processor.outbox.tx.tasks.stopping().is_cancelled() {
             return Ok(());
         }
-        warn!(eventId = %row.event_id, traceId = row.trace_id(), consumer = name, queue = inbox.queue(),
+        warn!(eventId = %row.event_id, traceId = row.trace_id(), consumer = name, queue = processor.queue(),
             "[{name}] the broker lost a confirmed event; applying it from the outbox");
-        all_settled &= take_up(inbox, &row.event_id).await? != TakenUp::Refused;
+        all_settled &= apply_event(processor, &row.event_id).await? != SweepOutcome::Rejected;
     }
     if all_settled && lost.len() < BATCH as usize {
-        with_tx(&inbox.outbox.tx, move |unit, _| {
+        with_tx(&processor.outbox.tx, move |unit, _| {
             Box::pin(async move { unit.outbox().set_checked_until(name, until).await })
         })
         .await?;
@@ -113,54 +123,56 @@ async fn find_lost(inbox: &Inbox) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What became of an event without a delivery.
+/// Result for an event without a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TakenUp {
-    /// The log says it.
-    Known,
-    /// Somebody else keeps a lock that it needs; the log knows of it.
+enum SweepOutcome {
+    /// The consume log has its result.
+    Recorded,
+    /// Another transaction holds a lock that it needs; the consume log has a record.
     Postponed,
-    /// The store refuses it.
-    Refused,
+    /// The store rejects it.
+    Rejected,
 }
 
-/// Runs one event without a delivery. Only an outage ends the sweep: one event that the store refuses, or that waits for
-/// a lock, must not keep the others waiting.
-async fn take_up(inbox: &Inbox, event: &EventId) -> Result<TakenUp, StoreError> {
+/// Applies one event without a delivery. Only an outage ends the sweep: an event that the store rejects, or that
+/// waits for a lock, must not block the others.
+async fn apply_event(processor: &EventProcessor, event: &EventId) -> Result<SweepOutcome, StoreError> {
     let mut counted = None;
     loop {
-        let begun = inbox.outbox.now();
-        match inbox.apply_alone(event, CountFirst::Yes, &mut counted).await {
-            Ok(_) => return Ok(TakenUp::Known),
+        let started_at = processor.outbox.now();
+        match processor.apply_single(event, CountFirst::Yes, &mut counted).await {
+            Ok(_) => return Ok(SweepOutcome::Recorded),
             Err(StoreError::Transient(error))
-                if (inbox.outbox.now() - begun).to_std().is_ok_and(|took| took >= LOCK_PATIENCE) =>
+                if (processor.outbox.now() - started_at)
+                    .to_std()
+                    .is_ok_and(|elapsed| elapsed >= LOCK_WAIT_LIMIT) =>
             {
-                debug!(%error, eventId = %event, consumer = inbox.name(), "[{}] waited for a lock", inbox.name());
-                inbox.postpone(event, counted.as_ref()).await?;
-                return Ok(TakenUp::Postponed);
+                debug!(%error, eventId = %event, consumer = processor.name(), "[{}] lock wait timed out", processor.name());
+                processor.postpone(event, counted.as_ref()).await?;
+                return Ok(SweepOutcome::Postponed);
             }
-            // With the count in hand: an outage in the middle of an attempt is not another attempt.
+            // `counted` is kept: an outage during an attempt does not count as another attempt.
             Err(error) if error.is_outage() => {
-                warn!(%error, consumer = inbox.name(), "[{}] the store failed; the sweep pauses", inbox.name());
+                warn!(%error, consumer = processor.name(), "[{}] store failed; sweep paused, retrying in {OUTAGE_PAUSE:?}", processor.name());
                 tokio::select! {
                     biased;
-                    () = inbox.outbox.tx.tasks.stopping().cancelled() => return Err(error),
-                    () = inbox.outbox.tx.clock.sleep(OUTAGE_PAUSE) => {}
+                    () = processor.outbox.tx.tasks.stopping().cancelled() => return Err(error),
+                    () = processor.outbox.tx.clock.sleep(OUTAGE_PAUSE) => {}
                 }
             }
             Err(error) => {
-                error!(%error, eventId = %event, consumer = inbox.name(), queue = inbox.queue(),
-                    "[{}] [ALERT] the store refuses an event", inbox.name());
-                return Ok(TakenUp::Refused);
+                error!(%error, eventId = %event, consumer = processor.name(), queue = processor.queue(),
+                    "[{}] [ALERT] the store rejects an event; the sweep skips it", processor.name());
+                return Ok(SweepOutcome::Rejected);
             }
         }
     }
 }
 
-/// Whether the queue still holds messages; a broker that does not answer may hold any.
-async fn queued(inbox: &Inbox) -> bool {
-    match answered(inbox.outbox.broker.queues()).await {
-        Ok(queues) => queues.iter().any(|queue| queue.name == inbox.queue() && queue.ready > 0),
+/// Whether the queue still contains messages. An unreachable broker may contain any.
+async fn has_queued_messages(processor: &EventProcessor) -> bool {
+    match broker_timeout(processor.outbox.broker.queues()).await {
+        Ok(queues) => queues.iter().any(|queue| queue.name == processor.queue() && queue.ready > 0),
         Err(_) => true,
     }
 }

@@ -1,4 +1,4 @@
-//! Which dead letters an operator decides about.
+//! Selection of dead letters by an operator.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,49 +9,49 @@ use super::{Named, OperationError, Operator, asked};
 use crate::Outbox;
 use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
 
-/// The greatest number of dead letters that one call decides about.
+/// Maximum number of dead letters per call.
 pub const MAX_LETTERS: u32 = 1_000;
 
-/// Letters read at a time where the oldest are looked for.
+/// Number of dead letters read at a time in the search for the oldest.
 const PAGE: u32 = 500;
 
-/// Where a letter stands as long as a person has to decide about it.
+/// Statuses in which an operator still has to decide.
 pub(super) const UNDECIDED: [DeadLetterStatus; 2] = [DeadLetterStatus::Open, DeadLetterStatus::Replaying];
 
-/// Which dead letters.
+/// Selects dead letters by key or by filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Letters {
-    /// Those under these keys, whatever was decided about them.
+    /// Dead letters with these keys, in any status.
     Keys {
-        /// The keys: event ids, or hashes of what was no event of ours.
+        /// Keys: event ids, or body hashes of unknown messages.
         keys: Named<String>,
-        /// Only those that died at this queue: an event can have died at several.
+        /// Only this queue: an event can be dead-lettered at several.
         queue: Option<String>,
     },
-    /// Those that nobody decided about, the oldest first.
+    /// Undecided dead letters, the oldest first.
     Filter {
-        /// Died at this queue.
+        /// Queue at which they were dead-lettered.
         queue: Option<String>,
-        /// Of this event type.
+        /// Event type.
         event_type: Option<String>,
-        /// Of this tenant.
+        /// Tenant.
         tenant: Option<TenantId>,
     },
 }
 
-/// A letter that was left as it was, or could only be closed.
+/// A dead letter that was not changed, or was only closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The queue at which it died.
+    /// Queue at which it was dead-lettered.
     pub queue: String,
-    /// Its key there.
+    /// Key within the queue.
     pub key: String,
-    /// Why, and what can be done.
+    /// Reason, and what the operator can do.
     pub why: String,
 }
 
-/// Why nothing more can be done about a letter that somebody decided about.
-pub(super) fn decided(status: DeadLetterStatus) -> Option<&'static str> {
+/// Why a decided dead letter cannot be changed.
+pub(super) fn already_decided(status: DeadLetterStatus) -> Option<&'static str> {
     match status {
         DeadLetterStatus::Open | DeadLetterStatus::Replaying => None,
         DeadLetterStatus::Replayed => Some("it was replayed already"),
@@ -59,34 +59,36 @@ pub(super) fn decided(status: DeadLetterStatus) -> Option<&'static str> {
     }
 }
 
-/// What was chosen.
-pub(super) struct Chosen {
+/// Selected dead letters.
+pub(super) struct Selected {
     /// In the order in which they were parked.
-    pub(super) letters: Vec<DeadLetter>,
-    /// Keys that were named and are not there, or another tenant's.
+    pub(super) dead_letters: Vec<DeadLetter>,
+    /// Requested keys that do not exist or belong to another tenant.
     pub(super) missing: Vec<String>,
-    /// Whether the filter chooses further ones.
+    /// Whether the filter matches further dead letters.
     pub(super) more: bool,
 }
 
 impl Letters {
-    pub(super) async fn choose(
+    pub(super) async fn select(
         &self,
         outbox: &Outbox,
         operator: &Operator,
-    ) -> Result<Chosen, OperationError> {
+    ) -> Result<Selected, OperationError> {
         match self {
             Letters::Keys { keys, queue } => {
                 let tenant = operator.visible(None)?;
-                let mut letters = outbox.view().await?.outbox_view().dead_letters_of(keys.as_slice()).await?;
-                letters.retain(|letter| {
-                    tenant.is_none_or(|tenant| letter.tenant == tenant)
-                        && queue.as_ref().is_none_or(|queue| letter.queue == *queue)
+                let mut dead_letters =
+                    outbox.view().await?.outbox_view().dead_letters_of(keys.as_slice()).await?;
+                dead_letters.retain(|dead_letter| {
+                    tenant.is_none_or(|tenant| dead_letter.tenant == tenant)
+                        && queue.as_ref().is_none_or(|queue| dead_letter.queue == *queue)
                 });
-                let there: BTreeSet<&str> = letters.iter().map(|letter| letter.key.as_str()).collect();
-                let missing = keys.as_slice().iter().filter(|key| !there.contains(key.as_str()));
+                let found: BTreeSet<&str> =
+                    dead_letters.iter().map(|dead_letter| dead_letter.key.as_str()).collect();
+                let missing = keys.as_slice().iter().filter(|key| !found.contains(key.as_str()));
                 let missing = missing.cloned().collect();
-                Ok(Chosen { letters, missing, more: false })
+                Ok(Selected { dead_letters, missing, more: false })
             }
             Letters::Filter { queue, event_type, tenant } => {
                 let filter = DeadLetterFilter {
@@ -100,7 +102,7 @@ impl Letters {
         }
     }
 
-    /// Of which tenant, if one is named.
+    /// Tenant, if the filter names one.
     pub(super) fn tenant(&self) -> Option<TenantId> {
         match self {
             Letters::Keys { .. } => None,
@@ -108,7 +110,7 @@ impl Letters {
         }
     }
 
-    /// What was asked for, for the audit log.
+    /// The selection, for the audit log.
     pub(super) fn selection(&self) -> Map<String, Value> {
         match self {
             Letters::Keys { keys, queue } => asked([
@@ -127,17 +129,19 @@ impl Letters {
     }
 }
 
-/// The oldest that a filter chooses among those that nobody decided about.
-async fn undecided(outbox: &Outbox, filter: &DeadLetterFilter) -> Result<Chosen, OperationError> {
+/// The oldest undecided dead letters that match a filter.
+async fn undecided(outbox: &Outbox, filter: &DeadLetterFilter) -> Result<Selected, OperationError> {
     let mut view = outbox.view().await?;
-    let (mut letters, mut more) = (Vec::new(), false);
+    let mut dead_letters = Vec::new();
+    let mut more = false;
     for status in UNDECIDED {
         let filter = DeadLetterFilter { status: Some(status), ..filter.clone() };
-        // Pages come newest first: those that were read last are the oldest.
-        let (mut oldest, mut before) = (VecDeque::new(), None);
+        // Pages are read newest first: the rows read last are the oldest.
+        let mut oldest = VecDeque::new();
+        let mut before = None;
         loop {
             let page = view.outbox_view().dead_letters_page(&filter, before, PAGE).await?;
-            before = page.last().map(|letter| letter.id);
+            before = page.last().map(|dead_letter| dead_letter.id);
             let is_last = page.len() < PAGE as usize;
             oldest.extend(page);
             let surplus = oldest.len().saturating_sub(MAX_LETTERS as usize);
@@ -147,15 +151,15 @@ async fn undecided(outbox: &Outbox, filter: &DeadLetterFilter) -> Result<Chosen,
                 break;
             }
         }
-        letters.extend(oldest);
+        dead_letters.extend(oldest);
     }
-    letters.sort_by_key(|letter| letter.id);
-    // One whose status changed between the pages is there twice.
-    letters.dedup_by_key(|letter| letter.id);
-    more |= letters.len() > MAX_LETTERS as usize;
-    letters.truncate(MAX_LETTERS as usize);
-    Ok(Chosen {
-        letters: letters.into_iter().map(|letter| letter.effect).collect(),
+    dead_letters.sort_by_key(|dead_letter| dead_letter.id);
+    // A dead letter whose status changed between two pages was read twice.
+    dead_letters.dedup_by_key(|dead_letter| dead_letter.id);
+    more |= dead_letters.len() > MAX_LETTERS as usize;
+    dead_letters.truncate(MAX_LETTERS as usize);
+    Ok(Selected {
+        dead_letters: dead_letters.into_iter().map(|dead_letter| dead_letter.effect).collect(),
         missing: Vec::new(),
         more,
     })

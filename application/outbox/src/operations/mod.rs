@@ -1,12 +1,13 @@
-//! What operators do: events and dead letters moved on, and looked at.
+//! Operations for operators: reading, redriving, releasing, replaying and discarding.
 //!
-//! **Invariant:** each call is in the audit log (who, what, on which rows, how many, why): what changed something in the
-//! very unit of work that changed it, what changed nothing (a look, a dry run, nothing that fits) before its answer is
-//! given. An entry is in the log of the tenant whose rows it is about, whoever did it: that tenant's operators see it, and
-//! no others but `platform`. A look at all tenants is in the log of the one who looked.
+//! **Invariant:** each call is recorded in the audit log (who, what, which rows, how many, why): a change in the unit
+//! of work that made it; a call without changes (read, dry run, no matching rows) before its result is returned. An
+//! entry belongs to the tenant of the affected rows, whoever made the call; only operators of that tenant and
+//! `platform` see it. A read of all tenants is recorded in the caller's tenant.
 //!
-//! An action on many rows runs in units of bounded size and of one tenant each, with one entry each. Where a later unit fails after an earlier one
-//! was committed, the answer says what was done and that there is `more`: asked again, the action goes on from there.
+//! An action on many rows runs in units of work of limited size, each for one tenant and with one entry. If a later
+//! unit fails after an earlier one was committed, the result reports what was done and sets `more`; repeating the
+//! call continues from there.
 
 mod discard;
 mod letters;
@@ -38,40 +39,39 @@ use serde_json::{Map, Value};
 use crate::ports::{AuditEntry, AuditFilter, AuditQueries, OutboxFilter, OutboxUnit, StoreError};
 use crate::{Attempt, Outbox, with_tx};
 
-/// The greatest number of ids or keys that a call names one by one: as many of the longest, with the longest reason, as
-/// fit into a body of 64 KiB.
+/// Maximum number of ids or keys per call. With ids and reason of maximum length they fit into a body of 64 KiB.
 pub const MAX_NAMED: usize = 900;
 
-/// How many entries of the audit log are looked through for the one of an attempt whose outcome is unknown. Only what
-/// other operators did since the beginning of that attempt can lie before it, looks among it.
-const LOOK_BACK: u32 = 1_000;
+/// Number of audit entries that are searched for the entry of an attempt with unknown outcome. Only entries,
+/// including reads, that other operators added since the start of that attempt can be newer.
+const MAX_AUDIT_LOOKBACK: u32 = 1_000;
 
-/// Why an operator does something, in its own words.
+/// Reason for an action, entered by the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason(String);
 
 impl Reason {
-    /// The greatest number of characters.
+    /// Maximum number of characters.
     pub const MAX_CHARS: usize = 500;
 
-    /// A reason, if it is one.
+    /// Validates the text: not empty, not too long, and without control characters.
     pub fn new(text: String) -> Result<Reason, TextError> {
         TextError::check(&text, Self::MAX_CHARS)?;
         Ok(Reason(text))
     }
 
-    /// The words.
+    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// What a person named one by one: at least one, at most [`MAX_NAMED`], each once.
+/// Ids or keys listed in a call: at least one, at most [`MAX_NAMED`], without duplicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named<T>(Vec<T>);
 
 impl<T: Ord + Clone> Named<T> {
-    /// These names, in their order; `None` if there are none or too many.
+    /// Removes duplicates and keeps the order. `None` if there are no names or too many.
     pub fn new(names: Vec<T>) -> Option<Named<T>> {
         if !(1..=MAX_NAMED).contains(&names.len()) {
             return None;
@@ -86,44 +86,45 @@ impl<T: Ord + Clone> Named<T> {
     }
 }
 
-/// An action as the audit log will name it.
+/// An action as recorded in the audit log.
 #[derive(Debug, Clone)]
 pub struct Action {
-    /// Its name, as `outbox.redrive`.
+    /// Name, for example `outbox.redrive`.
     pub name: &'static str,
-    /// The ids or the filter as they were asked for.
+    /// Requested ids or filter.
     pub selection: Map<String, Value>,
-    /// Why, if it needs a reason.
+    /// Reason, if the operator gave one.
     pub reason: Option<Reason>,
 }
 
 impl Action {
-    /// A look.
+    /// A read operation.
     pub fn look<const N: usize>(name: &'static str, selection: [(&str, Option<Value>); N]) -> Action {
         Action { name, selection: asked(selection), reason: None }
     }
 
-    /// A look at what people are in, whom the caller sees or does not.
+    /// A read operation on data that can contain personal data. The entry records whether the operator saw it
+    /// unmasked.
     pub fn look_at_people<const N: usize>(
         name: &'static str,
         operator: &Operator,
         selection: [(&str, Option<Value>); N],
     ) -> Action {
-        let mut look = Action::look(name, selection);
+        let mut action = Action::look(name, selection);
         if operator.sees_people {
-            look.selection.insert("unmasked".to_owned(), true.into());
+            action.selection.insert("unmasked".to_owned(), true.into());
         }
-        look
+        action
     }
 
-    /// The same without any change.
+    /// Marks the action as a dry run.
     fn dry_run(mut self) -> Action {
         self.selection.insert("dryRun".to_owned(), true.into());
         self
     }
 
-    /// Writes down that it was asked for and changed nothing, with how many rows it showed or chose, of this tenant or all.
-    /// For before the answer is given: nobody sees what the log does not tell of.
+    /// Records a call without changes, with the number of rows returned or selected, for this tenant or, with `None`,
+    /// the operator's tenant. MUST be called before the result is returned: no data is shown without an audit entry.
     pub async fn told(
         self,
         outbox: &Outbox,
@@ -146,8 +147,8 @@ impl Action {
         .await
     }
 
-    /// Divides rows of any tenants into units of at most `size` rows of one tenant, each with its entry in that tenant's
-    /// log; the rows of a tenant keep their order.
+    /// Divides rows of several tenants into units of at most `size` rows of one tenant, each with an entry in that
+    /// tenant's log. The rows of a tenant keep their order.
     fn units<T>(
         &self,
         operator: &Operator,
@@ -155,12 +156,12 @@ impl Action {
         size: usize,
         at: DateTime<Utc>,
     ) -> Vec<ActionUnit<T>> {
-        let mut of_tenants: BTreeMap<TenantId, Vec<T>> = BTreeMap::new();
+        let mut by_tenant: BTreeMap<TenantId, Vec<T>> = BTreeMap::new();
         for (tenant, row) in rows {
-            of_tenants.entry(tenant).or_default().push(row);
+            by_tenant.entry(tenant).or_default().push(row);
         }
         let mut units = Vec::new();
-        for (tenant, rows) in of_tenants {
+        for (tenant, rows) in by_tenant {
             let parts = rows.len().div_ceil(size);
             let mut rows = rows.into_iter();
             for part in 1..=parts {
@@ -173,7 +174,7 @@ impl Action {
         units
     }
 
-    /// The entry of one of its units, but for how much that changed: fixed before the first attempt.
+    /// Audit entry of one unit, without the number of changed rows. It is built before the first attempt.
     pub fn entry(&self, operator: &Operator, (part, parts): (usize, usize), at: DateTime<Utc>) -> AuditEntry {
         let mut selection = self.selection.clone();
         if parts > 1 {
@@ -194,13 +195,13 @@ impl Action {
     }
 }
 
-/// Rows of one tenant that one unit of work moves, and its entry, but for how many it changed.
+/// Rows of one tenant to be changed in one unit of work, with the audit entry without the number of changed rows.
 struct ActionUnit<T> {
     rows: Vec<T>,
     entry: AuditEntry,
 }
 
-/// What an earlier attempt at this unit changed, if it was committed: its entry is there.
+/// Number of rows changed by an earlier attempt at this unit, if that was committed: then its audit entry exists.
 pub async fn done_before<U: AuditQueries + ?Sized>(
     unit: &mut U,
     attempt: Attempt,
@@ -210,14 +211,14 @@ pub async fn done_before<U: AuditQueries + ?Sized>(
         return Ok(None);
     }
     let filter = AuditFilter { tenant: Some(entry.tenant), changes: false };
-    let newest = unit.audit_page(&filter, None, LOOK_BACK).await?;
+    let newest = unit.audit_page(&filter, None, MAX_AUDIT_LOOKBACK).await?;
     let ours =
         |it: &AuditEntry| AuditEntry { changed: it.changed, matched: it.matched, ..entry.clone() } == *it;
     Ok(newest.into_iter().map(|it| it.effect).find(ours).map(|it| it.changed))
 }
 
-/// Writes down a call that found done what it asks for: by an earlier one, as by an earlier attempt at itself it is written
-/// down already.
+/// Records a call whose change had already been made by an earlier call. If an earlier attempt at this call was
+/// committed, it is already recorded.
 pub async fn found_done(
     unit: &mut dyn OutboxUnit,
     attempt: Attempt,
@@ -229,19 +230,19 @@ pub async fn found_done(
     Ok(())
 }
 
-/// The tenant that all of these are of, if there is one.
-fn only(mut tenants: impl Iterator<Item = TenantId>) -> Option<TenantId> {
+/// The common tenant of all items, if there is one.
+fn common_tenant(mut tenants: impl Iterator<Item = TenantId>) -> Option<TenantId> {
     let first = tenants.next()?;
     tenants.all(|tenant| tenant == first).then_some(first)
 }
 
-/// What was asked for, without what was not.
+/// JSON object of the fields that are present.
 pub fn asked<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
-/// A filter of events, for the audit log.
-pub(crate) fn events_of(filter: &OutboxFilter) -> Map<String, Value> {
+/// Filter of outbox rows, for the audit log.
+pub(crate) fn filter_fields(filter: &OutboxFilter) -> Map<String, Value> {
     asked([
         ("status", filter.status.map(|status| status.as_str().into())),
         ("eventType", filter.event_type.as_deref().map(Value::from)),
@@ -252,12 +253,12 @@ pub(crate) fn events_of(filter: &OutboxFilter) -> Map<String, Value> {
     ])
 }
 
-/// A time, for the audit log.
+/// Time in RFC 3339 format, for the audit log.
 pub fn rfc3339(time: DateTime<Utc>) -> Value {
     time.to_rfc3339_opts(SecondsFormat::Micros, true).into()
 }
 
-/// How many rows, for the audit log.
+/// Number of rows, for the audit log.
 pub fn count(rows: usize) -> u64 {
     u64::try_from(rows).unwrap_or(u64::MAX)
 }

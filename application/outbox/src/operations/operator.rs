@@ -1,4 +1,4 @@
-//! Who operates the outbox, what it may see, and why it is refused.
+//! Operators: identity, permissions, and errors of operations.
 
 use handover_events::{TenantId, Trace};
 
@@ -6,26 +6,27 @@ use crate::UnitError;
 use crate::mutants::{Mutant, planted};
 use crate::ports::{BrokerError, StoreError};
 
-/// A person or a program that looks at events and moves them on.
+/// A person or program that reads and changes events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operator {
-    /// As the audit log names it.
+    /// Name in the audit log.
     pub name: String,
-    /// Its own tenant. What it reads of all tenants at once is recorded in the audit log of this one.
+    /// Own tenant. Reads of all tenants are recorded in the audit log of this tenant.
     pub tenant: TenantId,
-    /// Whether it sees and moves the rows of all tenants, and not of its own alone.
+    /// Whether it can read and change rows of all tenants, not only of its own.
     pub sees_all: bool,
-    /// Whether it sees what payloads tell of people.
+    /// Whether it can see personal data in payloads.
     pub sees_people: bool,
-    /// The trace in which it acts.
+    /// Trace of the call.
     pub trace: Trace,
 }
 
 impl Operator {
-    /// The tenant whose rows it means, if it asks for this one; `None` is all tenants.
+    /// Resolves the requested tenant; `None` means all tenants. An operator without access to all tenants gets its
+    /// own.
     ///
     /// # Errors
-    /// [`OperationError::NotFound`]: another tenant than its own, which it does not see.
+    /// [`OperationError::NotFound`]: another tenant was requested, which this operator cannot see.
     pub fn visible(&self, asked: Option<TenantId>) -> Result<Option<TenantId>, OperationError> {
         match asked {
             asked if self.sees_all || planted(Mutant::TenantIgnored) => Ok(asked),
@@ -35,16 +36,16 @@ impl Operator {
     }
 }
 
-/// Why an operation did not take place.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
-    /// No such thing, or not the operator's: which of the two is nobody's business.
+    /// It does not exist or belongs to another tenant; the caller cannot distinguish the two.
     #[error("no such {what}")]
     NotFound {
-        /// What was looked for.
+        /// Kind of object that was requested.
         what: &'static str,
     },
-    /// There is nothing to release: failed events hold no later ones (`outbox.on-failed = "continue"`).
+    /// Nothing to release: failed events block no later events (`outbox.on-failed = "continue"`).
     #[error("nothing is held: outbox.on-failed is continue")]
     NothingHeld,
     /// The store failed.

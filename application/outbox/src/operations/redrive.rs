@@ -1,4 +1,4 @@
-//! An operator sends events once more: those that were given up, and those whose consumers should look again.
+//! Redrive: publishes events again that failed finally, or that consumers should process again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
@@ -9,31 +9,33 @@ use handover_events::{EventId, OutboxStatus, TenantId};
 use serde_json::{Map, Value};
 use tracing::warn;
 
-use super::{Action, Named, OperationError, Operator, Reason, asked, count, done_before, events_of, only};
+use super::{
+    Action, Named, OperationError, Operator, Reason, asked, common_tenant, count, done_before, filter_fields,
+};
 use crate::history::{self, RedrivenBy};
 use crate::mutants::{Mutant, planted};
 use crate::ports::{AuditEntry, OutboxFilter, OutboxRow, Redrive, StoreError};
 use crate::{Outbox, with_tx};
 
-/// The greatest number of events that one call redrives.
+/// Maximum number of events per call.
 pub const MAX_REDRIVEN: u32 = 10_000;
-/// How many of them one unit of work moves.
+/// Maximum number of events per unit of work.
 const UNIT: usize = 500;
 
-/// How many events a second fall due, so that a redrive does not storm the broker.
+/// Number of events per second that become due, so that a redrive does not overload the broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace(NonZeroU16);
 
 impl Pace {
-    /// The greatest.
+    /// Maximum rate.
     pub const MAX: u16 = 10_000;
 
-    /// A pace, if it is from 1 to [`Pace::MAX`].
+    /// A rate between 1 and [`Pace::MAX`].
     pub fn new(per_second: u16) -> Option<Pace> {
         NonZeroU16::new(per_second).filter(|pace| pace.get() <= Self::MAX).map(Pace)
     }
 
-    /// When the event at this place is due.
+    /// When the event at this position is due.
     fn due(self, now: DateTime<Utc>, place: usize) -> DateTime<Utc> {
         let micros =
             i64::try_from(place).unwrap_or(i64::MAX).saturating_mul(1_000_000) / i64::from(self.0.get());
@@ -42,29 +44,29 @@ impl Pace {
 }
 
 impl Default for Pace {
-    /// 100 a second.
+    /// 100 events per second.
     fn default() -> Self {
         Pace(NonZeroU16::MIN.saturating_add(99))
     }
 }
 
-/// Which rows of the outbox are redriven, by what they are.
+/// Filter for the rows to redrive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedriveFilter(OutboxFilter);
 
-/// Why a filter chooses nothing to redrive.
+/// Why a filter cannot be used for a redrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadFilter {
-    /// It would be the whole outbox.
+    /// It would match the whole outbox.
     #[error("must have at least one field")]
     Empty,
-    /// `NEW` and `RETRY` ones are on their way.
+    /// `NEW` and `RETRY` rows will be published anyway.
     #[error("must be one of FAILED SENT")]
     Pending,
 }
 
 impl RedriveFilter {
-    /// A filter with at least one field. Where it names no status, `FAILED` is meant.
+    /// Requires at least one field. Without a status it matches `FAILED` rows.
     pub fn new(filter: OutboxFilter) -> Result<RedriveFilter, BadFilter> {
         if filter == OutboxFilter::default() {
             return Err(BadFilter::Empty);
@@ -77,76 +79,78 @@ impl RedriveFilter {
     }
 }
 
-/// Which rows of the outbox.
+/// Selects outbox rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rows {
     /// These events.
     Events(Named<EventId>),
-    /// What a filter chooses, the oldest first.
+    /// Rows that match a filter, oldest first.
     Filter {
         /// The filter.
         filter: RedriveFilter,
-        /// Only rows after this one: where an earlier call ended.
+        /// Only rows after this id, at which an earlier call ended.
         after: Option<i64>,
     },
 }
 
-/// What is redriven, and how.
+/// Command: which events to redrive, how fast, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedriveEvents {
-    /// Which rows.
+    /// Selected rows.
     pub rows: Rows,
-    /// Whether it is only looked what would happen.
+    /// Whether to report only what would happen.
     pub dry_run: bool,
-    /// How many fall due a second.
+    /// Rate at which they become due.
     pub pace: Pace,
-    /// Why.
+    /// Reason, if the operator gave one.
     pub reason: Option<Reason>,
 }
 
-/// What became of a redrive.
+/// Result of a redrive.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Redriven {
-    /// Whether it was only looked what would happen.
+    /// Whether this was a dry run.
     pub dry_run: bool,
-    /// How many rows were chosen, as far as one call goes.
+    /// Number of selected rows, up to the limit of one call.
     pub matched: u64,
-    /// How many of them are published once more; none in a dry run.
+    /// Number of redriven rows; 0 in a dry run.
     pub redriven: u64,
-    /// How many of them are on their way anyway.
+    /// Number of rows that will be published anyway.
     pub skipped: u64,
-    /// Events that were named and are not there, or another tenant's.
+    /// Requested events that do not exist or belong to another tenant.
     pub not_found: Vec<EventId>,
-    /// Whether the filter chooses further ones.
+    /// Whether the filter matches further rows.
     pub more: bool,
-    /// After which row the next call goes on, if there are more.
+    /// Cursor for the next call, if there are more rows.
     pub next: Option<i64>,
-    /// When the first one is due; in a dry run, when it would be.
+    /// When the first row is due; in a dry run, when it would be.
     pub first_due: Option<DateTime<Utc>>,
-    /// When the last one is.
+    /// When the last row is due.
     pub last_due: Option<DateTime<Utc>>,
 }
 
-/// Makes events due once more, spread by the pace in order of their ids: `FAILED` ones again, `SENT` ones for consumers
-/// to look at, which ignore what they have done. Attempts are counted anew. What is on its way is left alone.
+/// Makes events due again, ordered by id and spread at the given rate. `FAILED` events are published again; `SENT`
+/// events are delivered to their consumers again, which ignore them if they have applied them. Attempts are counted
+/// from 0. Pending events are not changed.
 pub async fn redrive_events(
     outbox: &Outbox,
     operator: &Operator,
     command: RedriveEvents,
 ) -> Result<Redriven, OperationError> {
-    let chosen = choose(outbox, operator, &command.rows).await?;
-    let last = chosen.rows.last().map(|row| row.id);
-    let tenant = only(chosen.rows.iter().map(|row| row.aggregate.tenant)).or(command.rows.tenant());
+    let selected = select(outbox, operator, &command.rows).await?;
+    let last = selected.rows.last().map(|row| row.id);
+    let tenant =
+        common_tenant(selected.rows.iter().map(|row| row.aggregate.tenant)).or(command.rows.tenant());
     let mut redriven = Redriven {
         dry_run: command.dry_run,
-        matched: chosen.rows.len() as u64,
-        not_found: chosen.missing,
-        more: chosen.more,
-        next: last.filter(|_| chosen.more),
+        matched: selected.rows.len() as u64,
+        not_found: selected.missing,
+        more: selected.more,
+        next: last.filter(|_| selected.more),
         ..Redriven::default()
     };
     let now = outbox.now();
-    let due: Vec<(TenantId, Redrive)> = chosen
+    let due: Vec<(TenantId, Redrive)> = selected
         .rows
         .into_iter()
         .filter(|row| !row.status.is_pending())
@@ -170,29 +174,34 @@ pub async fn redrive_events(
         return Ok(redriven);
     }
     let units = units(due, |part, tenant| AuditEntry { tenant, ..action.entry(operator, part, now) });
-    let (task, wanted, after) = (outbox.clone(), chosen.wanted, command.rows.after());
-    // As a task of its own: a caller who goes away does not cut it between its units.
-    let ended =
-        outbox.tx.tasks.spawn(async move { move_all(&task, units, wanted, after, redriven).await }).await;
+    let task = outbox.clone();
+    let required = selected.required;
+    let after = command.rows.after();
+    // As a separate task: a cancelled caller cannot interrupt it between its units of work.
+    let ended = outbox
+        .tx
+        .tasks
+        .spawn(async move { redrive_units(&task, units, required, after, redriven).await })
+        .await;
     match ended {
         Ok(Some(ended)) => ended,
-        Ok(None) => Err(StoreError::Unavailable("the process is ending".into()).into()),
+        Ok(None) => Err(StoreError::Unavailable("the process is shutting down".into()).into()),
         Err(panic) => Err(StoreError::Backend(Box::new(panic)).into()),
     }
 }
 
-/// Rows of one tenant that move in one unit of work, and what the audit log of that tenant says about them.
+/// Rows of one tenant that are redriven in one unit of work, with the audit entry.
 struct Unit {
     due: Vec<Redrive>,
     entry: AuditEntry,
 }
 
 fn units(due: Vec<(TenantId, Redrive)>, entry: impl Fn((usize, usize), TenantId) -> AuditEntry) -> Vec<Unit> {
-    let mut of_tenants: BTreeMap<TenantId, Vec<Redrive>> = BTreeMap::new();
+    let mut by_tenant: BTreeMap<TenantId, Vec<Redrive>> = BTreeMap::new();
     for (tenant, redrive) in due {
-        of_tenants.entry(tenant).or_default().push(redrive);
+        by_tenant.entry(tenant).or_default().push(redrive);
     }
-    let parts: Vec<(TenantId, Vec<Redrive>)> = of_tenants
+    let parts: Vec<(TenantId, Vec<Redrive>)> = by_tenant
         .into_iter()
         .flat_map(|(tenant, due)| due.chunks(UNIT).map(|due| (tenant, due.to_vec())).collect::<Vec<_>>())
         .collect();
@@ -204,24 +213,25 @@ fn units(due: Vec<(TenantId, Redrive)>, entry: impl Fn((usize, usize), TenantId)
     parts.into_iter().enumerate().map(with_entry).collect()
 }
 
-async fn move_all(
+async fn redrive_units(
     outbox: &Outbox,
     units: Vec<Unit>,
-    wanted: Wanted,
+    required: RequiredStatus,
     after: Option<i64>,
     mut redriven: Redriven,
 ) -> Result<Redriven, OperationError> {
     for Unit { due, entry } in units {
-        let asked = due.len() as u64;
-        match move_on(outbox, due, wanted, entry).await {
+        let requested = due.len() as u64;
+        match redrive_unit(outbox, due, required, entry).await {
             Ok(moved) => {
                 redriven.redriven += moved;
-                redriven.skipped += asked - moved;
+                redriven.skipped += requested - moved;
             }
             Err(error) if redriven.redriven > 0 => {
-                warn!(%error, redriven = redriven.redriven, "a redrive ends before its time");
-                // From where this call began: what it moved is on its way, and chosen no more.
-                (redriven.more, redriven.next) = (true, after);
+                warn!(%error, redriven = redriven.redriven, "redrive interrupted; repeat it to continue");
+                // The cursor of this call: rows that it redrove are pending and no longer selected.
+                redriven.more = true;
+                redriven.next = after;
                 break;
             }
             Err(error) => return Err(error),
@@ -230,11 +240,11 @@ async fn move_all(
     Ok(redriven)
 }
 
-/// One unit: what still stands as it was chosen is moved. Tells how many were.
-async fn move_on(
+/// Runs one unit of work: redrives the rows that unchanged have the selected status. Returns their number.
+async fn redrive_unit(
     outbox: &Outbox,
     due: Vec<Redrive>,
-    wanted: Wanted,
+    required: RequiredStatus,
     entry: AuditEntry,
 ) -> Result<u64, OperationError> {
     let ids: Vec<EventId> = due.iter().map(|it| it.event_id.clone()).collect();
@@ -249,9 +259,10 @@ async fn move_on(
                 return Ok(changed);
             }
             let rows = unit.outbox().outbox_by_event(ids).await?;
-            let still: BTreeSet<&EventId> =
-                rows.iter().filter(|row| wanted.is(row.status)).map(|row| &row.event_id).collect();
-            let due: Vec<Redrive> = due.iter().filter(|it| still.contains(&it.event_id)).cloned().collect();
+            let unchanged: BTreeSet<&EventId> =
+                rows.iter().filter(|row| required.is(row.status)).map(|row| &row.event_id).collect();
+            let due: Vec<Redrive> =
+                due.iter().filter(|it| unchanged.contains(&it.event_id)).cloned().collect();
             let by = RedrivenBy { actor: &entry.actor, reason: entry.reason.as_deref() };
             let changed = history::redrive(unit.outbox(), &due, by, entry.at).await?;
             if !planted(Mutant::AuditForgotten) {
@@ -263,57 +274,57 @@ async fn move_on(
     .await
 }
 
-/// Where a row has to stand to be redriven.
+/// Status that a row must have to be redriven.
 #[derive(Debug, Clone, Copy)]
-enum Wanted {
-    /// It was named: wherever nothing is to happen any more.
+enum RequiredStatus {
+    /// Selected by id: any settled status.
     Settled,
-    /// As the filter says.
-    Just(OutboxStatus),
+    /// Selected by filter: the status in the filter.
+    Exactly(OutboxStatus),
 }
 
-impl Wanted {
+impl RequiredStatus {
     fn is(self, status: OutboxStatus) -> bool {
         match self {
-            Wanted::Settled => !status.is_pending(),
-            Wanted::Just(wanted) => status == wanted,
+            RequiredStatus::Settled => !status.is_pending(),
+            RequiredStatus::Exactly(required) => status == required,
         }
     }
 }
 
-struct Chosen {
-    /// In order of their ids.
+struct Selected {
+    /// Ordered by id.
     rows: Vec<OutboxRow>,
-    wanted: Wanted,
+    required: RequiredStatus,
     missing: Vec<EventId>,
     more: bool,
 }
 
-async fn choose(outbox: &Outbox, operator: &Operator, rows: &Rows) -> Result<Chosen, OperationError> {
+async fn select(outbox: &Outbox, operator: &Operator, rows: &Rows) -> Result<Selected, OperationError> {
     match rows {
         Rows::Events(events) => {
             let tenant = operator.visible(None)?;
             let mut rows = outbox.view().await?.outbox_view().outbox_by_event(events.as_slice()).await?;
             rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
             rows.sort_by_key(|row| row.id);
-            let there: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).collect();
-            let missing = events.as_slice().iter().filter(|id| !there.contains(id)).cloned().collect();
-            Ok(Chosen { rows, wanted: Wanted::Settled, missing, more: false })
+            let found: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).collect();
+            let missing = events.as_slice().iter().filter(|id| !found.contains(id)).cloned().collect();
+            Ok(Selected { rows, required: RequiredStatus::Settled, missing, more: false })
         }
         Rows::Filter { filter: RedriveFilter(filter), after } => {
             let filter = OutboxFilter { tenant: operator.visible(filter.tenant)?, ..filter.clone() };
-            let wanted = filter.status.map_or(Wanted::Settled, Wanted::Just);
+            let required = filter.status.map_or(RequiredStatus::Settled, RequiredStatus::Exactly);
             let mut rows =
                 outbox.view().await?.outbox_view().outbox_after(&filter, *after, MAX_REDRIVEN + 1).await?;
             let more = rows.len() > MAX_REDRIVEN as usize;
             rows.truncate(MAX_REDRIVEN as usize);
-            Ok(Chosen { rows, wanted, missing: Vec::new(), more })
+            Ok(Selected { rows, required, missing: Vec::new(), more })
         }
     }
 }
 
 impl Rows {
-    /// Of which tenant, if one is named.
+    /// Tenant, if the filter names one.
     fn tenant(&self) -> Option<TenantId> {
         match self {
             Rows::Events(_) => None,
@@ -321,7 +332,7 @@ impl Rows {
         }
     }
 
-    /// After which row they begin.
+    /// Cursor at which the selection starts.
     fn after(&self) -> Option<i64> {
         match self {
             Rows::Events(_) => None,
@@ -330,15 +341,16 @@ impl Rows {
     }
 }
 
-/// What was asked for, for the audit log.
+/// The selection, for the audit log.
 fn selection(command: &RedriveEvents) -> Map<String, Value> {
     let mut selection = match &command.rows {
         Rows::Events(events) => {
             asked([("eventIds", Some(events.as_slice().iter().map(EventId::as_str).collect()))])
         }
-        Rows::Filter { filter: RedriveFilter(filter), after } => {
-            asked([("filter", Some(Value::Object(events_of(filter)))), ("cursor", after.map(Value::from))])
-        }
+        Rows::Filter { filter: RedriveFilter(filter), after } => asked([
+            ("filter", Some(Value::Object(filter_fields(filter)))),
+            ("cursor", after.map(Value::from)),
+        ]),
     };
     selection.insert("perSecond".to_owned(), command.pace.0.get().into());
     selection

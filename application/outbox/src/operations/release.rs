@@ -1,4 +1,4 @@
-//! An operator lets the later events of an aggregate pass those that failed.
+//! Releases a blocked aggregate.
 
 use std::sync::Arc;
 
@@ -8,10 +8,12 @@ use super::{Action, OperationError, Operator, Reason, asked, done_before};
 use crate::ports::{AuditEntry, OnFailed, StoreError};
 use crate::{Outbox, with_tx};
 
-/// Lets later events of the aggregate pass its `FAILED` ones for good; tells how many those are. They stay `FAILED`, and
-/// can be redriven. Where failed events hold no later ones (`outbox.on-failed = "continue"`) it is refused.
+/// Releases a blocked aggregate permanently: its `FAILED` events no longer block later ones. Returns the number of
+/// released events. They stay `FAILED` and can be redriven. Refused if failed events do not block later ones
+/// (`outbox.on-failed = "continue"`).
 ///
-/// The aggregate is the caller's tenant's, where no other is named. One of which nothing holds anything is not found.
+/// Without a tenant, the aggregate belongs to the operator's tenant. An aggregate that is not blocked is reported as
+/// not found.
 pub async fn release_aggregate(
     outbox: &Outbox,
     operator: &Operator,

@@ -1,4 +1,4 @@
-//! How far everything has come, in numbers.
+//! Statistics of outbox, consumers, dead letters and queues.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,51 +8,51 @@ use tracing::debug;
 
 use super::{Action, OperationError, Operator};
 use crate::Outbox;
-use crate::consumers::answered;
+use crate::consumers::broker_timeout;
 use crate::ports::{ConsumeCount, OnFailed, OutboxCounts, QueueDepth};
 
-/// Up to how many blocked aggregates are counted.
+/// Maximum number of blocked aggregates that are counted.
 pub const MAX_BLOCKED_COUNTED: u32 = 1_000;
 
-/// How many events stand where at one consumer.
+/// Number of events per state at one consumer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConsumerStats {
-    /// The consumer.
+    /// Name of the consumer.
     pub consumer: String,
-    /// Attempts that are running, or were when their process ended.
+    /// Attempts that are running, or were running when their process ended.
     pub processing: u64,
     /// Waiting for an earlier event.
     pub waiting: u64,
     /// Applied.
     pub success: u64,
-    /// To be tried again.
+    /// Failed, to be retried.
     pub failed: u64,
-    /// Given up.
+    /// Failed finally.
     pub dead: u64,
 }
 
-/// How far everything has come.
+/// Current statistics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats {
-    /// The outbox.
+    /// Outbox rows per status.
     pub outbox: OutboxCounts,
-    /// How long the oldest pending event has waited.
+    /// Age of the oldest pending event.
     pub oldest_pending: Option<Duration>,
-    /// The consumers, by name; each that there is, and each that there was.
+    /// Consumers by name: all registered ones, and those that have records from before.
     pub consumers: Vec<ConsumerStats>,
-    /// Dead letters that nobody has decided about for good.
+    /// Dead letters without a final decision.
     pub open_letters: u64,
-    /// Blocked aggregates, up to [`MAX_BLOCKED_COUNTED`]; none where failed events do not hold.
+    /// Blocked aggregates, up to [`MAX_BLOCKED_COUNTED`]; 0 if failed events do not block.
     pub blocked: u64,
-    /// Whether there are more of them.
+    /// Whether there are more than [`MAX_BLOCKED_COUNTED`].
     pub more_blocked: bool,
-    /// The queues, which are everybody's; `None` while the broker is away.
+    /// Queue depths, the same for every tenant; `None` while the broker is unreachable.
     pub queues: Option<Vec<QueueDepth>>,
-    /// Why the broker takes no messages at the moment, if it says so.
+    /// Why the broker currently accepts no messages, if it reports so.
     pub broker_blocked: Option<String>,
 }
 
-/// Counts what an operator may see.
+/// Statistics of the rows that the operator may see.
 pub async fn stats(
     outbox: &Outbox,
     operator: &Operator,
@@ -71,17 +71,17 @@ pub async fn stats(
                 as u64
         }
     };
-    // Before the broker is asked: it may live in the same database.
+    // Before the broker is queried: it may use the same database.
     drop(view);
-    let queues = match answered(outbox.broker.queues()).await {
+    let queues = match broker_timeout(outbox.broker.queues()).await {
         Ok(queues) => Some(queues),
         Err(error) => {
-            debug!(%error, "the broker tells no depths");
+            debug!(%error, "cannot read queue depths");
             None
         }
     };
-    let look = Action::look("stats.show", [("tenantId", tenant.map(|tenant| tenant.get().into()))]);
-    look.told(outbox, operator, tenant, 1).await?;
+    let read = Action::look("stats.show", [("tenantId", tenant.map(|tenant| tenant.get().into()))]);
+    read.told(outbox, operator, tenant, 1).await?;
     let now = outbox.now();
     Ok(Stats {
         outbox: events,

@@ -1,6 +1,6 @@
-//! The audit log: what operators asked for, and what they changed.
+//! The audit log: calls of operators and the changes they made.
 //!
-//! **Invariant:** it is only ever added to; where the engine can, it refuses to change or remove a row.
+//! **Invariant:** entries are only added. Where the engine supports it, changing or deleting a row is refused.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -8,36 +8,37 @@ use handover_events::TenantId;
 
 use super::{Numbered, StoreError};
 
-/// One call of an operator, or one part of what it changed.
+/// One call of an operator, or one part of a call that was split into several units of work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// The tenant whose rows it is about; not always the operator's own. That one's where it is about those of all.
+    /// Tenant of the affected rows, which may differ from the operator's tenant. For calls about all tenants, the
+    /// operator's tenant.
     pub tenant: TenantId,
-    /// Who: `user:9`, or `command-line:root` for whoever may write to the database itself.
+    /// Operator: `user:9`, or `command-line:root` for a person with direct access to the database.
     pub actor: String,
-    /// What: `outbox.list`, `outbox.redrive`, `dead-letters.replay`, ...
+    /// Action: `outbox.list`, `outbox.redrive`, `dead-letters.replay`, ...
     pub action: String,
-    /// On what: a JSON object with the ids or the filter as they were asked for.
+    /// Requested ids or filter, as a JSON object.
     pub selection: String,
-    /// How many rows it showed, or chose to change; in an entry of a part, of that part. Entries from before looks were
-    /// recorded say none.
+    /// Number of rows that were returned, or selected for a change; for a part of a call, in that part. 0 in entries
+    /// written before read access was recorded.
     pub matched: u64,
-    /// How many of them it changed.
+    /// Number of rows that were changed.
     pub changed: u64,
-    /// Why, if the operator said so.
+    /// Reason, if the operator gave one.
     pub reason: Option<String>,
-    /// In which trace.
+    /// Trace id of the call.
     pub trace_id: String,
-    /// When.
+    /// Time of the call.
     pub at: DateTime<Utc>,
 }
 
-/// Which entries.
+/// Selects audit entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditFilter {
-    /// Of this tenant; `None` is of all.
+    /// Only entries of this tenant; `None` for all tenants.
     pub tenant: Option<TenantId>,
-    /// Only of what changed something.
+    /// Only entries of calls that changed rows.
     pub changes: bool,
 }
 
@@ -45,7 +46,7 @@ pub struct AuditFilter {
 #[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait AuditQueries: Send {
-    /// At most `limit` entries that the filter chooses, numbered below `before`, greatest number first.
+    /// At most `limit` matching entries with a number below `before`, greatest number first.
     async fn audit_page(
         &mut self,
         filter: &AuditFilter,
@@ -58,6 +59,7 @@ pub trait AuditQueries: Send {
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait AuditRepo: Send {
-    /// Adds an entry: in the unit of work of what it changed, or in one before its answer.
+    /// Adds an entry: in the unit of work that made the change, or, for read access, in one that is committed before
+    /// the result is returned.
     async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError>;
 }

@@ -1,4 +1,4 @@
-//! The broker: carries events to queues. It is a carrier only; the database alone is the truth.
+//! The broker delivers events to queues. The database is authoritative; the broker is only the transport.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -10,22 +10,22 @@ use crate::topology::Topology;
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a caller can do about a failed broker.
+/// Broker errors, classified by how the caller can react.
 #[derive(Debug, thiserror::Error)]
 pub enum BrokerError {
-    /// It cannot be reached: an outage, nobody's fault. Probe again with backoff.
-    #[error("the broker is away: {0}")]
+    /// The broker is unreachable. Probe again with backoff; no attempt is counted.
+    #[error("broker unreachable: {0}")]
     Unreachable(#[source] Cause),
-    /// The subscription is over; what it had not settled is returned to the queue. Subscribe again.
-    #[error("the subscription to {queue} is closed")]
+    /// The subscription ended; its unsettled messages return to the queue. Subscribe again.
+    #[error("subscription to queue {queue} closed")]
     Closed {
-        /// The queue.
+        /// Name of the queue.
         queue: String,
     },
-    /// The broker refuses what we ask, and will again: a person has to look.
-    #[error("the broker refuses: {what}")]
+    /// The broker rejects the request, and would reject it again. An operator has to act.
+    #[error("broker rejected the request: {what}")]
     Refused {
-        /// What, why and the way out.
+        /// What was rejected, why, and how to resolve it.
         what: String,
     },
 }
@@ -33,7 +33,7 @@ pub enum BrokerError {
 /// A message: an envelope and its properties (spec §3).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Message {
-    /// `message_id`: the event id. A message from elsewhere may have none.
+    /// `message_id`: the event id. Messages from other publishers may have none.
     pub message_id: Option<String>,
     /// `type`: the event type.
     pub kind: Option<String>,
@@ -45,7 +45,7 @@ pub struct Message {
     pub body: String,
 }
 
-/// A message on its way to the broker. Only who was handed it can say what became of it.
+/// A message to be published. Publish outcomes can only be made from it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outgoing {
     event_id: EventId,
@@ -53,32 +53,32 @@ pub struct Outgoing {
     message: Message,
 }
 
-/// Which way a message goes.
+/// Destination of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     /// Through the topic exchange, with this routing key.
     Topic(String),
-    /// To this queue alone, past every binding: a replayed dead letter.
+    /// Directly to this queue, without the bindings: a replayed dead letter.
     Queue(String),
 }
 
 impl Outgoing {
-    /// A message to be published to the topic exchange with this key.
+    /// A message for the topic exchange with this routing key.
     pub fn new(event_id: EventId, routing_key: String, message: Message) -> Outgoing {
         Outgoing { event_id, route: Route::Topic(routing_key), message }
     }
 
-    /// A message for one queue alone.
+    /// A message for one queue only.
     pub fn to_queue(event_id: EventId, queue: String, message: Message) -> Outgoing {
         Outgoing { event_id, route: Route::Queue(queue), message }
     }
 
-    /// The event it carries.
+    /// Id of the event in the message.
     pub fn event_id(&self) -> &EventId {
         &self.event_id
     }
 
-    /// Which way it goes.
+    /// Destination of the message.
     pub fn route(&self) -> &Route {
         &self.route
     }
@@ -88,62 +88,62 @@ impl Outgoing {
         &self.message
     }
 
-    /// The broker took responsibility for it *and* routed it to a queue. For broker adapters alone.
+    /// The broker stored the message *and* routed it to a queue. Only for broker adapters.
     pub fn confirmed(self) -> PublishOutcome {
         PublishOutcome::Confirmed(Confirmed { event_id: self.event_id })
     }
 
-    /// No queue takes it.
+    /// No queue matched the message.
     pub fn returned(self, reason: impl Into<String>) -> PublishOutcome {
         PublishOutcome::Returned { event_id: self.event_id, reason: reason.into() }
     }
 
-    /// The broker refused it.
+    /// The broker nacked the message.
     pub fn nacked(self, reason: impl Into<String>) -> PublishOutcome {
         PublishOutcome::Nacked { event_id: self.event_id, reason: reason.into() }
     }
 
-    /// The connection was lost before the broker answered: it may be there, or not.
+    /// The connection was lost before the broker replied: the message may be stored or not.
     pub fn unknown(self, reason: impl Into<String>) -> PublishOutcome {
         PublishOutcome::Unknown { event_id: self.event_id, reason: reason.into() }
     }
 }
 
-/// Proof that the broker has an event: what `mark_sent` asks for. Made by [`Outgoing::confirmed`] alone.
+/// Proof that the broker stored an event; `mark_sent` requires it. Only [`Outgoing::confirmed`] creates it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Confirmed {
     event_id: EventId,
 }
 
 impl Confirmed {
-    /// The event that is confirmed.
+    /// Id of the confirmed event.
     pub fn event_id(&self) -> &EventId {
         &self.event_id
     }
 }
 
-/// What became of one published message.
+/// Result of publishing one message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PublishOutcome {
-    /// It is in every queue that takes it, durably.
+    /// The message is durably stored in every queue that matches it.
     Confirmed(Confirmed),
-    /// No queue takes it; it is nowhere.
+    /// No queue matched; the message is stored nowhere.
     Returned {
-        /// Which event.
+        /// Event id.
         event_id: EventId,
-        /// What the broker said.
+        /// Reason given by the broker.
         reason: String,
     },
-    /// The broker could not take it.
+    /// The broker could not store the message.
     Nacked {
-        /// Which event.
+        /// Event id.
         event_id: EventId,
-        /// What the broker said.
+        /// Reason given by the broker.
         reason: String,
     },
-    /// Nobody knows; publish it again.
+    /// The outcome is unknown; publish it again.
     Unknown {
-        /// Which event.
+        /// Event id.
         event_id: EventId,
         /// What happened.
         reason: String,
@@ -151,7 +151,7 @@ pub enum PublishOutcome {
 }
 
 impl PublishOutcome {
-    /// Which event.
+    /// Id of the published event.
     pub fn event_id(&self) -> &EventId {
         match self {
             PublishOutcome::Confirmed(confirmed) => &confirmed.event_id,
@@ -162,92 +162,98 @@ impl PublishOutcome {
     }
 }
 
-/// A delivery's handle within its subscription.
+/// Identifies a delivery within its subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryTag(pub u64);
 
-/// A message handed to a consumer, unsettled until it is acked or nacked.
+/// A message delivered to a consumer; unsettled until it is acked or nacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    /// Its handle.
+    /// Tag for ack and nack.
     pub tag: DeliveryTag,
-    /// Whether it was, or may have been, handed to someone before.
+    /// Whether the message was, or may have been, delivered before.
     pub redelivered: bool,
-    /// In a dead-letter queue: the queue at whose consumer it died last.
+    /// In a dead-letter queue: the queue from which the message was last dead-lettered.
     pub died_in: Option<String>,
     /// The message.
     pub message: Message,
 }
 
-/// What happens to a message that is nacked.
+/// Handling of a nacked message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requeue {
-    /// It is delivered again, marked as redelivered.
+    /// Deliver it again, marked as redelivered.
     Yes,
-    /// It is dead-lettered as its queue says, or dropped where the queue says nothing.
+    /// Dead-letter it according to its queue, or drop it if the queue has no dead-letter target.
     No,
 }
 
-/// How full a queue is.
+/// Message and consumer counts of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueDepth {
-    /// The queue.
+    /// Name of the queue.
     pub name: String,
-    /// Waiting to be delivered (in a delay queue: or to expire).
+    /// Messages waiting for delivery (in a delay queue: for expiry).
     pub ready: u64,
-    /// Delivered, not settled.
+    /// Messages that are delivered and not settled.
     pub unacked: u64,
-    /// Live subscriptions.
+    /// Active subscriptions.
     pub consumers: u64,
 }
 
-/// Publishes and subscribes.
+/// Publishes to the broker and subscribes to queues.
 #[async_trait]
 pub trait Broker: Send + Sync {
-    /// Declares exchange, queues and bindings. Again with the same arguments MUST change nothing; a queue that exists
-    /// with other arguments MUST be `Refused` with queue, argument and both values, and nothing deleted. A
-    /// broker that can be away (`Unreachable`) while the store is there MUST declare what was asked for once it is back.
+    /// Declares exchange, queues and bindings.
+    ///
+    /// - Repeating the call with the same arguments MUST change nothing.
+    /// - If a queue exists with other arguments, the result MUST be `Refused` with queue, argument and both values,
+    ///   and nothing is deleted.
+    /// - If the broker can be `Unreachable` while the store is available, the adapter MUST declare the topology after
+    ///   it has reconnected.
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError>;
 
-    /// Publishes a window with `mandatory` and waits for every confirm. Answers in the order given, one per message. Before
-    /// anything was declared, a message for the exchange may be `Refused`.
+    /// Publishes a window with `mandatory` and waits for all confirms. Returns one outcome per message, in the order
+    /// given. Before a topology is declared, a message for the exchange may be `Refused`.
     ///
-    /// - `Confirmed` MUST mean: durably in every bound queue, and routed to at least one.
-    /// - A message that no queue takes MUST be `Returned`, and only that message.
-    /// - One for [`Route::Queue`] MUST enter that queue and no other, whatever is bound; `Returned` if there is none.
-    /// - `Err` MUST mean that nothing is known of any of them (as if all were `Unknown`).
+    /// - `Confirmed` MUST mean: durably stored in every bound queue, and routed to at least one.
+    /// - A message that no queue matches MUST be `Returned`, and only that message.
+    /// - A message for [`Route::Queue`] MUST enter that queue and no other, whatever the bindings; `Returned` if the
+    ///   queue does not exist.
+    /// - `Err` MUST mean that no outcome is known (as if all were `Unknown`).
     /// - Messages of one window MUST enter a queue in their order.
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError>;
 
-    /// Subscribes to a queue with manual acks. At most `prefetch` deliveries are ever unsettled.
+    /// Subscribes to a queue with manual acks. At most `prefetch` deliveries are unsettled at any time.
     async fn subscribe(
         &self,
         queue: &str,
         prefetch: NonZeroU16,
     ) -> Result<Box<dyn Subscription>, BrokerError>;
 
-    /// Every declared queue in order of names.
+    /// Every declared queue, ordered by name.
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError>;
 
-    /// Why the broker takes no messages at the moment, if it says so: it is short of memory or disk. Publishing would
-    /// only wait; what consumers do goes on.
+    /// Why the broker currently accepts no messages, if it reports so: it is short of memory or disk. A publish would
+    /// only wait; consumers continue to work.
     async fn blocked(&self) -> Option<String>;
 }
 
-/// A consumer's end of a queue. Dropping it MUST return what is unsettled, marked as redelivered, to the queue.
+/// A consumer's subscription to a queue. Dropping it MUST return unsettled messages to the queue, marked as
+/// redelivered.
 #[async_trait]
 pub trait Subscription: Send + Sync {
-    /// Waits for the next deliveries: at least one, as many as the prefetch allows. Messages come in the order of the
-    /// queue, those returned to it near its head. A dropped call MUST NOT lose a message: it comes with the next call
-    /// or after the subscription is closed.
+    /// Waits for the next deliveries: at least one, at most as many as the prefetch allows. Messages arrive in queue
+    /// order; returned messages are near the head of the queue. A cancelled call MUST NOT lose a message: the message
+    /// arrives with the next call or after the subscription is closed.
     async fn next(&self) -> Result<Vec<Delivery>, BrokerError>;
 
-    /// Done: the messages are gone for good once this returned `Ok`. Tags already settled are ignored.
+    /// Confirms processing: after `Ok` the messages are deleted. Tags that are already settled are ignored.
     async fn ack(&self, tags: &[DeliveryTag]) -> Result<(), BrokerError>;
 
-    /// Not done. `Requeue::No` MUST move the message to the queue's dead-letter target in one step.
+    /// Rejects messages. `Requeue::No` MUST move a message to the queue's dead-letter target in one step.
     async fn nack(&self, tags: &[DeliveryTag], requeue: Requeue) -> Result<(), BrokerError>;
 
-    /// Ends the subscription and returns what is unsettled to the queue.
+    /// Ends the subscription and returns unsettled messages to the queue.
     async fn close(&self) -> Result<(), BrokerError>;
 }

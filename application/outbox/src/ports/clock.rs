@@ -1,22 +1,22 @@
-//! Time and chance.
+//! Time and randomness.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-/// The one clock of a deployment: in production it follows the database's (spec §1 "time").
+/// The clock of a deployment. In production it follows the database clock (spec §1 "time").
 #[async_trait]
 pub trait Clock: Send + Sync {
-    /// Now, to the microsecond.
+    /// Current time with microsecond precision.
     fn now(&self) -> DateTime<Utc>;
 
-    /// Waits. A simulated clock decides for itself when that is over.
+    /// Waits for this duration. A simulated clock decides when the wait ends.
     async fn sleep(&self, duration: Duration);
 }
 
-/// Where unpredictable numbers come from: jitter and the random part of event ids.
+/// Source of random numbers: jitter and the random part of event ids.
 pub trait Chance: Send + Sync {
-    /// The next number, any of 2^64.
+    /// Next number, uniform over all `u64` values.
     fn next(&self) -> u64;
 }

@@ -1,4 +1,4 @@
-//! The consume log: what has become of each event at each consumer.
+//! The consume log: the state of each event at each consumer.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -6,138 +6,138 @@ use handover_events::{AggregateRef, ConsumeStatus, EventId, TenantId};
 
 use super::{Numbered, OutboxRow, StoreError};
 
-/// A row of the consume log, as it is read.
+/// A consume-log record as needed to process an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumeRecord {
-    /// Where the event stands.
+    /// State of the event.
     pub status: ConsumeStatus,
-    /// How many attempts were counted.
+    /// Number of counted attempts.
     pub attempts: u32,
-    /// When a `FAILED` one is tried again.
+    /// Next attempt of a `FAILED` event.
     pub next_retry_time: Option<DateTime<Utc>>,
-    /// Until when a `PROCESSING` one is somebody's.
+    /// End of the lease of the worker that processes a `PROCESSING` event.
     pub lease_until: Option<DateTime<Utc>>,
-    /// What the last failure was.
+    /// Last error.
     pub error_message: Option<String>,
-    /// When the row last changed.
+    /// Time of the last change.
     pub consume_time: DateTime<Utc>,
 }
 
-/// What the log must hold for a write to happen: the guard against two workers settling one event.
+/// Expected state of a record before a write; prevents two workers from settling one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
-    /// No row yet.
+    /// No record exists.
     Absent,
-    /// A row in this state with this many attempts.
+    /// A record with this status and number of attempts exists.
     At(ConsumeStatus, u32),
 }
 
-/// A row of the consume log, as it is written.
+/// A consume-log record to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Consumption {
-    /// The consumer.
+    /// Name of the consumer.
     pub consumer: String,
-    /// The event.
+    /// Event id.
     pub event_id: EventId,
-    /// Its type.
+    /// Event type.
     pub event_type: String,
-    /// What it is about.
+    /// Aggregate of the event.
     pub aggregate: AggregateRef,
-    /// Its place in the order of the aggregate.
+    /// Position of the event in the order of its aggregate.
     pub aggregate_seq: i64,
-    /// What the log must hold now.
+    /// Expected state before the write.
     pub expected: Expected,
-    /// What it holds afterwards.
+    /// State after the write.
     pub status: ConsumeStatus,
-    /// How many attempts are counted.
+    /// Number of counted attempts.
     pub attempts: u32,
-    /// When a `FAILED` one is tried again.
+    /// Next attempt of a `FAILED` event.
     pub next_retry_time: Option<DateTime<Utc>>,
-    /// Until when a `PROCESSING` one is ours.
+    /// End of this worker's lease of a `PROCESSING` event.
     pub lease_until: Option<DateTime<Utc>>,
-    /// What went wrong, if it did.
+    /// Error of the attempt, if it failed.
     pub error_message: Option<String>,
-    /// The key under which the effect is idempotent, if it has one.
+    /// Idempotency key of the effect, if it has one.
     pub idempotency_key: Option<String>,
-    /// What the handler says it did.
+    /// Result reported by the handler.
     pub consume_result: Option<String>,
-    /// SHA-256 of the payload, hexadecimal.
+    /// SHA-256 of the payload, in hexadecimal.
     pub payload_hash: String,
-    /// The trace of the event.
+    /// Trace id of the event.
     pub trace_id: String,
-    /// How long the attempt took, in milliseconds.
+    /// Duration of the attempt in milliseconds.
     pub cost_ms: i64,
-    /// When.
+    /// Time of the write.
     pub consume_time: DateTime<Utc>,
 }
 
-/// A row of the consume log, whole, as a person looks at it.
+/// A complete consume-log record, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Consumed {
-    /// The consumer.
+    /// Name of the consumer.
     pub consumer: String,
-    /// The event.
+    /// Event id.
     pub event_id: EventId,
-    /// Its type.
+    /// Event type.
     pub event_type: String,
-    /// What it is about.
+    /// Aggregate of the event.
     pub aggregate: AggregateRef,
-    /// Its place in the order of the aggregate.
+    /// Position of the event in the order of its aggregate.
     pub aggregate_seq: i64,
-    /// Where it stands.
+    /// State of the event.
     pub record: ConsumeRecord,
-    /// The key under which the effect is idempotent, if it has one.
+    /// Idempotency key of the effect, if it has one.
     pub idempotency_key: Option<String>,
-    /// What the handler says it did.
+    /// Result reported by the handler.
     pub consume_result: Option<String>,
-    /// SHA-256 of the payload, hexadecimal.
+    /// SHA-256 of the payload, in hexadecimal.
     pub payload_hash: String,
-    /// The trace of the event.
+    /// Trace id of the event.
     pub trace_id: String,
-    /// How long the attempt took, in milliseconds.
+    /// Duration of the attempt in milliseconds.
     pub cost_ms: i64,
 }
 
-/// Which rows of the consume log a person wants to see; `None` is any.
+/// Selects consume-log records; `None` matches any value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConsumedFilter {
-    /// Of which tenant.
+    /// Tenant of the event.
     pub tenant: Option<TenantId>,
-    /// Of which event.
+    /// Event id.
     pub event_id: Option<EventId>,
-    /// Of which consumer.
+    /// Name of the consumer.
     pub consumer: Option<String>,
-    /// In which state.
+    /// State of the event.
     pub status: Option<ConsumeStatus>,
 }
 
-/// How many events stand where at one consumer.
+/// Number of events in one state at one consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumeCount {
-    /// The consumer.
+    /// Name of the consumer.
     pub consumer: String,
-    /// The state.
+    /// State of the events.
     pub status: ConsumeStatus,
-    /// How many.
+    /// Number of events.
     pub events: u64,
 }
 
-/// An event that a consumer takes and has not settled.
+/// An event that a consumer handles and has not settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unapplied {
-    /// The event.
+    /// Outbox row of the event.
     pub event: OutboxRow,
-    /// Its row in the consume log, if there is one; never `SUCCESS` or `DEAD`.
+    /// Consume-log record, if one exists; never `SUCCESS` or `DEAD`.
     pub record: Option<ConsumeRecord>,
 }
 
-/// From where on a consumer takes events, and up to when it was checked that none was lost on the way.
+/// Start position of a consumer, and how far it was checked for lost events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConsumerSubscription {
-    /// The greatest id of the outbox when it subscribed: rows up to it are history. A position and no time, since clocks
-    /// can be set.
+    /// Greatest outbox id at the time of the subscription; the consumer ignores rows up to it. It is an id, not a
+    /// time, because clocks can be set.
     pub after_id: i64,
-    /// Every event sent up to here is in the consume log.
+    /// Every event sent up to this time is in the consume log.
     pub checked_until: DateTime<Utc>,
 }
 
@@ -145,16 +145,16 @@ pub struct ConsumerSubscription {
 #[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait ConsumeQueries: Send {
-    /// One row.
+    /// Record of one event.
     async fn consumption(
         &mut self,
         consumer: &str,
         event: &EventId,
     ) -> Result<Option<ConsumeRecord>, StoreError>;
 
-    /// The events about these aggregates, of these types, with an id greater than `after_id`, that the consumer has not
-    /// settled (no row, or one that is neither `SUCCESS` nor `DEAD`), ordered by aggregate, `aggregate_seq` and id,
-    /// whatever their status in the outbox.
+    /// Events of these aggregates and types with an id greater than `after_id` that the consumer has not settled (no
+    /// record, or one that is neither `SUCCESS` nor `DEAD`), whatever their status in the outbox. Ordered by
+    /// aggregate, `aggregate_seq` and id.
     async fn unapplied(
         &mut self,
         consumer: &str,
@@ -163,9 +163,9 @@ pub trait ConsumeQueries: Send {
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError>;
 
-    /// At most `limit` events that nobody may come back for: `WAITING` or `FAILED` ones untouched (`consume_time`) and
-    /// due since `idle_since`, `PROCESSING` ones whose lease ended before `now`, and any written later than `now`, by a
-    /// clock that was set back since. Oldest `consume_time` first.
+    /// At most `limit` events that may have no delivery left: `WAITING` or `FAILED` and unchanged (`consume_time`)
+    /// and due since `idle_since`; `PROCESSING` with a lease that ended before `now`; and any record with a time
+    /// later than `now`, written by a clock that has since been set back. Oldest `consume_time` first.
     async fn leftovers(
         &mut self,
         consumer: &str,
@@ -174,8 +174,8 @@ pub trait ConsumeQueries: Send {
         limit: u32,
     ) -> Result<Vec<EventId>, StoreError>;
 
-    /// At most `limit` events of these types, with an id greater than `after_id`, sent after `after` and up to `until`,
-    /// that are not in the consumer's log at all: what a broker lost. Earliest `sent_time` first.
+    /// At most `limit` events of these types with an id greater than `after_id`, sent after `after` and up to
+    /// `until`, that have no record in the consumer's log: the broker lost them. Earliest `sent_time` first.
     async fn unseen(
         &mut self,
         consumer: &str,
@@ -186,7 +186,7 @@ pub trait ConsumeQueries: Send {
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError>;
 
-    /// At most `limit` rows numbered below `before`, greatest number first.
+    /// At most `limit` matching records with a number below `before`, greatest number first.
     async fn consumed_page(
         &mut self,
         filter: &ConsumedFilter,
@@ -194,16 +194,16 @@ pub trait ConsumeQueries: Send {
         limit: u32,
     ) -> Result<Vec<Numbered<Consumed>>, StoreError>;
 
-    /// Every row of these events, in the order in which they were first written.
+    /// All records of these events, in the order in which they were first written.
     async fn consumed_of(&mut self, events: &[EventId]) -> Result<Vec<Consumed>, StoreError>;
 
-    /// Every row about these aggregates, in any order. May read the whole log: for mending what was lost.
+    /// All records about these aggregates, in any order. May read the whole log; used for repair only.
     async fn consumed_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<Consumed>, StoreError>;
 
-    /// Counts the rows of a tenant (`None`: of all), by consumer, then status, in order of names.
+    /// Counts the records of a tenant (`None`: all tenants) by consumer and status, in that order, by name.
     async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError>;
 
-    /// The consumer's subscription, if it ever subscribed.
+    /// Subscription of the consumer, if it ever subscribed.
     async fn consumer_subscription(
         &mut self,
         consumer: &str,
@@ -214,18 +214,18 @@ pub trait ConsumeQueries: Send {
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait ConsumeLog: Send {
-    /// Writes rows, each only if the log holds what is expected of it; otherwise MUST be a `Conflict`, and the unit
-    /// MUST NOT be committable. Consumer and event id are unique, compared byte by byte.
+    /// Writes records, each only if the log contains its expected state. Otherwise the result MUST be `Conflict`, and
+    /// the unit MUST NOT be committable. Consumer and event id are unique and compared byte by byte.
     async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError>;
 
-    /// Subscribes a consumer to what comes after the greatest id of the outbox, checked until `now`; one that subscribed
-    /// before keeps what it has. Returns what holds.
+    /// Subscribes a consumer to all events after the greatest outbox id, checked until `now`. A consumer that has
+    /// subscribed before keeps its position. Returns the stored subscription.
     async fn subscribe_consumer(
         &mut self,
         consumer: &str,
         now: DateTime<Utc>,
     ) -> Result<ConsumerSubscription, StoreError>;
 
-    /// Sets `checked_until`: also backward, after a clock was set back.
+    /// Sets `checked_until`, also to an earlier time after a clock was set back.
     async fn set_checked_until(&mut self, consumer: &str, until: DateTime<Utc>) -> Result<(), StoreError>;
 }

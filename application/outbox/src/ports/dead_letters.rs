@@ -1,4 +1,4 @@
-//! Dead letters: what no consumer could do, kept where a person sees it.
+//! Dead letters: messages that no consumer could process, parked for an operator.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -7,24 +7,24 @@ use handover_events::TenantId;
 use super::{Changed, Numbered, StoreError};
 use crate::foreign::{hash, storable};
 
-/// The longest body that a dead letter keeps, in bytes. Twice what MySQL's `payload` column holds, so that no event of
-/// ours is shortened there, and far below the packet limits of servers (`max_allowed_packet`).
+/// Longest body of a dead letter in bytes. It is twice the size of MySQL's `payload` column, so that no event of this
+/// outbox is truncated, and far below the servers' packet limits (`max_allowed_packet`).
 pub const MAX_LETTER_BODY_BYTES: usize = 128 * 1024;
-/// The longest reason, in bytes.
+/// Longest reason in bytes.
 pub const MAX_LETTER_REASON_BYTES: usize = 4 * 1024;
-/// The longest queue, key, event type and trace id, in bytes: that of an AMQP short string.
+/// Longest queue name, key, event type and trace id in bytes: the limit of an AMQP short string.
 pub const MAX_LETTER_NAME_BYTES: usize = 255;
 
-/// Where a dead letter stands.
+/// Status of a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadLetterStatus {
-    /// A person has to decide.
+    /// An operator has to decide.
     Open,
-    /// On its way back to the consumer it died at; stays so if the process ends before the broker confirms.
+    /// Being sent to its consumer again. Keeps this status if the process ends before the broker confirms.
     Replaying,
-    /// The broker confirmed that it is back at the consumer it died at.
+    /// The broker confirmed that the message is in the consumer's queue again.
     Replayed,
-    /// Given up by a person.
+    /// Discarded by an operator.
     Discarded,
 }
 
@@ -37,7 +37,7 @@ impl DeadLetterStatus {
         DeadLetterStatus::Discarded,
     ];
 
-    /// Its name in columns and JSON.
+    /// Name in columns and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             DeadLetterStatus::Open => "OPEN",
@@ -47,53 +47,54 @@ impl DeadLetterStatus {
         }
     }
 
-    /// The status of that name.
+    /// Status with that name.
     pub fn named(name: &str) -> Option<DeadLetterStatus> {
         DeadLetterStatus::ALL.iter().copied().find(|status| status.as_str() == name)
     }
 }
 
-/// A message that died at a queue.
+/// A message that was dead-lettered at a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// The queue at whose consumer it died.
+    /// Queue whose consumer could not process it.
     pub queue: String,
-    /// What identifies it there: its event id, or a hash of its body if it has none.
+    /// Key within the queue: the event id, or a hash of the body if the message has none.
     pub key: String,
-    /// Its tenant, where known.
+    /// Tenant, if known.
     pub tenant: TenantId,
-    /// Its event type, where known.
+    /// Event type, if known.
     pub event_type: Option<String>,
-    /// The trace, where known.
+    /// Trace id, if known.
     pub trace_id: Option<String>,
-    /// The message, as far as it is kept: see [`DeadLetter::storable`].
+    /// Message body, possibly truncated: see [`DeadLetter::storable`].
     pub body: String,
-    /// Why it died.
+    /// Why it was dead-lettered.
     pub reason: String,
-    /// When.
+    /// When it was dead-lettered.
     pub died_at: DateTime<Utc>,
-    /// What has become of it.
+    /// Status.
     pub status: DeadLetterStatus,
-    /// When a person last decided about it.
+    /// Time of the last decision by an operator.
     pub decided_at: Option<DateTime<Utc>>,
-    /// What that person said.
+    /// Reason given by that operator.
     pub note: Option<String>,
 }
 
 impl DeadLetter {
-    /// The letter in the form in which every store can hold it: a NUL is written `\x00`, and what is longer than its
-    /// limit is shortened. The reason of a letter with a shortened body states length and SHA-256 of the whole message.
-    /// Of a letter in this form it changes nothing.
+    /// The dead letter in a form that every store accepts: NUL is written as `\x00`, and longer texts are truncated
+    /// to their limits. If the body is truncated, the reason states length and SHA-256 of the whole message.
+    /// Idempotent.
     pub fn storable(&self) -> DeadLetter {
         self.shortened(MAX_LETTER_BODY_BYTES)
     }
 
-    /// The same with a shorter body.
+    /// Like [`DeadLetter::storable`], with a body of at most `most` bytes.
     pub fn shortened(&self, most: usize) -> DeadLetter {
         let name = |text: &str| storable(text, MAX_LETTER_NAME_BYTES).into_owned();
         let body = storable(&self.body, usize::MAX);
         let note = if body.len() > most {
-            let (bytes, hash) = (self.body.len(), hash(&self.body));
+            let bytes = self.body.len();
+            let hash = hash(&self.body);
             format!("; the message has {bytes} bytes, at most {most} are kept; SHA-256 {hash}")
         } else {
             String::new()
@@ -115,33 +116,33 @@ impl DeadLetter {
     }
 }
 
-/// Which dead letters a person wants to see; `None` is any.
+/// Selects dead letters; `None` matches any value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeadLetterFilter {
-    /// Of which tenant.
+    /// Tenant of the message.
     pub tenant: Option<TenantId>,
-    /// Died at which queue.
+    /// Queue at which it was dead-lettered.
     pub queue: Option<String>,
-    /// Of which event type.
+    /// Event type.
     pub event_type: Option<String>,
-    /// In which status.
+    /// Status.
     pub status: Option<DeadLetterStatus>,
 }
 
-/// What a person decided about a dead letter.
+/// An operator's decision about a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The queue at which it died.
+    /// Queue at which it was dead-lettered.
     pub queue: String,
-    /// Its key there.
+    /// Key within the queue.
     pub key: String,
-    /// Where it has to stand for the decision to hold.
+    /// Statuses in which the decision may be applied.
     pub from: Vec<DeadLetterStatus>,
-    /// Where it stands then.
+    /// Status after the decision.
     pub to: DeadLetterStatus,
-    /// What the person says; `None` leaves what was said before.
+    /// Reason given by the operator; `None` keeps the previous one.
     pub note: Option<String>,
-    /// When.
+    /// Time of the decision.
     pub at: DateTime<Utc>,
 }
 
@@ -149,11 +150,11 @@ pub struct Decision {
 #[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait DeadLetterQueries: Send {
-    /// One dead letter.
+    /// Dead letter with this queue and key.
     async fn dead_letter(&mut self, queue: &str, key: &str) -> Result<Option<DeadLetter>, StoreError>;
 
-    /// At most `limit` dead letters numbered below `before`, greatest number first: the last parked comes first. One
-    /// that is opened again keeps its number.
+    /// At most `limit` matching dead letters with a number below `before`, greatest number first: the last parked
+    /// comes first. A dead letter that is reopened keeps its number.
     async fn dead_letters_page(
         &mut self,
         filter: &DeadLetterFilter,
@@ -161,10 +162,10 @@ pub trait DeadLetterQueries: Send {
         limit: u32,
     ) -> Result<Vec<Numbered<DeadLetter>>, StoreError>;
 
-    /// The dead letters under these keys, at whatever queue, in the order in which they were first parked.
+    /// Dead letters with these keys at any queue, in the order in which they were first parked.
     async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError>;
 
-    /// How many dead letters of a tenant (`None`: of all) are `Open` or `Replaying`.
+    /// Number of dead letters of a tenant (`None`: all tenants) that are `Open` or `Replaying`.
     async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError>;
 }
 
@@ -172,12 +173,12 @@ pub trait DeadLetterQueries: Send {
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait DeadLetterRepo: Send {
-    /// Parks dead letters, each in its [storable form](DeadLetter::storable), whatever texts it has: a letter that a store
-    /// cannot hold would come back for ever. One that is already `Open` under its queue and key MUST stay as it is;
-    /// one that is being replayed, was replayed or discarded is opened again with the new reason and time, and keeps
-    /// what was decided before.
-    async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError>;
+    /// Parks dead letters, each in its [storable form](DeadLetter::storable): a dead letter that a store rejects
+    /// would be redelivered forever. One that is already `Open` with its queue and key MUST stay unchanged. One that
+    /// is `Replaying`, `Replayed` or `Discarded` is reopened with the new reason and time, and keeps the earlier
+    /// decision.
+    async fn park(&mut self, dead_letters: &[DeadLetter]) -> Result<(), StoreError>;
 
-    /// Carries out a decision if the letter stands where it says: one conditional write.
+    /// Applies a decision if the dead letter has one of the expected statuses: one conditional write.
     async fn decide(&mut self, decision: &Decision) -> Result<Changed, StoreError>;
 }

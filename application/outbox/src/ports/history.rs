@@ -1,4 +1,4 @@
-//! The history of outbox rows: what a row no longer says of itself, because a later state has replaced it.
+//! The history of outbox rows: earlier states and errors that later updates of a row have overwritten.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -9,19 +9,19 @@ use super::StoreError;
 /// One entry of the history of an outbox row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryEntry {
-    /// The tenant of the event.
+    /// Tenant of the event.
     pub tenant: TenantId,
-    /// The event.
+    /// Event id.
     pub event_id: EventId,
-    /// What happened.
+    /// Kind of the entry.
     pub kind: HistoryKind,
-    /// The consumer that ignored a duplicate.
+    /// Consumer that ignored a duplicate.
     pub consumer: Option<String>,
-    /// How many publishes there were since the row was appended or last redriven, as far as it is about publishes.
+    /// Number of publishes since the row was appended or last redriven; 0 if the entry is not about a publish.
     pub attempts: u32,
-    /// The error of an attempt; of a redrive, its actor and reason. For operators.
+    /// Error of an attempt; for a redrive, its operator and reason. For operators.
     pub detail: Option<String>,
-    /// When.
+    /// Time of the entry.
     pub at: DateTime<Utc>,
 }
 
@@ -29,7 +29,7 @@ pub struct HistoryEntry {
 #[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait HistoryQueries: Send {
-    /// Every entry of these events, in the order in which they were added.
+    /// All entries of these events, in the order in which they were added.
     async fn history_of(&mut self, events: &[EventId]) -> Result<Vec<HistoryEntry>, StoreError>;
 }
 
@@ -37,6 +37,6 @@ pub trait HistoryQueries: Send {
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait HistoryRepo: Send {
-    /// Adds entries, in the order given. Nothing ever changes one or removes it.
+    /// Adds entries in the order given. Entries are never changed or removed.
     async fn add_history(&mut self, entries: &[HistoryEntry]) -> Result<(), StoreError>;
 }

@@ -1,7 +1,8 @@
-//! Who may publish which partition.
+//! Partition leases: which relay may publish which partition.
 //!
-//! **Invariant:** every change of owner raises the epoch, and a partition is taken only as it was seen. When a lease has
-//! ended is for the observer to decide ([`crate::LeaseWatch`]): the database's clock may have been set.
+//! **Invariant:** every change of owner raises the epoch, and a partition is taken only if its row is unchanged since
+//! it was read. The observer decides whether a lease has ended ([`crate::LeaseWatch`]), because the database clock
+//! may have been set.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ use handover_events::Partition;
 
 use super::{Changed, StoreError};
 
-/// One run of one relay.
+/// Identifies one run of one relay.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelayId(pub String);
 
@@ -21,34 +22,34 @@ impl fmt::Display for RelayId {
     }
 }
 
-/// A partition held at an epoch. Settling asks for it.
+/// A partition that a relay owns at an epoch. Settlement requires it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartitionHold {
-    /// Which partition.
+    /// Partition.
     pub partition: Partition,
-    /// The epoch in which it was taken.
+    /// Epoch in which the relay took it.
     pub epoch: i64,
 }
 
-/// The lease row of a partition.
+/// Lease row of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionLease {
-    /// Which partition.
+    /// Partition.
     pub partition: Partition,
-    /// Who has it; `None` after it was given back.
+    /// Owner; `None` after it was released.
     pub owner: Option<RelayId>,
-    /// Raised by one each time the owner changes.
+    /// Raised by one with each change of owner.
     pub epoch: i64,
-    /// Until when the owner has it.
+    /// End of the owner's lease.
     pub lease_until: Option<DateTime<Utc>>,
 }
 
-/// The last heartbeat of a relay.
+/// Last heartbeat of a relay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Which relay.
+    /// Relay.
     pub relay: RelayId,
-    /// Until when it is alive, by the clock of the database at its heartbeat.
+    /// End of its lease, by the database clock at the heartbeat.
     pub alive_until: DateTime<Utc>,
 }
 
@@ -56,28 +57,28 @@ pub struct Heartbeat {
 #[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait LeaseQueries: Send {
-    /// The database's own now; contract tests may move it.
+    /// Current time of the database clock. Contract tests can shift it.
     async fn database_now(&mut self) -> Result<DateTime<Utc>, StoreError>;
 
-    /// The heartbeats of all relays that were not forgotten, alive or not, in order of their ids.
+    /// Heartbeats of all relays that were not removed, live or not, ordered by relay id.
     async fn heartbeats(&mut self) -> Result<Vec<Heartbeat>, StoreError>;
 
-    /// All partitions in order; MUST always be [`handover_events::PARTITIONS`] rows.
+    /// All partitions in order. MUST always be [`handover_events::PARTITIONS`] rows.
     async fn partition_leases(&mut self) -> Result<Vec<PartitionLease>, StoreError>;
 }
 
-/// Writes leases. Durations count from the database's own now.
+/// Writes leases. Durations start at the current time of the database clock.
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait LeaseRepo: Send {
-    /// Says that this relay lives for another `for_ms` milliseconds.
+    /// Records a heartbeat: the relay is live for another `for_ms` milliseconds.
     async fn heartbeat(&mut self, relay: &RelayId, for_ms: u32) -> Result<(), StoreError>;
 
-    /// Forgets a relay that ends.
+    /// Removes the heartbeat of a relay that has ended.
     async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError>;
 
-    /// Takes a partition if its row still is as `seen`: not taken, renewed or given back since. On `Changed::One` the
-    /// epoch is that of `seen` + 1.
+    /// Takes a partition if its row is still equal to `seen`: not taken, renewed or released since. After
+    /// `Changed::One` the epoch is that of `seen` + 1.
     async fn take_partition(
         &mut self,
         relay: &RelayId,
@@ -85,8 +86,8 @@ pub trait LeaseRepo: Send {
         for_ms: u32,
     ) -> Result<Changed, StoreError>;
 
-    /// Prolongs the leases that are still this relay's at their epochs, also one that has run out but that nobody
-    /// took; tells which.
+    /// Renews the leases that this relay still owns at their epochs, including expired ones that no other relay has
+    /// taken. Returns the renewed ones.
     async fn renew_partitions(
         &mut self,
         relay: &RelayId,
@@ -94,10 +95,11 @@ pub trait LeaseRepo: Send {
         for_ms: u32,
     ) -> Result<Vec<PartitionHold>, StoreError>;
 
-    /// Gives partitions back that are still this relay's at their epochs: no owner, no lease, same epoch.
+    /// Releases the partitions that this relay still owns at their epochs: no owner, no lease, same epoch.
     async fn give_back(&mut self, relay: &RelayId, holds: &[PartitionHold]) -> Result<(), StoreError>;
 
-    /// Forgets every relay, frees every partition at its epoch, and ends the leases of consume-log rows in `PROCESSING`.
-    /// Only for a process that knows it is alone (SQLite, under the lock file).
+    /// Removes every relay, releases every partition without changing its epoch, and ends the leases of consume-log
+    /// records in `PROCESSING`. Only for a process that is known to be the only one (SQLite, protected by the lock
+    /// file).
     async fn end_all_leases(&mut self) -> Result<(), StoreError>;
 }

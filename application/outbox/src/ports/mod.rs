@@ -1,7 +1,8 @@
-//! What the outbox asks of the world. Every MUST here is a rule of the shared contract suite.
+//! Ports: interfaces that adapters implement for the outbox. Every MUST is checked by a rule of the shared contract
+//! suite.
 //!
-//! A store is one trait to begin with and many small ones to work with: a unit of work *has* the repositories of the outbox,
-//! and a function asks for the one it needs (`&mut dyn OutboxRepo`).
+//! A store begins units of work and views. A unit of work *has* the repositories of the outbox; a function takes only
+//! the repository it needs (`&mut dyn OutboxRepo`).
 
 mod audit;
 mod broker;

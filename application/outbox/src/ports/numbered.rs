@@ -1,10 +1,10 @@
-//! Rows by number.
+//! Rows with their numbers.
 
-/// What a row says, and the number of the row, by which pages run.
+/// A row and its number, which is the cursor for paging.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Numbered<E> {
-    /// The number: greater than that of every row written before, unless both were written at the same time.
+    /// Greater than the number of every row written earlier, unless both were written at the same time.
     pub id: i64,
-    /// What it says.
+    /// Content of the row.
     pub effect: E,
 }

@@ -1,4 +1,4 @@
-//! The outbox: the events of every committed change, and how far each has come.
+//! The outbox: events of committed changes and their publishing status.
 
 use std::collections::BTreeSet;
 
@@ -8,106 +8,106 @@ use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionS
 
 use super::{Confirmed, Numbered, PartitionHold, StoreError};
 
-/// Who and what caused an event.
+/// Origin of an event: request, user and trace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EventMetadata {
-    /// The trace of the request; absent in a row inserted by hand.
+    /// Trace id of the request; absent in a row inserted by SQL.
     pub trace_id: Option<String>,
-    /// The request, where it has an id of its own.
+    /// Request id, if the request has one.
     pub request_id: Option<String>,
-    /// The acting user.
+    /// User who made the request.
     pub user_id: Option<i64>,
-    /// The W3C trace context.
+    /// W3C trace context.
     pub traceparent: Option<String>,
 }
 
-/// An event on its way into the outbox.
+/// An event to be appended to the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
-    /// Chosen before the attempt.
+    /// Event id, generated before the first attempt at the unit of work.
     pub event_id: EventId,
-    /// Its type, as text: the outbox carries what it is given.
+    /// Event type. The outbox does not interpret it.
     pub event_type: String,
-    /// What it is about.
+    /// Aggregate of the event.
     pub aggregate: AggregateRef,
-    /// The version of the aggregate's row after the change.
+    /// Version of the aggregate's row after the change.
     pub aggregate_seq: i64,
-    /// The payload, a JSON object. Immutable from here on.
+    /// Payload, a JSON object. Immutable from here on.
     pub payload: String,
-    /// Who and what caused it.
+    /// Origin of the event.
     pub metadata: EventMetadata,
-    /// When it happened.
+    /// When the event happened.
     pub occurred_at: DateTime<Utc>,
-    /// How many failures may be followed by another attempt (`max_retry_count`); one more is final.
+    /// Number of failures after which another attempt follows (`max_retry_count`); the next failure is final.
     pub max_retry_count: u32,
 }
 
 /// A row of the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRow {
-    /// Grows with insertion; within an aggregate in the order of commits.
+    /// Increases with each insert; within an aggregate in the order of commits.
     pub id: i64,
-    /// The event.
+    /// Event id.
     pub event_id: EventId,
-    /// Its type.
+    /// Event type.
     pub event_type: String,
-    /// What it is about.
+    /// Aggregate of the event.
     pub aggregate: AggregateRef,
-    /// Its place in the order of the aggregate; 0 in a row inserted by hand.
+    /// Position in the order of the aggregate; 0 in a row inserted by SQL.
     pub aggregate_seq: i64,
-    /// The payload as it was appended.
+    /// Payload as it was appended.
     pub payload: String,
-    /// Who and what caused it.
+    /// Origin of the event.
     pub metadata: EventMetadata,
-    /// How far it has come.
+    /// Publishing status.
     pub status: OutboxStatus,
-    /// How many publishes failed.
+    /// Number of failed publishes.
     pub retry_count: u32,
-    /// How many failures may be followed by another attempt; one more is final.
+    /// Number of failures after which another attempt follows; the next failure is final.
     pub max_retry_count: u32,
-    /// When a `RETRY` is due; `None` is at once.
+    /// When a `RETRY` row is due; `None` means immediately.
     pub next_retry_time: Option<DateTime<Utc>>,
-    /// What the last failure was.
+    /// Last error.
     pub last_error: Option<String>,
     /// When the event happened.
     pub create_time: DateTime<Utc>,
-    /// When the row last changed.
+    /// Time of the last change.
     pub update_time: DateTime<Utc>,
-    /// When the broker confirmed it.
+    /// When the broker confirmed the event.
     pub sent_time: Option<DateTime<Utc>>,
-    /// When a person let later events of the aggregate pass this one, which is `FAILED`.
+    /// When an operator released the later events of the aggregate from this `FAILED` row.
     pub released_time: Option<DateTime<Utc>>,
 }
 
 impl OutboxRow {
-    /// The partition it is published by.
+    /// Partition through which the row is published.
     pub fn partition(&self) -> Partition {
         Partition::of(self.aggregate.tenant, self.aggregate.id)
     }
 
-    /// The trace it belongs to; a row inserted by hand is traced by its own id.
+    /// Trace id of the event. A row inserted by SQL uses its event id.
     pub fn trace_id(&self) -> &str {
         self.metadata.trace_id.as_deref().unwrap_or(self.event_id.as_str())
     }
 
-    /// The trace of the event and of what it causes.
+    /// Trace of the event and of its effects.
     pub fn trace(&self) -> Trace {
         Trace { trace_id: self.trace_id().to_owned(), traceparent: self.metadata.traceparent.clone() }
     }
 }
 
-/// The names of the event types that have no place in the order of their aggregate: such an event neither holds others
-/// nor is held. Every other type is ordered, also one that nobody knows.
+/// Event types that are excluded from the order of their aggregate: such an event neither blocks other events nor is
+/// blocked by them. Every other type is ordered, including unregistered types.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UnorderedTypes(BTreeSet<String>);
 
 impl UnorderedTypes {
-    /// Whether events of this type have a place in the order of their aggregate.
+    /// Whether events of this type take part in the order of their aggregate.
     pub fn is_ordered(&self, event_type: &str) -> bool {
         !self.0.contains(event_type)
     }
 
-    /// The names, always in the same order.
+    /// Names of the types, always in the same order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
@@ -119,118 +119,119 @@ impl<S: Into<String>> FromIterator<S> for UnorderedTypes {
     }
 }
 
-/// What `outbox_due` is asked for.
+/// Arguments of [`OutboxQueries::outbox_due`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueQuery {
-    /// The partitions of the rows.
+    /// Partitions to read.
     pub partitions: PartitionSet,
-    /// When they have to be due.
+    /// Time at which the rows must be due.
     pub now: DateTime<Utc>,
-    /// What `FAILED` rows hold.
+    /// Effect of `FAILED` rows.
     pub on_failed: OnFailed,
-    /// The types that neither hold nor are held.
+    /// Types that are excluded from the order.
     pub unordered: UnorderedTypes,
-    /// At most how many rows.
+    /// Maximum number of rows.
     pub limit: u32,
 }
 
-/// What a `FAILED` row means for later ones of its aggregate (`outbox.on-failed`).
+/// Effect of a `FAILED` row on later rows of its aggregate (`outbox.on-failed`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnFailed {
-    /// They go on.
+    /// Later rows are published.
     #[default]
     Continue,
-    /// They are held until a person decides.
+    /// Later rows are held until an operator decides.
     Hold,
 }
 
-/// Which rows a person wants to see; `None` is any.
+/// Selects outbox rows; `None` matches any value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OutboxFilter {
-    /// Of which tenant.
+    /// Tenant of the event.
     pub tenant: Option<TenantId>,
-    /// In which status.
+    /// Publishing status.
     pub status: Option<OutboxStatus>,
-    /// Of which type.
+    /// Event type.
     pub event_type: Option<String>,
-    /// About which aggregate id.
+    /// Id of the aggregate.
     pub aggregate_id: Option<i64>,
-    /// Created at or after.
+    /// Created at or after this time.
     pub from: Option<DateTime<Utc>>,
-    /// Created before.
+    /// Created before this time.
     pub to: Option<DateTime<Utc>>,
 }
 
-/// A row that a person wants published again.
+/// A row to be published again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redrive {
-    /// The event.
+    /// Event id.
     pub event_id: EventId,
-    /// When it is due.
+    /// When it becomes due.
     pub due: DateTime<Utc>,
 }
 
-/// A row that was redriven, as it stood before.
+/// A redriven row, with its values before the redrive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedrivenRow {
-    /// Its tenant.
+    /// Tenant of the event.
     pub tenant: TenantId,
-    /// The event.
+    /// Event id.
     pub event_id: EventId,
     /// `Sent` or `Failed`.
     pub status: OutboxStatus,
-    /// How many publishes had failed.
+    /// Number of failed publishes.
     pub retry_count: u32,
-    /// When the broker confirmed it.
+    /// When the broker confirmed the event.
     pub sent_time: Option<DateTime<Utc>>,
 }
 
-/// An aggregate whose next event waits: behind `FAILED` ones that nobody released, or for its own time.
+/// An aggregate whose next event cannot be published: it is behind `FAILED` events that were not released, or it is
+/// not due yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocked {
-    /// The aggregate.
+    /// Blocked aggregate.
     pub aggregate: AggregateRef,
-    /// Its first `FAILED` event that nobody released, or the event that waits for its time.
+    /// First `FAILED` event that was not released, or the event that is not due yet.
     pub event_id: EventId,
-    /// The type of that event.
+    /// Type of that event.
     pub event_type: String,
-    /// What that event's last failure was.
+    /// Last error of that event.
     pub last_error: Option<String>,
-    /// When that event was given up, or began to wait (`update_time`).
+    /// When that event failed for the last time or was deferred (`update_time`).
     pub since: DateTime<Utc>,
-    /// When that event is due (`next_retry_time`); `None`: once a person has decided about it.
+    /// When that event is due (`next_retry_time`); `None` if an operator has to decide.
     pub until: Option<DateTime<Utc>>,
-    /// How many `NEW` and `RETRY` events of the aggregate, later in its order, wait behind it.
+    /// Number of `NEW` and `RETRY` events of the aggregate that are later in its order and wait for that event.
     pub held: u64,
 }
 
-/// How many rows of the outbox are in each status.
+/// Number of outbox rows per status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutboxCounts {
     /// Not published yet.
     pub new: u64,
     /// To be published again.
     pub retry: u64,
-    /// Confirmed.
+    /// Confirmed by the broker.
     pub sent: u64,
-    /// Given up.
+    /// Failed finally.
     pub failed: u64,
-    /// When the oldest `NEW` or `RETRY` event happened (`create_time`) that was never confirmed.
+    /// Creation time of the oldest `NEW` or `RETRY` event that was never confirmed (`create_time`).
     pub oldest_pending: Option<DateTime<Utc>>,
 }
 
-/// A publish that did not end in a confirm.
+/// A publish that was not confirmed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedPublish {
-    /// The event.
+    /// Event id.
     pub event_id: EventId,
     /// `Retry` or `Failed`.
     pub status: OutboxStatus,
-    /// How many publishes have failed now.
+    /// Number of failed publishes, including this one.
     pub retry_count: u32,
-    /// When the next is due.
+    /// When the next attempt is due.
     pub next_retry_time: Option<DateTime<Utc>>,
-    /// What happened.
+    /// Error text.
     pub error: String,
 }
 
@@ -238,25 +239,29 @@ pub struct FailedPublish {
 #[handover_macros::wrappable(outbox_view)]
 #[async_trait]
 pub trait OutboxQueries: Send {
-    /// At most `limit` rows that may be published now, smallest id first: `NEW` or `RETRY` and due, in one of the
-    /// partitions, and with no earlier (`aggregate_seq`, then `id`), ordered, `RETRY` row of the same aggregate that is
-    /// not due and was never confirmed (under [`OnFailed::Hold`]: no earlier `FAILED` one that nobody released either).
-    /// A `NEW` row that is not due, as only a person inserts it, holds back none. An event of an unordered type neither
-    /// holds nor is held. A NULL `next_retry_time` is due. Rows of an aggregate MUST come in their order, and a later one
-    /// MUST NOT come without its earlier due ones. Rows that are held back MUST NOT count against `limit`.
+    /// At most `limit` rows that may be published now, smallest id first.
+    ///
+    /// - A row MUST be `NEW` or `RETRY`, due, and in one of the partitions. A NULL `next_retry_time` is due.
+    /// - An ordered row MUST NOT be returned while an earlier (`aggregate_seq`, then `id`) ordered `RETRY` row of its
+    ///   aggregate is not due and was never confirmed; under [`OnFailed::Hold`] also not while an earlier `FAILED`
+    ///   row is not released. A `NEW` row that is not due can only be inserted by SQL; it blocks no other row.
+    /// - An event of an unordered type neither blocks nor is blocked.
+    /// - Rows of an aggregate MUST be returned in their order, and a later row MUST NOT be returned without its
+    ///   earlier due rows.
+    /// - Blocked rows MUST NOT count against `limit`.
     async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError>;
 
-    /// The earliest `next_retry_time` after `now` of a pending row in the partitions.
+    /// Earliest `next_retry_time` after `now` of a pending row in these partitions.
     async fn outbox_next_due(
         &mut self,
         partitions: PartitionSet,
         now: DateTime<Utc>,
     ) -> Result<Option<DateTime<Utc>>, StoreError>;
 
-    /// The rows of these events, in any order; those that do not exist are left out.
+    /// Rows of these events, in any order. Missing events are omitted.
     async fn outbox_by_event(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError>;
 
-    /// At most `limit` rows with an id below `before`, greatest id first.
+    /// At most `limit` matching rows with an id below `before`, greatest id first.
     async fn outbox_page(
         &mut self,
         filter: &OutboxFilter,
@@ -264,7 +269,7 @@ pub trait OutboxQueries: Send {
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError>;
 
-    /// At most `limit` rows with an id above `after`, smallest id first.
+    /// At most `limit` matching rows with an id above `after`, smallest id first.
     async fn outbox_after(
         &mut self,
         filter: &OutboxFilter,
@@ -272,12 +277,12 @@ pub trait OutboxQueries: Send {
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError>;
 
-    /// Every row about these aggregates, ordered by aggregate, `aggregate_seq` and id.
+    /// All rows of these aggregates, ordered by aggregate, `aggregate_seq` and id.
     async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError>;
 
-    /// At most `limit` blocked aggregates of a tenant (`None`: of all), each numbered by the id of its first `FAILED`
-    /// ordered row that nobody released, numbers below `before`, greatest first. One without later pending events is
-    /// blocked as well: whatever comes next would be held.
+    /// At most `limit` blocked aggregates of a tenant (`None`: all tenants). Each is numbered by the id of its first
+    /// ordered `FAILED` row that was not released; numbers below `before`, greatest first. An aggregate without later
+    /// pending events is blocked too: its next event would be held.
     async fn blocked_page(
         &mut self,
         unordered: &UnorderedTypes,
@@ -286,8 +291,9 @@ pub trait OutboxQueries: Send {
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError>;
 
-    /// At most `limit` aggregates of a tenant (`None`: of all) whose first ordered pending event that was never confirmed is
-    /// due only after `now`, each numbered by the id of that row, numbers below `before`, greatest first.
+    /// At most `limit` aggregates of a tenant (`None`: all tenants) whose first ordered pending event that was never
+    /// confirmed is due only after `now`. Each is numbered by the id of that row; numbers below `before`, greatest
+    /// first.
     async fn waiting_page(
         &mut self,
         unordered: &UnorderedTypes,
@@ -297,7 +303,7 @@ pub trait OutboxQueries: Send {
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError>;
 
-    /// Counts the rows of a tenant (`None`: of all).
+    /// Counts the rows of a tenant (`None`: all tenants).
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError>;
 }
 
@@ -305,30 +311,33 @@ pub trait OutboxQueries: Send {
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait OutboxRepo: Send {
-    /// Adds rows as `NEW`, in the order given. A taken event id MUST be a `Conflict`, compared byte by byte.
+    /// Adds rows as `NEW`, in the order given. An event id that exists MUST be a `Conflict`; ids are compared byte by
+    /// byte.
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError>;
 
-    /// Locks the partitions and tells which of the holds are still good: same owner, same epoch. Settle only those.
+    /// Locks the partitions and returns those that are still owned: same owner, same epoch. Only these may be
+    /// settled.
     async fn fence(
         &mut self,
         owner: &super::RelayId,
         holds: &[PartitionHold],
     ) -> Result<PartitionSet, StoreError>;
 
-    /// Moves rows to `SENT`. Only rows that are `NEW` or `RETRY` MUST move; tells how many did.
+    /// Changes rows to `SENT`. Only `NEW` and `RETRY` rows MUST change; returns how many did.
     async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError>;
 
-    /// Moves rows to `RETRY` or `FAILED`. Only rows that are `NEW` or `RETRY` MUST move; tells how many did.
+    /// Changes rows to `RETRY` or `FAILED`. Only `NEW` and `RETRY` rows MUST change; returns how many did.
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError>;
 
-    /// Moves rows to `RETRY`, due at the time given, with no attempt counted and no `released_time`; `last_error` stays,
-    /// and so does `sent_time`, by which it is known that the row was confirmed before. Only rows that are `SENT` or
-    /// `FAILED` MUST move. Returns those that did, as they stood before, in order of event ids. MUST wake the relay as `append` does.
+    /// Changes rows to `RETRY`, due at the given time, without counted attempts and without `released_time`.
+    /// `last_error` and `sent_time` are kept; `sent_time` shows that the row was confirmed before. Only `SENT` and
+    /// `FAILED` rows MUST change. Returns those rows with their earlier values, ordered by event id. MUST wake the
+    /// relay as `append` does.
     async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>)
     -> Result<Vec<RedrivenRow>, StoreError>;
 
-    /// Lets later events of the aggregate pass its ordered `FAILED` ones for good (`released_time`); tells how many of
-    /// them were released just now. MUST wake the relay as `append` does.
+    /// Releases the aggregate permanently: its ordered `FAILED` rows no longer block later events (`released_time`).
+    /// Returns how many rows this call released. MUST wake the relay as `append` does.
     async fn release(
         &mut self,
         aggregate: &AggregateRef,

@@ -1,4 +1,4 @@
-//! The store: where everything that must survive is kept.
+//! The store: units of work and views on the database.
 
 use std::sync::Arc;
 
@@ -11,70 +11,71 @@ use super::{
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a caller can do about a failed store.
+/// Store errors, classified by how the caller can react.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A unique key is taken, or a row changed under us. The unit is lost; begin again from what is there now.
+    /// A unique key exists already, or a row changed concurrently. The unit cannot be committed; start again with
+    /// current data.
     #[error("conflict on {what}")]
     Conflict {
-        /// The key or row.
+        /// Key or row.
         what: String,
     },
-    /// Deadlock, lock timeout, serialization failure, busy: the whole unit may be tried again at once.
-    #[error("the database asks to try again: {0}")]
+    /// Deadlock, lock timeout, serialization failure or busy: the whole unit may be retried immediately.
+    #[error("transient database error: {0}")]
     Transient(#[source] Cause),
-    /// The database cannot be reached, or no connection was free in time. Nothing was changed.
-    #[error("the database is away: {0}")]
+    /// The database is unreachable, or no connection became free in time. Nothing was changed.
+    #[error("database unavailable: {0}")]
     Unavailable(#[source] Cause),
-    /// The connection was lost in COMMIT: the unit is committed, or it is not. Repeat it with the same ids.
+    /// The connection was lost during COMMIT: the unit may be committed or not. Repeat it with the same ids.
     #[error("the outcome of the commit is unknown: {0}")]
     CommitUnknown(#[source] Cause),
-    /// A stored value breaks the rules of its column. A person has to look.
+    /// A stored value violates the rules of its column. An operator has to correct it.
     #[error("{table}.{column} of {key} is corrupt: {why}")]
     Corrupt {
-        /// Where.
+        /// Table.
         table: &'static str,
-        /// Which column.
+        /// Column.
         column: &'static str,
-        /// Which row.
+        /// Key of the row.
         key: String,
-        /// What is wrong with it.
+        /// What is wrong with the value.
         why: String,
     },
-    /// Anything else the database refuses: our fault.
+    /// Any other error of the database: a defect of this program.
     #[error("the database refused a statement: {0}")]
     Backend(#[source] Cause),
 }
 
 impl StoreError {
-    /// Whether trying the whole unit again may help at once.
+    /// Whether an immediate retry of the whole unit may succeed.
     pub fn is_retryable(&self) -> bool {
         matches!(self, StoreError::Transient(_) | StoreError::CommitUnknown(_) | StoreError::Conflict { .. })
     }
 
-    /// Whether the database, not the work, is at fault: an outage is nobody's attempt.
+    /// Whether the database failed, not the work: an outage does not count as an attempt.
     pub fn is_outage(&self) -> bool {
         matches!(self, StoreError::Transient(_) | StoreError::CommitUnknown(_) | StoreError::Unavailable(_))
     }
 }
 
-/// How many rows a conditional write changed. One row is the only proof that a transition happened.
+/// Number of rows changed by a conditional write. One changed row is the only proof that a transition happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "whether a row changed is the only proof that the transition happened"]
 pub enum Changed {
-    /// Exactly one.
+    /// Exactly one row.
     One,
-    /// None: the row is not there, or no longer as it was.
+    /// No row: it does not exist or has changed since it was read.
     None,
 }
 
 impl Changed {
-    /// From the number of rows that the write changed: none or one.
+    /// Converts the number of changed rows, zero or one.
     pub fn of(rows: u64) -> Changed {
         if rows == 0 { Changed::None } else { Changed::One }
     }
 
-    /// That exactly one changed; otherwise the unit began from what is no longer there, and is lost.
+    /// Requires that one row changed. Otherwise the unit is based on stale data and fails with a conflict.
     pub fn or_conflict(self, what: &str) -> Result<(), StoreError> {
         match self {
             Changed::One => Ok(()),
@@ -83,32 +84,33 @@ impl Changed {
     }
 }
 
-/// Begins units of work and views. An application names the types of its own once:
-/// `type MarketStore = dyn Store<Unit = dyn MarketUnit, View = dyn MarketView>`.
+/// Begins units of work and views. An application names its own types once: `type MarketStore = dyn Store<Unit = dyn
+/// MarketUnit, View = dyn MarketView>`.
 #[async_trait]
 pub trait Store: Send + Sync {
-    /// One transaction.
+    /// Unit of work: one transaction.
     type Unit: UnitOfWork + ?Sized + 'static;
-    /// What is read outside of any.
+    /// View for reads outside of a transaction.
     type View: View + ?Sized + 'static;
 
     /// Begins a unit of work.
     ///
-    /// - What it writes MUST be invisible to others until [`UnitOfWork::commit`] returned `Ok`, then visible whole.
-    /// - Dropping it, or dropping this very future, MUST undo everything, and MUST NOT leave a later unit inside its
+    /// - Its writes MUST be invisible to others until [`UnitOfWork::commit`] returned `Ok`, and then visible as a
+    ///   whole.
+    /// - Dropping it, or dropping this future, MUST undo everything, and MUST NOT leave a later unit inside its
     ///   transaction.
-    /// - It MUST read what is committed at the time of each statement or of its beginning, and its own writes.
-    /// - After a statement failed, `commit` MUST NOT report success.
+    /// - It MUST read its own writes, and data that was committed when the statement or the unit began.
+    /// - After a failed statement, `commit` MUST NOT report success.
     async fn begin(&self) -> Result<Box<Self::Unit>, StoreError>;
 
-    /// A view for reading only. It MUST see every unit committed before this call, and MUST NOT hold up writers.
+    /// Opens a view for reads only. It MUST see every unit committed before this call, and MUST NOT block writers.
     async fn view(&self) -> Result<Box<Self::View>, StoreError>;
 }
 
-/// A store of whose units the outbox alone is known: what relay, drainer and operations ask for.
+/// A store reduced to the outbox ports; used by relay, drainer and operations.
 pub type OutboxStore = dyn Store<Unit = dyn UnitOfWork, View = dyn View>;
 
-/// Everything that can be read of the outbox: events, what consumers did with them, dead letters, relays, operators.
+/// All read access to the outbox: events, history, consume log, dead letters, leases, audit log.
 pub trait OutboxView:
     OutboxQueries + HistoryQueries + ConsumeQueries + DeadLetterQueries + LeaseQueries + AuditQueries
 {
@@ -125,7 +127,7 @@ impl<T> OutboxView for T where
 {
 }
 
-/// Everything that can be read and written of the outbox, in one unit of work.
+/// All read and write access to the outbox, in one unit of work.
 pub trait OutboxUnit:
     OutboxView + OutboxRepo + HistoryRepo + ConsumeLog + DeadLetterRepo + LeaseRepo + AuditRepo
 {
@@ -136,31 +138,31 @@ impl<T> OutboxUnit for T where
 {
 }
 
-/// What is read outside of any transaction.
+/// Reads outside of a transaction.
 pub trait View: Send {
-    /// What can be read of the outbox.
+    /// Read access to the outbox.
     fn outbox_view(&mut self) -> &mut dyn OutboxView;
 }
 
-/// One transaction: it *has* an outbox, beside whatever else an application keeps in it. Dropping it undoes everything.
+/// One transaction. It *has* an outbox, next to the application's own repositories. Dropping it rolls back.
 #[async_trait]
 pub trait UnitOfWork: View {
-    /// The outbox, in this very transaction.
+    /// The outbox in this transaction.
     fn outbox(&mut self) -> &mut dyn OutboxUnit;
 
-    /// Makes everything visible and durable, or nothing.
+    /// Commits: all changes become visible and durable, or none.
     ///
-    /// `Ok` MUST mean durable. [`StoreError::CommitUnknown`] is the only error after which it may have happened.
+    /// `Ok` MUST mean durable. [`StoreError::CommitUnknown`] is the only error after which the unit may be committed.
     /// A commit that appended events MUST wake the relay of this process (`Wake`).
     async fn commit(self: Box<Self>) -> Result<(), StoreError>;
 }
 
-/// Forgets what the units of a store can do beyond the outbox.
+/// Reduces a store to its outbox ports.
 pub fn outbox_of<S: Store + ?Sized + 'static>(store: &Arc<S>) -> Arc<OutboxStore> {
     Arc::new(Erased(Arc::clone(store)))
 }
 
-/// A store, a unit or a view behind its pointer, which can be made a `dyn` of.
+/// Wraps a pointer to a store, unit or view, so that it can be converted to a trait object of the outbox ports.
 pub(crate) struct Erased<P>(pub(crate) P);
 
 #[async_trait]

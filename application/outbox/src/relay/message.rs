@@ -1,4 +1,4 @@
-//! From an outbox row to the message that carries it.
+//! Builds messages from outbox rows.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::EventRegistry;
 use crate::ports::{Message, OutboxRow, Outgoing};
 
-/// The header of a message that has the W3C trace of its event.
+/// Message header with the W3C trace context of the event.
 pub(crate) const TRACEPARENT: &str = "traceparent";
 
-/// The envelope of a row; the error says why it has none.
+/// Envelope of a row. The error says why the row has none.
 pub fn envelope_of(row: &OutboxRow) -> Result<Envelope, String> {
     let payload: Value =
         serde_json::from_str(&row.payload).map_err(|error| format!("the payload is not JSON: {error}"))?;
@@ -29,20 +29,21 @@ pub fn envelope_of(row: &OutboxRow) -> Result<Envelope, String> {
     })
 }
 
-/// The message of a row and the key it is routed by now; the error says why it can never be sent: the row is what it is.
+/// Message of a row with its current routing key. An error is permanent, because a row is immutable, and says why the
+/// row can never be published.
 pub(super) fn outgoing(registry: &EventRegistry, row: &OutboxRow) -> Result<Outgoing, String> {
     let envelope = envelope_of(row)?;
     let routing_key = registry.routing_key(&envelope)?.to_owned();
     Ok(Outgoing::new(row.event_id.clone(), routing_key, message_of(row, &envelope)))
 }
 
-/// The message of a row for one queue alone, past every binding: a replay.
+/// Message of a row for one queue, without the bindings: a replay.
 pub(crate) fn outgoing_to(queue: &str, row: &OutboxRow) -> Result<Outgoing, String> {
     let message = message_of(row, &envelope_of(row)?);
     Ok(Outgoing::to_queue(row.event_id.clone(), queue.to_owned(), message))
 }
 
-/// The message that carries a row.
+/// Message with envelope and headers of a row.
 fn message_of(row: &OutboxRow, envelope: &Envelope) -> Message {
     let mut headers = BTreeMap::from([
         ("tenantId".to_owned(), row.aggregate.tenant.to_string()),

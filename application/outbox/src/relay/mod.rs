@@ -1,7 +1,7 @@
-//! The relay: carries every pending outbox row to the broker, each aggregate's in order.
+//! The relay publishes every pending outbox row to the broker, the rows of each aggregate in order.
 //!
-//! **Invariant:** a row becomes SENT only by a [`Confirmed`](crate::ports::Confirmed) of the broker, in a transaction
-//! that has checked this relay's epoch of the row's partition.
+//! **Invariant:** a row becomes SENT only with a [`Confirmed`](crate::ports::Confirmed) from the broker, in a
+//! transaction that has checked this relay's epoch of the row's partition.
 
 mod message;
 mod ownership;
@@ -25,28 +25,28 @@ use window::WindowEnd;
 pub use message::envelope_of;
 pub(crate) use message::{TRACEPARENT, outgoing_to};
 
-/// The first pause after a failure of store or broker; doubled up to `probe_cap`.
+/// First pause after a failure of store or broker; doubled up to `probe_cap`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// One relay of one process.
+/// One relay in one process.
 pub struct Relay {
     outbox: Outbox,
     wake: Wake,
     settings: RelaySettings,
     ownership: Ownership,
     pause: Duration,
-    /// The broker said that it takes nothing, and that was told.
+    /// Whether the broker has reported that it accepts no messages; logged once.
     blocked: bool,
 }
 
 impl Relay {
-    /// A relay under this id, which no other run of any relay may have.
+    /// A relay with this id. The id MUST be unique for each run of a relay.
     pub fn new(outbox: Outbox, wake: Wake, id: RelayId, settings: RelaySettings) -> Relay {
         let ownership = Ownership::new(outbox.tx.clone(), id, settings.lease_ms);
         Relay { outbox, wake, settings, ownership, pause: FIRST_PAUSE, blocked: false }
     }
 
-    /// Publishes until the process stops; then gives its partitions back. An outage only makes it wait.
+    /// Publishes until the process stops, then releases its partitions. During an outage it waits.
     pub async fn run(mut self) {
         let stopping = self.outbox.tx.tasks.stopping().clone();
         info!(relay = %self.ownership.id(), "[OutboxRelay] started");
@@ -62,28 +62,29 @@ impl Relay {
                         () = self.outbox.tx.clock.sleep(longest) => {}
                     }
                 }
-                Ok(Step::BrokerAway) => self.back_off().await,
+                Ok(Step::BrokerUnreachable) => self.back_off().await,
                 Err(error) => {
-                    warn!(%error, "[OutboxRelay] the store failed; trying again in {:?}", self.pause);
+                    warn!(%error, "[OutboxRelay] store failed; retrying in {:?}", self.pause);
                     self.back_off().await;
                 }
             }
         }
         if let Err(error) = self.ownership.release().await {
-            warn!(%error, "[OutboxRelay] partitions were not given back; they are free when their lease ends");
+            warn!(%error, "[OutboxRelay] cannot release partitions; they become free when their lease ends");
         }
     }
 
     async fn step(&mut self) -> Result<Step, StoreError> {
-        self.ownership.tick_if_due(ownership::Surplus::GiveBack).await?;
+        self.ownership.tick_if_due(ownership::Surplus::Release).await?;
         let owned = self.ownership.owned();
         if owned.is_empty() {
             return Ok(Step::Idle(self.ownership.until_tick()));
         }
         if self.is_blocked().await {
-            return Ok(Step::BrokerAway);
+            return Ok(Step::BrokerUnreachable);
         }
-        // One moment for both questions: what becomes due between them would be in neither answer.
+        // Both queries use the same time: otherwise a row that becomes due between them would be missing from both
+        // results.
         let now = self.outbox.now();
         let due = self.due(owned, now).await?;
         if due.is_empty() {
@@ -91,18 +92,18 @@ impl Relay {
         }
         Ok(match self.publish_window(due).await? {
             WindowEnd::Settled => Step::Worked,
-            WindowEnd::BrokerAway => Step::BrokerAway,
+            WindowEnd::BrokerUnreachable => Step::BrokerUnreachable,
         })
     }
 
-    /// Whether the broker takes nothing at the moment: then nothing is read that it could be given. Told once.
+    /// Whether the broker currently accepts no messages. Then no rows are read. Logged once.
     async fn is_blocked(&mut self) -> bool {
         let reason = self.outbox.broker.blocked().await;
         match (&reason, self.blocked) {
             (Some(reason), false) => {
-                warn!(%reason, "[OutboxRelay] [ALERT] the broker takes no messages; events wait")
+                warn!(%reason, "[OutboxRelay] [ALERT] broker accepts no messages; publishing paused")
             }
-            (None, true) => info!("[OutboxRelay] the broker takes messages again"),
+            (None, true) => info!("[OutboxRelay] broker accepts messages again; publishing resumed"),
             (Some(_), true) | (None, false) => {}
         }
         self.blocked = reason.is_some();
@@ -125,7 +126,7 @@ impl Relay {
         view.outbox_view().outbox_due(&query).await
     }
 
-    /// Until the next retry is due, the next lease tick, or the scan interval: whichever is first.
+    /// Time until the next retry is due, the next lease renewal, or the scan interval, whichever is first.
     async fn idle_for(&self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Duration, StoreError> {
         let next_due = self.outbox.view().await?.outbox_view().outbox_next_due(owned, now).await?;
         let until_due =
@@ -137,10 +138,10 @@ impl Relay {
         let deadline = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(self.settings.probe_cap);
         while Instant::now() < deadline && !self.outbox.tx.tasks.stopping().is_cancelled() {
-            // The lease is kept through an outage of the broker; a store that is away is not asked again at once.
-            let kept = self.ownership.tick_if_due(ownership::Surplus::GiveBack).await;
+            // Leases are renewed during a broker outage. An unavailable store is not queried again immediately.
+            let renewed = self.ownership.tick_if_due(ownership::Surplus::Release).await;
             let left = deadline.saturating_duration_since(Instant::now());
-            let wait = if kept.is_ok() { left.min(self.ownership.until_tick()) } else { left };
+            let wait = if renewed.is_ok() { left.min(self.ownership.until_tick()) } else { left };
             tokio::select! {
                 biased;
                 () = self.outbox.tx.tasks.stopping().cancelled() => {}
@@ -153,5 +154,5 @@ impl Relay {
 enum Step {
     Worked,
     Idle(Duration),
-    BrokerAway,
+    BrokerUnreachable,
 }

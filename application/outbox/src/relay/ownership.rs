@@ -1,6 +1,7 @@
-//! Which partitions this relay owns, and until when by its own clock.
+//! Partitions that this relay owns, with the end of each lease on its own clock.
 //!
-//! **Invariant:** what `owned` names is leased in the database for longer than this relay's monotonic clock says.
+//! **Invariant:** a partition returned by `owned` is leased in the database for longer than this relay's monotonic
+//! clock assumes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,25 +15,25 @@ use crate::mutants::{Mutant, planted};
 use crate::ports::{Changed, Heartbeat, PartitionHold, PartitionLease, RelayId, StoreError};
 use crate::{LeaseWatch, Transactor, with_tx};
 
-/// What to do with partitions beyond this relay's share.
+/// Handling of partitions beyond this relay's share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Surplus {
-    /// Give them back: nothing of them is in flight.
-    GiveBack,
+    /// Release them: none of their rows is being published.
+    Release,
     /// Keep them: a window is not settled yet.
     Keep,
 }
 
-/// The leases as the database has them after a renewal.
-struct Seen {
+/// Leases in the database after a renewal.
+struct LeaseSnapshot {
     now: DateTime<Utc>,
-    /// Those of this relay's that were renewed.
-    held: Vec<PartitionHold>,
+    /// Renewed partitions of this relay.
+    owned: Vec<PartitionHold>,
     heartbeats: Vec<Heartbeat>,
     leases: Vec<PartitionLease>,
 }
 
-struct Held {
+struct OwnedLease {
     epoch: i64,
     valid_until: Instant,
 }
@@ -41,11 +42,11 @@ pub(super) struct Ownership {
     tx: Transactor,
     id: RelayId,
     lease_ms: u32,
-    held: BTreeMap<Partition, Held>,
+    owned_leases: BTreeMap<Partition, OwnedLease>,
     next_tick: Instant,
     relays: LeaseWatch<RelayId>,
     leases: LeaseWatch<Partition>,
-    /// More than its share, kept for a window that was in flight.
+    /// Whether it owns more than its share because a window was in progress.
     has_surplus: bool,
 }
 
@@ -56,7 +57,7 @@ impl Ownership {
             tx,
             id,
             lease_ms,
-            held: BTreeMap::new(),
+            owned_leases: BTreeMap::new(),
             next_tick: Instant::now(),
             relays: LeaseWatch::new(length),
             leases: LeaseWatch::new(length),
@@ -68,26 +69,37 @@ impl Ownership {
         &self.id
     }
 
-    /// The partitions that may be published now.
+    /// Partitions that may be published now.
     pub(super) fn owned(&self) -> PartitionSet {
         let now = Instant::now();
-        self.held.iter().filter(|(_, held)| now < held.valid_until).map(|(partition, _)| *partition).collect()
-    }
-
-    /// Those of them that have been held ever since: in the same epoch.
-    pub(super) fn owned_since(&self, holds: &[PartitionHold]) -> PartitionSet {
-        let owned = self.owned();
-        let same = |hold: &&PartitionHold| {
-            self.held.get(&hold.partition).is_some_and(|held| held.epoch == hold.epoch)
-        };
-        holds.iter().filter(same).map(|hold| hold.partition).filter(|it| owned.contains(*it)).collect()
-    }
-
-    /// The holds that settlement has to show.
-    pub(super) fn holds(&self) -> Vec<PartitionHold> {
-        self.held
+        self.owned_leases
             .iter()
-            .map(|(partition, held)| PartitionHold { partition: *partition, epoch: held.epoch })
+            .filter(|(_, lease)| now < lease.valid_until)
+            .map(|(partition, _)| *partition)
+            .collect()
+    }
+
+    /// Partitions that may be published now and are still owned at the given epochs.
+    pub(super) fn owned_since(&self, owned_partitions: &[PartitionHold]) -> PartitionSet {
+        let owned = self.owned();
+        let same = |owned_partition: &&PartitionHold| {
+            self.owned_leases
+                .get(&owned_partition.partition)
+                .is_some_and(|lease| lease.epoch == owned_partition.epoch)
+        };
+        owned_partitions
+            .iter()
+            .filter(same)
+            .map(|owned_partition| owned_partition.partition)
+            .filter(|it| owned.contains(*it))
+            .collect()
+    }
+
+    /// Owned partitions with their epochs, as settlement requires them.
+    pub(super) fn owned_partitions(&self) -> Vec<PartitionHold> {
+        self.owned_leases
+            .iter()
+            .map(|(partition, lease)| PartitionHold { partition: *partition, epoch: lease.epoch })
             .collect()
     }
 
@@ -95,103 +107,113 @@ impl Ownership {
         self.next_tick.saturating_duration_since(Instant::now())
     }
 
-    /// Heartbeat, renewal and rebalancing, when a third of the lease has passed. A surplus is given back as soon as it
-    /// may be: a relay that is always at a window would find that out during one each time.
+    /// Sends the heartbeat, renews leases and rebalances when a third of the lease has passed. A surplus is released
+    /// as soon as possible: a busy relay would otherwise detect it only while a window is in progress.
     pub(super) async fn tick_if_due(&mut self, surplus: Surplus) -> Result<(), StoreError> {
-        let gives_back = self.has_surplus && surplus == Surplus::GiveBack;
-        if Instant::now() < self.next_tick && !gives_back {
+        let releases_surplus = self.has_surplus && surplus == Surplus::Release;
+        if Instant::now() < self.next_tick && !releases_surplus {
             return Ok(());
         }
-        let asked = Instant::now();
-        // Counted from before the question: the database's lease begins later, so it also ends later.
+        let requested_at = Instant::now();
+        // The local lease starts before the request: the database lease starts later and therefore also ends later.
         let lease = Duration::from_millis(u64::from(self.lease_ms));
-        let seen = self.renew().await?;
-        let (now_held, share) = self.rebalance(seen, surplus).await?;
-        self.has_surplus = now_held.len() > share;
-        let before = self.held.len();
-        let valid_until = asked + lease.mul_f64(0.8);
-        self.held = now_held
+        let snapshot = self.renew().await?;
+        let (owned_now, share) = self.rebalance(snapshot, surplus).await?;
+        self.has_surplus = owned_now.len() > share;
+        let before = self.owned_leases.len();
+        let valid_until = requested_at + lease.mul_f64(0.8);
+        self.owned_leases = owned_now
             .into_iter()
-            .map(|hold| (hold.partition, Held { epoch: hold.epoch, valid_until }))
+            .map(|owned_partition| {
+                (owned_partition.partition, OwnedLease { epoch: owned_partition.epoch, valid_until })
+            })
             .collect();
-        if self.held.len() != before {
-            info!(relay = %self.id, partitions = self.held.len(), "[OutboxRelay] owns partitions");
+        if self.owned_leases.len() != before {
+            info!(relay = %self.id, partitions = self.owned_leases.len(), "[OutboxRelay] owns partitions");
         }
-        self.next_tick = asked + lease / 3;
+        self.next_tick = requested_at + lease / 3;
         Ok(())
     }
 
-    /// Heartbeat and renewal; returns what the database holds afterwards.
-    async fn renew(&self) -> Result<Seen, StoreError> {
-        let (id, lease_ms, holds) = (self.id.clone(), self.lease_ms, self.holds());
+    /// Sends the heartbeat and renews leases; returns the resulting state of the database.
+    async fn renew(&self) -> Result<LeaseSnapshot, StoreError> {
+        let id = self.id.clone();
+        let lease_ms = self.lease_ms;
+        let owned_partitions = self.owned_partitions();
         with_tx(&self.tx, move |unit, _| {
-            let (id, holds) = (id.clone(), holds.clone());
+            let id = id.clone();
+            let owned_partitions = owned_partitions.clone();
             Box::pin(async move {
                 unit.outbox().heartbeat(&id, lease_ms).await?;
-                let held = if planted(Mutant::LeaseNotRenewed) {
-                    holds
+                let owned = if planted(Mutant::LeaseNotRenewed) {
+                    owned_partitions
                 } else {
-                    unit.outbox().renew_partitions(&id, &holds, lease_ms).await?
+                    unit.outbox().renew_partitions(&id, &owned_partitions, lease_ms).await?
                 };
                 let heartbeats = unit.outbox().heartbeats().await?;
                 let leases = unit.outbox().partition_leases().await?;
-                Ok(Seen { now: unit.outbox().database_now().await?, held, heartbeats, leases })
+                Ok(LeaseSnapshot { now: unit.outbox().database_now().await?, owned, heartbeats, leases })
             })
         })
         .await
     }
 
-    /// Gives back partitions beyond this relay's share, or takes free ones up to it. Returns the holds and the share.
+    /// Releases partitions beyond this relay's share, or takes free ones up to it. Returns the owned partitions and
+    /// the share.
     async fn rebalance(
         &mut self,
-        seen: Seen,
+        snapshot: LeaseSnapshot,
         surplus: Surplus,
     ) -> Result<(Vec<PartitionHold>, usize), StoreError> {
-        let Seen { now, mut held, heartbeats, leases } = seen;
+        let LeaseSnapshot { now, mut owned, heartbeats, leases } = snapshot;
         let alive_until = |beat: &Heartbeat| (beat.relay.clone(), beat.alive_until);
         let ended = self.relays.ended(now, &heartbeats.iter().map(alive_until).collect::<Vec<_>>());
         let lease_until = |lease: &PartitionLease| lease.lease_until.map(|until| (lease.partition, until));
-        let lapsed = self.leases.ended(now, &leases.iter().filter_map(lease_until).collect::<Vec<_>>());
+        let expired = self.leases.ended(now, &leases.iter().filter_map(lease_until).collect::<Vec<_>>());
         let is_live = |beat: &&Heartbeat| beat.relay == self.id || !ended.contains(&beat.relay);
         let live: Vec<RelayId> = heartbeats.iter().filter(is_live).map(|beat| beat.relay.clone()).collect();
         let rank = live.iter().position(|relay| *relay == self.id).unwrap_or(0);
         let share = usize::from(PARTITIONS).div_ceil(live.len().max(1));
-        if held.len() > share && surplus == Surplus::GiveBack {
-            let extra = held.split_off(share);
+        if owned.len() > share && surplus == Surplus::Release {
+            let extra = owned.split_off(share);
             let id = self.id.clone();
             with_tx(&self.tx, move |unit, _| {
-                let (id, extra) = (id.clone(), extra.clone());
+                let id = id.clone();
+                let extra = extra.clone();
                 Box::pin(async move { unit.outbox().give_back(&id, &extra).await })
             })
             .await?;
         }
-        self.forget(ended.into_iter().filter(|relay| *relay != self.id).collect()).await?;
-        let wanted = share.saturating_sub(held.len());
+        self.remove_relays(ended.into_iter().filter(|relay| *relay != self.id).collect()).await?;
+        let wanted = share.saturating_sub(owned.len());
         if wanted == 0 {
-            return Ok((held, share));
+            return Ok((owned, share));
         }
-        // What a commit took whose answer was lost: ours, though we did not know.
-        let forgotten: Vec<PartitionHold> = leases
+        // Partitions taken by a commit whose result was lost: this relay owns them.
+        let unrecorded: Vec<PartitionHold> = leases
             .iter()
             .filter(|lease| lease.owner.as_ref() == Some(&self.id))
             .map(|lease| PartitionHold { partition: lease.partition, epoch: lease.epoch })
-            .filter(|hold| !held.contains(hold))
+            .filter(|owned_partition| !owned.contains(owned_partition))
             .collect();
         let is_free =
-            |lease: &&PartitionLease| lease.lease_until.is_none() || lapsed.contains(&lease.partition);
-        // Each relay begins at its own place, so that two seldom reach for the same partition.
+            |lease: &&PartitionLease| lease.lease_until.is_none() || expired.contains(&lease.partition);
+        // Each relay starts at a different partition, so that two relays rarely try to take the same one.
         let start = rank * share % usize::from(PARTITIONS);
         let free: Vec<PartitionLease> =
             leases.iter().cycle().skip(start).take(leases.len()).filter(is_free).cloned().collect();
-        if forgotten.is_empty() && free.is_empty() {
-            return Ok((held, share));
+        if unrecorded.is_empty() && free.is_empty() {
+            return Ok((owned, share));
         }
-        let (id, lease_ms) = (self.id.clone(), self.lease_ms);
+        let id = self.id.clone();
+        let lease_ms = self.lease_ms;
         let taken = with_tx(&self.tx, move |unit, attempt| {
-            let (id, mut ours, free) = (id.clone(), forgotten.clone(), free.clone());
+            let id = id.clone();
+            let mut ours = unrecorded.clone();
+            let free = free.clone();
             Box::pin(async move {
                 if attempt.may_have_happened() {
-                    // An earlier attempt may have taken some of them after all.
+                    // An earlier attempt may have been committed and have taken some of them.
                     let of_free = |lease: &PartitionLease| PartitionHold {
                         partition: lease.partition,
                         epoch: lease.epoch + 1,
@@ -214,12 +236,12 @@ impl Ownership {
             })
         })
         .await?;
-        held.extend(taken);
-        Ok((held, share))
+        owned.extend(taken);
+        Ok((owned, share))
     }
 
-    /// Forgets killed relays, whose heartbeats nobody else removes. One that lives on beats again.
-    async fn forget(&self, ended: Vec<RelayId>) -> Result<(), StoreError> {
+    /// Removes the heartbeats of killed relays. A relay that is still running sends a new one.
+    async fn remove_relays(&self, ended: Vec<RelayId>) -> Result<(), StoreError> {
         if ended.is_empty() {
             return Ok(());
         }
@@ -235,21 +257,23 @@ impl Ownership {
         .await
     }
 
-    /// Forgets holds that settlement found to be good no longer.
-    pub(super) fn lost(&mut self, lost: &[PartitionHold]) {
-        self.held.retain(|partition, held| {
-            !lost.contains(&PartitionHold { partition: *partition, epoch: held.epoch })
+    /// Removes partitions that settlement found to be lost.
+    pub(super) fn drop_lost(&mut self, lost: &[PartitionHold]) {
+        self.owned_leases.retain(|partition, lease| {
+            !lost.contains(&PartitionHold { partition: *partition, epoch: lease.epoch })
         });
     }
 
-    /// Gives everything back, at the end.
+    /// Releases all partitions when the relay ends.
     pub(super) async fn release(&mut self) -> Result<(), StoreError> {
-        let (id, holds) = (self.id.clone(), self.holds());
-        self.held.clear();
+        let id = self.id.clone();
+        let owned_partitions = self.owned_partitions();
+        self.owned_leases.clear();
         with_tx(&self.tx, move |unit, _| {
-            let (id, holds) = (id.clone(), holds.clone());
+            let id = id.clone();
+            let owned_partitions = owned_partitions.clone();
             Box::pin(async move {
-                unit.outbox().give_back(&id, &holds).await?;
+                unit.outbox().give_back(&id, &owned_partitions).await?;
                 unit.outbox().forget_relay(&id).await
             })
         })

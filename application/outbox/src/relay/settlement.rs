@@ -1,4 +1,4 @@
-//! What became of a window, written down in one transaction.
+//! Records the results of a window in one transaction.
 //!
 //! **Invariant:** a partition is settled only under the epoch in which its rows were read.
 
@@ -18,20 +18,20 @@ use crate::ports::{
 };
 use crate::{Attempt, history, with_tx};
 
-/// What became of a window's rows.
+/// Results of the rows of a window.
 #[derive(Default)]
 pub(super) struct Results {
     pub(super) confirmed: Vec<Confirmed>,
     pub(super) failed: Vec<FailedPublish>,
-    pub(super) broker_away: bool,
+    pub(super) broker_unreachable: bool,
 }
 
 impl Relay {
-    /// Writes down what became of the window: only for partitions that are still ours.
+    /// Records the results of the window, only for partitions that this relay still owns.
     pub(super) async fn settle(
         &mut self,
         due: &[OutboxRow],
-        holds: Vec<PartitionHold>,
+        owned_partitions: Vec<PartitionHold>,
         results: Results,
     ) -> Result<(), StoreError> {
         if results.confirmed.is_empty() && results.failed.is_empty() {
@@ -39,7 +39,7 @@ impl Relay {
         }
         let rows: BTreeMap<&EventId, &OutboxRow> = due.iter().map(|row| (&row.event_id, row)).collect();
         let partition = |event: &EventId| rows.get(event).map(|row| row.partition());
-        // One moment for every attempt at the unit, by which an entry is known again.
+        // The same time in every attempt at the unit: it identifies an entry that an earlier attempt added.
         let at = self.outbox.now();
         let entry = |failed: &FailedPublish| Some(history_of(rows.get(&failed.event_id)?, failed, at));
         let history = by_partition(results.failed.iter().filter_map(entry).collect(), |entry| {
@@ -52,38 +52,47 @@ impl Relay {
             .chain(results.failed.iter().map(|failed| &failed.event_id))
             .filter_map(partition)
             .collect();
-        let holds = holds.into_iter().filter(|hold| touched.contains(hold.partition)).collect();
+        let owned_partitions = owned_partitions
+            .into_iter()
+            .filter(|owned_partition| touched.contains(owned_partition.partition))
+            .collect();
         let job = Arc::new(Settlement {
             owner: self.ownership.id().clone(),
-            holds,
+            owned_partitions,
             confirmed: by_partition(results.confirmed, |confirmed| partition(confirmed.event_id())),
             failed: by_partition(results.failed, |failed| partition(&failed.event_id)),
             history,
         });
-        let (work, clock) = (Arc::clone(&job), Arc::clone(&self.outbox.tx.clock));
+        let work = Arc::clone(&job);
+        let clock = Arc::clone(&self.outbox.tx.clock);
         let ours = with_tx(&self.outbox.tx, move |unit, attempt| {
-            // The moment of this attempt: whoever looks for lost events counts from when they were really sent.
-            let (job, now) = (Arc::clone(&work), clock.now());
+            // The time of this attempt: the search for lost events starts from the actual send time.
+            let job = Arc::clone(&work);
+            let now = clock.now();
             Box::pin(async move { job.write(unit.outbox(), attempt, now).await })
         })
         .await?;
-        self.report(due, &job, ours);
-        let lost: Vec<PartitionHold> =
-            job.holds.iter().filter(|hold| !ours.contains(hold.partition)).copied().collect();
+        self.log_results(due, &job, ours);
+        let lost: Vec<PartitionHold> = job
+            .owned_partitions
+            .iter()
+            .filter(|owned_partition| !ours.contains(owned_partition.partition))
+            .copied()
+            .collect();
         if !lost.is_empty() {
-            warn!(relay = %self.ownership.id(), "[OutboxRelay] partitions were lost to another relay");
-            self.ownership.lost(&lost);
+            warn!(relay = %self.ownership.id(), "[OutboxRelay] partitions were lost to another relay; their results are discarded");
+            self.ownership.drop_lost(&lost);
         }
         Ok(())
     }
 
-    fn report(&self, due: &[OutboxRow], job: &Settlement, ours: PartitionSet) {
+    fn log_results(&self, due: &[OutboxRow], job: &Settlement, ours: PartitionSet) {
         let now = self.outbox.now();
         let rows: BTreeMap<&EventId, &OutboxRow> = due.iter().map(|row| (&row.event_id, row)).collect();
         for (_, confirmed) in job.confirmed.iter().filter(|(partition, _)| ours.contains(**partition)) {
             metrics::counter!(SENT).increment(confirmed.len() as u64);
             for row in confirmed.iter().filter_map(|confirmed| rows.get(confirmed.event_id())) {
-                // From its transaction to its confirm: what it waited counts.
+                // From creation to confirm, including the time spent waiting.
                 let duration = now - row.create_time;
                 info!(hop = "publish", eventId = %row.event_id, eventType = %row.event_type, traceId = row.trace_id(),
                     traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(), aggregateId = row.aggregate.id, "[OutboxRelay] Event sent successfully");
@@ -93,7 +102,7 @@ impl Relay {
             for failed in failed {
                 let row = rows.get(&failed.event_id);
                 let trace = row.map(|row| row.trace_id());
-                // An outage is no failure of the event.
+                // An outage does not count as a failure of the event.
                 if row.is_none_or(|row| failed.retry_count > row.retry_count) {
                     metrics::counter!(FAILED).increment(1);
                 }
@@ -114,27 +123,29 @@ impl Relay {
     }
 }
 
-/// What one settlement writes.
+/// Data written by one settlement.
 struct Settlement {
     owner: RelayId,
-    holds: Vec<PartitionHold>,
+    owned_partitions: Vec<PartitionHold>,
     confirmed: BTreeMap<Partition, Vec<Confirmed>>,
     failed: BTreeMap<Partition, Vec<FailedPublish>>,
-    /// The failed publishes for the history of their rows, of which a row itself keeps the last one only.
+    /// History entries for failed publishes; the row itself stores only the last one.
     history: BTreeMap<Partition, Vec<HistoryEntry>>,
 }
 
 impl Settlement {
-    /// Fences first; what is no longer ours is left to its new owner.
+    /// Checks the fence first. Partitions that are no longer owned are left to their new owner.
     async fn write(
         &self,
         unit: &mut dyn OutboxUnit,
         attempt: Attempt,
         now: DateTime<Utc>,
     ) -> Result<PartitionSet, StoreError> {
-        let mut ours = OutboxRepo::fence(unit, &self.owner, &self.holds).await?;
-        if self.holds.iter().any(|hold| !ours.contains(hold.partition)) && planted(Mutant::NoFence) {
-            ours = self.holds.iter().map(|hold| hold.partition).collect();
+        let mut ours = OutboxRepo::fence(unit, &self.owner, &self.owned_partitions).await?;
+        if self.owned_partitions.iter().any(|owned_partition| !ours.contains(owned_partition.partition))
+            && planted(Mutant::NoFence)
+        {
+            ours = self.owned_partitions.iter().map(|owned_partition| owned_partition.partition).collect();
         }
         let confirmed: Vec<&Confirmed> =
             self.confirmed.iter().filter(|(p, _)| ours.contains(**p)).flat_map(|(_, list)| list).collect();
@@ -157,7 +168,7 @@ impl Settlement {
     }
 }
 
-/// A failed publish of a row as its history keeps it.
+/// History entry for a failed publish.
 fn history_of(row: &OutboxRow, failed: &FailedPublish, at: DateTime<Utc>) -> HistoryEntry {
     let kind = match failed.status {
         OutboxStatus::Failed => HistoryKind::Failed,

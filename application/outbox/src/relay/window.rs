@@ -1,5 +1,5 @@
-//! One window: published round by round, so that an event follows only a confirmed one of its aggregate, then settled
-//! in one transaction.
+//! Publishes one window in rounds, so that an event is published only after the previous event of its aggregate is
+//! confirmed, and settles it in one transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -15,58 +15,64 @@ use super::message::outgoing;
 use super::ownership::Surplus;
 use super::settlement::Results;
 use crate::foreign::storable;
-use crate::mutants::{Mutant, claimed, planted};
+use crate::mutants::{Mutant, forged_confirm, planted};
 use crate::ports::{
     BrokerError, Confirmed, FailedPublish, OutboxRow, Outgoing, PublishOutcome, StoreError, UnorderedTypes,
 };
 use crate::settings::OnOutage;
 use crate::texts;
 
-/// The longest `last_error`, in bytes.
+/// Longest `last_error` in bytes.
 const MAX_ERROR_BYTES: usize = 4 * 1024;
 
-/// How long a relay that is to stop waits for the confirms of its last window.
-const LAST_CONFIRM: Duration = Duration::from_secs(3);
+/// How long a stopping relay waits for the confirms of its last window.
+const SHUTDOWN_CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How a window ended.
 pub(super) enum WindowEnd {
-    /// Everything is settled.
+    /// All results are recorded.
     Settled,
-    /// The broker is away; what was being sent waits.
-    BrokerAway,
+    /// The broker is unreachable; unconfirmed events stay in the outbox.
+    BrokerUnreachable,
 }
 
 impl Relay {
     pub(super) async fn publish_window(&mut self, due: Vec<OutboxRow>) -> Result<WindowEnd, StoreError> {
         let mut results = Results::default();
-        let mut stuck: BTreeSet<(i64, String, i64)> = BTreeSet::new();
-        // The epochs in which the rows were read: what is found out about them counts in no other.
-        let holds = self.ownership.holds();
+        let mut blocked_sequences: BTreeSet<(i64, String, i64)> = BTreeSet::new();
+        // Epochs at which the rows were read. Results count only at these epochs.
+        let owned_partitions = self.ownership.owned_partitions();
         let registry = Arc::clone(&self.outbox.registry);
         let unordered = registry.unordered();
         for round in rounds(&due, unordered) {
-            let owned = self.ownership.owned_since(&holds);
+            let owned = self.ownership.owned_since(&owned_partitions);
             let ready: Vec<&OutboxRow> = round
                 .into_iter()
-                .filter(|row| owned.contains(row.partition()) && !stuck.contains(&lane(row, unordered)))
+                .filter(|row| {
+                    owned.contains(row.partition())
+                        && !blocked_sequences.contains(&sequence_key(row, unordered))
+                })
                 .collect();
             self.publish_round(&ready, &mut results).await;
             let done: BTreeSet<&EventId> = results.confirmed.iter().map(Confirmed::event_id).collect();
-            let undone = ready.iter().filter(|row| !done.contains(&row.event_id));
-            stuck.extend(
-                undone.filter(|_| !planted(Mutant::PublishOvertakesFailed)).map(|row| lane(row, unordered)),
+            let unconfirmed = ready.iter().filter(|row| !done.contains(&row.event_id));
+            blocked_sequences.extend(
+                unconfirmed
+                    .filter(|_| !planted(Mutant::PublishOvertakesFailed))
+                    .map(|row| sequence_key(row, unordered)),
             );
-            if results.broker_away || self.outbox.tx.tasks.stopping().is_cancelled() {
+            if results.broker_unreachable || self.outbox.tx.tasks.stopping().is_cancelled() {
                 break;
             }
         }
-        let away = results.broker_away;
-        self.settle(&due, holds, results).await?;
-        Ok(if away { WindowEnd::BrokerAway } else { WindowEnd::Settled })
+        let is_unreachable = results.broker_unreachable;
+        self.settle(&due, owned_partitions, results).await?;
+        Ok(if is_unreachable { WindowEnd::BrokerUnreachable } else { WindowEnd::Settled })
     }
 
     async fn publish_round(&mut self, ready: &[&OutboxRow], results: &mut Results) {
-        let (mut window, mut sent) = (Vec::with_capacity(ready.len()), Vec::with_capacity(ready.len()));
+        let mut window = Vec::with_capacity(ready.len());
+        let mut sent = Vec::with_capacity(ready.len());
         for row in ready {
             match outgoing(&self.outbox.registry, row) {
                 Ok(message) => {
@@ -74,7 +80,7 @@ impl Relay {
                     sent.push(*row);
                 }
                 Err(why) if planted(Mutant::UnsendableRetried) => {
-                    results.failed.push(self.charged(row, &why));
+                    results.failed.push(self.failed_attempt(row, &why));
                 }
                 Err(why) => results.failed.push(unsendable(row, &why)),
             }
@@ -85,49 +91,52 @@ impl Relay {
         let rows: BTreeMap<&EventId, &OutboxRow> = sent.iter().map(|row| (&row.event_id, *row)).collect();
         let answer = self.publish(window).await;
         if planted(Mutant::MarkSentBeforeConfirm) {
-            return results.confirmed.extend(sent.iter().filter_map(|row| claimed(row)));
+            return results.confirmed.extend(sent.iter().filter_map(|row| forged_confirm(row)));
         }
         match answer {
-            Ok(outcomes) => self.sort(outcomes, &rows, results),
+            Ok(outcomes) => self.record_outcomes(outcomes, &rows, results),
             Err(BrokerError::Refused { what }) => {
-                warn!(%what, "[OutboxRelay] the broker refused a window; publishing it one by one");
-                self.publish_singly(&sent, results).await;
+                warn!(%what, "[OutboxRelay] broker rejected a window; publishing its events one by one");
+                self.publish_one_by_one(&sent, results).await;
             }
-            Err(gone @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
+            Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
                 if self.pause == super::FIRST_PAUSE {
-                    warn!(error = %gone, "[OutboxRelay] [ALERT] the broker is away; {} events and more wait", sent.len());
+                    warn!(error = %error, "[OutboxRelay] [ALERT] broker unreachable; publishing paused, at least {} events pending", sent.len());
                 }
-                results.broker_away = true;
-                results.failed.extend(sent.iter().filter_map(|row| self.waiting(row, &gone.to_string())));
+                results.broker_unreachable = true;
+                results.failed.extend(sent.iter().filter_map(|row| self.deferred(row, &error.to_string())));
             }
         }
     }
 
-    /// Finds the message for which the broker closes the door, and charges it alone.
-    async fn publish_singly(&mut self, ready: &[&OutboxRow], results: &mut Results) {
+    /// Finds the message for which the broker closes the channel, and counts the failure for that event only.
+    async fn publish_one_by_one(&mut self, ready: &[&OutboxRow], results: &mut Results) {
         for row in ready {
             if self.outbox.tx.tasks.stopping().is_cancelled() {
                 return;
             }
             let Ok(message) = outgoing(&self.outbox.registry, row) else { continue };
             match self.publish(vec![message]).await {
-                Ok(outcomes) => self.sort(outcomes, &BTreeMap::from([(&row.event_id, *row)]), results),
-                Err(BrokerError::Refused { what }) => results.failed.push(self.charged(row, &what)),
-                Err(gone @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
-                    results.broker_away = true;
-                    results.failed.extend(self.waiting(row, &gone.to_string()));
+                Ok(outcomes) => {
+                    self.record_outcomes(outcomes, &BTreeMap::from([(&row.event_id, *row)]), results)
+                }
+                Err(BrokerError::Refused { what }) => results.failed.push(self.failed_attempt(row, &what)),
+                Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {
+                    results.broker_unreachable = true;
+                    results.failed.extend(self.deferred(row, &error.to_string()));
                     return;
                 }
             }
         }
     }
 
-    /// Publishes and waits for the confirms, keeping the lease meanwhile.
+    /// Publishes and waits for the confirms; renews the leases meanwhile.
     ///
-    /// The publish is a task of its own: it goes on while a lease is renewed, which on one database may have to wait for
-    /// the very connection that the publish holds.
+    /// The publish runs as a separate task: it must continue while a lease is renewed, because with the database
+    /// broker the renewal may wait for the connection that the publish uses.
     async fn publish(&mut self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        let (broker, limit) = (Arc::clone(&self.outbox.broker), self.settings.confirm_timeout);
+        let broker = Arc::clone(&self.outbox.broker);
+        let limit = self.settings.confirm_timeout;
         let stopping = self.outbox.tx.tasks.stopping().clone();
         let publish = async move {
             tokio::select! {
@@ -135,7 +144,7 @@ impl Relay {
                 answer = tokio::time::timeout(limit, broker.publish(window)) => answer,
                 late = async {
                     stopping.cancelled().await;
-                    tokio::time::timeout(LAST_CONFIRM, std::future::pending()).await
+                    tokio::time::timeout(SHUTDOWN_CONFIRM_TIMEOUT, std::future::pending()).await
                 } => late,
             }
         };
@@ -149,13 +158,13 @@ impl Relay {
                         Ok(Some(Err(_))) => {
                             Err(BrokerError::Unreachable(format!("no confirm within {limit:?}").into()))
                         }
-                        Ok(None) => Err(BrokerError::Unreachable("the process is ending".into())),
+                        Ok(None) => Err(BrokerError::Unreachable("the process is shutting down".into())),
                         Err(panic) => Err(BrokerError::Unreachable(Box::new(panic))),
                     };
                 }
                 () = self.outbox.tx.clock.sleep(self.ownership.until_tick()) => {
                     if let Err(error) = self.ownership.tick_if_due(Surplus::Keep).await {
-                        warn!(%error, "[OutboxRelay] the leases were not renewed");
+                        warn!(%error, "[OutboxRelay] cannot renew leases; retrying");
                         self.outbox.tx.clock.sleep(super::FIRST_PAUSE).await;
                     }
                 }
@@ -163,43 +172,45 @@ impl Relay {
         }
     }
 
-    fn sort(
+    fn record_outcomes(
         &self,
         outcomes: Vec<PublishOutcome>,
         rows: &BTreeMap<&EventId, &OutboxRow>,
         results: &mut Results,
     ) {
-        let mut unanswered = rows.clone();
+        let mut missing = rows.clone();
         for outcome in outcomes {
-            let Some(row) = unanswered.remove(outcome.event_id()) else { continue };
+            let Some(row) = missing.remove(outcome.event_id()) else { continue };
             match outcome {
                 PublishOutcome::Confirmed(confirmed) => results.confirmed.push(confirmed),
                 PublishOutcome::Returned { .. } if planted(Mutant::IgnoreReturns) => {
-                    results.confirmed.extend(claimed(row));
+                    results.confirmed.extend(forged_confirm(row));
                 }
                 PublishOutcome::Unknown { .. } if planted(Mutant::UnknownIsConfirmed) => {
-                    results.confirmed.extend(claimed(row));
+                    results.confirmed.extend(forged_confirm(row));
                 }
                 PublishOutcome::Returned { reason, .. } => {
-                    results.failed.push(self.charged(row, &format!("returned: {reason}")));
+                    results.failed.push(self.failed_attempt(row, &format!("returned: {reason}")));
                 }
                 PublishOutcome::Nacked { reason, .. } => {
-                    results.failed.push(self.charged(row, &format!("refused: {reason}")));
+                    results.failed.push(self.failed_attempt(row, &format!("refused: {reason}")));
                 }
                 PublishOutcome::Unknown { reason, .. } => {
-                    results.broker_away = true;
-                    results.failed.extend(self.waiting(row, &reason));
+                    results.broker_unreachable = true;
+                    results.failed.extend(self.deferred(row, &reason));
                 }
             }
         }
-        if !unanswered.is_empty() {
-            results.broker_away = true;
-            results.failed.extend(unanswered.values().filter_map(|row| self.waiting(row, "no answer")));
+        if !missing.is_empty() {
+            results.broker_unreachable = true;
+            results
+                .failed
+                .extend(missing.values().filter_map(|row| self.deferred(row, "no outcome reported")));
         }
     }
 
-    /// A failure of this event: one attempt spent.
-    fn charged(&self, row: &OutboxRow, why: &str) -> FailedPublish {
+    /// A failed publish of this event; counts one attempt.
+    fn failed_attempt(&self, row: &OutboxRow, why: &str) -> FailedPublish {
         let before =
             if row.retry_count > 0 && planted(Mutant::PublishRetriesUnbounded) { 0 } else { row.retry_count };
         let retry_count = before.saturating_add(1);
@@ -220,51 +231,53 @@ impl Relay {
             status: if next.is_some() { OutboxStatus::Retry } else { OutboxStatus::Failed },
             retry_count,
             next_retry_time: next,
-            error: publish_failed(why),
+            error: error_text(why),
         }
     }
 
-    /// An outage: the event waits and spends nothing, unless the setting says otherwise. One that already waits so
-    /// needs no write.
-    fn waiting(&self, row: &OutboxRow, why: &str) -> Option<FailedPublish> {
+    /// An outage: the event stays in the outbox and no attempt is counted, unless configured otherwise. A row that is
+    /// already in this state needs no write.
+    fn deferred(&self, row: &OutboxRow, why: &str) -> Option<FailedPublish> {
         match self.settings.on_outage {
-            OnOutage::Count => Some(self.charged(row, why)),
-            OnOutage::Wait if planted(Mutant::OutageSpendsAttempts) => Some(self.charged(row, why)),
+            OnOutage::Count => Some(self.failed_attempt(row, why)),
+            OnOutage::Wait if planted(Mutant::OutageSpendsAttempts) => Some(self.failed_attempt(row, why)),
             OnOutage::Wait if row.status == OutboxStatus::Retry && row.next_retry_time.is_none() => None,
             OnOutage::Wait => Some(FailedPublish {
                 event_id: row.event_id.clone(),
                 status: OutboxStatus::Retry,
                 retry_count: row.retry_count,
                 next_retry_time: None,
-                error: publish_failed(why),
+                error: error_text(why),
             }),
         }
     }
 }
 
-/// A row that can never be sent: given up at its first attempt, or the real events of its aggregate would wait behind it.
+/// A row that can never be published: FAILED at its first attempt, otherwise the later events of its aggregate would
+/// wait for it.
 fn unsendable(row: &OutboxRow, why: &str) -> FailedPublish {
     FailedPublish {
         event_id: row.event_id.clone(),
         status: OutboxStatus::Failed,
         retry_count: row.retry_count.saturating_add(1),
         next_retry_time: None,
-        error: publish_failed(why),
+        error: error_text(why),
     }
 }
 
-/// What `last_error` says. It may quote a payload that others wrote.
-fn publish_failed(why: &str) -> String {
+/// Text of `last_error`. It may quote a payload from an untrusted source.
+fn error_text(why: &str) -> String {
     storable(&format!("{}: {why}", texts::PUBLISH_FAILED), MAX_ERROR_BYTES).into_owned()
 }
 
-/// The n-th round holds the n-th event of each aggregate; what has no place in an order goes at once.
+/// Divides the rows into rounds: round n contains the n-th event of each aggregate, round 0 also all unordered
+/// events.
 fn rounds<'r>(due: &'r [OutboxRow], unordered: &UnorderedTypes) -> Vec<Vec<&'r OutboxRow>> {
     let mut rounds: Vec<Vec<&OutboxRow>> = Vec::new();
     let mut depth: BTreeMap<(i64, String, i64), usize> = BTreeMap::new();
     for row in due {
         let round = if unordered.is_ordered(&row.event_type) {
-            let depth = depth.entry(lane(row, unordered)).or_insert(0);
+            let depth = depth.entry(sequence_key(row, unordered)).or_insert(0);
             *depth += 1;
             *depth - 1
         } else {
@@ -280,8 +293,8 @@ fn rounds<'r>(due: &'r [OutboxRow], unordered: &UnorderedTypes) -> Vec<Vec<&'r O
     rounds
 }
 
-/// What an event must not overtake within.
-fn lane(row: &OutboxRow, unordered: &UnorderedTypes) -> (i64, String, i64) {
+/// Key of the sequence in which an event must keep its order.
+fn sequence_key(row: &OutboxRow, unordered: &UnorderedTypes) -> (i64, String, i64) {
     if unordered.is_ordered(&row.event_type) {
         (row.aggregate.tenant.get(), row.aggregate.kind.clone(), row.aggregate.id)
     } else {

@@ -1,5 +1,6 @@
-//! The log of the tests. It is the process's one subscriber, set before the first line: a line that is first written on a
-//! thread without a subscriber is switched off for all threads. Each test has a thread, and lines of its own.
+//! Captures log lines in tests. The subscriber is global and installed before the first log line: tracing disables a
+//! call site for all threads if it is first used on a thread without a subscriber. Each test runs on its own thread
+//! and has its own lines.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -14,22 +15,22 @@ thread_local! {
 
 #[derive(Default)]
 struct Lines {
-    /// The fields of each span; its id is its place, counted from 1.
+    /// Fields of each span; the span id is the index, starting at 1.
     spans: Vec<String>,
     entered: Vec<Id>,
-    /// Each line behind the fields of the spans in which it was written.
-    written: Vec<String>,
+    /// Log lines, each preceded by the fields of the entered spans.
+    lines: Vec<String>,
 }
 
-/// Keeps lines from here on.
-pub(crate) fn keep() {
+/// Starts to capture log lines.
+pub(crate) fn capture() {
     static SET: Once = Once::new();
     SET.call_once(|| tracing::subscriber::set_global_default(Log).unwrap());
 }
 
-/// The lines that this test has written.
+/// Log lines of this test.
 pub(crate) fn lines() -> Vec<String> {
-    LINES.with_borrow(|lines| lines.written.clone())
+    LINES.with_borrow(|lines| lines.lines.clone())
 }
 
 struct Log;
@@ -66,7 +67,7 @@ impl Subscriber for Log {
         LINES.with_borrow_mut(|lines| {
             let around = |id: &Id| lines.spans[usize::try_from(id.into_u64()).unwrap() - 1].clone();
             let line = lines.entered.iter().map(around).chain([text.0]).collect();
-            lines.written.push(line);
+            lines.lines.push(line);
         });
     }
 

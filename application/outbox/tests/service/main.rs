@@ -1,4 +1,4 @@
-//! A service on the toolkit's crates alone: a lending library with event types and consumers of its own.
+//! A service that uses only the toolkit: a lending library with its own event types and consumers.
 
 #![allow(clippy::unwrap_used, reason = "tests panic with what they saw")]
 
@@ -18,7 +18,7 @@ use tracing::info_span;
 
 use world::{Library, QUEUE, event_id, eventually};
 
-/// Appends a note for each event that it applies.
+/// Appends a note event for each event that it applies.
 struct Loans;
 
 #[derive(serde::Deserialize)]
@@ -28,7 +28,7 @@ struct Lent {
 
 const TAKES: &[&str] = &["BOOK_LENT", "ORDER_CREATED", "ORDER_TIMEOUT", "REMINDER"];
 
-/// Leaves a note for each event, under an id of its own each time: an event that is applied twice has two.
+/// Appends a note for each event, with a new id each time: an event that is applied twice has two notes.
 async fn note_all(outbox: &mut dyn OutboxUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
     for event in events {
         let lent: Lent = event.payload()?;
@@ -65,13 +65,13 @@ impl Handler<MemoryUnit> for Loans {
     }
 }
 
-/// The same, and it needs nothing of its unit but the outbox.
-struct Scribe;
+/// The same handler for a unit of work with nothing but an outbox.
+struct OutboxOnly;
 
 #[async_trait]
-impl Handler<dyn UnitOfWork> for Scribe {
+impl Handler<dyn UnitOfWork> for OutboxOnly {
     fn name(&self) -> &'static str {
-        "scribe"
+        "outbox-only"
     }
 
     fn takes(&self) -> &'static [&'static str] {
@@ -95,13 +95,14 @@ fn lent() -> EventSpec {
     EventSpec::new("BOOK_LENT", "book.lent")
 }
 
-/// No queue takes notes: each is returned to the relay and given up, and stays in the outbox to be counted.
+/// No queue is bound to notes: the broker returns each one, it becomes FAILED, and it stays in the outbox to be
+/// counted.
 fn noted() -> EventSpec {
     EventSpec::new("LOAN_NOTED", "loan.noted").unordered()
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_of_an_own_type_take_the_whole_way_once_and_in_order() {
+async fn custom_event_types_are_applied_once_and_in_order() {
     let library = Library::sending([lent(), noted()]).with(&loans());
     library.prepare().await;
     let lent = |id: &str, seq| library.event(id, "BOOK_LENT", 7, seq, r#"{"reader":3}"#);
@@ -110,15 +111,15 @@ async fn events_of_an_own_type_take_the_whole_way_once_and_in_order() {
     library.start();
     let notes = ["first-noted-1", "second-noted-1"];
     eventually(async || library.ids("LOAN_NOTED").await == notes && library.is_quiet().await).await;
-    library.send_again("first").await;
-    assert_eq!(library.ids("LOAN_NOTED").await, notes, "the second copy changes nothing");
+    library.redrive("first").await;
+    assert_eq!(library.ids("LOAN_NOTED").await, notes, "the duplicate has no effect");
     assert_eq!(library.consumed("loans", "first").await, Some((ConsumeStatus::Success, 1)));
     let queues = library.outbox.topology.queues.iter().map(|queue| queue.name.as_str());
     assert_eq!(queues.collect::<Vec<_>>(), [QUEUE, "library.dead-letters"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_payload_that_does_not_fit_and_a_type_without_a_route_are_parked_where_a_person_sees_them() {
+async fn invalid_payload_is_dead_lettered_and_unregistered_type_is_failed() {
     let library = Library::sending([lent(), noted()]).with(&loans()).started().await;
     let events = [
         library.event("broken", "BOOK_LENT", 1, 1, r#"{"reader":"ann"}"#),
@@ -127,10 +128,10 @@ async fn a_payload_that_does_not_fit_and_a_type_without_a_route_are_parked_where
     ];
     library.commit(events.to_vec()).await;
     eventually(async || library.ids("LOAN_NOTED").await == ["fine-noted-1"]).await;
-    eventually(async || library.letters().await.len() == 1).await;
-    let letter = library.letters().await.remove(0);
-    assert_eq!((letter.queue.as_str(), letter.key.as_str()), (QUEUE, "broken"));
-    assert!(letter.reason.contains("the payload of BOOK_LENT does not fit"), "{}", letter.reason);
+    eventually(async || library.dead_letters().await.len() == 1).await;
+    let dead_letter = library.dead_letters().await.remove(0);
+    assert_eq!((dead_letter.queue.as_str(), dead_letter.key.as_str()), (QUEUE, "broken"));
+    assert!(dead_letter.reason.contains("invalid payload of BOOK_LENT"), "{}", dead_letter.reason);
     let status = library.consumed("loans", "broken").await.map(|(status, _)| status);
     assert_eq!(status, Some(ConsumeStatus::Dead));
     eventually(async || library.row("burnt").await.status == OutboxStatus::Failed).await;
@@ -138,24 +139,25 @@ async fn a_payload_that_does_not_fit_and_a_type_without_a_route_are_parked_where
     assert!(error.contains("事件类型不支持: BOOK_BURNT"), "{error}");
 }
 
-/// Names are the service's own: ORDER_CREATED is whatever the service says, with whatever payload.
+/// Event type names belong to the service: ORDER_CREATED can have any meaning and payload.
 #[tokio::test(start_paused = true)]
-async fn a_type_may_have_a_name_of_another_service() {
+async fn event_type_can_reuse_a_name_of_another_service() {
     let ordered = EventSpec::new("ORDER_CREATED", "book.ordered");
     let library = Library::sending([ordered, noted()]).with(&loans()).started().await;
     let ordered =
         |id: &str, seq| library.event(id, "ORDER_CREATED", 7, seq, r#"{"reader":3,"orderId":"A-1"}"#);
     library.commit(vec![ordered("first", 1), ordered("second", 2)]).await;
     eventually(async || library.ids("LOAN_NOTED").await == ["first-noted-1", "second-noted-1"]).await;
-    library.send_again("second").await;
-    assert_eq!(library.ids("LOAN_NOTED").await.len(), 2, "the second copy changes nothing");
+    library.redrive("second").await;
+    assert_eq!(library.ids("LOAN_NOTED").await.len(), 2, "the duplicate has no effect");
     assert_eq!(library.consumed("loans", "second").await, Some((ConsumeStatus::Success, 1)));
-    assert_eq!(library.letters().await, []);
+    assert_eq!(library.dead_letters().await, []);
 }
 
-/// So is the order: ORDER_TIMEOUT waits for earlier events like any other type, and REMINDER does not, where the service says so.
+/// The service also defines the order: ORDER_TIMEOUT waits for earlier events like any other type, and REMINDER does
+/// not if the service registers it as unordered.
 #[tokio::test(start_paused = true)]
-async fn which_types_have_a_place_in_the_order_is_the_services_to_say() {
+async fn registration_decides_whether_an_event_type_is_ordered() {
     let late = EventSpec::new("ORDER_TIMEOUT", "book.late");
     let reminder = EventSpec::new("REMINDER", "book.reminder").unordered();
     let library = Library::sending([lent(), late, reminder, noted()]).with(&loans());
@@ -170,7 +172,7 @@ async fn which_types_have_a_place_in_the_order_is_the_services_to_say() {
         status: OutboxStatus::Retry,
         retry_count: 0,
         next_retry_time: Some(now + chrono::TimeDelta::seconds(30)),
-        error: "the broker was away".into(),
+        error: "broker unreachable".into(),
     };
     assert_eq!(unit.outbox().mark_failed(&[waits], now).await.unwrap(), 1);
     unit.commit().await.unwrap();
@@ -181,22 +183,22 @@ async fn which_types_have_a_place_in_the_order_is_the_services_to_say() {
         library.ids("LOAN_NOTED").await == ["reminder-noted-1", "lent-noted-1", "late-noted-1"]
     })
     .await;
-    assert_eq!(library.letters().await, []);
+    assert_eq!(library.dead_letters().await, []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_works_in_units_of_which_the_outbox_alone_is_known() {
-    let scribe = Subscriber { queue: QUEUE, handler: Arc::new(Scribe) };
-    let library = Library::sending([lent(), noted()]).with_outbox_consumer(&scribe).started().await;
+async fn handler_runs_in_a_unit_of_work_with_only_an_outbox() {
+    let outbox_only = Subscriber { queue: QUEUE, handler: Arc::new(OutboxOnly) };
+    let library = Library::sending([lent(), noted()]).with_outbox_consumer(&outbox_only).started().await;
     library.commit(vec![library.event("lent", "BOOK_LENT", 7, 1, r#"{"reader":3}"#)]).await;
     eventually(async || library.ids("LOAN_NOTED").await == ["lent-noted-1"]).await;
-    library.send_again("lent").await;
-    assert_eq!(library.ids("LOAN_NOTED").await, ["lent-noted-1"], "the second copy notes nothing");
-    assert_eq!(library.consumed("scribe", "lent").await, Some((ConsumeStatus::Success, 1)));
+    library.redrive("lent").await;
+    assert_eq!(library.ids("LOAN_NOTED").await, ["lent-noted-1"], "the duplicate adds no note");
+    assert_eq!(library.consumed("outbox-only", "lent").await, Some((ConsumeStatus::Success, 1)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn operators_who_do_not_see_people_see_the_fields_that_a_type_declares() {
+async fn payload_is_masked_except_declared_fields_without_access_to_personal_data() {
     let library = Library::sending([lent().visible(&["bookId"])]);
     let payload = r#"{"bookId":7,"reader":"ann","orderId":1}"#;
     library.commit(vec![library.event("e-1", "BOOK_LENT", 7, 1, payload)]).await;
@@ -216,7 +218,7 @@ async fn operators_who_do_not_see_people_see_the_fields_that_a_type_declares() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_applied_event_is_logged_in_the_span_of_its_type() {
+async fn applied_event_is_logged_in_the_span_of_its_type() {
     let lent = lent().logged_in(|id| info_span!("book", bookId = id));
     let library = Library::sending([lent, noted()]).with(&loans()).started().await;
     library.commit(vec![library.event("lent", "BOOK_LENT", 7, 1, r#"{"reader":3}"#)]).await;

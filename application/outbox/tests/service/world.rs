@@ -1,4 +1,4 @@
-//! A lending library in memory: one store, one broker, one virtual clock, one process.
+//! A lending library on in-memory adapters: one store, one broker, one virtual clock, one process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::log;
 
 pub(crate) const QUEUE: &str = "library.loans";
 
-/// Waits in virtual time until the condition holds, at most a minute.
-#[allow(clippy::disallowed_methods, reason = "the runtime's time is paused: nobody waits for real time")]
-pub(crate) async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
-    let begun = tokio::time::Instant::now();
-    while !holds().await {
-        assert!(begun.elapsed() <= Duration::from_secs(60), "not within a minute");
+/// Waits in virtual time until the condition is true, at most one minute.
+#[allow(clippy::disallowed_methods, reason = "the runtime's clock is paused: no real waiting")]
+pub(crate) async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
+    let started_at = tokio::time::Instant::now();
+    while !condition().await {
+        assert!(started_at.elapsed() <= Duration::from_secs(60), "condition not met within a minute");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -36,11 +36,12 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// A library that sends these types of event.
+    /// A library with these event types.
     pub(crate) fn sending(events: impl IntoIterator<Item = EventSpec>) -> Library {
-        log::keep();
+        log::capture();
         let clock = Arc::new(VirtualClock::new("2026-02-04T10:30:00Z".parse().unwrap()));
-        let (wake, broker) = (Wake::default(), MemoryBroker::new(clock.clone()));
+        let wake = Wake::default();
+        let broker = MemoryBroker::new(clock.clone());
         let tx = Transactor {
             store: Arc::new(MemoryStore::<()>::new(clock.clone(), wake.clone())) as Arc<_>,
             tasks: Tasks::default(),
@@ -54,14 +55,14 @@ impl Library {
         Library { outbox, tx, broker, consumers: Vec::new(), wake }
     }
 
-    /// With this consumer of everything about books.
+    /// Adds a consumer of all book events.
     pub(crate) fn with(self, subscriber: &Subscriber<MemoryUnit>) -> Library {
         let bound = subscriber.bind(&self.tx.store);
         let outbox = self.outbox.clone().with_consumer(subscriber, &["book.*"]);
         Library { outbox, consumers: vec![bound], ..self }
     }
 
-    /// With this consumer, whose units are known to have an outbox and no more.
+    /// Adds a consumer whose unit of work has only an outbox.
     pub(crate) fn with_outbox_consumer(self, subscriber: &Subscriber<dyn UnitOfWork>) -> Library {
         let bound = subscriber.bind(&self.outbox.tx.store);
         let outbox = self.outbox.clone().with_consumer(subscriber, &["book.*"]);
@@ -83,7 +84,7 @@ impl Library {
         self
     }
 
-    /// An event of a book.
+    /// An event of a book aggregate.
     pub(crate) fn event(&self, id: &str, event_type: &str, book: i64, seq: i64, payload: &str) -> NewEvent {
         NewEvent {
             event_id: event_id(id),
@@ -105,7 +106,7 @@ impl Library {
         appended.await.unwrap();
     }
 
-    /// Puts the message of an event into the queue, as the relay and the broker do.
+    /// Adds the message of an event to the queue, as relay and broker do.
     pub(crate) async fn deliver(&self, id: &str) {
         let row = self.row(id).await;
         let headers = [
@@ -123,8 +124,8 @@ impl Library {
         assert!(self.broker.inject(QUEUE, message));
     }
 
-    /// Sends an event that was sent once more, and waits until its message was taken.
-    pub(crate) async fn send_again(&self, id: &str) {
+    /// Redrives a sent event and waits until its message was processed.
+    pub(crate) async fn redrive(&self, id: &str) {
         let again = Redrive { event_id: event_id(id), due: self.outbox.now() };
         let mut unit = self.tx.store.begin().await.unwrap();
         assert_eq!(unit.outbox().redrive(&[again], self.outbox.now()).await.unwrap().len(), 1);
@@ -142,7 +143,7 @@ impl Library {
         view.outbox_view().outbox_by_event(&[event_id(id)]).await.unwrap().remove(0)
     }
 
-    /// The ids of the events of this type, in the order in which they were appended.
+    /// Ids of the events of this type, in the order in which they were appended.
     pub(crate) async fn ids(&self, event_type: &str) -> Vec<String> {
         let filter = OutboxFilter { event_type: Some(event_type.to_owned()), ..OutboxFilter::default() };
         let mut view = self.outbox.view().await.unwrap();
@@ -150,17 +151,18 @@ impl Library {
         newest_first.iter().rev().map(|row| row.event_id.to_string()).collect()
     }
 
-    /// What this consumer did with an event: where it stands, and after how many attempts.
+    /// Consume-log status and number of attempts of an event.
     pub(crate) async fn consumed(&self, consumer: &str, id: &str) -> Option<(ConsumeStatus, u32)> {
         let mut view = self.outbox.view().await.unwrap();
         let record = view.outbox_view().consumption(consumer, &event_id(id)).await.unwrap();
         record.map(|record| (record.status, record.attempts))
     }
 
-    pub(crate) async fn letters(&self) -> Vec<DeadLetter> {
+    pub(crate) async fn dead_letters(&self) -> Vec<DeadLetter> {
         let mut view = self.outbox.view().await.unwrap();
-        let letters = view.outbox_view().dead_letters_page(&DeadLetterFilter::default(), None, 100).await;
-        letters.unwrap().into_iter().map(|letter| letter.effect).collect()
+        let dead_letters =
+            view.outbox_view().dead_letters_page(&DeadLetterFilter::default(), None, 100).await;
+        dead_letters.unwrap().into_iter().map(|dead_letter| dead_letter.effect).collect()
     }
 }
 

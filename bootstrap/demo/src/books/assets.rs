@@ -1,4 +1,4 @@
-//! What is in the database about assets and refunds.
+//! Snapshot of assets and refunds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,27 +10,23 @@ use marketplace_domain::{
 
 use super::{PAGE, TENANT, is_last};
 
-/// Every row about assets and refunds that a promise is about.
+/// Every asset and refund row that a promise covers.
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Assets {
-    /// The holds of orders.
     pub(in super::super) holds: BTreeMap<OrderId, Vec<Hold>>,
-    /// The operations for orders, those of an order in the order in which they were posted.
+    /// Operations of orders, in the order in which they were posted.
     pub(in super::super) operations: BTreeMap<OrderId, Vec<AssetOperation>>,
-    /// The refunds of orders.
     pub(in super::super) refunds: BTreeMap<OrderId, Vec<Refund>>,
-    /// The coupons of buyers.
     pub(in super::super) coupons: Vec<Coupon>,
-    /// What buyers have.
     pub(in super::super) balances: Vec<Balance>,
-    /// What the entries of each account of a buyer add up to.
+    /// Sum of the ledger entries of each account of a buyer.
     pub(in super::super) entries: BTreeMap<(UserId, Account), i64>,
-    /// What every account of every tenant adds up to.
+    /// Sum of the ledger entries of each account of every tenant.
     pub(in super::super) totals: Vec<AccountTotal>,
 }
 
 impl Assets {
-    /// Reads what is kept by order and by user.
+    /// Reads the rows of these users and orders.
     pub(super) async fn read(
         view: &mut dyn MarketView,
         users: &[UserId],
@@ -86,12 +82,12 @@ impl Assets {
         }
     }
 
-    /// The operations for an order.
+    /// The operations of an order.
     pub(in super::super) fn of(&self, order: OrderId) -> &[AssetOperation] {
         self.operations.get(&order).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The operations on what is held for orders; money that came and went is none.
+    /// The operations on coupons, wallets and points; captures and payouts of money are excluded.
     pub(in super::super) fn on_assets(&self) -> impl Iterator<Item = &AssetOperation> {
         self.operations.values().flatten().filter(|operation| Asset::HELD.contains(&operation.asset))
     }

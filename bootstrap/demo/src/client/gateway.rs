@@ -1,4 +1,4 @@
-//! The payment gateway: what it reports, signed.
+//! Signed callbacks of the simulated payment gateway.
 
 use handover_outbox::ports::Clock;
 use handover_system::SystemClock;
@@ -6,14 +6,12 @@ use hyper::Method;
 use marketplace_domain::{Money, PaymentId, RefundId};
 use serde_json::{Value, json};
 
-use super::{Answer, Api, Unanswered};
+use super::{Api, ApiResponse, NoResponse};
 
-/// What the gateway reports about a payment or a refund.
+/// Result of a payment or refund as the gateway reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Report {
-    /// The money has arrived where it should.
     Success,
-    /// It has not.
     Failed,
 }
 
@@ -27,13 +25,13 @@ impl Report {
 }
 
 impl Api {
-    /// The gateway reports how a payment ended.
+    /// Reports the result of a payment.
     pub(in super::super) async fn report(
         &self,
         payment: PaymentId,
         amount: Money,
         report: Report,
-    ) -> Result<Answer, Unanswered> {
+    ) -> Result<ApiResponse, NoResponse> {
         let body = json!({
             "paymentId": payment, "gatewayTxnId": format!("txn-{payment}"), "result": report.as_str(),
             "amount": amount,
@@ -41,22 +39,22 @@ impl Api {
         self.signed("/api/v1/payments/callback", format!("msg-{payment}"), &body).await
     }
 
-    /// The gateway reports how a refund ended.
+    /// Reports the result of a refund.
     pub(in super::super) async fn report_refund(
         &self,
         refund: RefundId,
         report: Report,
-    ) -> Result<Answer, Unanswered> {
+    ) -> Result<ApiResponse, NoResponse> {
         let body = json!({"refundId": refund, "result": report.as_str()});
         self.signed("/api/v1/refunds/callback", format!("msg-refund-{refund}"), &body).await
     }
 
-    async fn signed(&self, path: &str, id: String, body: &Value) -> Result<Answer, Unanswered> {
+    async fn signed(&self, path: &str, id: String, body: &Value) -> Result<ApiResponse, NoResponse> {
         let (body, now) = (body.to_string(), SystemClock.now().timestamp());
         let signature = self
             .gateway
             .sign(&id, now, body.as_bytes())
-            .map_err(|error| Unanswered { what: path.to_owned(), why: error.to_string() })?;
+            .map_err(|error| NoResponse { what: path.to_owned(), why: error.to_string() })?;
         let signed = [
             ("webhook-id", id),
             ("webhook-timestamp", now.to_string()),

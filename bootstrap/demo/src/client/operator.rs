@@ -1,4 +1,4 @@
-//! What operators ask of the API.
+//! Requests of operators.
 
 use chrono::{SecondsFormat, TimeDelta};
 use handover_outbox::ports::Clock;
@@ -6,30 +6,30 @@ use handover_system::SystemClock;
 use marketplace_domain::{Money, OrderId, Points, UserId};
 use serde_json::json;
 
-use super::{Answer, Api, Unanswered};
+use super::{Api, ApiResponse, NoResponse};
 
-/// How long a coupon can be used: longer than any day takes.
-const GOOD_FOR: TimeDelta = TimeDelta::days(1);
+/// Validity of a coupon: longer than any day takes.
+const COUPON_VALIDITY: TimeDelta = TimeDelta::days(1);
 
 impl Api {
-    /// Gives a user wallet balance.
+    /// Deposits money into the wallet of a user.
     pub(in super::super) async fn deposit(
         &self,
         operator: UserId,
         user: UserId,
         amount: Money,
-    ) -> Result<Answer, Unanswered> {
+    ) -> Result<ApiResponse, NoResponse> {
         let path = format!("/api/v1/ops/wallets/{user}/deposits");
         self.post(operator, &path, &json!({"amount": amount})).await
     }
 
-    /// Gives a user points.
+    /// Grants points to a user.
     pub(in super::super) async fn grant(
         &self,
         operator: UserId,
         user: UserId,
         points: Points,
-    ) -> Result<Answer, Unanswered> {
+    ) -> Result<ApiResponse, NoResponse> {
         let path = format!("/api/v1/ops/points/{user}/grants");
         self.post(operator, &path, &json!({"points": points})).await
     }
@@ -41,35 +41,35 @@ impl Api {
         user: UserId,
         discount: Money,
         min_spend: Money,
-    ) -> Result<Answer, Unanswered> {
-        let expires_at = (SystemClock.now() + GOOD_FOR).to_rfc3339_opts(SecondsFormat::Secs, true);
+    ) -> Result<ApiResponse, NoResponse> {
+        let expires_at = (SystemClock.now() + COUPON_VALIDITY).to_rfc3339_opts(SecondsFormat::Secs, true);
         let body = json!({
             "userId": user, "discount": discount, "minSpend": min_spend, "expiresAt": expires_at,
         });
         self.post(operator, "/api/v1/ops/coupons", &body).await
     }
 
-    /// The refunds of an order.
+    /// Lists the refunds of an order.
     pub(in super::super) async fn refunds(
         &self,
         operator: UserId,
         order: OrderId,
-    ) -> Result<Answer, Unanswered> {
+    ) -> Result<ApiResponse, NoResponse> {
         self.get(operator, &format!("/api/v1/orders/{order}/refunds")).await
     }
 
-    /// The dead letters that nobody has decided about.
-    pub(in super::super) async fn dead_letters(&self, operator: UserId) -> Result<Answer, Unanswered> {
+    /// Lists the open dead letters.
+    pub(in super::super) async fn dead_letters(&self, operator: UserId) -> Result<ApiResponse, NoResponse> {
         self.get(operator, "/api/v1/ops/dead-letters?status=OPEN&limit=100").await
     }
 
-    /// Gives dead letters up.
+    /// Discards dead letters.
     pub(in super::super) async fn discard(
         &self,
         operator: UserId,
         keys: &[&str],
         reason: &str,
-    ) -> Result<Answer, Unanswered> {
+    ) -> Result<ApiResponse, NoResponse> {
         let body = json!({"keys": keys, "reason": reason});
         self.post(operator, "/api/v1/ops/dead-letters/discard", &body).await
     }

@@ -1,47 +1,55 @@
-//! What operators give before the day begins.
+//! Assets that operators grant before trading begins.
 
 use std::collections::BTreeMap;
 
 use marketplace_domain::{CouponId, Money, Points, UserId};
 
-use super::super::plan::{Gifts, Voucher};
+use super::super::plan::{AssetGrants, PlannedCoupon};
 use super::{Market, Pace};
 
 #[derive(Debug, Clone, Copy)]
-enum Gift {
+enum Grant {
     Deposit(UserId, Money),
     Points(UserId, Points),
-    /// A coupon, by its place in the plan.
-    Coupon(usize, Voucher),
+    /// A coupon with its index in the plan.
+    Coupon(usize, PlannedCoupon),
 }
 
 impl Market {
-    /// Gives all of it; answers with the coupons by their places in the plan.
-    pub(in super::super) async fn give(&self, gifts: &Gifts) -> BTreeMap<usize, CouponId> {
-        let deposits = gifts.deposits.iter().map(|(user, amount)| Gift::Deposit(*user, *amount));
-        let points = gifts.points.iter().map(|(user, points)| Gift::Points(*user, *points));
-        let coupons = gifts.coupons.iter().enumerate().map(|(place, voucher)| Gift::Coupon(place, *voucher));
-        let all: Vec<Gift> = deposits.chain(points).chain(coupons).collect();
-        let given = self.each(all, Pace::Full, |market, gift| async move { market.give_one(gift).await });
-        given.await.into_iter().flatten().collect()
+    /// Grants all assets; returns the ids of the coupons by their index in the plan.
+    pub(in super::super) async fn grant_assets(
+        &self,
+        asset_grants: &AssetGrants,
+    ) -> BTreeMap<usize, CouponId> {
+        let deposits = asset_grants.deposits.iter().map(|(user, amount)| Grant::Deposit(*user, *amount));
+        let points = asset_grants.points.iter().map(|(user, points)| Grant::Points(*user, *points));
+        let coupons = asset_grants
+            .coupons
+            .iter()
+            .enumerate()
+            .map(|(index, coupon_plan)| Grant::Coupon(index, *coupon_plan));
+        let all: Vec<Grant> = deposits.chain(points).chain(coupons).collect();
+        let issued_coupons =
+            self.for_each(all, Pace::Full, |market, grant| async move { market.grant_one(grant).await });
+        issued_coupons.await.into_iter().flatten().collect()
     }
 
-    /// `None`: it was not given, which the journal tells.
-    async fn give_one(&self, gift: Gift) -> Option<Option<(usize, CouponId)>> {
+    /// Returns `None` if the grant failed; the journal has the response.
+    async fn grant_one(&self, grant: Grant) -> Option<Option<(usize, CouponId)>> {
         let (api, operator) = (&self.api, self.operator);
-        let coupon = match gift {
-            Gift::Deposit(user, amount) => {
+        let coupon = match grant {
+            Grant::Deposit(user, amount) => {
                 self.acknowledged("deposit", api.deposit(operator, user, amount).await)?;
                 None
             }
-            Gift::Points(user, points) => {
+            Grant::Points(user, points) => {
                 self.acknowledged("grant", api.grant(operator, user, points).await)?;
                 None
             }
-            Gift::Coupon(place, Voucher { user, discount, min_spend }) => {
+            Grant::Coupon(index, PlannedCoupon { user, discount, min_spend }) => {
                 let issued = api.issue(operator, user, discount, min_spend).await;
-                let answer = self.acknowledged("coupon", issued)?;
-                Some((place, self.expected(answer.id("couponId"), "couponId", &answer)?))
+                let response = self.acknowledged("coupon", issued)?;
+                Some((index, self.expected(response.id("couponId"), "couponId", &response)?))
             }
         };
         self.progress.step();

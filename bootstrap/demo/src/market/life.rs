@@ -1,4 +1,4 @@
-//! The way of one order, from the buyer's first request to the gateway's last report.
+//! Steps of one order after it is placed, up to the gateway's last report.
 
 use std::time::Duration;
 
@@ -8,58 +8,57 @@ use marketplace_domain::{OrderId, PaymentId, RefundId, UserId};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::client::{Answer, Report, Unanswered};
+use super::super::client::{ApiResponse, NoResponse, Report};
 use super::super::journal::Step;
-use super::super::plan::{Deal, Fate};
+use super::super::plan::{Deal, Scenario};
 use super::{Market, Pace};
 
-/// How soon it is asked again at first where assets are not locked yet; each time it takes twice as long.
-const AGAIN: Duration = Duration::from_millis(20);
-/// And how long at most.
-const AGAIN_AT_MOST: Duration = Duration::from_millis(500);
-/// After so long it is not asked again.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// First pause before a request is repeated because assets are not locked yet; doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// Maximum pause.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+/// A request is not repeated after this time.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why buyers want their money back.
 const REASON: &str = "not as described";
 
 impl Market {
-    /// What happens to the order after it was placed.
-    pub(super) async fn go_on(&self, deal: &Deal, order: OrderId) -> Option<()> {
-        match deal.fate {
-            Fate::LeftAlone => Some(()),
-            Fate::Cancelled => {
+    /// Plays the scenario of an order that has been placed.
+    pub(super) async fn continue_order(&self, deal: &Deal, order: OrderId) -> Option<()> {
+        match deal.scenario {
+            Scenario::Unpaid => Some(()),
+            Scenario::Cancelled => {
                 self.in_time("cancel", self.api.cancel(deal.buyer, order).await)?;
                 self.journal.step(order, Step::Cancelled);
                 Some(())
             }
-            Fate::Paid => self.pay(deal, order, Report::Success).await,
-            Fate::PaidAtSecondTry => {
+            Scenario::Paid => self.pay(deal, order, Report::Success).await,
+            Scenario::PaidOnRetry => {
                 self.pay(deal, order, Report::Failed).await?;
                 self.pay(deal, order, Report::Success).await
             }
-            Fate::PaymentFailed => {
+            Scenario::PaymentFailed => {
                 self.pay(deal, order, Report::Failed).await?;
                 self.journal.step(order, Step::PaymentFailed);
                 Some(())
             }
-            Fate::PaidTooLate => self.pay_too_late(deal, order).await,
-            Fate::Shipped => {
+            Scenario::PaidAfterCancel => self.pay_too_late(deal, order).await,
+            Scenario::Shipped => {
                 self.pay(deal, order, Report::Success).await?;
                 self.ship(deal, order).await
             }
-            Fate::Completed => {
+            Scenario::Completed => {
                 self.pay(deal, order, Report::Success).await?;
                 self.ship(deal, order).await?;
                 self.in_time("complete", self.api.complete(deal.buyer, order).await)?;
                 self.journal.step(order, Step::Completed);
                 Some(())
             }
-            Fate::Refunded => {
+            Scenario::Refunded => {
                 self.pay(deal, order, Report::Success).await?;
                 self.refund(deal, (deal.buyer, order), Report::Success).await
             }
-            Fate::RefundedAtSecondTry => {
+            Scenario::RefundedOnRetry => {
                 self.pay(deal, order, Report::Success).await?;
                 self.refund(deal, (deal.buyer, order), Report::Failed).await?;
                 self.refund(deal, (self.operator, order), Report::Success).await
@@ -68,7 +67,7 @@ impl Market {
     }
 
     async fn pay(&self, deal: &Deal, order: OrderId, report: Report) -> Option<()> {
-        let started = self.until_ready(|| self.api.pay(deal.buyer, order)).await;
+        let started = self.retry_until_ready(|| self.api.pay(deal.buyer, order)).await;
         let started = self.in_time("pay", started)?;
         if !started.is_settled() {
             self.report(deal, &started, report).await?;
@@ -79,24 +78,24 @@ impl Market {
         Some(())
     }
 
-    /// The buyer cancels while the gateway is still at it.
+    /// The buyer cancels while the payment is in progress; then the gateway reports success.
     async fn pay_too_late(&self, deal: &Deal, order: OrderId) -> Option<()> {
-        let started = self.until_ready(|| self.api.pay(deal.buyer, order)).await;
+        let started = self.retry_until_ready(|| self.api.pay(deal.buyer, order)).await;
         let started = self.in_time("pay", started)?;
         self.in_time("cancel", self.api.cancel(deal.buyer, order).await)?;
         self.journal.step(order, Step::Cancelled);
         self.report(deal, &started, Report::Success).await?;
-        self.journal.step(order, Step::PaidTooLate);
-        self.pay_back(order, deal.reported_twice).await
+        self.journal.step(order, Step::PaidAfterCancel);
+        self.report_open_refunds(order, deal.reported_twice).await
     }
 
-    /// The gateway reports about a payment, as often as it takes.
-    async fn report(&self, deal: &Deal, started: &Answer, report: Report) -> Option<()> {
+    /// Reports the result of a payment; repeats a report that the service cannot process yet.
+    async fn report(&self, deal: &Deal, started: &ApiResponse, report: Report) -> Option<()> {
         let payment: PaymentId = self.expected(started.id("paymentId"), "paymentId", started)?;
         let amount = self.expected(started.money("amount"), "amount", started)?;
-        for _ in 0..times(deal.reported_twice) {
-            let answered = self.until_ready(|| self.api.report(payment, amount, report)).await;
-            self.in_time("report", answered)?;
+        for _ in 0..report_count(deal.reported_twice) {
+            let response = self.retry_until_ready(|| self.api.report(payment, amount, report)).await;
+            self.in_time("report", response)?;
         }
         Some(())
     }
@@ -107,25 +106,25 @@ impl Market {
         Some(())
     }
 
-    /// Somebody wants it paid back, and the gateway reports how that ended.
-    async fn refund(&self, deal: &Deal, (who, order): (UserId, OrderId), report: Report) -> Option<()> {
-        let asked = self.in_time("refund", self.api.refund(who, order, REASON).await)?;
-        let refund: RefundId = self.expected(asked.id("refundId"), "refundId", &asked)?;
-        let is_done = asked.is_settled();
-        if !is_done {
-            for _ in 0..times(deal.reported_twice) {
+    /// Requests a refund and reports its result.
+    async fn refund(&self, deal: &Deal, (requester, order): (UserId, OrderId), report: Report) -> Option<()> {
+        let requested = self.in_time("refund", self.api.refund(requester, order, REASON).await)?;
+        let refund: RefundId = self.expected(requested.id("refundId"), "refundId", &requested)?;
+        let is_complete = requested.is_settled();
+        if !is_complete {
+            for _ in 0..report_count(deal.reported_twice) {
                 self.in_time("refund report", self.api.report_refund(refund, report).await)?;
             }
         }
-        if is_done || report == Report::Success {
+        if is_complete || report == Report::Success {
             self.journal.step(order, Step::Refunded);
         }
-        // Done without the gateway: there is nothing to fail, and nothing to ask for again.
-        (report == Report::Success || !is_done).then_some(())
+        // A refund without an amount for the gateway succeeds at once: it cannot fail, so it is not retried.
+        (report == Report::Success || !is_complete).then_some(())
     }
 
-    /// The gateway pays back what is asked of it for an order.
-    async fn pay_back(&self, order: OrderId, twice: bool) -> Option<()> {
+    /// Reports success for every refund of an order that is in progress.
+    async fn report_open_refunds(&self, order: OrderId, twice: bool) -> Option<()> {
         let listed = self.acknowledged("refunds", self.api.refunds(self.operator, order).await)?;
         for item in listed.items() {
             if item.get("status").and_then(Value::as_str) != Some("PROCESSING") {
@@ -133,42 +132,44 @@ impl Market {
             }
             let id = item.get("refundId").and_then(Value::as_i64).and_then(|id| RefundId::try_from(id).ok());
             let refund = self.expected(id, "refundId", &listed)?;
-            for _ in 0..times(twice) {
-                let answered = self.api.report_refund(refund, Report::Success).await;
-                self.acknowledged("refund report", answered)?;
+            for _ in 0..report_count(twice) {
+                let response = self.api.report_refund(refund, Report::Success).await;
+                self.acknowledged("refund report", response)?;
             }
         }
         Some(())
     }
 
-    /// The gateway pays back what came too late without anybody's planning it: after a deadline, or after a lock was
-    /// refused.
-    pub(in super::super) async fn pay_back_all(&self) {
-        let told = self.journal.read();
-        let paid = told.orders.iter().filter(|(_, told)| told.step == Step::Paid);
+    /// Reports success for the refunds that were not planned: payments that arrived after the deadline or after a refused
+    /// lock, which the service refunds automatically.
+    pub(in super::super) async fn report_unplanned_refunds(&self) {
+        let clients = self.journal.read();
+        let paid = clients.orders.iter().filter(|(_, order)| order.step == Step::Paid);
         let orders: Vec<OrderId> = paid.map(|(order, _)| *order).collect();
-        self.each(orders, Pace::Full, |market, order| async move { market.pay_back(order, false).await })
-            .await;
+        self.for_each(orders, Pace::Full, |market, order| async move {
+            market.report_open_refunds(order, false).await
+        })
+        .await;
     }
 
-    /// Asks until what is needed is there, as a gateway does and a buyer who is shown a spinner.
-    async fn until_ready<F>(&self, ask: impl Fn() -> F) -> Result<Answer, Unanswered>
+    /// Repeats a request until the service can process it, as a gateway or a waiting buyer would.
+    async fn retry_until_ready<F>(&self, request: impl Fn() -> F) -> Result<ApiResponse, NoResponse>
     where
-        F: Future<Output = Result<Answer, Unanswered>>,
+        F: Future<Output = Result<ApiResponse, NoResponse>>,
     {
-        let (begun, mut pause) = (Instant::now(), AGAIN);
+        let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
         loop {
-            let answered = ask().await;
-            if !answered.as_ref().is_ok_and(Answer::is_not_yet) || begun.elapsed() > PATIENCE {
-                return answered;
+            let response = request().await;
+            if !response.as_ref().is_ok_and(ApiResponse::is_retryable) || started.elapsed() > RETRY_TIMEOUT {
+                return response;
             }
-            self.journal.note(|account| account.asked_again += 1);
+            self.journal.note(|record| record.retried_requests += 1);
             SystemClock.sleep(pause).await;
-            pause = (pause * 2).min(AGAIN_AT_MOST);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 }
 
-const fn times(twice: bool) -> u8 {
+const fn report_count(twice: bool) -> u8 {
     if twice { 2 } else { 1 }
 }

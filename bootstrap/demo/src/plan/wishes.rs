@@ -1,101 +1,91 @@
-//! What orders are paid with beside money, and what operators give the buyers for it before the day begins.
+//! Assets that orders use, and the grants that give buyers these assets before trading begins.
 
 use std::collections::BTreeMap;
 
 use marketplace_domain::{Money, Points, UserId};
 
-use super::super::dice::Dice;
-use super::{Deal, Unplannable};
+use super::super::dice::RandomNumbers;
+use super::{Deal, InvalidPlan};
 
-/// What the poor are given: less than the cheapest price.
-const POCKET_MONEY_MINOR: i64 = 50;
+/// Wallet balance of the buyers who have too little: less than the lowest price.
+const INSUFFICIENT_BALANCE_MINOR: i64 = 50;
 
-/// What an order is to be paid with beside money.
+/// Assets with which an order is paid, in addition to money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Wish {
-    /// Nothing.
-    Nothing,
-    /// A coupon.
+pub(super) enum AssetUse {
+    None,
     Coupon,
-    /// Some of the wallet.
+    /// Part of the wallet balance.
     Wallet,
-    /// Some points.
     Points,
-    /// Some of each.
+    /// Coupon, wallet balance and points.
     Mixed,
     /// The wallet pays the whole price.
-    Whole,
-    /// So does it here, but there is not so much in it.
-    TooMuch,
-    /// A coupon that another order names as well.
-    Shared,
+    WholePrice,
+    /// The whole price from a wallet that contains less.
+    MoreThanBalance,
+    /// A coupon that another order uses as well.
+    SharedCoupon,
 }
 
-/// Whether the buyer has what the order names.
+/// Whether the buyer has the assets that the order uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in super::super) enum Cover {
-    /// Yes, whatever else is bought.
-    Enough,
-    /// Whoever comes first has it.
-    Perhaps,
-    /// No.
-    TooLittle,
+pub(in super::super) enum AssetCoverage {
+    Sufficient,
+    /// Two orders use the same coupon; the first to lock it gets it.
+    Contended,
+    Insufficient,
 }
 
-/// What an order names beside money.
+/// Assets that a planned order uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct Asked {
-    /// A coupon, by its place among the gifts.
+pub(in super::super) struct PlannedAssets {
+    /// Index of the coupon in [`AssetGrants::coupons`].
     pub(in super::super) coupon: Option<usize>,
-    /// So much of the wallet.
     pub(in super::super) wallet: Money,
-    /// So many points.
     pub(in super::super) points: Points,
-    /// Whether the buyer has it.
-    pub(in super::super) cover: Cover,
+    pub(in super::super) cover: AssetCoverage,
 }
 
-impl Asked {
-    /// Money alone.
-    pub(super) const NOTHING: Asked =
-        Asked { coupon: None, wallet: Money::ZERO, points: Points::ZERO, cover: Cover::Enough };
+impl PlannedAssets {
+    pub(super) const NOTHING: PlannedAssets = PlannedAssets {
+        coupon: None,
+        wallet: Money::ZERO,
+        points: Points::ZERO,
+        cover: AssetCoverage::Sufficient,
+    };
 }
 
-/// A coupon that is going to be issued.
+/// A coupon to be issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct Voucher {
-    /// To whom.
+pub(in super::super) struct PlannedCoupon {
     pub(in super::super) user: UserId,
-    /// What it takes off.
     pub(in super::super) discount: Money,
-    /// The least price.
     pub(in super::super) min_spend: Money,
 }
 
-/// What operators give before the day begins: what the orders name, and no more.
+/// Assets that operators grant before trading begins: exactly what the orders use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in super::super) struct Gifts {
-    /// Wallet balance.
+pub(in super::super) struct AssetGrants {
+    /// Wallet deposits.
     pub(in super::super) deposits: BTreeMap<UserId, Money>,
-    /// Points.
     pub(in super::super) points: BTreeMap<UserId, Points>,
-    /// Coupons.
-    pub(in super::super) coupons: Vec<Voucher>,
+    pub(in super::super) coupons: Vec<PlannedCoupon>,
 }
 
-impl Gifts {
-    /// How many gifts that are.
+impl AssetGrants {
     pub(in super::super) fn count(&self) -> usize {
         self.deposits.len() + self.points.len() + self.coupons.len()
     }
 
-    fn coupon(&mut self, user: UserId, discount: i64, min_spend: i64) -> Result<usize, Unplannable> {
-        let voucher = Voucher { user, discount: money(discount.max(1))?, min_spend: money(min_spend)? };
-        self.coupons.push(voucher);
+    fn coupon(&mut self, user: UserId, discount: i64, min_spend: i64) -> Result<usize, InvalidPlan> {
+        let coupon_plan =
+            PlannedCoupon { user, discount: money(discount.max(1))?, min_spend: money(min_spend)? };
+        self.coupons.push(coupon_plan);
         Ok(self.coupons.len() - 1)
     }
 
-    fn deposit(&mut self, user: UserId, amount: Money) -> Result<(), Unplannable> {
+    fn deposit(&mut self, user: UserId, amount: Money) -> Result<(), InvalidPlan> {
         if amount > Money::ZERO {
             let before = self.deposits.entry(user).or_insert(Money::ZERO);
             *before = money(before.minor() + amount.minor())?;
@@ -103,7 +93,7 @@ impl Gifts {
         Ok(())
     }
 
-    fn grant(&mut self, user: UserId, amount: Points) -> Result<(), Unplannable> {
+    fn grant(&mut self, user: UserId, amount: Points) -> Result<(), InvalidPlan> {
         if amount > Points::ZERO {
             let before = self.points.entry(user).or_insert(Points::ZERO);
             *before = Points::try_from(before.get() + amount.get())?;
@@ -112,49 +102,53 @@ impl Gifts {
     }
 }
 
-/// Writes into each deal what its order names, and answers with what has to be given for it. What is more than its buyer
-/// has is asked by one of the poor, who buy nothing else.
-pub(super) fn arrange(
+/// Sets the assets of each deal and returns the grants that they require. A deal that uses more than the balance gets a
+/// buyer from `underfunded`; these buyers have no other orders.
+pub(super) fn assign_assets(
     deals: &mut [Deal],
-    wishes: &[Wish],
-    poor: &[UserId],
-    dice: &Dice,
-) -> Result<Gifts, Unplannable> {
-    let mut gifts = Gifts::default();
-    for user in poor {
-        gifts.deposit(*user, money(POCKET_MONEY_MINOR)?)?;
+    uses: &[AssetUse],
+    underfunded: &[UserId],
+    random: &RandomNumbers,
+) -> Result<AssetGrants, InvalidPlan> {
+    let mut asset_grants = AssetGrants::default();
+    for user in underfunded {
+        asset_grants.deposit(*user, money(INSUFFICIENT_BALANCE_MINOR)?)?;
     }
     let mut shared: Option<(UserId, usize)> = None;
-    for (deal, wish) in deals.iter_mut().zip(wishes) {
+    for (deal, asset_use) in deals.iter_mut().zip(uses) {
         let (buyer, price) = (deal.buyer, deal.price.minor());
         let part = |of: i64| money((price / of).max(1));
         // A point is worth 0.01.
         let points = |of: i64| Points::try_from((price / of).max(1));
-        let mut asked = Asked::NOTHING;
-        match wish {
-            Wish::Nothing => {}
-            Wish::Coupon => asked.coupon = Some(gifts.coupon(buyer, price / 5, price / 2)?),
-            Wish::Wallet => asked.wallet = part(3)?,
-            Wish::Points => asked.points = points(4)?,
-            Wish::Mixed => {
-                asked.coupon = Some(gifts.coupon(buyer, price / 5, price / 2)?);
-                (asked.wallet, asked.points) = (part(3)?, points(10)?);
+        let mut assets = PlannedAssets::NOTHING;
+        match asset_use {
+            AssetUse::None => {}
+            AssetUse::Coupon => assets.coupon = Some(asset_grants.coupon(buyer, price / 5, price / 2)?),
+            AssetUse::Wallet => assets.wallet = part(3)?,
+            AssetUse::Points => assets.points = points(4)?,
+            AssetUse::Mixed => {
+                assets.coupon = Some(asset_grants.coupon(buyer, price / 5, price / 2)?);
+                (assets.wallet, assets.points) = (part(3)?, points(10)?);
             }
-            Wish::Whole => asked.wallet = deal.price,
-            Wish::TooMuch => {
-                deal.buyer = *dice.pick(poor).ok_or(Unplannable)?;
-                deal.asked = Asked { wallet: deal.price, cover: Cover::TooLittle, ..Asked::NOTHING };
+            AssetUse::WholePrice => assets.wallet = deal.price,
+            AssetUse::MoreThanBalance => {
+                deal.buyer = *random.pick(underfunded).ok_or(InvalidPlan)?;
+                deal.assets = PlannedAssets {
+                    wallet: deal.price,
+                    cover: AssetCoverage::Insufficient,
+                    ..PlannedAssets::NOTHING
+                };
                 continue;
             }
-            Wish::Shared => {
+            AssetUse::SharedCoupon => {
                 let coupon = match shared.take() {
                     None => {
-                        let coupon = gifts.coupon(buyer, price / 5, 0)?;
+                        let coupon = asset_grants.coupon(buyer, price / 5, 0)?;
                         shared = Some((buyer, coupon));
                         coupon
                     }
                     Some((owner, coupon)) => {
-                        // Nobody buys from themselves.
+                        // The buyer must not be the seller.
                         if deal.seller == owner {
                             deal.seller = buyer;
                         }
@@ -162,16 +156,16 @@ pub(super) fn arrange(
                         coupon
                     }
                 };
-                asked = Asked { coupon: Some(coupon), cover: Cover::Perhaps, ..asked };
+                assets = PlannedAssets { coupon: Some(coupon), cover: AssetCoverage::Contended, ..assets };
             }
         }
-        gifts.deposit(deal.buyer, asked.wallet)?;
-        gifts.grant(deal.buyer, asked.points)?;
-        deal.asked = asked;
+        asset_grants.deposit(deal.buyer, assets.wallet)?;
+        asset_grants.grant(deal.buyer, assets.points)?;
+        deal.assets = assets;
     }
-    Ok(gifts)
+    Ok(asset_grants)
 }
 
-fn money(minor: i64) -> Result<Money, Unplannable> {
-    Money::from_minor(minor).map_err(|_| Unplannable)
+fn money(minor: i64) -> Result<Money, InvalidPlan> {
+    Money::from_minor(minor).map_err(|_| InvalidPlan)
 }

@@ -1,4 +1,4 @@
-//! Promises about effects, counted where they are.
+//! Promises about effects, counted in their own tables.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use marketplace_domain::{
     OrderStatus, UserId,
 };
 
-use super::super::books::Books;
-use super::holds::is_buried;
-use super::{Against, Evidence, Promise, promise};
+use super::super::books::DatabaseSnapshot;
+use super::holds::is_tombstone;
+use super::{Evidence, Promise, Violations, promise};
 
-/// Who pays so much in money earns a point.
-const A_POINT_MINOR: i64 = 100;
+/// Amount of money, in minor units, that earns one point.
+const MINOR_PER_POINT: i64 = 100;
 
-/// One effect: what it is, on whom, and the event that caused it.
+/// One effect of an event on a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Effect<'a> {
     event: &'a EventId,
     order: OrderId,
     kind: Kind,
-    of: UserId,
+    user: UserId,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,8 +31,8 @@ enum Kind {
     Occupied,
     Released,
     Shipment,
-    ToldBuyer,
-    ToldSeller,
+    NotifiedBuyer,
+    NotifiedSeller,
     CreditCompleted,
     CreditCancelled,
     CreditTimedOut,
@@ -49,8 +49,8 @@ impl Kind {
 
     fn of_side(side: OrderSide) -> Kind {
         match side {
-            OrderSide::Buyer => Kind::ToldBuyer,
-            OrderSide::Seller => Kind::ToldSeller,
+            OrderSide::Buyer => Kind::NotifiedBuyer,
+            OrderSide::Seller => Kind::NotifiedSeller,
         }
     }
 
@@ -63,93 +63,98 @@ impl Kind {
     }
 }
 
-/// Each effect of each event is there exactly once, and no other.
-pub(super) fn once(evidence: &Evidence<'_>) -> Promise {
-    let books = evidence.books;
-    let mut against = Against::default();
-    let mut due: Vec<Effect<'_>> = Vec::new();
-    for event in &books.events {
-        match due_of(books, event) {
-            Some(effects) => due.extend(effects),
-            None => against.add(|| format!("{} {}, which cannot be read", event.event_type, event.event_id)),
+/// Each event has each of its effects exactly once, and there are no other effects.
+pub(super) fn exactly_once(evidence: &Evidence<'_>) -> Promise {
+    let database = evidence.database;
+    let mut violations = Violations::default();
+    let mut expected: Vec<Effect<'_>> = Vec::new();
+    for event in &database.events {
+        match expected_effects(database, event) {
+            Some(effects) => expected.extend(effects),
+            None => violations.add(|| format!("{} {}: unreadable payload", event.event_type, event.event_id)),
         }
     }
-    let found = all(evidence);
+    let found = recorded_effects(evidence);
     let mut counts: BTreeMap<Effect<'_>, usize> = BTreeMap::new();
     for effect in &found {
         *counts.entry(*effect).or_insert(0) += 1;
     }
-    for effect in &due {
+    for effect in &expected {
         match counts.remove(effect) {
             Some(1) => {}
-            Some(times) => against.add(|| format!("{}, {times} times", said(effect))),
-            None => against.add(|| format!("{}, missing", said(effect))),
+            Some(times) => violations.add(|| format!("{}, {times} times", describe(effect))),
+            None => violations.add(|| format!("{}, missing", describe(effect))),
         }
     }
-    counts.keys().for_each(|effect| against.add(|| format!("{}, of no event", said(effect))));
-    let (promised, found) = (format!("{} effects", due.len()), format!("{} effects", found.len()));
-    promise("each effect exactly once", promised, found, &against)
+    counts.keys().for_each(|effect| violations.add(|| format!("{}, without an event", describe(effect))));
+    let (promised, found) = (format!("{} effects", expected.len()), format!("{} effects", found.len()));
+    promise("each effect exactly once", promised, found, &violations)
 }
 
-fn said(effect: &Effect<'_>) -> String {
+fn describe(effect: &Effect<'_>) -> String {
     format!("{:?} of order {} by {}", effect.kind, effect.order, effect.event)
 }
 
-/// What an event has to leave behind; `None` for one that cannot be read.
-fn due_of<'a>(books: &Books, row: &'a OutboxRow) -> Option<Vec<Effect<'a>>> {
+/// The effects that an event must have; `None` if the event cannot be parsed.
+fn expected_effects<'a>(database: &DatabaseSnapshot, row: &'a OutboxRow) -> Option<Vec<Effect<'a>>> {
     let event_type: EventType = row.event_type.parse().ok()?;
     let payload = serde_json::from_str(&row.payload).ok()?;
     let effect =
-        |order: &OrderFacts, kind, of| Effect { event: &row.event_id, order: order.order_id, kind, of };
+        |order: &OrderFacts, kind, user| Effect { event: &row.event_id, order: order.order_id, kind, user };
     let on_assets = |order: &OrderFacts, kind: OperationKind| -> Vec<Effect<'a>> {
-        let held = held(books, order.order_id).into_iter();
-        held.map(|asset| effect(order, Kind::OnAsset(kind, asset), order.buyer_id)).collect()
+        let locked = locked_assets(database, order.order_id).into_iter();
+        locked.map(|asset| effect(order, Kind::OnAsset(kind, asset), order.buyer_id)).collect()
     };
     let on_points = |order: &OrderFacts, kind: OperationKind| {
         effect(order, Kind::OnAsset(kind, Asset::Points), order.buyer_id)
     };
     Some(match EventBody::parse(event_type, &payload).ok()? {
         EventBody::OrderCreated(body) => {
-            let mut due = on_assets(&body.order, OperationKind::Freeze);
-            // An order that was over when it was seen to begin takes nothing.
-            if !is_over(books, &body.order, Order::is_undone) || was_listed(books, &body.order) {
-                due.push(effect(&body.order, Kind::Occupied, body.order.seller_id));
+            let mut expected = on_assets(&body.order, OperationKind::Freeze);
+            // If the order was already cancelled or refunded when the event was applied, it does not occupy the listing.
+            if !order_is(database, &body.order, Order::is_undone) || was_listed(database, &body.order) {
+                expected.push(effect(&body.order, Kind::Occupied, body.order.seller_id));
             }
-            due
+            expected
         }
         EventBody::OrderPaid(body) => {
-            let mut due = on_assets(&body.order, OperationKind::Commit);
-            if body.amount.minor() >= A_POINT_MINOR {
-                due.push(on_points(&body.order, OperationKind::Earn));
+            let mut expected = on_assets(&body.order, OperationKind::Commit);
+            if body.amount.minor() >= MINOR_PER_POINT {
+                expected.push(on_points(&body.order, OperationKind::Earn));
             }
-            // An order that was refunded by then is not shipped.
+            // If the order was already refunded when the event was applied, it is not shipped.
             let is_refunded = |order: &Order| order.status == OrderStatus::Refunded;
-            let has_task = books.shipments.iter().any(|task| task.order == body.order.order_id);
-            if !is_over(books, &body.order, is_refunded) || has_task {
-                due.push(effect(&body.order, Kind::Shipment, body.order.seller_id));
+            let has_task = database.shipments.iter().any(|task| task.order == body.order.order_id);
+            if !order_is(database, &body.order, is_refunded) || has_task {
+                expected.push(effect(&body.order, Kind::Shipment, body.order.seller_id));
             }
-            due
+            expected
         }
         EventBody::OrderStatusChanged(body) => {
-            let told = [(Kind::ToldBuyer, body.order.buyer_id), (Kind::ToldSeller, body.order.seller_id)];
+            let notified =
+                [(Kind::NotifiedBuyer, body.order.buyer_id), (Kind::NotifiedSeller, body.order.seller_id)];
             let completed = (body.new_status == OrderStatus::Completed)
                 .then_some((Kind::CreditCompleted, body.order.buyer_id));
-            told.into_iter().chain(completed).map(|(kind, of)| effect(&body.order, kind, of)).collect()
+            notified
+                .into_iter()
+                .chain(completed)
+                .map(|(kind, user)| effect(&body.order, kind, user))
+                .collect()
         }
         EventBody::OrderCancelled(body) => {
             let counted = CreditStep::of_cancellation(body.reason);
             let counted = counted.map(|step| effect(&body.order, Kind::of_step(step), body.order.buyer_id));
             let freed = effect(&body.order, Kind::Released, body.order.seller_id);
-            let mut due = on_assets(&body.order, OperationKind::Release);
-            due.extend([freed].into_iter().chain(counted));
-            due
+            let mut expected = on_assets(&body.order, OperationKind::Release);
+            expected.extend([freed].into_iter().chain(counted));
+            expected
         }
         EventBody::OrderRefunded(body) => {
-            let mut due = on_assets(&body.order, OperationKind::Revert);
-            // Also over nothing: then nothing will be earned any more.
-            due.push(on_points(&body.order, OperationKind::Unearn));
-            due.push(effect(&body.order, Kind::Released, body.order.seller_id));
-            due
+            let mut expected = on_assets(&body.order, OperationKind::Revert);
+            // Also if no points were earned: the operation prevents that they are earned later.
+            expected.push(on_points(&body.order, OperationKind::Unearn));
+            expected.push(effect(&body.order, Kind::Released, body.order.seller_id));
+            expected
         }
         EventBody::OrderTimeout(_)
         | EventBody::PaymentSucceeded(_)
@@ -160,109 +165,108 @@ fn due_of<'a>(books: &Books, row: &'a OutboxRow) -> Option<Vec<Effect<'a>>> {
     })
 }
 
-fn is_over(books: &Books, order: &OrderFacts, how: impl Fn(&Order) -> bool) -> bool {
-    books.orders.get(&order.order_id).is_some_and(how)
+fn order_is(database: &DatabaseSnapshot, order: &OrderFacts, how: impl Fn(&Order) -> bool) -> bool {
+    database.orders.get(&order.order_id).is_some_and(how)
 }
 
-fn was_listed(books: &Books, order: &OrderFacts) -> bool {
-    let mut of_order = books.listing_changes.iter().filter(|change| change.order == order.order_id);
+fn was_listed(database: &DatabaseSnapshot, order: &OrderFacts) -> bool {
+    let mut of_order = database.listing_changes.iter().filter(|change| change.order == order.order_id);
     of_order.any(|change| change.kind == ListingChangeKind::Occupied)
 }
 
-/// The assets of an order that were locked for it.
-fn held(books: &Books, order: OrderId) -> Vec<Asset> {
-    let Some(row) = books.orders.get(&order) else { return Vec::new() };
-    let holds = books.assets.holds.get(&order).map(Vec::as_slice).unwrap_or_default();
-    let is_refused = |asset: Asset| holds.iter().any(|hold| hold.asset == asset && is_buried(hold));
-    row.assets.named().filter(|asset| !is_refused(*asset)).collect()
+/// The assets of an order, except those whose lock was refused.
+fn locked_assets(database: &DatabaseSnapshot, order: OrderId) -> Vec<Asset> {
+    let Some(row) = database.orders.get(&order) else { return Vec::new() };
+    let holds = database.assets.holds.get(&order).map(Vec::as_slice).unwrap_or_default();
+    let is_conflict = |asset: Asset| holds.iter().any(|hold| hold.asset == asset && is_tombstone(hold));
+    row.assets.named().filter(|asset| !is_conflict(*asset)).collect()
 }
 
-/// Every effect that is there.
-fn all<'a>(evidence: &Evidence<'a>) -> Vec<Effect<'a>> {
-    let books = evidence.books;
-    let listings = books.listing_changes.iter().map(|row| Effect {
+/// Every effect in the database.
+fn recorded_effects<'a>(evidence: &Evidence<'a>) -> Vec<Effect<'a>> {
+    let database = evidence.database;
+    let listings = database.listing_changes.iter().map(|row| Effect {
         event: &row.event_id,
         order: row.order,
         kind: Kind::of_listing(row.kind),
-        of: row.seller,
+        user: row.seller,
     });
-    let shipments = books.shipments.iter().map(|row| Effect {
+    let shipments = database.shipments.iter().map(|row| Effect {
         event: &row.event_id,
         order: row.order,
         kind: Kind::Shipment,
-        of: row.seller,
+        user: row.seller,
     });
-    let notifications = books.notifications.iter().map(|row| Effect {
+    let notifications = database.notifications.iter().map(|row| Effect {
         event: &row.event_id,
         order: row.order,
         kind: Kind::of_side(row.side),
-        of: row.recipient,
+        user: row.recipient,
     });
-    let credit = books.credit_changes.iter().map(|row| Effect {
+    let credit = database.credit_changes.iter().map(|row| Effect {
         event: &row.event_id,
         order: row.order,
         kind: Kind::of_step(row.step),
-        of: row.buyer,
+        user: row.buyer,
     });
-    let assets = books.assets.on_assets().filter_map(|row| {
+    let assets = database.assets.on_assets().filter_map(|row| {
         let (event, order) = (row.event_id.as_ref()?, row.order?);
-        Some(Effect { event, order, kind: Kind::OnAsset(row.kind, row.asset), of: row.user })
+        Some(Effect { event, order, kind: Kind::OnAsset(row.kind, row.asset), user: row.user })
     });
     listings.chain(shipments).chain(notifications).chain(credit).chain(assets).collect()
 }
 
-/// The effects of one order at one consumer came in the order of its events.
+/// Each consumer applied the events of an order in their order.
 pub(super) fn in_order(evidence: &Evidence<'_>) -> Promise {
-    let books = evidence.books;
+    let database = evidence.database;
     let mut last: BTreeMap<(&str, OrderId), i64> = BTreeMap::new();
-    let mut against = Against::default();
-    // A side of its own is a consumer of its own here: each person reads their own notifications.
-    let listings = books.listing_changes.iter().map(|row| ("inventory", row.order, row.aggregate_seq));
-    let shipments = books.shipments.iter().map(|row| ("fulfillment", row.order, row.aggregate_seq));
-    let told = books.notifications.iter().map(|row| match row.side {
+    let mut violations = Violations::default();
+    // Notifications to buyer and seller are checked separately: each person reads only their own.
+    let listings = database.listing_changes.iter().map(|row| ("inventory", row.order, row.aggregate_seq));
+    let shipments = database.shipments.iter().map(|row| ("fulfillment", row.order, row.aggregate_seq));
+    let notifications = database.notifications.iter().map(|row| match row.side {
         OrderSide::Buyer => ("status-sync to the buyer", row.order, row.aggregate_seq),
         OrderSide::Seller => ("status-sync to the seller", row.order, row.aggregate_seq),
     });
-    let credit = books.credit_changes.iter().map(|row| ("buyer-credit", row.order, row.aggregate_seq));
+    let credit = database.credit_changes.iter().map(|row| ("buyer-credit", row.order, row.aggregate_seq));
     let seqs: BTreeMap<&EventId, i64> =
-        books.events.iter().map(|event| (&event.event_id, event.aggregate_seq)).collect();
-    let assets = books
-        .assets
-        .on_assets()
-        .filter_map(|it| Some((it.asset.as_str(), it.order?, *seqs.get(it.event_id.as_ref()?)?)));
+        database.events.iter().map(|event| (&event.event_id, event.aggregate_seq)).collect();
+    let assets = database.assets.on_assets().filter_map(|operation| {
+        Some((operation.asset.as_str(), operation.order?, *seqs.get(operation.event_id.as_ref()?)?))
+    });
     let mut orders = 0;
-    for (consumer, order, seq) in listings.chain(shipments).chain(told).chain(credit).chain(assets) {
+    for (consumer, order, seq) in listings.chain(shipments).chain(notifications).chain(credit).chain(assets) {
         match last.insert((consumer, order), seq) {
-            // One that came twice is another promise.
+            // An equal number means a duplicate effect, which another promise covers.
             Some(earlier) if earlier > seq => {
-                against.add(|| format!("order {order} at {consumer}: {seq} after {earlier}"));
+                violations.add(|| format!("order {order} at {consumer}: {seq} after {earlier}"));
             }
             Some(_) => {}
             None => orders += 1,
         }
     }
-    let found = format!("{} of {orders}", orders - against.count.min(orders));
-    promise("effects come in the order of events", format!("{orders} ways of orders"), found, &against)
+    let found = format!("{} of {orders}", orders - violations.count.min(orders));
+    promise("effects are in event order", format!("{orders} event sequences"), found, &violations)
 }
 
 /// Each buyer's credit is the sum of its changes.
 pub(super) fn credit(evidence: &Evidence<'_>) -> Promise {
-    let books = evidence.books;
+    let database = evidence.database;
     let mut sums: BTreeMap<UserId, CreditCounts> = BTreeMap::new();
-    for change in &books.credit_changes {
+    for change in &database.credit_changes {
         let counts = sums.entry(change.buyer).or_default();
         *counts = counts.and(change.step);
     }
-    let mut against = Against::default();
-    for buyer in books.credit.keys().filter(|buyer| !sums.contains_key(buyer)) {
-        against.add(|| format!("buyer {buyer}, who did nothing that counts"));
+    let mut violations = Violations::default();
+    for buyer in database.credit.keys().filter(|buyer| !sums.contains_key(buyer)) {
+        violations.add(|| format!("buyer {buyer}, without credit changes"));
     }
     for (buyer, counts) in &sums {
-        let is = books.credit.get(buyer).map(|credit| (credit.counts, credit.score));
-        if is != Some((*counts, counts.score())) {
-            against.add(|| format!("buyer {buyer}: {is:?}, and the changes say {counts:?}"));
+        let actual = database.credit.get(buyer).map(|credit| (credit.counts, credit.score));
+        if actual != Some((*counts, counts.score())) {
+            violations.add(|| format!("buyer {buyer}: {actual:?}, expected from the changes: {counts:?}"));
         }
     }
-    let found = format!("{} buyers", books.credit.len());
-    promise("credit is the sum of its changes", format!("{} buyers", sums.len()), found, &against)
+    let found = format!("{} buyers", database.credit.len());
+    promise("credit is the sum of its changes", format!("{} buyers", sums.len()), found, &violations)
 }

@@ -1,4 +1,4 @@
-//! Promises about events: announced, published, settled, and what befell them on their way.
+//! Promises about events and messages: created, published, settled, duplicated, delayed, dead-lettered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,148 +8,156 @@ use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 use handover_outbox::ports::DeadLetterStatus;
 use marketplace_domain::{EventType, OrderStatus};
 
-use super::{Against, Evidence, Promise, promise, seconds};
+use super::{Evidence, Promise, Violations, promise, seconds};
 
-/// Each order has one ORDER_CREATED, and no other order is announced.
-pub(super) fn announced(evidence: &Evidence<'_>) -> Promise {
-    let books = evidence.books;
-    let mut announced: BTreeMap<i64, usize> = BTreeMap::new();
-    for event in books.events.iter().filter(|event| event.event_type == EventType::OrderCreated.as_str()) {
-        *announced.entry(event.aggregate.id).or_insert(0) += 1;
+/// Each order has exactly one ORDER_CREATED event, and each such event has its order.
+pub(super) fn created(evidence: &Evidence<'_>) -> Promise {
+    let database = evidence.database;
+    let mut created: BTreeMap<i64, usize> = BTreeMap::new();
+    for event in database.events.iter().filter(|event| event.event_type == EventType::OrderCreated.as_str()) {
+        *created.entry(event.aggregate.id).or_insert(0) += 1;
     }
-    let mut against = Against::default();
-    for id in books.orders.keys() {
-        match announced.remove(&id.get()) {
+    let mut violations = Violations::default();
+    for id in database.orders.keys() {
+        match created.remove(&id.get()) {
             Some(1) => {}
-            count => against.add(|| format!("order {id}, announced {} times", count.unwrap_or(0))),
+            count => violations.add(|| format!("order {id}: {} ORDER_CREATED events", count.unwrap_or(0))),
         }
     }
-    announced.keys().for_each(|id| against.add(|| format!("order {id}, which is not in the table")));
+    created.keys().for_each(|id| violations.add(|| format!("order {id}: not in the table")));
     let count =
-        books.events.iter().filter(|event| event.event_type == EventType::OrderCreated.as_str()).count();
-    let promised = format!("{} ORDER_CREATED", evidence.terms.orders);
-    promise("every order is announced once", promised, format!("{count} ORDER_CREATED"), &against)
+        database.events.iter().filter(|event| event.event_type == EventType::OrderCreated.as_str()).count();
+    let promised = format!("{} ORDER_CREATED", evidence.expected.orders);
+    promise("every order has one ORDER_CREATED", promised, format!("{count} ORDER_CREATED"), &violations)
 }
 
 /// The broker confirmed every event.
 pub(super) fn confirmed(evidence: &Evidence<'_>) -> Promise {
-    let events = &evidence.books.events;
-    let mut against = Against::default();
+    let events = &evidence.database.events;
+    let mut violations = Violations::default();
     for event in events.iter().filter(|event| event.status != OutboxStatus::Sent) {
-        against.add(|| format!("{} {}, {}", event.event_type, event.event_id, event.status));
+        violations.add(|| format!("{} {}, {}", event.event_type, event.event_id, event.status));
     }
-    let sent = events.len() - against.count;
-    promise("every event is confirmed", format!("{} SENT", events.len()), format!("{sent} SENT"), &against)
+    let sent = events.len() - violations.count;
+    promise("every event is confirmed", format!("{} SENT", events.len()), format!("{sent} SENT"), &violations)
 }
 
-/// Every consumer has settled every event that it takes.
+/// Every consumer has settled every event that it subscribes to.
 pub(super) fn settled(evidence: &Evidence<'_>) -> Promise {
-    let books = evidence.books;
+    let database = evidence.database;
     let mut rows: BTreeMap<(&str, &EventId), Vec<ConsumeStatus>> = BTreeMap::new();
-    for consumed in &books.consumed {
+    for consumed in &database.consumed {
         let key = (consumed.consumer.as_str(), &consumed.event_id);
         rows.entry(key).or_default().push(consumed.record.status);
     }
-    let (mut against, mut due) = (Against::default(), 0);
-    for taker in evidence.takers {
-        for event in books.events.iter().filter(|event| taker.takes.contains(&event.event_type)) {
+    let (mut violations, mut due) = (Violations::default(), 0);
+    for consumer in evidence.consumers {
+        for event in database.events.iter().filter(|event| consumer.event_types.contains(&event.event_type)) {
             due += 1;
-            match rows.remove(&(taker.consumer.as_str(), &event.event_id)).as_deref() {
+            match rows.remove(&(consumer.name.as_str(), &event.event_id)).as_deref() {
                 Some([ConsumeStatus::Success]) => {}
-                Some(other) => against.add(|| {
-                    format!("{} {} at {}, {other:?}", event.event_type, event.event_id, taker.consumer)
+                Some(other) => violations.add(|| {
+                    format!("{} {} at {}, {other:?}", event.event_type, event.event_id, consumer.name)
                 }),
-                None => against.add(|| {
-                    format!("{} {} at {}, never seen", event.event_type, event.event_id, taker.consumer)
+                None => violations.add(|| {
+                    format!("{} {} at {}, never seen", event.event_type, event.event_id, consumer.name)
                 }),
             }
         }
     }
     rows.keys().for_each(|(consumer, event)| {
-        against.add(|| format!("{event} at {consumer}, which does not take it"))
+        violations.add(|| format!("{event} at {consumer}, which is not subscribed"))
     });
     let done =
-        books.consumed.iter().filter(|consumed| consumed.record.status == ConsumeStatus::Success).count();
+        database.consumed.iter().filter(|consumed| consumed.record.status == ConsumeStatus::Success).count();
     promise(
         "every consumer settles every event",
         format!("{due} SUCCESS"),
         format!("{done} SUCCESS"),
-        &against,
+        &violations,
     )
 }
 
-/// What was delivered twice was acked without effect: each copy, beside the message that it is of.
-pub(super) fn repeats(evidence: &Evidence<'_>) -> Promise {
-    let mut against = Against::default();
-    let (mut copies, mut ignored, mut more) = (0, 0, 0);
-    for ((queue, event), way) in &evidence.happened.ways {
-        let repeats = way.acked.saturating_sub(1);
-        copies += way.copies;
-        ignored += repeats.min(way.copies);
-        more += repeats.saturating_sub(way.copies);
-        if repeats < way.copies {
-            against.add(|| format!("{event} at {queue}, {} acked of 1 and {}", way.acked, way.copies));
+/// Each copy of a message was acknowledged in addition to the message itself.
+pub(super) fn duplicates(evidence: &Evidence<'_>) -> Promise {
+    let mut violations = Violations::default();
+    let (mut copies, mut ignored, mut republished) = (0, 0, 0);
+    for ((queue, event), counts) in &evidence.injected.message_counts {
+        let repeats = counts.acked.saturating_sub(1);
+        copies += counts.copies;
+        ignored += repeats.min(counts.copies);
+        republished += repeats.saturating_sub(counts.copies);
+        if repeats < counts.copies {
+            violations.add(|| {
+                format!(
+                    "{event} at {queue}: {} acknowledged of 1 message and {} copies",
+                    counts.acked, counts.copies
+                )
+            });
         }
     }
     if copies == 0 {
-        against.add(|| "no delivery was doubled".to_owned());
+        violations.add(|| "no message was duplicated".to_owned());
     }
-    let found = match more {
+    let found = match republished {
         0 => format!("{ignored} ignored"),
-        // Those whose confirm was lost with the connection.
-        _ => format!("{ignored} ignored, and {more} that were sent twice"),
+        // Messages that the relay published again because the outage lost their confirms.
+        _ => format!("{ignored} ignored, and {republished} republished"),
     };
-    promise("what comes twice is ignored", format!("{copies} copies"), found, &against)
+    promise("duplicate messages are ignored", format!("{copies} copies"), found, &violations)
 }
 
-/// The outage lost nothing and cost no attempt.
+/// The outage used up no attempts, neither of the relay nor of consumers.
 pub(super) fn outage(evidence: &Evidence<'_>) -> Promise {
-    let books = evidence.books;
-    let mut against = Against::default();
+    let database = evidence.database;
+    let mut violations = Violations::default();
     let lasted = |(from, until): (DateTime<Utc>, DateTime<Utc>)| (until - from).to_std().unwrap_or_default();
-    let away = evidence.happened.away.map(lasted).unwrap_or_default();
-    if away < evidence.terms.outage {
-        against.add(|| format!("an outage of {}", seconds(away)));
+    let outage = evidence.injected.outage.map(lasted).unwrap_or_default();
+    if outage < evidence.expected.outage {
+        violations.add(|| format!("outage lasted only {}", seconds(outage)));
     }
-    let mut spent = 0;
-    for event in books.events.iter().filter(|event| event.retry_count > 0) {
+    let mut used = 0;
+    for event in database.events.iter().filter(|event| event.retry_count > 0) {
         let failures = event.retry_count;
-        spent += failures;
-        against.add(|| format!("{} {} after {failures} failures", event.event_type, event.event_id));
+        used += failures;
+        violations.add(|| format!("{} {} after {failures} failures", event.event_type, event.event_id));
     }
-    for consumed in books.consumed.iter().filter(|consumed| consumed.record.attempts > 1) {
+    for consumed in database.consumed.iter().filter(|consumed| consumed.record.attempts > 1) {
         let attempts = consumed.record.attempts;
-        spent += attempts - 1;
-        against.add(|| format!("{} at {} after {attempts} attempts", consumed.event_id, consumed.consumer));
+        used += attempts - 1;
+        violations
+            .add(|| format!("{} at {} after {attempts} attempts", consumed.event_id, consumed.consumer));
     }
-    let (from, until) = evidence.happened.away.unwrap_or_default();
-    let waited = books.events.iter().filter(|event| (from..until).contains(&event.create_time)).count();
-    let promised = format!("{} away, 0 attempts spent", seconds(evidence.terms.outage));
-    let found = format!("{} away, {waited} events waited, {spent} attempts spent", seconds(away));
-    promise("an outage costs no attempt", promised, found, &against)
+    let (from, until) = evidence.injected.outage.unwrap_or_default();
+    let waited = database.events.iter().filter(|event| (from..until).contains(&event.create_time)).count();
+    let promised = format!("{} outage, 0 attempts used", seconds(evidence.expected.outage));
+    let found = format!("{} outage, {waited} events waited, {used} attempts used", seconds(outage));
+    promise("an outage uses no attempts", promised, found, &violations)
 }
 
-/// The spoiled message is a dead letter that somebody has explained, its event came to that queue in no other way, and
-/// there is no other dead letter.
+/// The corrupted message is the only dead letter and has an operator's note, and its event did not reach that queue in an
+/// intact message.
 pub(super) fn dead_letters(evidence: &Evidence<'_>) -> Promise {
-    let letters = &evidence.books.dead_letters;
-    let mut against = Against::default();
-    match &evidence.happened.spoiled {
-        None => against.add(|| "no message was spoiled".to_owned()),
-        Some(spoiled) if letters.len() != 1 || letters.iter().any(|letter| letter.queue != spoiled.queue) => {
-            against.add(|| format!("{} letters, where one died at {}", letters.len(), spoiled.queue));
+    let found = &evidence.database.dead_letters;
+    let mut violations = Violations::default();
+    match &evidence.injected.corrupted {
+        None => violations.add(|| "no message was corrupted".to_owned()),
+        Some(corrupted)
+            if found.len() != 1 || found.iter().any(|dead_letter| dead_letter.queue != corrupted.queue) =>
+        {
+            violations.add(|| format!("{} dead letters, expected one from {}", found.len(), corrupted.queue));
         }
-        Some(spoiled) => {
-            let place = (spoiled.queue.clone(), spoiled.event.clone());
-            // Else it is not the outbox alone that it was applied from.
-            if evidence.happened.ways.get(&place).is_some_and(|way| way.whole > 0) {
-                against.add(|| format!("{}, which came to {} unspoiled as well", place.1, place.0));
+        Some(corrupted) => {
+            let key = (corrupted.queue.clone(), corrupted.event.clone());
+            // An intact message would mean that the event was not applied from the outbox.
+            if evidence.injected.message_counts.get(&key).is_some_and(|counts| counts.intact > 0) {
+                violations.add(|| format!("{} also reached {} in an intact message", key.1, key.0));
             }
         }
     }
     let mut decided = 0;
-    for letter in letters {
-        match (letter.status, &letter.note) {
+    for dead_letter in found {
+        match (dead_letter.status, &dead_letter.note) {
             (DeadLetterStatus::Replayed | DeadLetterStatus::Discarded, Some(_)) => decided += 1,
             (
                 DeadLetterStatus::Open
@@ -157,34 +165,35 @@ pub(super) fn dead_letters(evidence: &Evidence<'_>) -> Promise {
                 | DeadLetterStatus::Replayed
                 | DeadLetterStatus::Discarded,
                 _,
-            ) => against.add(|| format!("{}: {}", letter.key, letter.reason)),
+            ) => violations.add(|| format!("{}: {}", dead_letter.key, dead_letter.reason)),
         }
     }
-    let count = |letters: usize, decided: usize| format!("{letters}, {decided} explained");
-    promise("dead letters are explained", count(1, 1), count(letters.len(), decided), &against)
+    let count = |found: usize, decided: usize| format!("{found}, {decided} explained");
+    promise("dead letters are explained", count(1, 1), count(found.len(), decided), &violations)
 }
 
-/// Nothing is still on its way.
-pub(super) fn pending(evidence: &Evidence<'_>) -> Promise {
-    let books = evidence.books;
-    let newest = books.events.iter().filter_map(|event| event.sent_time).max();
-    let mut against = Against::default();
+/// No event, delivery, message or unpaid order is pending.
+pub(super) fn nothing_pending(evidence: &Evidence<'_>) -> Promise {
+    let database = evidence.database;
+    let newest = database.events.iter().filter_map(|event| event.sent_time).max();
+    let mut violations = Violations::default();
     let mut oldest = Duration::ZERO;
-    for event in books.events.iter().filter(|event| event.status.is_pending()) {
+    for event in database.events.iter().filter(|event| event.status.is_pending()) {
         let age = newest.and_then(|newest| (newest - event.create_time).to_std().ok()).unwrap_or_default();
         oldest = oldest.max(age);
-        against.add(|| format!("{} {}, {}", event.event_type, event.event_id, event.status));
+        violations.add(|| format!("{} {}, {}", event.event_type, event.event_id, event.status));
     }
     let unsettled = [ConsumeStatus::Processing, ConsumeStatus::Waiting, ConsumeStatus::Failed];
-    for consumed in books.consumed.iter().filter(|consumed| unsettled.contains(&consumed.record.status)) {
-        against.add(|| format!("{} at {}, {}", consumed.event_id, consumed.consumer, consumed.record.status));
+    for consumed in database.consumed.iter().filter(|consumed| unsettled.contains(&consumed.record.status)) {
+        violations
+            .add(|| format!("{} at {}, {}", consumed.event_id, consumed.consumer, consumed.record.status));
     }
-    for order in books.orders.values().filter(|order| order.status == OrderStatus::Pending) {
-        against.add(|| format!("order {}, {}", order.id, order.status));
+    for order in database.orders.values().filter(|order| order.status == OrderStatus::Pending) {
+        violations.add(|| format!("order {}, {}", order.id, order.status));
     }
     if evidence.queued > 0 {
-        against.add(|| "messages in the queues".to_owned());
+        violations.add(|| "messages in the queues".to_owned());
     }
-    let say = |oldest: Duration, queued: u64| format!("oldest pending {}, {queued} queued", seconds(oldest));
-    promise("nothing is still on its way", say(Duration::ZERO, 0), say(oldest, evidence.queued), &against)
+    let text = |oldest: Duration, queued: u64| format!("oldest pending {}, {queued} queued", seconds(oldest));
+    promise("nothing is pending", text(Duration::ZERO, 0), text(oldest, evidence.queued), &violations)
 }

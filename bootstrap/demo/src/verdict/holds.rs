@@ -1,4 +1,4 @@
-//! Promises about what is held for orders.
+//! Promises about asset holds.
 
 use std::collections::BTreeMap;
 
@@ -6,92 +6,93 @@ use marketplace_domain::{
     Asset, CancelReason, CouponId, CouponStatus, Hold, HoldStatus, OperationKind, Order, OrderStatus,
 };
 
-use super::super::plan::Cover;
-use super::{Against, Evidence, Promise, promise};
+use super::super::plan::AssetCoverage;
+use super::{Evidence, Promise, Violations, promise};
 
-/// Nothing is held any more: every hold was committed or released.
+/// Every hold is committed or released.
 pub(super) fn resolved(evidence: &Evidence<'_>) -> Promise {
-    let holds = || evidence.books.assets.holds.values().flatten();
-    let mut against = Against::default();
+    let holds = || evidence.database.assets.holds.values().flatten();
+    let mut violations = Violations::default();
     for hold in holds().filter(|hold| hold.status == HoldStatus::Frozen) {
-        against.add(|| format!("{} of order {}", hold.asset, hold.order));
+        violations.add(|| format!("{} of order {}", hold.asset, hold.order));
     }
-    let (all, frozen) = (holds().count(), against.count);
+    let (all, frozen) = (holds().count(), violations.count);
     promise(
         "every hold is resolved",
         format!("{all} of {all}"),
         format!("{} of {all}", all - frozen),
-        &against,
+        &violations,
     )
 }
 
-/// What an order names was held, and ended as the order did.
-pub(super) fn as_orders_ended(evidence: &Evidence<'_>) -> Promise {
-    let books = evidence.books;
-    let mut against = Against::default();
+/// Each asset that an order uses has a hold, and its state matches the state of the order.
+pub(super) fn match_orders(evidence: &Evidence<'_>) -> Promise {
+    let database = evidence.database;
+    let mut violations = Violations::default();
     let (mut promised, mut found) = (0, 0);
-    for order in books.orders.values() {
-        let holds = books.assets.holds.get(&order.id).map(Vec::as_slice).unwrap_or_default();
-        let told = evidence.told.orders.get(&order.id);
+    for order in database.orders.values() {
+        let holds = database.assets.holds.get(&order.id).map(Vec::as_slice).unwrap_or_default();
+        let client_order = evidence.clients.orders.get(&order.id);
         promised += order.assets.named().count();
         for asset in order.assets.named().filter(|asset| !holds.iter().any(|hold| hold.asset == *asset)) {
-            against.add(|| format!("{asset} of order {}, {}: not held", order.id, order.status));
+            violations.add(|| format!("{asset} of order {}, {}: no hold", order.id, order.status));
         }
         for hold in holds {
-            let may_be_refused = told.is_none_or(|told| told.cover != Cover::Enough);
-            if order.assets.names(hold.asset) && is_as(hold, order, may_be_refused) {
+            let may_be_refused = client_order.is_none_or(|order| order.cover != AssetCoverage::Sufficient);
+            if order.assets.names(hold.asset) && matches_order(hold, order, may_be_refused) {
                 found += 1;
             } else {
-                against.add(|| {
-                    let reverted = if hold.reverted { " and given back" } else { "" };
+                violations.add(|| {
+                    let reverted = if hold.reverted { " and reverted" } else { "" };
                     let (asset, status) = (hold.asset, hold.status);
                     format!("{asset} of order {}, {}: {status}{reverted}", order.id, order.status)
                 });
             }
         }
-        let is_refused = order.cancel_reason == Some(CancelReason::AssetLockFailed);
-        if is_refused && !holds.iter().any(is_buried) {
-            against.add(|| format!("order {}, of which no lock was refused", order.id));
+        let is_conflict = order.cancel_reason == Some(CancelReason::AssetLockFailed);
+        if is_conflict && !holds.iter().any(is_tombstone) {
+            violations.add(|| format!("order {}: no refused lock", order.id));
         }
     }
-    for (order, holds) in &books.assets.holds {
-        if !holds.is_empty() && !books.orders.contains_key(order) {
-            against.add(|| format!("order {order}, which is not in the table"));
+    for (order, holds) in &database.assets.holds {
+        if !holds.is_empty() && !database.orders.contains_key(order) {
+            violations.add(|| format!("order {order}: not in the table"));
         }
     }
     let count = |holds: usize| format!("{holds} holds");
-    promise("holds end as their orders do", count(promised), count(found), &against)
+    promise("holds match their orders", count(promised), count(found), &violations)
 }
 
-/// A lock that was refused leaves a hold of nothing.
-pub(super) fn is_buried(hold: &Hold) -> bool {
+/// Whether a hold is the tombstone of a refused lock.
+pub(super) fn is_tombstone(hold: &Hold) -> bool {
     hold.status == HoldStatus::Released && hold.amount == 0 && hold.coupon.is_none()
 }
 
-/// A lock can be refused after its order was cancelled for something else.
-fn is_as(hold: &Hold, order: &Order, may_be_refused: bool) -> bool {
-    // One that has not ended is another promise.
+/// Whether a hold matches the state of its order. A lock may also be refused after its order was cancelled for another
+/// reason.
+fn matches_order(hold: &Hold, order: &Order, may_be_refused: bool) -> bool {
+    // A hold that is still frozen violates another promise.
     if hold.status == HoldStatus::Frozen {
         return true;
     }
     let is_whole = hold.amount == order.assets.amount(hold.asset)
         && hold.user == order.buyer
         && hold.coupon.is_some() == (hold.asset == Asset::Coupon);
-    let is_refused = may_be_refused && is_buried(hold);
+    let is_conflict = may_be_refused && is_tombstone(hold);
     let ended = (hold.status, hold.reverted);
     match order.status {
         OrderStatus::Paid | OrderStatus::Shipped | OrderStatus::Completed => {
             is_whole && ended == (HoldStatus::Committed, false)
         }
         OrderStatus::Refunded => is_whole && ended == (HoldStatus::Committed, true),
-        OrderStatus::Cancelled => (is_whole || is_refused) && ended == (HoldStatus::Released, false),
+        OrderStatus::Cancelled => (is_whole || is_conflict) && ended == (HoldStatus::Released, false),
         OrderStatus::Pending => false,
     }
 }
 
-/// Each coupon is used by one order at most, and says so.
+/// Each coupon is used by at most one order, and its status matches.
 pub(super) fn coupons(evidence: &Evidence<'_>) -> Promise {
-    let assets = &evidence.books.assets;
+    let assets = &evidence.database.assets;
     let mut uses: BTreeMap<CouponId, i64> = BTreeMap::new();
     for operation in assets.on_assets().filter(|operation| operation.asset == Asset::Coupon) {
         let step = match operation.kind {
@@ -111,16 +112,18 @@ pub(super) fn coupons(evidence: &Evidence<'_>) -> Promise {
             *uses.entry(coupon).or_insert(0) += step;
         }
     }
-    let mut against = Against::default();
+    let mut violations = Violations::default();
     let (mut used, mut left) = (0, 0);
     for coupon in &assets.coupons {
         match (uses.remove(&coupon.id).unwrap_or(0), coupon.status) {
             (1, CouponStatus::Used) => used += 1,
             (0, CouponStatus::Available | CouponStatus::Expired) => left += 1,
-            (times, status) => against.add(|| format!("coupon {}, {status}, used {times} times", coupon.id)),
+            (times, status) => {
+                violations.add(|| format!("coupon {}, {status}, used {times} times", coupon.id))
+            }
         }
     }
-    uses.keys().for_each(|id| against.add(|| format!("coupon {id}, which nobody was given")));
+    uses.keys().for_each(|id| violations.add(|| format!("coupon {id}: not in the table")));
     let promised = format!("{} coupons", assets.coupons.len());
-    promise("a coupon is used once", promised, format!("{used} used, {left} left"), &against)
+    promise("a coupon is used once", promised, format!("{used} used, {left} left"), &violations)
 }

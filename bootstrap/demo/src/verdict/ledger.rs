@@ -1,40 +1,40 @@
-//! Promises about the ledger: sums, balances, and what was earned.
+//! Promises about the ledger: sums, balances, earned points.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use handover_events::TenantId;
 use marketplace_domain::{Account, Asset, OperationKind, OrderStatus, Purse, UserId};
 
-use super::{Against, Evidence, Promise, promise};
+use super::{Evidence, Promise, Violations, promise};
 
-/// One point for each whole unit of money.
+/// Amount of money, in minor units, that earns one point.
 const MINOR_PER_POINT: i64 = 100;
 
-/// All accounts of a tenant together hold nothing: neither money nor points come from nowhere.
+/// All entries of a tenant and asset sum to zero: no money or points are created or lost.
 pub(super) fn sums_to_zero(evidence: &Evidence<'_>) -> Promise {
-    let totals = &evidence.books.assets.totals;
-    let mut against = Against::default();
+    let totals = &evidence.database.assets.totals;
+    let mut violations = Violations::default();
     let mut sums: BTreeMap<(TenantId, Asset), i64> = BTreeMap::new();
     for total in totals {
         let sum = sums.entry((total.tenant, total.account.asset())).or_insert(0);
         *sum = sum.saturating_add(total.total);
     }
     for ((tenant, asset), sum) in sums.iter().filter(|(_, sum)| **sum != 0) {
-        against.add(|| format!("{} in {asset} of tenant {tenant}", asset.show(*sum)));
+        violations.add(|| format!("{} in {asset} of tenant {tenant}", asset.show(*sum)));
     }
     if totals.is_empty() {
-        against.add(|| "a ledger without entries".to_owned());
+        violations.add(|| "a ledger without entries".to_owned());
     }
     let of =
         |asset: Asset| -> i64 { sums.iter().filter(|((_, of), _)| *of == asset).map(|(_, sum)| *sum).sum() };
-    let say = |money: i64, points: i64| format!("{} in money, {points} points", Asset::Wallet.show(money));
-    promise("the ledger sums to zero", say(0, 0), say(of(Asset::Wallet), of(Asset::Points)), &against)
+    let text = |money: i64, points: i64| format!("{} in money, {points} points", Asset::Wallet.show(money));
+    promise("the ledger sums to zero", text(0, 0), text(of(Asset::Wallet), of(Asset::Points)), &violations)
 }
 
-/// What each buyer has is what the entries say.
+/// Each balance equals the sum of its ledger entries.
 pub(super) fn balances(evidence: &Evidence<'_>) -> Promise {
-    let assets = &evidence.books.assets;
-    let mut against = Against::default();
+    let assets = &evidence.database.assets;
+    let mut violations = Violations::default();
     let mut entries = assets.entries.clone();
     let mut same = 0;
     for balance in &assets.balances {
@@ -47,66 +47,71 @@ pub(super) fn balances(evidence: &Evidence<'_>) -> Promise {
             ],
         };
         let mut is_same = true;
-        for (account, is) in accounts {
-            let said = entries.remove(&(balance.user, *account)).unwrap_or(0);
-            if said != *is {
+        for (account, actual) in accounts {
+            let sum = entries.remove(&(balance.user, *account)).unwrap_or(0);
+            if sum != *actual {
                 is_same = false;
-                against.add(|| format!("{account} of user {}: {is}, the entries say {said}", balance.user));
+                violations
+                    .add(|| format!("{account} of user {}: {actual}, sum of entries {sum}", balance.user));
             }
         }
         same += usize::from(is_same);
     }
     for ((user, account), sum) in entries.iter().filter(|(_, sum)| **sum != 0) {
-        against.add(|| format!("{account} of user {user}: no balance, the entries say {sum}"));
+        violations.add(|| format!("{account} of user {user}: no balance, sum of entries {sum}"));
     }
-    // Entries that belong to no operation or to nobody of the market.
-    let kept =
+    // Detects entries of users who do not take part in the market.
+    let user_accounts =
         [Account::Wallet, Account::WalletHold, Account::Points, Account::PointsHold, Account::PointsDebt];
-    for total in assets.totals.iter().filter(|total| kept.contains(&total.account)) {
-        let said: i64 =
+    for total in assets.totals.iter().filter(|total| user_accounts.contains(&total.account)) {
+        let sum: i64 =
             assets.entries.iter().filter(|((_, of), _)| *of == total.account).map(|(_, sum)| sum).sum();
-        if total.total != said {
-            against.add(|| format!("{} of all: {}, {said} of it is known", total.account, total.total));
+        if total.total != sum {
+            violations.add(|| {
+                format!("{}: total {}, but {sum} in the accounts of known users", total.account, total.total)
+            });
         }
     }
     let users: BTreeSet<UserId> = assets.balances.iter().map(|balance| balance.user).collect();
     let count = |balances: usize| format!("{balances} balances of {} users", users.len());
-    promise("balances are the sum of their entries", count(assets.balances.len()), count(same), &against)
+    promise("balances are the sum of their entries", count(assets.balances.len()), count(same), &violations)
 }
 
-/// Points were earned by what was paid in money and not paid back, and by nothing else.
+/// Earned points match the money that was paid and not refunded.
 pub(super) fn earned(evidence: &Evidence<'_>) -> Promise {
-    let books = evidence.books;
-    let mut against = Against::default();
+    let database = evidence.database;
+    let mut violations = Violations::default();
     let (mut promised, mut found) = (0, 0);
-    for order in books.orders.values() {
-        let due = match order.status {
+    for order in database.orders.values() {
+        let expected = match order.status {
             OrderStatus::Paid | OrderStatus::Shipped | OrderStatus::Completed => {
                 order.payable.minor() / MINOR_PER_POINT
             }
             OrderStatus::Pending | OrderStatus::Cancelled | OrderStatus::Refunded => 0,
         };
-        let is: i64 = books
+        let actual: i64 = database
             .assets
             .of(order.id)
             .iter()
             .map(|operation| points_of(operation.kind) * operation.amount)
             .sum();
-        if is != due {
-            against.add(|| format!("order {}, {}: {is} points, {due} are due", order.id, order.status));
+        if actual != expected {
+            violations.add(|| {
+                format!("order {}, {}: {actual} points, expected {expected}", order.id, order.status)
+            });
         }
-        promised += due;
-        found += is;
+        promised += expected;
+        found += actual;
     }
     promise(
-        "points are earned by what was paid",
+        "earned points match payments",
         format!("{promised} points"),
         format!("{found} points"),
-        &against,
+        &violations,
     )
 }
 
-/// How an operation counts for what an order earned.
+/// Sign with which an operation counts towards earned points.
 const fn points_of(kind: OperationKind) -> i64 {
     match kind {
         OperationKind::Earn => 1,

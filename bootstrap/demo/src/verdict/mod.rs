@@ -1,7 +1,7 @@
-//! The verdict: what was promised beside what is in the database.
+//! Compares the promises with the database.
 //!
-//! **Invariant:** effects are counted where they are, never in the consume log; and nothing the service says about
-//! itself is believed.
+//! **Invariant:** effects are counted in their own tables, never in the consume log, and no figure is taken from what the
+//! service reports about itself.
 
 mod effects;
 mod events;
@@ -18,102 +18,93 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::books::Books;
-use super::journal::Account;
-use super::mishaps::Happened;
+use super::books::DatabaseSnapshot;
+use super::journal::ClientRecord;
+use super::mishaps::InjectedFaults;
 
-/// A promise and what became of it.
+/// A promise with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Promise {
-    /// Its name.
     pub(super) name: &'static str,
-    /// What was promised.
     pub(super) promised: String,
-    /// What was found.
     pub(super) found: String,
-    /// Whether that is the same.
     pub(super) kept: bool,
 }
 
-/// A consumer and the types of events it takes.
+/// A consumer and the event types that it subscribes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Taker {
-    /// Its name.
-    pub(super) consumer: String,
-    /// What it takes.
-    pub(super) takes: BTreeSet<String>,
+pub(super) struct ConsumerEvents {
+    pub(super) name: String,
+    pub(super) event_types: BTreeSet<String>,
 }
 
-/// What was agreed on for the day.
+/// Parameters of the day that promises depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Terms {
-    /// How many orders were to be placed.
+pub(super) struct Expectations {
+    /// Planned number of orders.
     pub(super) orders: usize,
-    /// How many wanted the lamp.
-    pub(super) crowd: usize,
-    /// How long an order may stay unpaid.
-    pub(super) pending: Duration,
-    /// How much later than that it is closed at the latest.
-    pub(super) bound: Duration,
-    /// How long the broker was to be away.
+    /// Number of buyers of the lamp.
+    pub(super) lamp_buyers: usize,
+    /// Time that a buyer has to pay.
+    pub(super) payment_timeout: Duration,
+    /// Maximum delay between this deadline and the cancellation.
+    pub(super) cancel_delay_limit: Duration,
+    /// Planned duration of the outage.
     pub(super) outage: Duration,
 }
 
-/// Everything that the promises are judged by.
+/// Everything that the promises are checked against.
 pub(super) struct Evidence<'a> {
-    /// What was agreed on.
-    pub(super) terms: Terms,
-    /// What the clients were told.
-    pub(super) told: &'a Account,
-    /// What is in the database.
-    pub(super) books: &'a Books,
-    /// What befell messages on their way.
-    pub(super) happened: &'a Happened,
-    /// Who takes which events.
-    pub(super) takers: &'a [Taker],
-    /// How many messages are in the queues.
+    pub(super) expected: Expectations,
+    /// Responses that clients received.
+    pub(super) clients: &'a ClientRecord,
+    pub(super) database: &'a DatabaseSnapshot,
+    /// Faults that were injected.
+    pub(super) injected: &'a InjectedFaults,
+    pub(super) consumers: &'a [ConsumerEvents],
+    /// Number of messages in the queues.
     pub(super) queued: u64,
 }
 
-/// Judges every promise.
-pub(super) fn judge(evidence: &Evidence<'_>) -> Vec<Promise> {
+/// Checks every promise.
+pub(super) fn check_all(evidence: &Evidence<'_>) -> Vec<Promise> {
     vec![
-        orders::answers(evidence),
-        orders::kept(evidence),
+        orders::responses(evidence),
+        orders::acknowledged(evidence),
         orders::states(evidence),
         orders::closed_in_time(evidence),
         orders::one_lamp(evidence),
         orders::sold_once(evidence),
-        events::announced(evidence),
-        ways::without_gaps(evidence),
+        events::created(evidence),
+        ways::no_gaps(evidence),
         events::confirmed(evidence),
         events::settled(evidence),
-        effects::once(evidence),
+        effects::exactly_once(evidence),
         effects::in_order(evidence),
         effects::credit(evidence),
         ledger::sums_to_zero(evidence),
         ledger::balances(evidence),
         holds::resolved(evidence),
-        holds::as_orders_ended(evidence),
+        holds::match_orders(evidence),
         holds::coupons(evidence),
         ledger::earned(evidence),
-        refunds::refunded(evidence),
-        refunds::late(evidence),
-        events::repeats(evidence),
+        refunds::equal_captured(evidence),
+        refunds::late_payments(evidence),
+        events::duplicates(evidence),
         events::outage(evidence),
         events::dead_letters(evidence),
-        events::pending(evidence),
+        events::nothing_pending(evidence),
     ]
 }
 
-/// Findings against a promise: how many, and the first as an example.
+/// Violations of a promise: their number, and the first one as an example.
 #[derive(Default)]
-struct Against {
+struct Violations {
     count: usize,
     first: Option<String>,
 }
 
-impl Against {
+impl Violations {
     fn add(&mut self, finding: impl FnOnce() -> String) {
         self.count += 1;
         if self.first.is_none() {
@@ -121,25 +112,25 @@ impl Against {
         }
     }
 
-    fn is_none(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// What was found, with what speaks against it.
-    fn beside(&self, found: String) -> String {
+    /// Appends the violations to the text `found`.
+    fn append_to(&self, found: String) -> String {
         match &self.first {
             None => found,
-            Some(first) => format!("{found}; {} wrong, such as {first}", self.count),
+            Some(first) => format!("{found}; {} wrong, for example {first}", self.count),
         }
     }
 }
 
-/// A promise that is kept unless something speaks against it.
-fn promise(name: &'static str, promised: String, found: String, against: &Against) -> Promise {
-    Promise { name, promised, found: against.beside(found), kept: against.is_none() }
+/// A promise; it is kept if there are no violations.
+fn promise(name: &'static str, promised: String, found: String, violations: &Violations) -> Promise {
+    Promise { name, promised, found: violations.append_to(found), kept: violations.is_empty() }
 }
 
-/// Seconds with one decimal.
+/// Formats a duration as seconds with one decimal.
 fn seconds(duration: Duration) -> String {
     format!("{:.1} s", duration.as_secs_f64())
 }

@@ -9,87 +9,99 @@ use marketplace_domain::{
     CancelReason, EventType, Order, OrderId, OrderStatus, Payment, PaymentStatus, ProductId, ProductStatus,
 };
 
-use super::super::journal::{Step, Told};
-use super::super::plan::Cover;
-use super::{Against, Evidence, Promise, promise, seconds};
+use super::super::journal::{ClientOrder, Step};
+use super::super::plan::AssetCoverage;
+use super::{Evidence, Promise, Violations, promise, seconds};
 
-/// Every answer was one that the rules explain.
-pub(super) fn answers(evidence: &Evidence<'_>) -> Promise {
-    let mut against = Against::default();
-    evidence.told.odd.iter().for_each(|odd| against.add(|| odd.clone()));
-    promise("every answer is explained", "0 others".to_owned(), format!("{} others", against.count), &against)
+/// Every response was one that the rules allow.
+pub(super) fn responses(evidence: &Evidence<'_>) -> Promise {
+    let mut violations = Violations::default();
+    evidence.clients.unexpected.iter().for_each(|unexpected| violations.add(|| unexpected.clone()));
+    promise(
+        "every response is expected",
+        "0 unexpected".to_owned(),
+        format!("{} unexpected", violations.count),
+        &violations,
+    )
 }
 
-/// The orders that were acknowledged are there, and no others.
-pub(super) fn kept(evidence: &Evidence<'_>) -> Promise {
-    let (told, there) = (&evidence.told.orders, &evidence.books.orders);
-    let mut against = Against::default();
-    for id in told.keys().filter(|id| !there.contains_key(id)) {
-        against.add(|| format!("order {id}, which was acknowledged and is gone"));
+/// The acknowledged orders are in the database, and no others.
+pub(super) fn acknowledged(evidence: &Evidence<'_>) -> Promise {
+    let acknowledged = &evidence.clients.orders;
+    let stored = &evidence.database.orders;
+    let mut violations = Violations::default();
+    for id in acknowledged.keys().filter(|id| !stored.contains_key(id)) {
+        violations.add(|| format!("order {id}: acknowledged but not in the table"));
     }
-    for id in there.keys().filter(|id| !told.contains_key(id)) {
-        against.add(|| format!("order {id}, of which nobody was told"));
+    for id in stored.keys().filter(|id| !acknowledged.contains_key(id)) {
+        violations.add(|| format!("order {id}: in the table but never acknowledged"));
     }
-    if there.len() != evidence.terms.orders {
-        against.add(|| format!("their number: {} were acknowledged", told.len()));
+    if stored.len() != evidence.expected.orders {
+        violations.add(|| format!("number of orders; {} were acknowledged", acknowledged.len()));
     }
-    let (promised, found) = (format!("{} orders", evidence.terms.orders), format!("{} orders", there.len()));
-    promise("no acknowledged order is lost", promised, found, &against)
+    let (promised, found) =
+        (format!("{} orders", evidence.expected.orders), format!("{} orders", stored.len()));
+    promise("no acknowledged order is lost", promised, found, &violations)
 }
 
-/// Each order stands where its client was told.
+/// The state of each order matches the responses that its clients received.
 pub(super) fn states(evidence: &Evidence<'_>) -> Promise {
-    let mut against = Against::default();
+    let mut violations = Violations::default();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for (id, told) in &evidence.told.orders {
-        // One that is gone is another promise.
-        let Some(order) = evidence.books.orders.get(id) else { continue };
-        let payments = evidence.books.payments.get(id).map(Vec::as_slice).unwrap_or_default();
-        if is_as_told(told, order, payments) {
+    for (id, client_order) in &evidence.clients.orders {
+        // A missing order violates another promise.
+        let Some(order) = evidence.database.orders.get(id) else { continue };
+        let payments = evidence.database.payments.get(id).map(Vec::as_slice).unwrap_or_default();
+        if matches_responses(client_order, order, payments) {
             *counts.entry(order.status.as_str()).or_insert(0) += 1;
         } else {
-            against.add(|| {
-                format!("order {id}: its client knows it as {:?}, it is {}", told.step, order.status)
+            violations.add(|| {
+                format!("order {id}: last acknowledged step {:?}, status {}", client_order.step, order.status)
             });
         }
     }
     let counts: Vec<String> = counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
-    let promised = format!("{} as told", evidence.told.orders.len());
-    promise("orders stand where their clients were told", promised, counts.join(", "), &against)
+    let promised = format!("{} as acknowledged", evidence.clients.orders.len());
+    promise("order states match the responses", promised, counts.join(", "), &violations)
 }
 
-fn is_as_told(told: &Told, order: &Order, payments: &[Payment]) -> bool {
-    let parties = (told.product, told.buyer, told.seller) == (order.product, order.buyer, order.seller);
+fn matches_responses(client_order: &ClientOrder, order: &Order, payments: &[Payment]) -> bool {
+    let same_parties = (client_order.product, client_order.buyer, client_order.seller)
+        == (order.product, order.buyer, order.seller);
     let is_cancelled = |reason| order.status == OrderStatus::Cancelled && order.cancel_reason == Some(reason);
-    let refused = told.cover != Cover::Enough && is_cancelled(CancelReason::AssetLockFailed);
-    // Nobody paid in time, or a lock was refused.
+    let refused =
+        client_order.cover != AssetCoverage::Sufficient && is_cancelled(CancelReason::AssetLockFailed);
+    // Not paid in time, or a lock was refused.
     let closed = is_cancelled(CancelReason::Timeout) || refused;
-    let owed = payments.iter().any(|payment| payment.status == PaymentStatus::Success && payment.refund_due);
-    let covered = told.cover != Cover::TooLittle;
-    parties
-        && match told.step {
+    let refund_due =
+        payments.iter().any(|payment| payment.status == PaymentStatus::Success && payment.refund_due);
+    let covered = client_order.cover != AssetCoverage::Insufficient;
+    same_parties
+        && match client_order.step {
             Step::Placed => closed,
-            // A payment that came after the order was closed is owed back.
-            Step::Paid => (covered && order.status == OrderStatus::Paid && !owed) || (closed && owed),
+            // A payment that arrived after the order was closed has to be refunded.
+            Step::Paid => {
+                (covered && order.status == OrderStatus::Paid && !refund_due) || (closed && refund_due)
+            }
             Step::Shipped => covered && order.status == OrderStatus::Shipped,
             Step::Completed => covered && order.status == OrderStatus::Completed,
             Step::Cancelled => is_cancelled(CancelReason::Buyer),
             Step::PaymentFailed => {
                 is_cancelled(CancelReason::PaymentFailed) || is_cancelled(CancelReason::Timeout)
             }
-            Step::PaidTooLate => is_cancelled(CancelReason::Buyer) && owed,
-            Step::Refunded => order.status == OrderStatus::Refunded && !owed,
+            Step::PaidAfterCancel => is_cancelled(CancelReason::Buyer) && refund_due,
+            Step::Refunded => order.status == OrderStatus::Refunded && !refund_due,
         }
 }
 
-/// Unpaid orders were closed after their deadline, and not long after; and the message of each deadline was taken.
+/// Unpaid orders were cancelled after their deadline and within the limit, and every timeout message was consumed.
 pub(super) fn closed_in_time(evidence: &Evidence<'_>) -> Promise {
-    let terms = evidence.terms;
-    let pending = TimeDelta::from_std(terms.pending).unwrap_or_default();
-    let (mut against, mut latest, mut count) = (Against::default(), Duration::ZERO, 0);
-    for order in evidence.books.orders.values() {
+    let expected = evidence.expected;
+    let pending = TimeDelta::from_std(expected.payment_timeout).unwrap_or_default();
+    let (mut violations, mut latest, mut count) = (Violations::default(), Duration::ZERO, 0);
+    for order in evidence.database.orders.values() {
         if order.status == OrderStatus::Pending {
-            against.add(|| format!("order {}, which nothing closed", order.id));
+            violations.add(|| format!("order {}: not cancelled", order.id));
         }
         if order.cancel_reason != Some(CancelReason::Timeout) {
             continue;
@@ -98,57 +110,59 @@ pub(super) fn closed_in_time(evidence: &Evidence<'_>) -> Promise {
         match (order.update_time - order.create_time - pending).to_std() {
             Ok(late) => {
                 latest = latest.max(late);
-                if late > terms.bound {
-                    against.add(|| format!("order {}, {} after its deadline", order.id, seconds(late)));
+                if late > expected.cancel_delay_limit {
+                    violations.add(|| {
+                        format!("order {}: cancelled {} after its deadline", order.id, seconds(late))
+                    });
                 }
             }
-            Err(_) => against.add(|| format!("order {}, closed before its deadline", order.id)),
+            Err(_) => violations.add(|| format!("order {}: cancelled before its deadline", order.id)),
         }
     }
     let kind = EventType::OrderTimeout.as_str();
-    for event in evidence.books.events.iter().filter(|event| event.event_type == kind) {
-        let place = (TIMEOUT_QUEUE.to_owned(), event.event_id.clone());
-        if evidence.happened.ways.get(&place).is_none_or(|way| way.acked == 0) {
-            against.add(|| format!("order {}, whose {kind} nobody took from its queue", event.aggregate.id));
+    for event in evidence.database.events.iter().filter(|event| event.event_type == kind) {
+        let key = (TIMEOUT_QUEUE.to_owned(), event.event_id.clone());
+        if evidence.injected.message_counts.get(&key).is_none_or(|counts| counts.acked == 0) {
+            violations
+                .add(|| format!("order {}: {kind} message not consumed from its queue", event.aggregate.id));
         }
     }
-    let is_refused = |id: &OrderId| {
-        let order = evidence.books.orders.get(id);
+    let is_conflict = |id: &OrderId| {
+        let order = evidence.database.orders.get(id);
         order.is_some_and(|order| order.cancel_reason == Some(CancelReason::AssetLockFailed))
     };
-    let placed = evidence.told.orders.iter().filter(|(_, told)| told.step == Step::Placed);
-    let left = placed.filter(|(id, _)| !is_refused(id)).count();
-    let promised = format!("{left} within {} of their deadline", seconds(terms.bound));
-    let found = format!("{count}, the last {} after it", seconds(latest));
-    promise("unpaid orders are closed in time", promised, found, &against)
+    let placed = evidence.clients.orders.iter().filter(|(_, order)| order.step == Step::Placed);
+    let unpaid = placed.filter(|(id, _)| !is_conflict(id)).count();
+    let promised = format!("{unpaid} within {} of their deadline", seconds(expected.cancel_delay_limit));
+    let found = format!("{count}, the latest {} after it", seconds(latest));
+    promise("unpaid orders are cancelled in time", promised, found, &violations)
 }
 
-/// Of all who wanted the lamp one has it.
+/// Exactly one of the buyers of the lamp gets it.
 pub(super) fn one_lamp(evidence: &Evidence<'_>) -> Promise {
-    let (rush, crowd) = (&evidence.told.rush, evidence.terms.crowd);
-    let orders = evidence.books.orders.values().filter(|order| Some(order.product) == rush.lamp).count();
-    let mut against = Against::default();
+    let (rush, lamp_buyers) = (&evidence.clients.rush, evidence.expected.lamp_buyers);
+    let orders = evidence.database.orders.values().filter(|order| Some(order.product) == rush.lamp).count();
+    let mut violations = Violations::default();
     if orders != 1 {
-        against.add(|| format!("{orders} orders of it in the table"));
+        violations.add(|| format!("{orders} orders of the lamp in the table"));
     }
-    if (rush.won.len(), rush.refused) != (1, crowd.saturating_sub(1)) {
-        against.add(|| "what its buyers were told".to_owned());
+    if (rush.won.len(), rush.refused) != (1, lamp_buyers.saturating_sub(1)) {
+        violations.add(|| "the responses to its buyers".to_owned());
     }
-    let told =
-        |won: usize, refused: usize| format!("{won} of {crowd} buyers, {refused} told that it is sold");
+    let text = |won: usize, refused: usize| format!("{won} of {lamp_buyers} buyers, {refused} refused");
     promise(
         "one buyer gets the lamp",
-        told(1, crowd.saturating_sub(1)),
-        told(rush.won.len(), rush.refused),
-        &against,
+        text(1, lamp_buyers.saturating_sub(1)),
+        text(rush.won.len(), rush.refused),
+        &violations,
     )
 }
 
-/// What is sold has one order that lives, everything else is on sale, and the sellers' listings say the same.
+/// A sold product has exactly one live order, every other product is on sale, and the sellers' listings agree.
 pub(super) fn sold_once(evidence: &Evidence<'_>) -> Promise {
-    let books = evidence.books;
+    let database = evidence.database;
     let mut live: BTreeMap<ProductId, Vec<OrderId>> = BTreeMap::new();
-    for order in books.orders.values() {
+    for order in database.orders.values() {
         match order.status {
             OrderStatus::Pending | OrderStatus::Paid | OrderStatus::Shipped | OrderStatus::Completed => {
                 live.entry(order.product).or_default().push(order.id);
@@ -157,20 +171,20 @@ pub(super) fn sold_once(evidence: &Evidence<'_>) -> Promise {
         }
     }
     let listed: BTreeMap<ProductId, Option<OrderId>> =
-        books.listings.values().flatten().map(|entry| (entry.product, entry.taken_by)).collect();
-    let (mut against, mut sold) = (Against::default(), 0);
-    for (id, seller) in &evidence.told.products {
+        database.listings.values().flatten().map(|entry| (entry.product, entry.taken_by)).collect();
+    let (mut violations, mut sold) = (Violations::default(), 0);
+    for (id, seller) in &evidence.clients.products {
         let orders = live.get(id).map(Vec::as_slice).unwrap_or_default();
-        let status = books.products.get(id).filter(|product| product.seller == *seller).map(|p| p.status);
+        let status = database.products.get(id).filter(|product| product.seller == *seller).map(|p| p.status);
         match (status, orders) {
             (Some(ProductStatus::Sold), [_]) => sold += 1,
             (Some(ProductStatus::OnSale), []) => {}
-            _ => against.add(|| format!("product {id} with {} live orders", orders.len())),
+            _ => violations.add(|| format!("product {id}: {} live orders", orders.len())),
         }
         if listed.get(id).copied().flatten().as_ref() != orders.first() {
-            against.add(|| format!("product {id} in its seller's listing"));
+            violations.add(|| format!("product {id}: wrong entry in its seller's listing"));
         }
     }
-    let count = |sold: usize| format!("{sold} sold, {} on sale", evidence.told.products.len() - sold);
-    promise("a product is sold once", count(live.len()), count(sold), &against)
+    let count = |sold: usize| format!("{sold} sold, {} on sale", evidence.clients.products.len() - sold);
+    promise("a product is sold once", count(live.len()), count(sold), &violations)
 }

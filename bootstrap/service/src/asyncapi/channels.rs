@@ -1,4 +1,4 @@
-//! Routing keys of the exchange and queues, as channels; publishing and consuming, as operations.
+//! Channels (routing keys of the exchange, and queues) and operations (publishing and consuming).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::messages::emitted;
 
 const BINDING: &str = "0.3.0";
 
-/// One for each routing key, one for each queue.
+/// One channel per routing key and one per queue.
 pub(super) fn channels(topology: &Topology, timeout: Duration) -> Map<String, Value> {
     let keys = emitted().map(|event_type| {
         let key = key(event_type, timeout);
@@ -34,14 +34,14 @@ pub(super) fn channels(topology: &Topology, timeout: Duration) -> Map<String, Va
     keys.chain(queues).collect()
 }
 
-/// Publishing each type, receiving from each queue that has a consumer.
+/// One `send` operation per event type, one `receive` operation per queue with a consumer.
 pub(super) fn operations(topology: &Topology, timeout: Duration) -> Map<String, Value> {
     let sent = emitted().map(|event_type| {
         let channel = key(event_type, timeout);
         let operation = json!({
             "action": "send",
             "channel": channel_named(&channel),
-            "summary": "The relay publishes an event after the commit that made it, until the broker confirms it.",
+            "summary": "The relay publishes an event after its transaction has committed, and repeats that until the broker confirms it.",
             "messages": [message_in(&channel, event_type)],
             "bindings": { "amqp": { "deliveryMode": 2, "mandatory": true, "bindingVersion": BINDING } },
         });
@@ -53,7 +53,7 @@ pub(super) fn operations(topology: &Topology, timeout: Duration) -> Map<String, 
         let operation = json!({
             "action": "receive",
             "channel": channel_named(&queue.name),
-            "summary": "A consumer applies each event once, and acks it after its commit.",
+            "summary": "A consumer applies each event once and acknowledges it after the commit.",
             "messages": messages,
             "bindings": { "amqp": { "ack": true, "bindingVersion": BINDING } },
         });
@@ -68,7 +68,7 @@ fn of_queue(queue: &QueueSpec, topology: &Topology, timeout: Duration) -> Value 
         .collect();
     let mut channel = json!({
         "address": queue.name,
-        "description": about(queue),
+        "description": description(queue),
         "servers": every_server(),
         "messages": messages,
         "bindings": { "amqp": {
@@ -89,34 +89,36 @@ fn of_queue(queue: &QueueSpec, topology: &Topology, timeout: Duration) -> Value 
     channel
 }
 
-fn about(queue: &QueueSpec) -> String {
+fn description(queue: &QueueSpec) -> String {
     let keys = queue.bindings.join("`, `");
     match (&queue.ttl, &queue.dead_letter_key) {
         (Some(_), Some(to)) => {
-            format!("Bound to `{keys}`. A message that has waited for the TTL is routed on with `{to}`.")
+            format!("Bound to `{keys}`. An expired message is dead-lettered with the routing key `{to}`.")
         }
-        (_, Some(to)) => format!("Bound to `{keys}`. What no consumer can do is routed on with `{to}`."),
+        (_, Some(to)) => format!(
+            "Bound to `{keys}`. A message that no consumer can process is dead-lettered with the routing key `{to}`."
+        ),
         (_, None) => format!("Bound to `{keys}`."),
     }
 }
 
-/// The types that come to a queue: by their own key, by that of an expired delay, or dead from any other queue.
+/// The event types that reach a queue: by their own key, by that of an expired delay, or as dead letters of other queues.
 fn carried<'a>(
     queue: &'a QueueSpec,
     topology: &'a Topology,
     timeout: Duration,
 ) -> impl Iterator<Item = EventType> + 'a {
-    let takes = |key: &str| queue.bindings.iter().any(|pattern| topic_matches(pattern, key));
+    let is_bound_to = |key: &str| queue.bindings.iter().any(|pattern| topic_matches(pattern, key));
     emitted().filter(move |event_type| {
-        let first = key(*event_type, timeout);
-        let waits_in = |waiting: &&QueueSpec| waiting.ttl.is_some() && waiting.bindings.contains(&first);
-        let later =
+        let first_key = key(*event_type, timeout);
+        let waits_in = |waiting: &&QueueSpec| waiting.ttl.is_some() && waiting.bindings.contains(&first_key);
+        let later_key =
             topology.queues.iter().find(waits_in).and_then(|waiting| waiting.dead_letter_key.as_deref());
-        takes(&first) || later.is_some_and(takes) || takes(DEAD_LETTER_KEY)
+        is_bound_to(&first_key) || later_key.is_some_and(is_bound_to) || is_bound_to(DEAD_LETTER_KEY)
     })
 }
 
-/// The key under which a type is published.
+/// The routing key with which a type is published.
 fn key(event_type: EventType, timeout: Duration) -> String {
     match event_type {
         EventType::OrderTimeout => timeout_delay_key(timeout),

@@ -1,17 +1,17 @@
-//! The messages: an envelope of each type, and the properties it travels with (spec §3).
+//! The messages: the envelope of each event type and its AMQP properties (spec §3).
 
 use marketplace_domain::EventType;
 use serde_json::{Map, Value, json};
 
 use super::payloads::enveloped;
 
-/// The types that the service emits: a document that lists others has its readers wait for what never comes.
+/// The event types that the service emits. Others are omitted, because their messages would never arrive.
 pub(super) fn emitted() -> impl Iterator<Item = EventType> {
-    // No use case makes invoices yet.
+    // No use case creates invoices yet.
     EventType::ALL.iter().copied().filter(|event_type| *event_type != EventType::InvoiceGenerated)
 }
 
-/// A message of each type.
+/// One message per emitted event type.
 pub(super) fn messages() -> Map<String, Value> {
     emitted().map(|event_type| (event_type.as_str().to_owned(), message(event_type))).collect()
 }
@@ -20,7 +20,7 @@ fn message(event_type: EventType) -> Value {
     json!({
         "name": event_type.as_str(),
         "title": event_type.as_str(),
-        "summary": told(event_type),
+        "summary": summary(event_type),
         "contentType": "application/json",
         "correlationId": {
             "description": "The trace id; also the property `correlation_id`.",
@@ -41,7 +41,7 @@ fn message(event_type: EventType) -> Value {
     })
 }
 
-/// The headers of every message; all of them are texts.
+/// The headers of every message; all are strings.
 fn headers() -> Value {
     json!({
         "type": "object",
@@ -59,18 +59,20 @@ fn headers() -> Value {
     })
 }
 
-fn told(event_type: EventType) -> &'static str {
+fn summary(event_type: EventType) -> &'static str {
     match event_type {
-        EventType::OrderCreated => "An order was placed, its product is taken",
+        EventType::OrderCreated => "An order was placed, its product is sold",
         EventType::OrderPaid => "An order was paid",
         EventType::OrderStatusChanged => "An order was shipped or completed",
         EventType::OrderTimeout => "The payment deadline of an order is to be checked",
-        EventType::OrderCancelled => "An order was cancelled, its product is free again",
-        EventType::OrderRefunded => "An order was paid back before it was shipped, its product is free again",
+        EventType::OrderCancelled => "An order was cancelled, its product is for sale again",
+        EventType::OrderRefunded => {
+            "An order was refunded before it was shipped, its product is for sale again"
+        }
         EventType::PaymentSucceeded => "The gateway reported that a payment succeeded",
         EventType::PaymentFailed => "The gateway reported that a payment failed",
         EventType::RefundSucceeded => "The gateway reported that a refund succeeded",
         EventType::RefundFailed => "The gateway reported that a refund failed",
-        EventType::InvoiceGenerated => "An invoice was made",
+        EventType::InvoiceGenerated => "An invoice was generated",
     }
 }

@@ -1,7 +1,7 @@
-//! The AsyncAPI document of the events (`handover asyncapi`): from the same tables that publish and route them.
+//! The AsyncAPI document of the events (`handover asyncapi`), built from the definitions that publish and route them.
 //!
-//! **Invariant:** exchange, queues and keys are those of `topology`, types and their keys those of the domain; only what a
-//! payload looks like is said again, in `payloads.rs`, and tests hold it to what the domain writes and reads.
+//! **Invariant:** exchange, queues and keys come from `topology`, event types and their keys from the domain. Only the
+//! payload schemas are written a second time, in `payloads.rs`; tests compare them with what the domain writes and reads.
 
 mod channels;
 mod messages;
@@ -12,11 +12,11 @@ use std::time::Duration;
 use marketplace::queues;
 use serde_json::{Value, json};
 
-const ABOUT: &str = "Every change of state is committed together with the events that announce it. Each is published to a \
+const DESCRIPTION: &str = "Every change of state is committed together with the events that announce it. Each is published to a \
 topic exchange under its routing key, and every bound queue gets a copy, at least once. Events of one aggregate are \
-published in the order of their changes. `eventId` is the key of idempotence. Readers ignore fields they do not know.";
+published in the order of their changes. `eventId` is the idempotency key. Consumers must ignore unknown fields.";
 
-/// The document of a deployment whose orders are to be paid within `timeout`, which is part of a queue's name.
+/// Builds the document for a deployment. `timeout` is the payment deadline of orders, which is part of a queue's name.
 pub fn document(timeout: Duration) -> Value {
     let topology = queues::topology(timeout);
     json!({
@@ -24,7 +24,7 @@ pub fn document(timeout: Duration) -> Value {
         "info": {
             "title": "handover",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": ABOUT,
+            "description": DESCRIPTION,
             "license": { "name": "MIT OR Apache-2.0" },
         },
         "defaultContentType": "application/json",
@@ -35,19 +35,19 @@ pub fn document(timeout: Duration) -> Value {
     })
 }
 
-/// One for each kind of broker: it carries the same messages by the same rules.
+/// One server per kind of broker; both carry the same messages with the same routing.
 fn servers() -> Value {
     json!({
         "rabbitmq": {
             "host": "localhost:5672",
             "protocol": "amqp",
             "protocolVersion": "0.9.1",
-            "description": "RabbitMQ, at `broker.url = \"amqp://...\"`; the address is that of the deployment.",
+            "description": "RabbitMQ, at `broker.url = \"amqp://...\"`; replace the address by that of the deployment.",
         },
         "database": {
             "host": "localhost",
             "protocol": "sql",
-            "description": "Tables of the service's own database, at `broker.url = \"database:\"` (the default).",
+            "description": "Tables in the database of the service, at `broker.url = \"database:\"` (the default).",
         },
     })
 }

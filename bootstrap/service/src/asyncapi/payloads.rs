@@ -1,4 +1,4 @@
-//! What an envelope and its payload look like, as JSON Schema (spec §3; 000 §6, §13).
+//! JSON Schemas of envelope and payloads (spec §3; seed 000 §6, §13).
 
 use handover_events::MAX_ID;
 use marketplace_domain::{AggregateType, CancelReason, Currency, EventType, OrderStatus};
@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::messages::emitted;
 
-/// What a field holds.
+/// Type of a field.
 #[derive(Clone, Copy)]
 enum Kind {
     Id,
     Points,
-    /// Always 1: goods are unique.
+    /// Always 1: every product is unique.
     One,
     Money,
     Time,
@@ -25,7 +25,7 @@ use Kind::{Currency as Cur, Day, Id, Money, One, Points, Text, Time};
 
 type Field = (&'static str, Kind);
 
-/// What every payload about an order has.
+/// Fields of every payload about an order.
 const ORDER: &[Field] =
     &[("orderId", Id), ("orderNo", Text), ("buyerId", Id), ("sellerId", Id), ("totalAmount", Money)];
 const INVOICE: &[Field] = &[("invoiceId", Id)];
@@ -48,7 +48,7 @@ const PAYMENT: &[Field] = &[
 const REFUND: &[Field] = &[("refundId", Id), ("amount", Money), ("currency", Cur), ("occurredTime", Time)];
 const GENERATED: &[Field] = &[("periodStart", Day), ("periodEnd", Day), ("total", Money), ("currency", Cur)];
 
-/// The payload of a type.
+/// Schema of the payload of an event type.
 pub(super) fn payload(event_type: EventType) -> Value {
     let of_order = |own| object(&[ORDER, own], &[]);
     match event_type {
@@ -64,28 +64,28 @@ pub(super) fn payload(event_type: EventType) -> Value {
     }
 }
 
-/// The envelope around any payload.
+/// Schema of the envelope, with any payload.
 pub(super) fn envelope() -> Value {
     json!({
         "type": "object",
-        "description": "The outer form of every message; names, nesting and order of the fields are frozen.",
+        "description": "The envelope of every message; names, nesting and order of its fields are frozen.",
         "required": ["eventId", "eventType", "aggregateType", "aggregateId", "occurredAt", "traceId", "payload"],
         "properties": {
             "eventId": {
                 "type": "string", "pattern": "^[!-~]{1,64}$",
-                "description": "Globally unique; the key of idempotence. Those made here are UUIDs of version 7.",
+                "description": "Globally unique; the idempotency key. The service generates UUIDs of version 7.",
             },
             "eventType": { "type": "string" },
-            "aggregateType": { "type": "string", "description": "What the event is about." },
-            "aggregateId": { "type": "integer", "description": "Its id." },
-            "occurredAt": { "type": "string", "format": "date-time", "description": "When, in UTC." },
+            "aggregateType": { "type": "string", "description": "Type of the aggregate that changed." },
+            "aggregateId": { "type": "integer", "description": "The id of the aggregate." },
+            "occurredAt": { "type": "string", "format": "date-time", "description": "Time of the change, in UTC." },
             "traceId": { "type": "string", "description": "The trace of the request that caused it." },
             "payload": { "type": "object" },
         },
     })
 }
 
-/// The envelope around the payload of one type.
+/// Schema of the envelope with the payload of one event type.
 pub(super) fn enveloped(event_type: EventType) -> Value {
     let aggregate: AggregateType = event_type.aggregate();
     json!({
@@ -98,26 +98,27 @@ pub(super) fn enveloped(event_type: EventType) -> Value {
     })
 }
 
-/// The name of a payload's schema.
+/// Name of a payload's schema.
 pub(super) fn schema_name(event_type: EventType) -> String {
     format!("{}_PAYLOAD", event_type.as_str())
 }
 
-/// Every schema that messages name.
+/// All schemas that messages refer to.
 pub(super) fn schemas() -> Map<String, Value> {
     let payloads = emitted().map(|event_type| (schema_name(event_type), payload(event_type)));
     std::iter::once(("Envelope".to_owned(), envelope())).chain(payloads).collect()
 }
 
-/// What is for an order or for an invoice, never for both.
+/// An object with the fields of an order or of an invoice, never of both.
 fn for_order_or_invoice(own: &[Field]) -> Value {
-    let (mut order, mut invoice) = (object(&[ORDER, own], &[]), object(&[INVOICE, own], &[]));
+    let mut order = object(&[ORDER, own], &[]);
+    let mut invoice = object(&[INVOICE, own], &[]);
     order["not"] = json!({ "required": ["invoiceId"] });
     invoice["not"] = json!({ "required": ["orderId"] });
     json!({ "oneOf": [order, invoice] })
 }
 
-/// An object with these fields; others are ignored.
+/// An object with these fields; other fields are allowed.
 fn object(required: &[&[Field]], optional: &[Field]) -> Value {
     let required: Vec<&Field> = required.iter().copied().flatten().collect();
     let properties: Map<String, Value> = required
@@ -136,7 +137,7 @@ impl Kind {
             Kind::Id => json!({ "type": "integer", "format": "int64", "minimum": 1, "maximum": MAX_ID }),
             Kind::Points => json!({ "type": "integer", "format": "int64", "minimum": 0, "maximum": MAX_ID }),
             Kind::One => json!({ "type": "integer", "const": 1 }),
-            // No `multipleOf: 0.01`: most validators judge it in binary floating point, and refuse amounts such as 1.13.
+            // No `multipleOf: 0.01`: most validators check it in binary floating point and reject amounts such as 1.13.
             Kind::Money => json!({ "type": "number", "minimum": 0, "description": "With two decimals." }),
             Kind::Time => json!({ "type": "string", "format": "date-time" }),
             Kind::Day => json!({ "type": "string", "format": "date" }),

@@ -1,4 +1,4 @@
-//! What the commands that look and change nothing take.
+//! Arguments of `doctor`, `config` and `queues`, and of paged lists.
 
 use clap::{Args, Subcommand};
 
@@ -6,63 +6,56 @@ use super::values::{cursor, whole};
 use super::{Address, Common, OutputArgs};
 
 pub(super) const DOCTOR_HELP: &str = "\
-Each line is ok, warn or fail. Nothing is changed; it may run beside `serve`.
-Exit codes: 0 nothing fails, 1 something does, 2 the configuration is wrong and nothing else fails,
-3 a dependency is away and nothing else fails.
+Each check is ok, warn or fail. Nothing is changed; `doctor` can run while `serve` runs.
+Exit codes: 0 no check failed, 1 a check failed, 2 only configuration checks failed,
+3 only checks of dependencies failed, because they are unavailable.
 
 Example:
   handover doctor --output json | jq '.checks[] | select(.status != \"ok\")'";
 
-/// What `doctor` takes.
+/// Arguments of `handover doctor`.
 #[derive(Debug, Clone, Args)]
 pub struct DoctorArgs {
-    /// What every command takes.
     #[command(flatten)]
     pub common: Common,
-    /// Where the API would listen.
     #[command(flatten)]
     pub address: Address,
-    /// How it is written.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// What can be done with the configuration.
+/// Subcommands of `handover config`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ConfigCommand {
-    /// Every key with its value and where that came from; secrets are hidden
+    /// Show every key with its value and origin; secrets are hidden
     Show(ConfigShowArgs),
 }
 
-/// What `config show` takes.
+/// Arguments of `handover config show`.
 #[derive(Debug, Clone, Args)]
 pub struct ConfigShowArgs {
-    /// What every command takes.
     #[command(flatten)]
     pub common: Common,
-    /// How it is written.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// Which page of a list.
+/// Page of a list.
 #[derive(Debug, Clone, Args)]
 pub struct PageArgs {
-    /// How many at most, 1 to 1000
+    /// Maximum number of rows, 1 to 1000
     #[arg(long, value_name = "COUNT", value_parser = whole(1..=1000_u32), default_value = "20")]
     pub limit: u32,
-    /// Go on where a list ended: its `nextCursor`
+    /// Continue after an earlier page: its `nextCursor`
     #[arg(long, value_name = "CURSOR", value_parser = cursor)]
     pub cursor: Option<i64>,
 }
 
-/// What `queues` takes.
+/// Arguments of `handover queues`.
 #[derive(Debug, Clone, Args)]
 pub struct QueuesArgs {
-    /// What every command takes.
     #[command(flatten)]
     pub common: Common,
-    /// How it is written.
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -1,4 +1,4 @@
-//! What `reconcile` takes.
+//! Arguments of `handover reconcile`.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use super::values::{duration, reason, tenant, time};
 use super::{Common, OutputArgs};
 
 pub(super) const HELP: &str = "\
-Every order that changed within the time, from its row over its events and their confirms to what each \
-consumer recorded and left behind, and the ledger beside it; as the API shows it to operators (GET \
-/api/v1/ops/reconciliation). What is on its way is no finding. With --repair a missing event is \
-announced, one that was given up or lost is sent again, an effect that is gone is applied again; nothing \
-takes effect twice, and what was done is in `handover audit list`.
+Checks every order that changed within the time range: its row, its events and their publisher confirms, \
+the consume log and the effects of each consumer, and the ledger; like the API for operators (GET \
+/api/v1/ops/reconciliation). Events in progress are not findings. --repair inserts missing events, sends \
+failed and lost ones again and applies missing effects again; nothing takes effect twice, and every repair \
+is recorded in `handover audit list`.
 
-Exit codes: 0 all is sound, or was mended; 1 something is not.
+Exit codes: 0 no findings, or all were repaired; 1 findings remain.
 
 Examples:
   handover reconcile
-  handover reconcile --since 2h --repair --reason \"the disk is back\"
+  handover reconcile --since 2h --repair --reason \"disk replaced\"
   handover reconcile --from 2026-01-31T08:00:00Z --to 2026-01-31T09:00:00Z --output json | jq .findings";
 
-/// What `reconcile` takes.
+/// Arguments of `handover reconcile`.
 #[derive(Debug, Clone, Args)]
 pub struct ReconcileArgs {
     /// Orders that changed within this time, such as 90m or 7d
@@ -33,22 +33,20 @@ pub struct ReconcileArgs {
     /// Orders that changed at or after this time, such as 2026-01-31T08:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub from: Option<DateTime<Utc>>,
-    /// And before this time [default: now]
+    /// Orders that changed before this time [default: now]
     #[arg(long, value_name = "TIME", value_parser = time, requires = "from")]
     pub to: Option<DateTime<Utc>>,
-    /// Only those of this marketplace [default: all]
+    /// Only orders of this marketplace [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
-    /// Mend what can be mended
+    /// Repair what can be repaired
     #[arg(long)]
     pub repair: bool,
-    /// Why; the audit log keeps it
+    /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason, requires = "repair")]
     pub reason: Option<Reason>,
-    /// What every command takes.
     #[command(flatten)]
     pub common: Common,
-    /// How it is written.
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -1,4 +1,4 @@
-//! What `serve` takes.
+//! Arguments of `handover serve`.
 
 use clap::Args;
 use marketplace::service::Roles;
@@ -8,16 +8,14 @@ use marketplace_wiring::Failure;
 use marketplace_wiring::Parts;
 use marketplace_wiring::config::Config;
 
-/// What `serve` takes.
+/// Arguments of `handover serve`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ServeArgs {
-    /// What every command takes.
     #[command(flatten)]
     pub common: Common,
-    /// Where the API listens.
     #[command(flatten)]
     pub address: Address,
-    /// Which parts run here: api, relay, consumers, jobs [default: all of them]
+    /// Parts that this process runs: api, relay, consumers, jobs [default: all]
     #[arg(long, value_name = "ROLES", value_delimiter = ',', value_parser = parse_part)]
     pub roles: Vec<Part>,
 }
@@ -29,14 +27,14 @@ pub enum Part {
     Api,
     /// Publishes the outbox.
     Relay,
-    /// Apply events.
+    /// Apply events to the database.
     Consumers,
-    /// Sweeps.
+    /// Run periodic tasks: sweeps, refunds, consistency scans.
     Jobs,
 }
 
 impl ServeArgs {
-    /// The parts that were named, or all if none was.
+    /// The parts given by `--roles`, or all.
     pub fn parts(&self) -> Parts {
         if self.roles.is_empty() {
             return Parts::ALL;
@@ -48,7 +46,7 @@ impl ServeArgs {
         }
     }
 
-    /// The configuration of this process with these flags.
+    /// Loads the configuration of this process with these flags.
     pub fn load(&self) -> Result<Config, Failure> {
         Ok(Config::load(&self.common.sources(&[self.address.flag()]))?)
     }
@@ -60,6 +58,6 @@ fn parse_part(name: &str) -> Result<Part, String> {
         "relay" => Ok(Part::Relay),
         "consumers" => Ok(Part::Consumers),
         "jobs" => Ok(Part::Jobs),
-        _ => Err("known are api, relay, consumers, jobs".to_owned()),
+        _ => Err("allowed values: api, relay, consumers, jobs".to_owned()),
     }
 }

@@ -12,12 +12,12 @@ fn parse(line: &str) -> Result<Cli, clap::Error> {
 }
 
 #[test]
-fn the_definition_is_sound() {
+fn command_definition_is_valid() {
     Cli::command().debug_assert();
 }
 
 #[test]
-fn nothing_is_serve_with_all_parts_and_takes_its_flags() {
+fn without_command_serve_runs_all_parts_and_accepts_its_flags() {
     let cli = parse("handover --listen 127.0.0.1:0 --database sqlite://a.db").unwrap();
     assert!(cli.command.is_none());
     assert_eq!(cli.serve.address.listen.as_deref(), Some("127.0.0.1:0"));
@@ -25,9 +25,9 @@ fn nothing_is_serve_with_all_parts_and_takes_its_flags() {
 }
 
 #[test]
-fn roles_name_the_parts_that_run() {
+fn roles_select_the_parts_that_run() {
     let Some(Command::Serve(serve)) = parse("handover serve --roles api,jobs").unwrap().command else {
-        panic!("serve was asked for")
+        panic!("not serve")
     };
     let parts = serve.parts();
     assert_eq!(parts, Parts { api: true, roles: Roles { relay: false, consumers: false, jobs: true } });
@@ -35,20 +35,20 @@ fn roles_name_the_parts_that_run() {
 }
 
 #[test]
-fn a_token_has_one_hour_tenant_1_and_the_role_user_unless_told_otherwise() {
+fn token_defaults_are_one_hour_tenant_1_and_role_user() {
     let Some(Command::Token(token)) = parse("handover token --user 10001").unwrap().command else {
-        panic!("token was asked for")
+        panic!("not token")
     };
     assert_eq!((token.user, token.tenant, token.ttl.as_secs()), (10001, 1, 3600));
     assert_eq!(token.roles, [Role::User]);
     let line = "handover token --user 1 --role user --role operator --tenant 2 --ttl 15m";
-    let Some(Command::Token(token)) = parse(line).unwrap().command else { panic!("token was asked for") };
+    let Some(Command::Token(token)) = parse(line).unwrap().command else { panic!("not token") };
     assert_eq!((token.tenant, token.ttl.as_secs()), (2, 900));
     assert_eq!(token.roles, [Role::User, Role::Operator]);
 }
 
 #[test]
-fn what_means_nothing_is_a_usage_error() {
+fn invalid_arguments_are_usage_errors() {
     for line in [
         "handover token",
         "handover token --user 0",
@@ -94,19 +94,19 @@ fn what_means_nothing_is_a_usage_error() {
 }
 
 #[test]
-fn a_refused_value_is_explained_in_words_of_the_program() {
+fn invalid_value_error_names_the_accepted_values() {
     let library =
         ["invalid digit", "number too large", "time unit", "in range", "premature end", "from empty"];
-    for (line, said) in [
+    for (line, expected) in [
         ("handover outbox list --limit many", "write a whole number from 1 to 1000"),
         ("handover outbox list --limit 1001", "write a whole number from 1 to 1000"),
         ("handover outbox list --aggregate-id x", "write a whole number from"),
-        ("handover outbox list --cursor x", "write the `nextCursor` of an earlier answer"),
+        ("handover outbox list --cursor x", "write the `nextCursor` of an earlier page"),
         ("handover outbox list --tenant x", "integer from 1 to"),
         ("handover outbox redrive --from today", "write it as 2026-01-31T08:00:00Z"),
         ("handover outbox release Order x", "write a whole number from"),
         ("handover dlq list --limit 0", "write a whole number from 1 to 10000"),
-        ("handover dlq list --cursor 0", "write the `nextCursor` of an earlier answer"),
+        ("handover dlq list --cursor 0", "write the `nextCursor` of an earlier page"),
         ("handover token --user 99999999999999999999", "write a whole number from 1 to 9007199254740991"),
         ("handover token --user 1 --tenant me", "write a whole number from 1 to 9007199254740991"),
         ("handover token --user 1 --ttl 5", "write a number and its unit: 15m, 1h or 7d"),
@@ -116,13 +116,13 @@ fn a_refused_value_is_explained_in_words_of_the_program() {
         ("handover order timeline x", "integer from 1 to"),
     ] {
         let text = parse(line).unwrap_err().to_string();
-        assert!(text.contains(said), "{line}: {text}");
-        assert!(library.iter().all(|words| !text.contains(words)), "{line}: {text}");
+        assert!(text.contains(expected), "{line}: {text}");
+        assert!(library.iter().all(|part| !text.contains(part)), "{line}: {text}");
     }
 }
 
 #[test]
-fn a_list_has_twenty_rows_of_every_tenant_as_a_table_unless_told_otherwise() {
+fn list_defaults_are_twenty_rows_of_every_tenant_as_a_table() {
     let list = |line| match parse(line).unwrap().command {
         Some(Command::Outbox(OutboxCommand::List(list))) => list,
         other => panic!("{other:?}"),
@@ -135,7 +135,7 @@ fn a_list_has_twenty_rows_of_every_tenant_as_a_table_unless_told_otherwise() {
 }
 
 #[test]
-fn letters_are_chosen_by_name_by_filter_or_all_at_once() {
+fn dead_letters_are_selected_by_key_by_filter_or_all() {
     let replay = |line| match parse(line).unwrap().command {
         Some(Command::Dlq(DlqCommand::Replay(replay))) => replay,
         other => panic!("{other:?}"),
@@ -150,7 +150,7 @@ fn letters_are_chosen_by_name_by_filter_or_all_at_once() {
 }
 
 #[test]
-fn every_command_and_every_flag_says_what_it_is() {
+fn every_command_and_flag_has_help() {
     fn check(command: &clap::Command) {
         let name = command.get_name();
         assert!(command.get_about().is_some(), "{name}");

@@ -1,5 +1,4 @@
-//! Values as they stand on the command line. What is wrong with one is said in words of ours: those of the standard library
-//! and of other crates name no limits.
+//! Parsers of command-line values. Unlike those of the standard library and other crates, their errors name the limits.
 
 use std::time::Duration;
 
@@ -12,12 +11,12 @@ use marketplace_domain::OrderId;
 pub(super) use marketplace_wiring::terminal::whole;
 
 pub(super) fn status(name: &str) -> Result<OutboxStatus, String> {
-    name.to_ascii_uppercase().parse().map_err(|_| "known are new, retry, sent, failed".to_owned())
+    name.to_ascii_uppercase().parse().map_err(|_| "allowed values: new, retry, sent, failed".to_owned())
 }
 
-pub(super) fn letter_status(name: &str) -> Result<DeadLetterStatus, String> {
+pub(super) fn dead_letter_status(name: &str) -> Result<DeadLetterStatus, String> {
     DeadLetterStatus::named(&name.to_ascii_uppercase())
-        .ok_or_else(|| "known are open, replaying, replayed, discarded".to_owned())
+        .ok_or_else(|| "allowed values: open, replaying, replayed, discarded".to_owned())
 }
 
 pub(super) fn tenant(text: &str) -> Result<TenantId, String> {
@@ -37,12 +36,12 @@ pub(super) fn time(text: &str) -> Result<DateTime<Utc>, String> {
     time.map(|time| time.to_utc()).map_err(|_| "write it as 2026-01-31T08:00:00Z".to_owned())
 }
 
-/// Where a list goes on.
+/// Cursor of the next page.
 pub(super) fn cursor(text: &str) -> Result<i64, String> {
     text.parse()
         .ok()
         .filter(|id| *id > 0)
-        .ok_or_else(|| "write the `nextCursor` of an earlier answer".to_owned())
+        .ok_or_else(|| "write the `nextCursor` of an earlier page".to_owned())
 }
 
 pub(super) fn duration(text: &str) -> Result<Duration, String> {

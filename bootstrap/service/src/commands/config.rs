@@ -7,8 +7,8 @@ use crate::cli::ConfigShowArgs;
 use marketplace_wiring::Failure;
 use marketplace_wiring::config::{Config, ConfigError, ConfigErrors, Described, Description, Origin, Shown};
 
-/// Every key, its value and where that came from. Refused values are shown and marked; then the errors are explained, and
-/// the exit code is that of a wrong configuration.
+/// Shows every key with its value and origin. Invalid values are shown and marked; the command then fails with all
+/// configuration errors.
 pub(super) fn show(arguments: &ConfigShowArgs) -> Result<(), Failure> {
     let description = Config::describe(&arguments.common.sources(&[]));
     say(&match arguments.output.output {
@@ -40,7 +40,7 @@ fn row(setting: &Described) -> Vec<String> {
     let value = match &setting.value {
         Shown::Value { text, .. } => text.clone(),
         Shown::Hidden => "(hidden)".to_owned(),
-        Shown::Made => "(made at the first start, kept beside the database file)".to_owned(),
+        Shown::Made => "(generated at the first start, stored next to the database file)".to_owned(),
         Shown::Unset => "(not set)".to_owned(),
     };
     let from = match &setting.origin {

@@ -1,5 +1,5 @@
-//! `outbox list|show|blocked`, `dlq list`, `order timeline`, `audit list`, `queues`: read from the database file,
-//! whoever serves it.
+//! `outbox list|show|blocked`, `dlq list`, `order timeline`, `audit list`, `queues`: read directly from the database,
+//! also while a process serves it.
 
 use handover_outbox::Page;
 use handover_outbox::operations;
@@ -21,7 +21,7 @@ use marketplace_wiring::adapters::Reach;
 pub(super) async fn outbox(arguments: &OutboxListArgs) -> Result<(), Failure> {
     const COLUMNS: [&str; 7] =
         ["eventId", "eventType", "aggregateId", "status", "retryCount", "createTime", "lastError"];
-    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
     let filter = OutboxFilter {
         tenant: arguments.tenant,
         status: arguments.status,
@@ -30,14 +30,15 @@ pub(super) async fn outbox(arguments: &OutboxListArgs) -> Result<(), Failure> {
         from: None,
         to: None,
     };
-    let (before, limit) = (arguments.page.cursor, arguments.page.limit);
+    let before = arguments.page.cursor;
+    let limit = arguments.page.limit;
     let page = operations::outbox(&operator.app.outbox, &operator.acting, filter, before, limit).await;
     list(arguments.output.output, &COLUMNS, page.map_err(|error| operator.failed(error))?, EventView::from)
 }
 
 /// `outbox show`.
 pub(super) async fn event(arguments: &OutboxShowArgs) -> Result<(), Failure> {
-    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
     let row = operations::find_event(&operator.app.outbox, &operator.acting, &arguments.event_id).await;
     let row = row.map_err(|error| {
         operator.failed_to_find(error, format!("event {}", arguments.event_id), "handover outbox list")
@@ -62,8 +63,9 @@ pub(super) async fn blocked(arguments: &OutboxBlockedArgs) -> Result<(), Failure
         "since",
         "lastError",
     ];
-    let operator = Operator::at(&arguments.common, Reach::Store).await?;
-    let (before, limit) = (arguments.page.cursor, arguments.page.limit);
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let before = arguments.page.cursor;
+    let limit = arguments.page.limit;
     let page =
         operations::blocked(&operator.app.outbox, &operator.acting, arguments.tenant, before, limit).await;
     list(arguments.output.output, &COLUMNS, page.map_err(|error| operator.failed(error))?, BlockedView::from)
@@ -72,14 +74,15 @@ pub(super) async fn blocked(arguments: &OutboxBlockedArgs) -> Result<(), Failure
 /// `dlq list`.
 pub(super) async fn dead_letters(arguments: &DlqListArgs) -> Result<(), Failure> {
     const COLUMNS: [&str; 6] = ["key", "queue", "eventType", "status", "diedAt", "reason"];
-    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
     let filter = DeadLetterFilter {
         tenant: arguments.tenant,
         queue: arguments.queue.clone(),
         event_type: arguments.event_type.clone(),
         status: arguments.status,
     };
-    let (before, limit) = (arguments.cursor, arguments.limit);
+    let before = arguments.cursor;
+    let limit = arguments.limit;
     let page = operations::dead_letters(&operator.app.outbox, &operator.acting, filter, before, limit).await;
     list(
         arguments.output.output,
@@ -103,8 +106,9 @@ pub(super) async fn timeline(arguments: &TimelineArgs) -> Result<(), Failure> {
         "idempotencyKey",
         "detail",
     ];
-    let operator = Operator::at(&arguments.common, Reach::Store).await?;
-    let (tenant, order) = (arguments.tenant, arguments.order);
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let tenant = arguments.tenant;
+    let order = arguments.order;
     let timeline = market::timeline(&operator.app, &operator.context, tenant, order).await;
     let timeline = timeline.map_err(|error| {
         operator.failed_to_find(
@@ -123,8 +127,9 @@ pub(super) async fn timeline(arguments: &TimelineArgs) -> Result<(), Failure> {
 /// `audit list`.
 pub(super) async fn audit(arguments: &AuditListArgs) -> Result<(), Failure> {
     const COLUMNS: [&str; 7] = ["createTime", "actor", "action", "matched", "changed", "reason", "selection"];
-    let operator = Operator::at(&arguments.common, Reach::Store).await?;
-    let (before, limit) = (arguments.page.cursor, arguments.page.limit);
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let before = arguments.page.cursor;
+    let limit = arguments.page.limit;
     let filter = AuditFilter { tenant: arguments.tenant, changes: arguments.changes };
     let page = operations::audit_log(&operator.app.outbox, &operator.acting, filter, before, limit).await;
     list(arguments.output.output, &COLUMNS, page.map_err(|error| operator.failed(error))?, AuditView::from)
@@ -133,27 +138,27 @@ pub(super) async fn audit(arguments: &AuditListArgs) -> Result<(), Failure> {
 /// `queues`.
 pub(super) async fn queues(arguments: &QueuesArgs) -> Result<(), Failure> {
     const COLUMNS: [&str; 4] = ["name", "ready", "unacked", "consumers"];
-    let operator = Operator::at(&arguments.common, Reach::Broker).await?;
+    let operator = Operator::open(&arguments.common, Reach::Broker).await?;
     let queues = operations::queues(&operator.app.outbox, &operator.acting).await;
     let items = queues.map_err(|error| operator.failed(error))?;
     list(arguments.output.output, &COLUMNS, Page { items, next: None }, QueueView::from)
 }
 
-/// Writes `{"items": [...], "nextCursor": ...}`, or a table.
+/// Prints `{"items": [...], "nextCursor": ...}`, or a table.
 fn list<T, V: Serialize>(
-    form: Output,
+    format: Output,
     columns: &[&str],
     page: Page<T>,
     view: impl Fn(T) -> V,
 ) -> Result<(), Failure> {
     let items: Vec<Value> = page.items.into_iter().map(|item| output::value(&view(item))).collect();
-    if items.is_empty() && form == Output::Table {
-        note("nothing is there that fits");
+    if items.is_empty() && format == Output::Table {
+        note("no rows match");
     }
     if let Some(next) = page.next {
-        note(&format!("there are more: --cursor {next} goes on, --limit shows more at a time"));
+        note(&format!("more rows exist: continue with --cursor {next}, or raise --limit"));
     }
-    say(&match form {
+    say(&match format {
         Output::Table => output::columns(columns, &items),
         Output::Json => {
             output::json(&json!({ "items": items, "nextCursor": page.next.map(|next| next.to_string()) }))

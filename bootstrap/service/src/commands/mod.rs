@@ -1,4 +1,4 @@
-//! What the commands do.
+//! Implementations of the commands.
 
 mod config;
 mod inspect;
@@ -19,7 +19,7 @@ use marketplace_wiring::adapters::Database;
 use marketplace_wiring::terminal::output;
 use marketplace_wiring::{Exit, Failure, Secrets, edge, telemetry};
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
         None => serve::serve(&cli.serve).await?,
@@ -27,7 +27,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(Command::Migrate(common)) => migrate(&common).await?,
         Some(Command::Doctor(arguments)) => {
             let report = doctor::examine(&arguments).await;
-            say(&report.written(arguments.output.output))?;
+            say(&report.format(arguments.output.output))?;
             return Ok(report.exit());
         }
         Some(Command::Demo(arguments)) => return marketplace_demo::run(&arguments).await,
@@ -72,7 +72,7 @@ async fn migrate(common: &Common) -> Result<(), Failure> {
     let telemetry = telemetry::install(&config.log);
     let migrated = Database::migrate(&config.database).await;
     telemetry.end().await;
-    let versions = migrated?.map(|of| format!("version {} of the {} schema", of.found.unwrap_or(0), of.part));
+    let versions = migrated?.map(|it| format!("version {} of the {} schema", it.found.unwrap_or(0), it.part));
     say(&format!("{} is at {}\n", config.database, versions.join(" and ")))
 }
 

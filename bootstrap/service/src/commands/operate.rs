@@ -1,4 +1,5 @@
-//! `outbox redrive`, `outbox release`, `dlq replay`, `dlq discard`: moved on in the database file, whoever serves it.
+//! `outbox redrive`, `outbox release`, `dlq replay`, `dlq discard`: change the database directly, also while a process serves
+//! it.
 
 use handover_events::EventId;
 use handover_outbox::operations;
@@ -18,7 +19,7 @@ use marketplace_wiring::adapters::Reach;
 /// `outbox redrive`.
 pub(super) async fn redrive(arguments: &OutboxRedriveArgs) -> Result<(), Failure> {
     let rows = rows(arguments)?;
-    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
     let command = RedriveEvents {
         rows,
         dry_run: arguments.dry_run,
@@ -30,9 +31,10 @@ pub(super) async fn redrive(arguments: &OutboxRedriveArgs) -> Result<(), Failure
         .map_err(|error| operator.failed(error))?;
     operator.close().await;
     let missing: Vec<String> = redriven.not_found.iter().map(EventId::to_string).collect();
-    let (matched, more) = (redriven.matched, redriven.more);
-    tell(arguments.output.output, &RedriveView::from(redriven), matched, more)?;
-    named_are_there(&operator, &missing, "event", "handover outbox list")
+    let matched = redriven.matched;
+    let more = redriven.more;
+    print_result(arguments.output.output, &RedriveView::from(redriven), matched, more)?;
+    check_found(&operator, &missing, "event", "handover outbox list")
 }
 
 fn rows(arguments: &OutboxRedriveArgs) -> Result<Rows, Failure> {
@@ -56,15 +58,16 @@ fn rows(arguments: &OutboxRedriveArgs) -> Result<Rows, Failure> {
             Err(usage("name events, or a filter such as --status failed".to_owned()))
         }
         Err(operations::BadFilter::Pending) => {
-            Err(usage("--status must be failed or sent: others are on their way".to_owned()))
+            Err(usage("--status must be failed or sent: other events are still to be published".to_owned()))
         }
     }
 }
 
 /// `outbox release`.
 pub(super) async fn release(arguments: &OutboxReleaseArgs) -> Result<(), Failure> {
-    let operator = Operator::at(&arguments.common, Reach::Store).await?;
-    let (kind, id) = (arguments.aggregate_type.clone(), arguments.aggregate_id);
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
+    let kind = arguments.aggregate_type.clone();
+    let id = arguments.aggregate_id;
     let released = operations::release_aggregate(
         &operator.app.outbox,
         &operator.acting,
@@ -76,18 +79,18 @@ pub(super) async fn release(arguments: &OutboxReleaseArgs) -> Result<(), Failure
     let released = released.map_err(|error| {
         operator.failed_to_find(
             error,
-            format!("failed event of {kind} {id} that holds others"),
+            format!("failed event of {kind} {id} that blocks later events"),
             "handover outbox blocked",
         )
     })?;
     operator.close().await;
-    tell(arguments.output.output, &ReleaseView::new(kind, id, released), released, false)
+    print_result(arguments.output.output, &ReleaseView::new(kind, id, released), released, false)
 }
 
 /// `dlq replay`.
 pub(super) async fn replay(arguments: &DlqReplayArgs) -> Result<(), Failure> {
-    let letters = letters(&arguments.letters, "see handover dlq replay --help")?;
-    let operator = Operator::at(&arguments.common, Reach::Broker).await?;
+    let letters = selection(&arguments.letters, "see handover dlq replay --help")?;
+    let operator = Operator::open(&arguments.common, Reach::Broker).await?;
     let dry_run = arguments.letters.dry_run;
     let command = ReplayLetters { letters, dry_run, reason: arguments.reason.clone() };
     let replayed = operations::replay_dead_letters(&operator.app.outbox, &operator.acting, command)
@@ -95,16 +98,18 @@ pub(super) async fn replay(arguments: &DlqReplayArgs) -> Result<(), Failure> {
         .map_err(|error| operator.failed(error))?;
     operator.close().await;
     let missing = replayed.not_found.clone();
-    let (matched, refused, more) = (replayed.matched, replayed.refused.len(), replayed.more);
-    tell(arguments.output.output, &ReplayView::from(replayed), matched, more)?;
-    named_are_there(&operator, &missing, "dead letter", "handover dlq list")?;
+    let matched = replayed.matched;
+    let refused = replayed.refused.len();
+    let more = replayed.more;
+    print_result(arguments.output.output, &ReplayView::from(replayed), matched, more)?;
+    check_found(&operator, &missing, "dead letter", "handover dlq list")?;
     if refused > 0 && !dry_run { Err(Failure::NotReplayed { refused, matched }) } else { Ok(()) }
 }
 
 /// `dlq discard`.
 pub(super) async fn discard(arguments: &DlqDiscardArgs) -> Result<(), Failure> {
-    let letters = letters(&arguments.letters, "see handover dlq discard --help")?;
-    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let letters = selection(&arguments.letters, "see handover dlq discard --help")?;
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
     let dry_run = arguments.letters.dry_run;
     let command = DiscardLetters { letters, dry_run, reason: arguments.reason.clone() };
     let discarded = operations::discard_dead_letters(&operator.app.outbox, &operator.acting, command)
@@ -112,18 +117,20 @@ pub(super) async fn discard(arguments: &DlqDiscardArgs) -> Result<(), Failure> {
         .map_err(|error| operator.failed(error))?;
     operator.close().await;
     let missing = discarded.not_found.clone();
-    let (matched, refused, more) = (discarded.matched, discarded.refused.len(), discarded.more);
-    tell(arguments.output.output, &DiscardView::from(discarded), matched, more)?;
-    named_are_there(&operator, &missing, "dead letter", "handover dlq list")?;
+    let matched = discarded.matched;
+    let refused = discarded.refused.len();
+    let more = discarded.more;
+    print_result(arguments.output.output, &DiscardView::from(discarded), matched, more)?;
+    check_found(&operator, &missing, "dead letter", "handover dlq list")?;
     if refused > 0 && !dry_run { Err(Failure::NotDiscarded { refused, matched }) } else { Ok(()) }
 }
 
-fn letters(arguments: &LettersArgs, remedy: &str) -> Result<Letters, Failure> {
+fn selection(arguments: &LettersArgs, remedy: &str) -> Result<Letters, Failure> {
     let LettersArgs { keys, queue, event_type, tenant, .. } = arguments.clone();
     if keys.is_empty() {
         return Ok(Letters::Filter { queue, event_type, tenant });
     }
-    let usage = || Failure::Usage { what: too_many("letters"), remedy: remedy.to_owned() };
+    let usage = || Failure::Usage { what: too_many("dead letters"), remedy: remedy.to_owned() };
     Ok(Letters::Keys { keys: Named::new(keys).ok_or_else(usage)?, queue })
 }
 
@@ -131,22 +138,22 @@ fn too_many(what: &str) -> String {
     format!("at most {MAX_NAMED} {what} can be named at a time")
 }
 
-/// Writes the answer.
-fn tell(form: Output, view: &impl Serialize, matched: u64, more: bool) -> Result<(), Failure> {
+/// Prints the result of an operation.
+fn print_result(format: Output, view: &impl Serialize, matched: u64, more: bool) -> Result<(), Failure> {
     if matched == 0 {
-        note("nothing is there that fits");
+        note("no rows match");
     }
     if more {
-        note("there are more: do it again");
+        note("more rows match: run the command again");
     }
-    say(&match form {
+    say(&match format {
         Output::Table => output::object(&output::value(view)),
         Output::Json => output::json(view),
     })
 }
 
-/// Everything that was named is there.
-fn named_are_there(
+/// Fails if named rows were not found.
+fn check_found(
     operator: &Operator,
     missing: &[String],
     what: &str,

@@ -1,5 +1,5 @@
-//! Whoever may write to the database, as an operator of all of it: the same use cases as behind the API, on the file
-//! itself, beside whoever serves it.
+//! Operator for commands: runs the API's operator use cases directly on the database, also while a process serves it. A user
+//! with write access to the database counts as an operator with every role.
 
 use handover_events::TenantId;
 use handover_events::Trace;
@@ -13,7 +13,7 @@ use marketplace_wiring::adapters::{Looked, Reach};
 use marketplace_wiring::config::DatabaseChoice;
 use marketplace_wiring::terminal::Common;
 
-/// An operator at the database.
+/// An operator with direct access to the database.
 pub(super) struct Operator {
     pub(super) app: App,
     pub(super) context: CommandContext,
@@ -23,29 +23,29 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// At the database of this configuration, if its schema is this program's.
-    pub(super) async fn at(common: &Common, reach: Reach) -> Result<Operator, Failure> {
+    /// Opens the configured database, if its schema is current.
+    pub(super) async fn open(common: &Common, reach: Reach) -> Result<Operator, Failure> {
         let config = common.load()?;
-        let looked = Looked::readable(&config.database).await?;
-        let app = looked.application(&config, reach)?;
+        let database = Looked::readable(&config.database).await?;
+        let app = database.application(&config, reach)?;
         let trace = Trace { trace_id: trace_id(&app), traceparent: None };
         let actor = Actor::CommandLine(user());
         let context = CommandContext { actor, tenant: TenantId::DEFAULT, trace, idempotency: None };
         let acting = context.operator().map_err(|error| Failure::Refused(error.to_string()))?;
-        Ok(Operator { app, context, acting, database: config.database, store: looked.store })
+        Ok(Operator { app, context, acting, database: config.database, store: database.store })
     }
 
-    /// Closes the database. Where others serve it, they are told what was changed.
+    /// Closes the database. On PostgreSQL, pending wake-up notifications are sent first.
     pub(super) async fn close(&self) {
         self.store.close().await;
     }
 
-    /// What a use case's refusal means here.
+    /// Converts the error of a use case.
     pub(super) fn failed(&self, error: impl Into<UseCaseError>) -> Failure {
         match error.into() {
             UseCaseError::Store(cause) => Failure::database(&self.database)(cause),
             UseCaseError::Broker(cause) => Failure::Broker(cause),
-            // Who writes to the file has every role, and nothing here decides about orders.
+            // Not expected: this operator has every role, and no command changes orders.
             other @ (UseCaseError::NotFound { .. }
             | UseCaseError::NotAllowed { .. }
             | UseCaseError::Order(_)
@@ -60,7 +60,7 @@ impl Operator {
         }
     }
 
-    /// The same, where what was named may not be there.
+    /// Like [`Operator::failed`]; `NotFound` becomes [`Operator::missing`].
     pub(super) fn failed_to_find(
         &self,
         error: impl Into<UseCaseError>,
@@ -84,7 +84,7 @@ impl Operator {
         }
     }
 
-    /// What was named is not there.
+    /// The error for named rows that do not exist.
     pub(super) fn missing(&self, what: String, see: &'static str) -> Failure {
         Failure::Missing { what, see, database: self.database.clone() }
     }
@@ -94,14 +94,14 @@ fn trace_id(app: &App) -> String {
     format!("{:016x}{:016x}", app.tx.chance.next(), app.tx.chance.next())
 }
 
-/// The system's user: by name, or by number where there is no name.
+/// The system user: its name, or its numeric id if no name is set.
 fn user() -> String {
     let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
     let named = named.map(|name| name.trim().to_owned()).find(|name| !name.is_empty());
     named.unwrap_or_else(user_id)
 }
 
-/// Whose this process is, as far as the system shows it.
+/// Numeric id of the user that runs this process, where `/proc` shows it.
 fn user_id() -> String {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").map_or_else(|_| "unknown".to_owned(), |process| process.uid().to_string())

@@ -1,4 +1,4 @@
-//! `reconcile`: what should be there compared with what is, in the database itself, whoever serves it.
+//! `reconcile`: compares expected with existing rows directly in the database, also while a process serves it.
 
 use chrono::TimeDelta;
 use marketplace::use_cases::operations::{self, GRACE, Reconcile};
@@ -11,7 +11,7 @@ use crate::cli::ReconcileArgs;
 use marketplace_wiring::adapters::Reach;
 use marketplace_wiring::{Exit, Failure};
 
-/// Compares, and mends where that was asked for.
+/// Reconciles, and repairs findings if `--repair` is given.
 pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure> {
     const COLUMNS: [&str; 9] = [
         "kind",
@@ -24,7 +24,7 @@ pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure
         "mended",
         "what",
     ];
-    let operator = Operator::at(&arguments.common, Reach::Store).await?;
+    let operator = Operator::open(&arguments.common, Reach::Store).await?;
     let until = arguments.to.unwrap_or_else(|| operator.app.now());
     let usage = |what: &str| Failure::Usage {
         what: what.to_owned(),
@@ -34,9 +34,10 @@ pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure
         Some(from) => Some(from),
         None => TimeDelta::from_std(arguments.since).ok().and_then(|since| until.checked_sub_signed(since)),
     };
-    let since = since.ok_or_else(|| usage("--since goes back before the calendar begins"))?;
+    let since =
+        since.ok_or_else(|| usage("--since is too long: the start is outside the supported calendar"))?;
     if since >= until {
-        return Err(usage("the time ends before it begins"));
+        return Err(usage("the time range ends before it begins"));
     }
     let command = Reconcile {
         tenant: arguments.tenant,
@@ -46,30 +47,31 @@ pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure
         repair: arguments.repair,
         reason: arguments.reason.clone(),
     };
-    let told = operations::reconcile(&operator.app, &operator.context, command).await;
-    let told = told.map_err(|error| operator.failed(error))?;
+    let result = operations::reconcile(&operator.app, &operator.context, command).await;
+    let reconciliation = result.map_err(|error| operator.failed(error))?;
     operator.close().await;
-    let (is_sound, more) = (told.is_sound(), told.more);
-    let view = output::value(&ReconciliationView::from(told));
+    let is_sound = reconciliation.is_sound();
+    let more = reconciliation.more;
+    let view = output::value(&ReconciliationView::from(reconciliation));
     say(&match arguments.output.output {
         Output::Json => output::json(&view),
-        Output::Table => written(&view, &COLUMNS),
+        Output::Table => table(&view, &COLUMNS),
     })?;
     if more {
-        note("there are more findings than are told: look at a shorter time, or mend these first");
+        note("more findings exist than are listed: use a shorter time range, or repair these first");
     }
     if is_sound {
         return Ok(Exit::Done);
     }
     note(match arguments.repair {
-        true => "not all of it could be mended: see `handover order timeline` of what is left",
-        false => "handover reconcile --repair mends what can be mended",
+        true => "some findings could not be repaired: see `handover order timeline` of their orders",
+        false => "`handover reconcile --repair` repairs what can be repaired",
     });
     Ok(Exit::Failed)
 }
 
-/// How much was compared, how much of each kind is wrong, and each thing that is.
-fn written(view: &Value, columns: &[&str]) -> String {
+/// Totals, counts per kind of finding, and the findings.
+fn table(view: &Value, columns: &[&str]) -> String {
     let whole = view.as_object().into_iter().flatten();
     let counts = whole.clone().filter(|(name, _)| !matches!(name.as_str(), "findings" | "counts"));
     let of_kinds = view["counts"].as_object().into_iter().flatten();

@@ -19,25 +19,25 @@ pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
 
 async fn run(config: &Config, arguments: &ServeArgs) -> Result<(), Failure> {
     metrics::install();
-    // Before anything is begun: a signal that comes early is not lost.
-    let mut stopped = StopSignals::listen()?;
+    // Installed before anything starts, so that an early signal is not lost.
+    let mut signals = StopSignals::listen()?;
     let parts = arguments.parts();
     let mut service = Service::start(config, parts).await?;
     say(&greeting(config, &service, parts))?;
-    info!(database = %config.database, %parts, "handover is ready");
+    info!(database = %config.database, %parts, "service: ready");
     let name = tokio::select! {
-        name = stopped.next() => name,
+        name = signals.next() => name,
         failure = service.failed() => return Err(failure),
     };
-    info!("{name}: stopping");
+    info!("service: {name} received; stopping");
     tokio::select! {
         ended = service.stop(STOP_WITHIN) => ended?,
-        name = stopped.next() => {
-            let running = format!("what it was finishing when a second signal came ({name})");
+        name = signals.next() => {
+            let running = format!("unfinished work (second signal: {name})");
             return Err(Failure::StillRunning { after_ms: 0, running });
         }
     }
-    info!("stopped");
+    info!("service: stopped");
     Ok(())
 }
 
@@ -46,10 +46,10 @@ fn greeting(config: &Config, service: &Service, parts: Parts) -> String {
         return format!("handover runs {parts} on {}, without an API\n", config.database);
     };
     let base = format!("http://{address}");
-    // As it was started, so that the commands below work as they are from the same folder.
+    // The program as it was started, so that the printed commands work unchanged in the same folder.
     let program = std::env::args().next().unwrap_or_else(|| "handover".to_owned());
-    let same = match config.database.file() {
-        // On a server the secrets are set, and so is what else it takes.
+    let database_flag = match config.database.file() {
+        // With a database server, secrets and address are in the environment or in the file.
         None => String::new(),
         Some(file) if file.as_os_str() == "handover.db" => String::new(),
         Some(file) => format!(" --database sqlite://{}", file.display()),
@@ -60,11 +60,11 @@ fn greeting(config: &Config, service: &Service, parts: Parts) -> String {
     };
     format!(
         r#"handover listens on {base}
-{operators}orders and events are kept in {database}
+{operators}database: {database}
 
-Sell something, buy it, look at the order:
-  seller="Authorization: Bearer $({program} token{same} --user 1)"
-  buyer="Authorization: Bearer $({program} token{same} --user 2)"
+List a product, order it, read the order:
+  seller="Authorization: Bearer $({program} token{database_flag} --user 1)"
+  buyer="Authorization: Bearer $({program} token{database_flag} --user 2)"
   curl -s {base}/api/v1/products -H "$seller" -H 'Content-Type: application/json' -d '{{"title":"Desk lamp","price":88.50}}'
   curl -s {base}/api/v1/orders -H "$buyer" -H 'X-Idempotency-Key: lamp-1' -H 'Content-Type: application/json' -d '{{"productId":1}}'
   curl -s {base}/api/v1/orders/1 -H "$buyer"

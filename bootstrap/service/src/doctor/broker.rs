@@ -1,4 +1,4 @@
-//! The broker: whether it answers, has its queues, and takes messages; for RabbitMQ also whether people can look at it.
+//! Checks of the broker: reachable, queues declared; for RabbitMQ also the management interface.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use marketplace_wiring::config::{BrokerChoice, Config};
 
 const BROKER: &str = "broker";
 const MANAGEMENT: &str = "management";
-/// Where RabbitMQ's management plugin listens, unless it is told otherwise.
+/// Default port of RabbitMQ's management plugin.
 const MANAGEMENT_PORT: u16 = 15672;
-/// A broker that does not answer within this is away.
-const WITHIN: Duration = Duration::from_secs(10);
-/// Who does not answer within this does not answer.
-const PROBE_WITHIN: Duration = Duration::from_secs(2);
+/// A broker that does not answer within this time counts as unavailable.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of the connection to the management plugin.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Looks at it; `looked` is the database if it can be read.
-pub(super) async fn checks(config: &Config, looked: Option<&Looked>) -> Vec<Check> {
-    match (&config.broker, looked) {
+/// Checks the broker. `database` is `None` if the database cannot be read.
+pub(super) async fn checks(config: &Config, database: Option<&Looked>) -> Vec<Check> {
+    match (&config.broker, database) {
         (BrokerChoice::Memory, _) => vec![Check::warn(
             BROKER,
-            "memory: keeps its queues in the process that serves".to_owned(),
-            "nobody else sees them, and each start sends again what was on its way",
+            "memory: the queues are in the memory of the serving process".to_owned(),
+            "no other process can access them, and each start publishes unsettled events again",
             "set broker.url = \"database:\" for anything but tests",
         )],
-        // It is in the database, which says what is wrong.
+        // The check of the database reports the problem.
         (BrokerChoice::Database, None) => Vec::new(),
-        (BrokerChoice::Database, Some(looked)) => {
-            vec![queues(config, database_broker(&looked.store), "it").await]
+        (BrokerChoice::Database, Some(database)) => {
+            vec![queues(config, database_broker(&database.store), "the broker in the database").await]
         }
         (BrokerChoice::Rabbit(settings), _) => {
             let broker = rabbit_beside(config, settings);
@@ -45,7 +45,7 @@ pub(super) async fn checks(config: &Config, looked: Option<&Looked>) -> Vec<Chec
 }
 
 async fn queues(config: &Config, broker: Arc<dyn Broker>, place: &str) -> Check {
-    let answer = tokio::time::timeout(WITHIN, broker.queues()).await;
+    let answer = tokio::time::timeout(TIMEOUT, broker.queues()).await;
     let queues = match answer.unwrap_or_else(|late| Err(BrokerError::Unreachable(Box::new(late)))) {
         Ok(queues) => queues,
         Err(error) => return Check::failed(BROKER, &Failure::from(error)),
@@ -55,30 +55,30 @@ async fn queues(config: &Config, broker: Arc<dyn Broker>, place: &str) -> Check 
     let missing: Vec<&str> =
         topology.queues.iter().map(|queue| queue.name.as_str()).filter(|name| !is_there(name)).collect();
     match missing.as_slice() {
-        [] => Check::ok(BROKER, format!("{place} answers, and has all {} queues", topology.queues.len())),
+        [] => Check::ok(BROKER, format!("{place} is reachable and has all {} queues", topology.queues.len())),
         _ if queues.is_empty() => {
-            Check::ok(BROKER, format!("{place} answers; `serve` declares its queues at the first start"))
+            Check::ok(BROKER, format!("{place} is reachable; the first `serve` declares its queues"))
         }
         missing => Check::warn(
             BROKER,
-            format!("{place} answers, and has no {}", missing.join(", ")),
-            "they came with another version or with another order.timeout.pending-minutes",
-            "nothing, if the next `handover serve` is to use this configuration: it declares them",
+            format!("{place} is reachable, but has no {}", missing.join(", ")),
+            "another version, or another order.timeout.pending-minutes, declared the existing queues",
+            "nothing if the next `handover serve` uses this configuration: it declares them",
         ),
     }
 }
 
-/// Nothing here needs the management plugin; people do.
+/// Checks the management plugin, which only people use; handover does not.
 async fn management(settings: &RabbitSettings) -> Check {
     let address = (settings.host(), MANAGEMENT_PORT);
-    let answer = tokio::time::timeout(PROBE_WITHIN, TcpStream::connect(address)).await;
+    let answer = tokio::time::timeout(PROBE_TIMEOUT, TcpStream::connect(address)).await;
     let place = format!("{}:{MANAGEMENT_PORT}", address.0);
     match answer {
-        Ok(Ok(_)) => Check::ok(MANAGEMENT, format!("{place} answers")),
+        Ok(Ok(_)) => Check::ok(MANAGEMENT, format!("{place} accepts connections")),
         Ok(Err(_)) | Err(_) => Check::warn(
             MANAGEMENT,
-            format!("{place} does not answer"),
-            "handover does not need it; people look at queues and connections there",
+            format!("{place} does not accept connections"),
+            "handover does not need it, but it shows queues and connections to people",
             "nothing, or enable it: rabbitmq-plugins enable rabbitmq_management",
         ),
     }

@@ -1,4 +1,4 @@
-//! The database, its schema, and the clock that its rows were written by.
+//! Checks of the database, its schema and the clock.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use marketplace_wiring::Failure;
 use marketplace_wiring::adapters::{Looked, Schema};
 use marketplace_wiring::config::{Config, DatabaseChoice};
 
-/// A database that does not answer within this is away.
-const WITHIN: Duration = Duration::from_secs(10);
-/// Clocks of one machine differ by no more than a correction.
+/// A database that does not answer within this time counts as unavailable.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Accepted clock difference; an NTP correction is smaller.
 const TOLERANCE: TimeDelta = TimeDelta::seconds(5);
-/// No clock is right before this program was written, or a lifetime later.
+/// Plausible years of a correct clock: not before this program was written.
 const FIRST_YEAR: i32 = 2026;
 const LAST_YEAR: i32 = 2100;
 
@@ -26,97 +26,97 @@ const CLOCK: &str = "clock";
 const AUDIT: &str = "audit log";
 const IDS: &str = "ids";
 
-/// Looks at all of it, and at the broker, which may be in it.
+/// Checks the database, and the broker, which may be in the database.
 pub(super) async fn checks(config: &Config, now: DateTime<Utc>) -> Vec<Check> {
     let mut found = Found::default();
-    if tokio::time::timeout(WITHIN, examine(config, now, &mut found)).await.is_err() {
-        let cause = StoreError::Unavailable(format!("no answer within {WITHIN:?}").into());
+    if tokio::time::timeout(TIMEOUT, examine(config, now, &mut found)).await.is_err() {
+        let cause = StoreError::Unavailable(format!("no answer within {TIMEOUT:?}").into());
         found.checks =
             vec![Check::failed(DATABASE, &Failure::database(&config.database)(cause)), clock(now, None)];
-        found.looked = None;
+        found.database = None;
     }
-    let Found { mut checks, looked } = found;
+    let Found { mut checks, database } = found;
     let clock = checks.pop();
-    checks.extend(broker::checks(config, looked.as_ref()).await);
+    checks.extend(broker::checks(config, database.as_ref()).await);
     checks.extend(clock);
-    if let Some(looked) = looked {
-        looked.store.close().await;
+    if let Some(database) = database {
+        database.store.close().await;
     }
     checks
 }
 
-/// What was found in a database: the checks, the clock's last, and the database itself if it can be read.
+/// Result of the checks; the last one is that of the clock. `database` is set if the database can be read.
 #[derive(Default)]
 struct Found {
     checks: Vec<Check>,
-    looked: Option<Looked>,
+    database: Option<Looked>,
 }
 
 async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
-    let Found { checks, looked: readable } = found;
+    let Found { checks, database: readable } = found;
     let failed = |failure: &Failure| [Check::failed(DATABASE, failure), clock(now, None)];
-    let looked = match Looked::open(&config.database).await {
-        Ok(looked) => looked,
+    let database = match Looked::open(&config.database).await {
+        Ok(database) => database,
         Err(Failure::NoDatabase { .. }) => {
-            let what = format!("{} is not there yet; `serve` or `migrate` makes it", config.database);
+            let what = format!("{} does not exist yet; `serve` or `migrate` creates it", config.database);
             return checks.extend([Check::ok(DATABASE, what), clock(now, None)]);
         }
         Err(failure) => return checks.extend(failed(&failure)),
     };
-    let (schema, facts) = match (looked.schema().await, looked.store.server_facts().await) {
+    let (schema, facts) = match (database.schema().await, database.store.server_facts().await) {
         (Ok(schema), Ok(facts)) => (schema, facts),
         (Err(failure), _) => return checks.extend(failed(&failure)),
         (_, Err(cause)) => return checks.extend(failed(&Failure::database(&config.database)(cause))),
     };
     match &facts {
         Some(facts) => {
-            checks.push(Check::ok(DATABASE, format!("{} answers: {}", config.database, facts.version)))
+            checks.push(Check::ok(DATABASE, format!("{} is reachable: {}", config.database, facts.version)))
         }
-        None => checks.push(Check::ok(DATABASE, format!("{} answers", config.database))),
+        None => checks.push(Check::ok(DATABASE, format!("{} is reachable", config.database))),
     }
     checks.extend(facts.iter().flat_map(|facts| &facts.unsafe_settings).map(durability));
     checks.push(schema_check(&config.database, schema));
     if schema != Schema::Current {
         return checks.push(clock(now, None));
     }
-    match looked.store.guards_audit_log().await {
+    match database.store.guards_audit_log().await {
         Ok(true) => {}
         Ok(false) => checks.push(audit_log()),
         Err(cause) => checks.push(Check::failed(AUDIT, &Failure::database(&config.database)(cause))),
     }
-    match ids_behind(&looked).await {
+    match ids_behind(&database).await {
         Ok(behind) => checks.extend(behind.into_iter().map(ids)),
         Err(cause) => checks.push(Check::failed(IDS, &Failure::database(&config.database)(cause))),
     }
-    checks.push(match times(&looked).await {
+    checks.push(match times(&database).await {
         Ok((newest, theirs)) if facts.is_some() => server_clock(now, newest, theirs),
         Ok((newest, _)) => clock(now, newest),
         Err(cause) => Check::failed(CLOCK, &Failure::database(&config.database)(cause)),
     });
-    *readable = Some(looked);
+    *readable = Some(database);
 }
 
 fn durability(setting: &String) -> Check {
     Check::warn(
         "durability",
-        format!("the database server is set to {setting}"),
-        "a commit that was answered may be gone after a crash of its machine",
-        "set it as bootstrap/docs/operations.md says under \"Settings of the servers\"",
+        format!("unsafe setting of the database server: {setting}"),
+        "a crash of the server's machine can lose acknowledged commits",
+        "change it as described in bootstrap/docs/operations.md, \"Settings of the servers\"",
     )
 }
 
 fn audit_log() -> Check {
     Check::warn(
         AUDIT,
-        "this user of the database can change what the audit log says".to_owned(),
-        "whoever gets hold of the service can hide what was done",
-        "let one user migrate and another serve, with the rights of .deploy/mysql-rights.sql",
+        "the database user can change the audit log".to_owned(),
+        "an attacker who controls the service could hide actions",
+        "use one user for `migrate` and another for `serve`, with the rights of .deploy/mysql-rights.sql",
     )
 }
 
-/// The kinds of ids whose next block lies below the largest id of their table.
-async fn ids_behind(looked: &Looked) -> Result<Vec<(IdKind, IdState)>, StoreError> {
-    let mut view = looked.store.view().await?;
+/// The kinds of ids whose next id is not above the largest id in their table.
+async fn ids_behind(database: &Looked) -> Result<Vec<(IdKind, IdState)>, StoreError> {
+    let mut view = database.store.view().await?;
     let mut behind = Vec::new();
     for kind in IdKind::ALL {
         let state = view.id_state(kind).await?;
@@ -130,12 +130,7 @@ async fn ids_behind(looked: &Looked) -> Result<Vec<(IdKind, IdState)>, StoreErro
 fn ids((kind, state): (IdKind, IdState)) -> Check {
     Check::warn(
         IDS,
-        format!(
-            "the next {} id is {}, and there is one of {} already",
-            kind.as_str(),
-            state.next,
-            state.largest
-        ),
+        format!("the next {} id is {}, but id {} exists already", kind.as_str(), state.next, state.largest),
         "the database was restored or lost commits, and other rows may be missing too",
         "start `handover serve`: it continues above the largest id; then run `handover reconcile`",
     )
@@ -143,16 +138,14 @@ fn ids((kind, state): (IdKind, IdState)) -> Check {
 
 fn schema_check(database: &DatabaseChoice, schema: Schema) -> Check {
     match (schema, database) {
-        (Schema::Current, _) => {
-            Check::ok(SCHEMA, "its versions are those that this program needs".to_owned())
-        }
+        (Schema::Current, _) => Check::ok(SCHEMA, "every schema version is current".to_owned()),
         (Schema::Older { part, found, needed }, DatabaseChoice::File(_)) => Check::warn(
             SCHEMA,
             format!("version {found} of the {part} schema, and this program needs {needed}"),
-            "it was made by an older handover; the way back is a copy of the file from before",
-            "copy the file, then `handover migrate` or the next `handover serve` brings it up to date",
+            "an older version of handover created it; only a copy of the file can undo a migration",
+            "copy the file, then run `handover migrate`, or start `handover serve`, which migrates it",
         ),
-        // `serve` migrates a file, and nothing else.
+        // `serve` migrates database files only.
         (older @ Schema::Older { .. }, DatabaseChoice::Server(_)) => refused(older, database),
         (newer @ Schema::Newer { .. }, _) => refused(newer, database),
     }
@@ -165,45 +158,45 @@ fn refused(schema: Schema, database: &DatabaseChoice) -> Check {
     }
 }
 
-/// When the newest event was made, and the database's own now.
-async fn times(looked: &Looked) -> Result<(Option<DateTime<Utc>>, DateTime<Utc>), StoreError> {
-    let theirs = looked.store.database_now().await?;
-    let mut view = looked.store.view().await?;
+/// Creation time of the newest event, and the database's current time.
+async fn times(database: &Looked) -> Result<(Option<DateTime<Utc>>, DateTime<Utc>), StoreError> {
+    let theirs = database.store.database_now().await?;
+    let mut view = database.store.view().await?;
     let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;
     Ok((rows.first().map(|row| row.create_time), theirs))
 }
 
-/// On a server its clock is what counts; tokens and callbacks are judged by this machine's.
+/// Checks the clock of a database server, which deadlines follow; tokens and callbacks are checked with this machine's.
 fn server_clock(now: DateTime<Utc>, newest_event: Option<DateTime<Utc>>, theirs: DateTime<Utc>) -> Check {
-    let apart = theirs - now;
-    if apart.abs() <= TOLERANCE {
+    let difference = theirs - now;
+    if difference.abs() <= TOLERANCE {
         return clock(theirs, newest_event);
     }
-    let by = humantime::format_duration(Duration::from_secs(apart.num_seconds().unsigned_abs()));
-    let where_to = if apart > TimeDelta::zero() { "behind" } else { "ahead of" };
+    let by = humantime::format_duration(Duration::from_secs(difference.num_seconds().unsigned_abs()));
+    let direction = if difference > TimeDelta::zero() { "behind" } else { "ahead of" };
     Check::warn(
         CLOCK,
-        format!("this machine's is {by} {where_to} the database's"),
-        "deadlines follow the database's, but tokens and callbacks are judged by this machine's",
+        format!("the clock of this machine is {by} {direction} the database's"),
+        "deadlines follow the database's clock, but tokens and callbacks are checked with this machine's",
         "set the clocks of both machines (NTP)",
     )
 }
 
-/// Whether the time can be true, and does not lie before what is written already.
+/// Checks that the time is plausible and not before the newest event.
 fn clock(now: DateTime<Utc>, newest_event: Option<DateTime<Utc>>) -> Check {
-    let why = "event times and ids come from it, and retries, timeouts and tokens wait for it";
+    let why = "event times, ids, retries, timeouts and the expiry of tokens depend on it";
     let remedy = "set the clock of this machine (NTP), then start";
     let year = chrono::Datelike::year(&now);
     if !(FIRST_YEAR..=LAST_YEAR).contains(&year) {
-        return Check::fail(CLOCK, format!("it says {now:.0}"), why.to_owned(), remedy.to_owned());
+        return Check::fail(CLOCK, format!("the time is {now:.0}"), why.to_owned(), remedy.to_owned());
     }
     match newest_event.map(|newest| newest - now) {
         Some(behind) if behind > TOLERANCE => {
             let behind = Duration::from_secs(behind.num_seconds().unsigned_abs());
-            let what = format!("it is {} behind the newest event", humantime::format_duration(behind));
+            let what = format!("the clock is {} behind the newest event", humantime::format_duration(behind));
             Check::warn(CLOCK, what, why, remedy)
         }
-        Some(_) | None => Check::ok(CLOCK, format!("it says {}", now.format("%Y-%m-%d %H:%M:%S UTC"))),
+        Some(_) | None => Check::ok(CLOCK, format!("the time is {}", now.format("%Y-%m-%d %H:%M:%S UTC"))),
     }
 }
 
@@ -217,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_doubted_out_of_its_century_and_behind_its_own_events() {
+    fn clock_check_reports_implausible_years_and_times_before_the_newest_event() {
         let now = "2026-11-21T03:00:00Z";
         assert_eq!(status(now, None), Status::Ok);
         assert_eq!(status(now, Some("2026-11-21T03:00:05Z")), Status::Ok);

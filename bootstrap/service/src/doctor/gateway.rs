@@ -1,4 +1,4 @@
-//! The payment gateway: whether it was chosen, and whether somebody is there.
+//! Checks of the payment gateway: configured explicitly, reachable.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use marketplace_wiring::adapters::allow_gateway;
 use marketplace_wiring::config::{Config, GatewayChoice};
 
 const NAME: &str = "gateway";
-/// Who does not answer within this does not answer.
-const PROBE_WITHIN: Duration = Duration::from_secs(2);
+/// Timeout of the connection to the gateway.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Looks at it. It is asked for nothing: that would be about money.
+/// Checks the gateway. Only connects: every request would concern money.
 pub(super) async fn check(config: &Config) -> Check {
     if let Err(failure) = allow_gateway(config, &config.listens()) {
         return Check::failed(NAME, &failure);
@@ -21,28 +21,28 @@ pub(super) async fn check(config: &Config) -> Check {
     match &config.gateway.choice {
         GatewayChoice::Sandbox(_) if config.database.file().is_none() => Check::warn(
             NAME,
-            "sandbox: says of every refund that it was paid back, and moves no money".to_owned(),
-            "it is for trying out, and this database is on a server",
+            "sandbox: reports every refund as paid and moves no money".to_owned(),
+            "the sandbox is for trials, but this database is on a server",
             "set gateway.url to https:// and the gateway's address",
         ),
         GatewayChoice::Sandbox(_) => {
-            Check::ok(NAME, "sandbox: says that refunds were paid back, and moves no money".to_owned())
+            Check::ok(NAME, "sandbox: reports every refund as paid and moves no money".to_owned())
         }
-        GatewayChoice::Http(endpoint) => reached(endpoint).await,
+        GatewayChoice::Http(endpoint) => check_connection(endpoint).await,
     }
 }
 
-async fn reached(endpoint: &Endpoint) -> Check {
+async fn check_connection(endpoint: &Endpoint) -> Check {
     let connecting = TcpStream::connect(endpoint.address());
-    let why = match tokio::time::timeout(PROBE_WITHIN, connecting).await {
-        Ok(Ok(_)) => return Check::ok(NAME, format!("{endpoint} takes connections")),
+    let why = match tokio::time::timeout(PROBE_TIMEOUT, connecting).await {
+        Ok(Ok(_)) => return Check::ok(NAME, format!("{endpoint} accepts connections")),
         Ok(Err(cause)) => cause.to_string(),
-        Err(_) => format!("no answer within {PROBE_WITHIN:?}"),
+        Err(_) => format!("no answer within {PROBE_TIMEOUT:?}"),
     };
     Check::warn(
         NAME,
         format!("{endpoint} cannot be reached: {why}"),
-        "refunds wait until it can be; orders and payments do not",
-        "see that gateway.url is right and that this machine may connect there",
+        "refunds wait until it is reachable; orders and payments continue",
+        "check gateway.url, and that this machine may connect to it",
     )
 }

@@ -1,7 +1,7 @@
-//! `doctor`: what serving needs, looked at one by one. Nothing is changed; whoever serves goes on.
+//! `doctor`: checks everything that `serve` needs. It changes nothing and does not disturb a serving process.
 //!
-//! **Invariant:** every check answers, however broken what it looks at is, and every one that is not ok says what, why
-//! and what to do.
+//! **Invariant:** every check returns a result, whatever is broken, and every result that is not ok states what is wrong,
+//! why it matters and what to do.
 
 mod broker;
 mod database;
@@ -25,12 +25,12 @@ pub(crate) use report::Report;
 
 const CONFIGURATION: &str = "configuration";
 
-/// Looks at everything.
+/// Runs all checks.
 pub(crate) async fn examine(arguments: &DoctorArgs) -> Report {
     let sources = arguments.common.sources(&[arguments.address.flag()]);
     let config = match Config::load(&sources) {
         Ok(config) => config,
-        // The rest would be looked at in the wrong place.
+        // Without a valid configuration the other checks would test the wrong systems.
         Err(errors) => {
             return Report::of(errors.iter().map(|error| Check::refused(CONFIGURATION, error)).collect());
         }
@@ -69,10 +69,10 @@ fn configuration(sources: &Sources) -> Check {
         }
     }
     let origins = if origins.is_empty() { "built-in defaults".to_owned() } else { origins.join(", ") };
-    Check::ok(CONFIGURATION, format!("every value is good; set by {origins}"))
+    Check::ok(CONFIGURATION, format!("every value is valid; set by {origins}"))
 }
 
-/// Whether the database file, and what lies beside it, can be written.
+/// Checks that the database file and the files next to it can be written.
 fn folder(database: &Path) -> Check {
     const NAME: &str = "folder";
     let written = match std::fs::metadata(database) {
@@ -80,18 +80,18 @@ fn folder(database: &Path) -> Check {
         Ok(_) => std::fs::File::options().write(true).open(database).map(drop),
         Err(_) => Ok(()),
     };
-    // SQLite makes files beside the database, and so do the lock and the secrets.
+    // SQLite, the lock and the secrets create files next to the database.
     let probe = marketplace_wiring::beside::beside(database, &format!("doctor-{}", std::process::id()));
     let written = written.and_then(|()| {
         std::fs::File::create_new(&probe)?;
         std::fs::remove_file(&probe)
     });
     match written {
-        Ok(()) => Check::ok(NAME, format!("{} and files beside it can be written", database.display())),
+        Ok(()) => Check::ok(NAME, format!("{} and files next to it can be written", database.display())),
         Err(cause) => Check::fail(
             NAME,
-            format!("{} or files beside it cannot be written: {cause}", database.display()),
-            "every order and event is kept there".to_owned(),
+            format!("{} or files next to it cannot be written: {cause}", database.display()),
+            "all orders and events are stored there".to_owned(),
             folder_remedy(database, &cause),
         ),
     }

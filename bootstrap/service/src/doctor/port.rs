@@ -1,4 +1,4 @@
-//! Whether the API's address can be listened on, and if not, whether it is ours that listens there.
+//! Checks that the API's address can be bound, or that handover already listens there.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -8,27 +8,27 @@ use super::report::Check;
 use marketplace_wiring::{Failure, edge};
 
 const NAME: &str = "port";
-/// Who does not answer within this does not answer.
-const WITHIN: Duration = Duration::from_secs(2);
+/// Timeout of the readiness request.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What listens there.
+/// The process that listens on the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Listener {
     Ready,
     NotReady,
-    Stranger,
+    OtherProgram,
 }
 
-/// Who serves the database.
+/// The processes that serve the database.
 #[derive(Debug)]
 pub(super) enum Served {
-    /// This process of this machine, if any: the database is a file.
+    /// The database is a file: at most this process, by its id.
     Here(Option<String>),
-    /// Any number of processes on any machines.
+    /// The database is on a server: any number of processes on any machines.
     Anywhere,
 }
 
-/// Binds the address for an instant; asks who has it otherwise.
+/// Binds the address for a moment. If it is in use, requests `/readyz` from the process that listens there.
 pub(super) async fn check(listen: SocketAddr, served: &Served) -> Check {
     let failure = match edge::bind(listen).await {
         Ok(_) if listen.port() == 0 => return Check::ok(NAME, format!("any free port of {}", listen.ip())),
@@ -39,45 +39,44 @@ pub(super) async fn check(listen: SocketAddr, served: &Served) -> Check {
     if !taken {
         return Check::failed(NAME, &failure);
     }
-    let asked = tokio::task::spawn_blocking(move || ask(listen)).await;
-    match (asked.unwrap_or(Listener::Stranger), served) {
-        (Listener::Ready, Served::Here(Some(process))) => Check::ok(
-            NAME,
-            format!("a handover is ready on {listen}, and process {process} serves this database"),
-        ),
-        (Listener::Ready, Served::Anywhere) => Check::ok(NAME, format!("a handover is ready on {listen}")),
+    let listener = tokio::task::spawn_blocking(move || probe(listen)).await;
+    match (listener.unwrap_or(Listener::OtherProgram), served) {
+        (Listener::Ready, Served::Here(Some(process))) => {
+            Check::ok(NAME, format!("handover is ready on {listen}; process {process} serves this database"))
+        }
+        (Listener::Ready, Served::Anywhere) => Check::ok(NAME, format!("handover is ready on {listen}")),
         (Listener::NotReady, Served::Here(Some(_)) | Served::Anywhere) => Check::warn(
             NAME,
-            format!("a handover listens on {listen}, and is not ready"),
-            "it is stopping, or cannot use what it depends on",
+            format!("handover listens on {listen}, but is not ready"),
+            "it is stopping, or a dependency is unavailable",
             &format!("see its log, and GET http://{listen}/readyz"),
         ),
-        (Listener::Stranger, _) | (Listener::Ready | Listener::NotReady, Served::Here(None)) => {
+        (Listener::OtherProgram, _) | (Listener::Ready | Listener::NotReady, Served::Here(None)) => {
             Check::failed(NAME, &failure)
         }
     }
 }
 
-/// Asks as a load balancer does.
-fn ask(listen: SocketAddr) -> Listener {
-    let answer = || -> io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&reachable(listen), WITHIN)?;
-        stream.set_read_timeout(Some(WITHIN))?;
-        stream.set_write_timeout(Some(WITHIN))?;
+/// Requests `/readyz`, as a load balancer does.
+fn probe(listen: SocketAddr) -> Listener {
+    let request = || -> io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&reachable(listen), TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        let mut answer = Vec::new();
-        stream.take(4096).read_to_end(&mut answer)?;
-        Ok(String::from_utf8_lossy(&answer).into_owned())
+        let mut response = Vec::new();
+        stream.take(4096).read_to_end(&mut response)?;
+        Ok(String::from_utf8_lossy(&response).into_owned())
     };
-    match answer() {
-        Ok(answer) if !answer.contains("\"traceId\"") => Listener::Stranger,
-        Ok(answer) if answer.starts_with("HTTP/1.1 200") => Listener::Ready,
+    match request() {
+        Ok(response) if !response.contains("\"traceId\"") => Listener::OtherProgram,
+        Ok(response) if response.starts_with("HTTP/1.1 200") => Listener::Ready,
         Ok(_) => Listener::NotReady,
-        Err(_) => Listener::Stranger,
+        Err(_) => Listener::OtherProgram,
     }
 }
 
-/// An address that connects to who listens there.
+/// The loopback address for an unspecified one; other addresses unchanged.
 fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

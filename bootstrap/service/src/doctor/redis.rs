@@ -1,4 +1,4 @@
-//! Redis, where something is kept there: whether it is there and does what is asked of it.
+//! Check of Redis, if it is used: runs the scripts that its uses need.
 
 use marketplace_redis::Use;
 
@@ -7,36 +7,37 @@ use marketplace_wiring::config::{Config, RedisConfig};
 
 const NAME: &str = "redis";
 
-/// Looks at it, if it is used.
+/// Checks Redis, if it is used.
 pub(super) async fn check(config: &Config) -> Option<Check> {
     let RedisConfig { settings, uses } = config.redis.as_ref()?;
     let place = settings.place();
-    let of = |what: fn(Use) -> &'static str, and: &str| {
-        uses.iter().map(|each| what(*each)).collect::<Vec<_>>().join(and)
+    let join = |describe: fn(Use) -> &'static str, separator: &str| {
+        uses.iter().map(|each| describe(*each)).collect::<Vec<_>>().join(separator)
     };
     Some(match marketplace_redis::probe(settings, uses).await {
-        Ok(()) => Check::ok(NAME, format!("{place} {} within {:?}", of(does, " and "), settings.timeout)),
-        Err(away) => Check::warn(
+        Ok(()) => {
+            Check::ok(NAME, format!("{place} {} within {:?}", join(function, " and "), settings.timeout))
+        }
+        Err(error) => Check::warn(
             NAME,
-            format!("{place} does not do what is asked of it: {away}"),
-            &format!("until it does, {}; nothing else depends on it", of(Use::without, ", and ")),
+            format!("{place} failed the test: {error}"),
+            &format!("until it works, {}; nothing else depends on it", join(Use::without, ", and ")),
             &format!(
-                "see that redis.url is right, that its user may run scripts and write {}, and that it answers within \
-                 redis.timeout",
-                of(names, " and ")
+                "check redis.url, that its user may run scripts and write {}, and that Redis answers within redis.timeout",
+                join(key_patterns, " and ")
             ),
         ),
     })
 }
 
-fn does(each: Use) -> &'static str {
+fn function(each: Use) -> &'static str {
     match each {
         Use::Limits => "counts requests",
-        Use::Keys => "keeps idempotency keys",
+        Use::Keys => "stores idempotency keys",
     }
 }
 
-fn names(each: Use) -> &'static str {
+fn key_patterns(each: Use) -> &'static str {
     match each {
         Use::Limits => "ratelimit:*",
         Use::Keys => "idempotent:*",

@@ -1,4 +1,4 @@
-//! What was found, and how it is written.
+//! The report of `doctor` and its output formats.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use marketplace_wiring::terminal::Output;
 use marketplace_wiring::terminal::output::{self, visible};
 use marketplace_wiring::{Exit, Failure};
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Status {
@@ -16,7 +16,7 @@ pub(super) enum Status {
     Fail,
 }
 
-/// One line of the report.
+/// One check of the report.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Check {
     check: &'static str,
@@ -25,29 +25,29 @@ pub(super) struct Check {
     why: Option<String>,
     #[serde(rename = "do")]
     remedy: Option<String>,
-    /// The exit code, if it failed.
+    /// Exit code if the check failed.
     #[serde(skip)]
     exit: Exit,
 }
 
 impl Check {
-    /// Nothing is wrong.
     pub(super) fn ok(check: &'static str, what: String) -> Check {
         Check { check, status: Status::Ok, what, why: None, remedy: None, exit: Exit::Done }
     }
 
-    /// Serving works, but somebody should know.
+    /// A problem that does not prevent serving.
     pub(super) fn warn(check: &'static str, what: String, why: &str, remedy: &str) -> Check {
-        let (why, remedy) = (Some(why.to_owned()), Some(remedy.to_owned()));
+        let why = Some(why.to_owned());
+        let remedy = Some(remedy.to_owned());
         Check { check, status: Status::Warn, what, why, remedy, exit: Exit::Done }
     }
 
-    /// Serving does not work.
+    /// A problem that prevents serving.
     pub(super) fn fail(check: &'static str, what: String, why: String, remedy: String) -> Check {
         Check { check, status: Status::Fail, what, why: Some(why), remedy: Some(remedy), exit: Exit::Failed }
     }
 
-    /// What `serve` would give up with.
+    /// The error with which `serve` would end.
     pub(super) fn failed(check: &'static str, failure: &Failure) -> Check {
         Check {
             exit: failure.exit(),
@@ -55,12 +55,12 @@ impl Check {
         }
     }
 
-    /// An error of the configuration.
+    /// A configuration error.
     pub(super) fn refused(check: &'static str, error: &ConfigError) -> Check {
         Check { exit: Exit::Usage, ..Check::fail(check, error.to_string(), error.why(), error.remedy()) }
     }
 
-    /// The same; if it failed, it says where.
+    /// Prefixes a failed check with the address.
     pub(super) fn failed_at(self, place: &str) -> Check {
         match self.status {
             Status::Ok | Status::Warn => self,
@@ -69,7 +69,7 @@ impl Check {
     }
 }
 
-/// Everything that was looked at.
+/// The results of all checks.
 #[derive(Debug)]
 pub(crate) struct Report {
     checks: Vec<Check>,
@@ -80,17 +80,17 @@ impl Report {
         Report { checks }
     }
 
-    /// 0 nothing fails, 2 the configuration is wrong and nothing else fails, 3 dependencies are away and nothing else fails,
-    /// 1 otherwise.
+    /// 0 if no check failed; 2 if only configuration checks failed; 3 if checks failed only because dependencies are
+    /// unavailable; otherwise 1.
     pub(crate) fn exit(&self) -> Exit {
         let mut exits = self.checks.iter().map(|check| check.exit).filter(|exit| *exit != Exit::Done);
         let Some(first) = exits.next() else { return Exit::Done };
         if exits.all(|exit| exit == first) { first } else { Exit::Failed }
     }
 
-    /// For a person or a program.
-    pub(crate) fn written(&self, form: Output) -> String {
-        match form {
+    /// Formats the report as text or JSON.
+    pub(crate) fn format(&self, format: Output) -> String {
+        match format {
             Output::Json => output::json(&serde_json::json!({
                 "healthy": self.exit() == Exit::Done,
                 "checks": self.checks,
@@ -109,15 +109,15 @@ impl Report {
                 Status::Fail => "fail",
             };
             text += &format!("{status:4}  {check:width$}  {}\n", visible(what));
-            for (label, words) in [("why:", why), ("do: ", remedy)] {
-                if let Some(words) = words {
-                    text += &format!("{:blank$}{label} {}\n", "", visible(words), blank = width + 8);
+            for (label, detail) in [("why:", why), ("do: ", remedy)] {
+                if let Some(detail) = detail {
+                    text += &format!("{:blank$}{label} {}\n", "", visible(detail), blank = width + 8);
                 }
             }
         }
         let count = |status| self.checks.iter().filter(|check| check.status == status).count();
         text + &format!(
-            "{} ok, {} to look at, {} failed\n",
+            "{} ok, {} warn, {} fail\n",
             count(Status::Ok),
             count(Status::Warn),
             count(Status::Fail)
@@ -133,22 +133,22 @@ mod tests {
     use marketplace_wiring::config::DatabaseChoice;
 
     #[test]
-    fn failures_of_one_kind_exit_with_its_code() {
-        let away = || {
+    fn exit_code_is_that_of_the_only_kind_of_failure() {
+        let unavailable = || {
             let cause = StoreError::Unavailable("no answer".into());
             Check::failed("database", &Failure::database(&DatabaseChoice::File("shop.db".into()))(cause))
         };
         let broken = || Check::fail("port", "taken".to_owned(), String::new(), String::new());
-        let misnamed = || Check::failed("broker", &Failure::BrokerUnseen);
+        let misconfigured = || Check::failed("broker", &Failure::BrokerUnseen);
         let fine = || Check::ok("clock", String::new());
-        let odd = || Check::warn("schema", String::new(), "", "");
+        let doubtful = || Check::warn("schema", String::new(), "", "");
         for (checks, exit) in [
-            (vec![fine(), odd()], Exit::Done),
-            (vec![fine(), away()], Exit::Away),
-            (vec![away(), broken(), odd()], Exit::Failed),
+            (vec![fine(), doubtful()], Exit::Done),
+            (vec![fine(), unavailable()], Exit::Away),
+            (vec![unavailable(), broken(), doubtful()], Exit::Failed),
             (vec![broken()], Exit::Failed),
-            (vec![misnamed(), fine(), misnamed()], Exit::Usage),
-            (vec![misnamed(), away()], Exit::Failed),
+            (vec![misconfigured(), fine(), misconfigured()], Exit::Usage),
+            (vec![misconfigured(), unavailable()], Exit::Failed),
         ] {
             assert_eq!(Report::of(checks).exit(), exit);
         }

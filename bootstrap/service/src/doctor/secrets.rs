@@ -1,4 +1,4 @@
-//! Whether the secrets protect what they should.
+//! Checks of the secrets: set where required, not placeholders, not readable by other users.
 
 use std::path::Path;
 
@@ -9,44 +9,44 @@ use marketplace_wiring::{Failure, Secrets};
 
 const NAME: &str = "secrets";
 
-/// Looks at both, at the rule for listening outside loopback, and at files that hold them.
+/// Checks both secrets, the requirements outside loopback, and the files that contain secrets.
 pub(super) fn checks(config: &Config, sources: &Sources) -> Vec<Check> {
     let mut checks = Vec::new();
     match Secrets::allow(config, &config.listens()) {
-        // Each that is missing, or is a placeholder, is told below.
+        // Missing secrets and placeholders are reported per key below.
         Ok(()) | Err(Failure::SecretShared { .. }) => {}
         Err(failure) => checks.push(Check::failed(NAME, &failure)),
     }
-    let mut fine = Vec::new();
+    let mut notes = Vec::new();
     for (key, source) in Secrets::look(config) {
         match source {
             Err(failure) => checks.push(Check::failed(NAME, &failure)),
             Ok(Source::Set(secret)) if secret.is_placeholder() => checks.push(Check::warn(
                 NAME,
                 format!("{key} looks like a placeholder"),
-                "who guesses it signs in as anybody, or confirms payments",
+                "anybody who guesses it can sign in as any user or confirm payments",
                 "set random characters (openssl rand -hex 32; for gateway.secret echo whsec_$(openssl rand -base64 32))",
             )),
-            Ok(Source::Set(_)) => fine.push(format!("{key} is set")),
-            Ok(Source::Kept(path)) => fine.push(format!("{key} is kept in {}", path.display())),
-            Ok(Source::ToBeMade) => fine.push(format!("{key} is made at the first start")),
+            Ok(Source::Set(_)) => notes.push(format!("{key} is set")),
+            Ok(Source::Kept(path)) => notes.push(format!("{key} is stored in {}", path.display())),
+            Ok(Source::ToBeMade) => notes.push(format!("{key} is generated at the first start")),
         }
     }
     if let Some(path) = exposed_file(sources) {
         checks.push(Check::warn(
             NAME,
-            format!("{path} holds a secret, and other users can read it"),
-            "who reads it signs in as anybody, or confirms payments",
-            &format!("chmod 600 {path}, and set new secrets if it may have been read"),
+            format!("{path} contains a secret, and other users can read it"),
+            "anybody who reads it can sign in as any user or confirm payments",
+            &format!("run `chmod 600 {path}`, and set new secrets if another user may have read it"),
         ));
     }
     if checks.is_empty() {
-        checks.push(Check::ok(NAME, fine.join("; ")));
+        checks.push(Check::ok(NAME, notes.join("; ")));
     }
     checks
 }
 
-/// The configuration file, if it holds a secret that others can read.
+/// The configuration file, if it contains a secret and other users can read it.
 fn exposed_file(sources: &Sources) -> Option<String> {
     Config::describe(sources).settings.into_iter().find_map(|setting| match (setting.value, setting.origin) {
         (Shown::Hidden, Origin::File(path)) if others_can_read(&path) => Some(path.display().to_string()),

@@ -1,4 +1,4 @@
-//! Operators' calls on a listener of their own, and tokens of others.
+//! The separate listener for operators' calls, and tokens of another issuer.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::program::{World, eventually, status};
 
 #[test]
-fn operators_calls_are_on_their_own_listener_alone() {
+fn operators_calls_are_served_on_their_own_listener_only() {
     let world = World::new().set("HANDOVER_HTTP__OPS_LISTEN", "127.0.0.1:0");
     let server = world.serve("");
     let operator = world.token("--user 9 --role operator --role user");
@@ -31,7 +31,7 @@ fn operators_calls_are_on_their_own_listener_alone() {
     assert_eq!(status(&operators, &world.token("--user 9"), "GET /api/v1/ops/stats"), 403);
 }
 
-/// Who issues tokens, with a key that nobody has seen before.
+/// A token issuer with a new key.
 struct Issuer(Ed25519KeyPair);
 
 impl Issuer {
@@ -40,7 +40,7 @@ impl Issuer {
         Issuer(Ed25519KeyPair::from_pkcs8(key.as_ref()).unwrap())
     }
 
-    /// Puts its public key there as one who exchanges keys does: the new file takes the place of the old one.
+    /// Publishes its public key like a key rotation: the new file replaces the old one.
     fn publish(&self, file: &Path) {
         let key = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "k-1", "x": encoded(self.0.public_key().as_ref()) });
         let draft = file.with_extension("new");
@@ -66,18 +66,20 @@ fn encoded(bytes: &[u8]) -> String {
 const ORDERS: &str = "GET /api/v1/orders";
 
 #[test]
-fn tokens_of_others_are_good_as_long_as_their_key_is_in_the_file() {
+fn tokens_of_another_issuer_are_valid_while_its_key_is_in_the_file() {
     let world =
         World::new().set("HANDOVER_AUTH__JWKS_FILE", "keys.json").set("HANDOVER_AUTH__AUDIENCE", "shop");
-    let (first, second) = (Issuer::new(), Issuer::new());
+    let first = Issuer::new();
+    let second = Issuer::new();
     let file = world.path("keys.json");
     first.publish(&file);
     let server = world.serve("");
-    let (old, new) = (first.token("shop"), second.token("shop"));
+    let old = first.token("shop");
+    let new = second.token("shop");
     assert_eq!(server.status(&old, ORDERS), 200);
     assert_eq!(server.status(&new, ORDERS), 401);
     assert_eq!(server.status(&first.token("another service"), ORDERS), 401);
-    // A file that cannot be used changes nothing.
+    // With a malformed file the previous keys stay in use.
     world.write("keys.json", "{");
     second.publish(&file);
     eventually(|| server.status(&new, ORDERS) == 200);
@@ -86,23 +88,23 @@ fn tokens_of_others_are_good_as_long_as_their_key_is_in_the_file() {
     world.run("token --user 7").refused(
         2,
         &[
-            "error: auth.jwt-secret is not set, and tokens are issued by the owner",
-            "ask the issuer for a token",
+            "error: cannot sign a token: auth.jwt-secret is not set",
+            "get a token from the issuer of these keys",
         ],
     );
 }
 
 #[test]
-fn keys_that_protect_nothing_are_refused_before_the_start() {
+fn unusable_or_unrestricted_keys_are_refused_at_startup() {
     let serve = "serve --listen 127.0.0.1:0";
     let world = World::new().set("HANDOVER_AUTH__JWKS_FILE", "keys.json");
     world.run(serve).refused(2, &["auth.jwks-file in the environment variable", "the file cannot be read"]);
     world.write("keys.json", r#"{"keys":[]}"#);
-    world.run(serve).refused(2, &["it holds no key for RS256 (RSA) or EdDSA (Ed25519)"]);
+    world.run(serve).refused(2, &["the set contains no key for RS256 (RSA) or EdDSA (Ed25519)"]);
     Issuer::new().publish(&world.path("keys.json"));
     world.run(serve).refused(
         2,
-        &["what their owner issued for other services would be good here too", "set auth.audience"],
+        &["tokens that the issuer made for other services would be accepted too", "set auth.audience"],
     );
     assert_eq!(world.files(), ["keys.json"]);
 }

@@ -13,7 +13,7 @@ fn world() -> World {
 }
 
 #[test]
-fn every_key_is_shown_with_its_value_and_where_that_came_from() {
+fn config_show_prints_every_key_with_value_and_origin() {
     let answer = world().run("config show --database sqlite://shop@home.db");
     let line = |key: &str| {
         let line = answer.done().lines().find(|line| line.starts_with(&format!("{key} ")));
@@ -29,11 +29,11 @@ fn every_key_is_shown_with_its_value_and_where_that_came_from() {
     assert_eq!(line("consumer.prefetch"), "consumer.prefetch 7 HANDOVER_CONSUMER__PREFETCH");
     assert_eq!(line("consumer.backoff"), "consumer.backoff {base = \"200ms\", cap = \"5s\"} default");
     assert_eq!(line("auth.jwt-secret"), "auth.jwt-secret (hidden) HANDOVER_AUTH__JWT_SECRET");
-    assert!(line("gateway.secret").contains("made at the first start"));
+    assert!(line("gateway.secret").contains("generated at the first start"));
 }
 
 #[test]
-fn as_json_values_keep_their_types_and_secrets_stay_hidden() {
+fn config_show_as_json_keeps_types_and_hides_secrets() {
     let answer = world().run("config show --output json");
     answer.done();
     let items = answer.json()["items"].as_array().unwrap().clone();
@@ -53,7 +53,7 @@ fn as_json_values_keep_their_types_and_secrets_stay_hidden() {
 }
 
 #[test]
-fn a_refused_configuration_is_shown_with_its_errors_marked() {
+fn config_show_marks_invalid_values() {
     let world = world().set("HANDOVER_HTTP__LISTEN", "8080");
     world.write("handover.toml", "[outbox]\nbatch = 0\nbacth = 5\n");
     let ran = world.run("config show");
@@ -74,7 +74,7 @@ fn a_refused_configuration_is_shown_with_its_errors_marked() {
     assert_eq!((ran.code, shown["errors"].as_array().map(Vec::len)), (Some(2), Some(3)));
     let batch = shown["items"].as_array().unwrap().iter().find(|item| item["key"] == "outbox.batch").unwrap();
     assert!(batch["error"]["do"].as_str().unwrap().contains("set a whole number from 1 to 10000"), "{batch}");
-    // Of a file that cannot be read nothing is shown, and everything else is.
+    // The settings of a malformed file are skipped; all others are shown.
     world.write("handover.toml", "[outbox\n");
     let ran = world.run("config show");
     assert!(ran.code == Some(2) && ran.stdout.contains("HANDOVER_CONSUMER__PREFETCH"), "{ran:?}");
@@ -82,14 +82,14 @@ fn a_refused_configuration_is_shown_with_its_errors_marked() {
 }
 
 #[test]
-fn looking_at_the_configuration_makes_nothing() {
+fn config_show_creates_no_file() {
     let world = world();
     world.run("config show").done();
     assert_eq!(world.files(), ["handover.toml"]);
 }
 
 #[test]
-fn completions_come_for_every_shell_and_know_every_command() {
+fn completions_contain_every_command_for_every_shell() {
     let world = World::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let answer = world.run(&format!("completions {shell}"));
@@ -101,7 +101,7 @@ fn completions_come_for_every_shell_and_know_every_command() {
 }
 
 #[test]
-fn help_names_every_command_the_variables_and_the_exit_codes() {
+fn help_lists_commands_variables_and_exit_codes() {
     let world = World::new();
     let parts = [
         "serve",
@@ -118,7 +118,7 @@ fn help_names_every_command_the_variables_and_the_exit_codes() {
         "HANDOVER_DATABASE__URL",
         "HANDOVER_CONFIG",
         "--roles",
-        "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 a dependency is away.",
+        "Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 a dependency is unavailable.",
     ];
     let answer = world.run("--help");
     for part in parts {
@@ -127,6 +127,8 @@ fn help_names_every_command_the_variables_and_the_exit_codes() {
     assert!(world.run("outbox list --help").done().contains("handover outbox list --status failed"));
     let fields = world.run("doctor --help");
     assert!(
-        fields.done().contains("Exit codes: 0 nothing fails, 1 something does, 2 the configuration is wrong")
+        fields
+            .done()
+            .contains("Exit codes: 0 no check failed, 1 a check failed, 2 only configuration checks failed")
     );
 }

@@ -1,8 +1,8 @@
-//! Small market days through the real binary: what it prints, how it exits, what it leaves behind.
+//! Short market days (`handover demo`) through the real binary: output, exit code, remaining files.
 //!
-//! A run plays eight days: two that are judged, two of one seed, two that are interrupted, one that is kept, and one whose
-//! database is changed from outside. Seeds are fixed; with `HANDOVER_LONG` four days more are judged, of fresh ones. Which
-//! promise notices which fault is tested where the verdict is (`src/demo/verdict/tests`).
+//! A run plays eight days: two are verified, two have the same seed, two are interrupted, one keeps serving (`--keep`), and
+//! the database of one is modified from outside. Seeds are fixed; with `HANDOVER_LONG` four more days with fresh seeds are
+//! verified. The unit tests of the verdict (`bootstrap/demo/src/verdict/tests`) test which promise detects which fault.
 
 #![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
 
@@ -13,14 +13,14 @@ use handover_outbox::ports::Chance;
 use handover_system::OsChance;
 use serde_json::Value;
 
-use crate::inspect::letter;
+use crate::inspect::dead_letter;
 use crate::operate::change;
 
-/// What nobody pays in time is paid back seconds later, at the end of the day. In each of these days that is an amount of
-/// which the sandbox says that its first refund fails, and by day the sandbox is not asked.
+/// Fixed seeds. Late payments are refunded at the end of the day. In each of these days such a payment has an amount for
+/// which the sandbox fails the first refund; during the day no refund requests are sent to the sandbox.
 const SEEDS: [u64; 2] = [3_579, 37_923];
 
-/// The seeds of the days that are judged.
+/// The seeds of the verified days.
 fn seeds() -> Vec<u64> {
     let mut seeds = SEEDS.to_vec();
     if std::env::var_os("HANDOVER_LONG").is_some() {
@@ -33,7 +33,7 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
-fn whatever_the_seed_every_promise_is_kept_and_stdout_is_one_json_document() {
+fn demo_keeps_every_promise_and_prints_one_json_document() {
     let played =
         at_once(seeds(), |seed| (seed, Day::new().with(&format!("--orders 15 --seed {seed}")).play()));
     for (seed, day) in played {
@@ -43,7 +43,7 @@ fn whatever_the_seed_every_promise_is_kept_and_stdout_is_one_json_document() {
         assert_eq!(report["verdict"], "kept");
         assert_eq!(report["broken"], Value::Array(Vec::new()));
         assert_eq!((report["seed"].as_u64(), report["orders"].as_u64()), (Some(seed), Some(15)));
-        assert_eq!(report["folder"], Value::Null, "it is removed");
+        assert_eq!(report["folder"], Value::Null, "the folder is removed");
         let promises = report["promises"].as_array().unwrap();
         assert!(promises.len() >= 15, "{promises:#?}");
         for promise in promises {
@@ -69,20 +69,25 @@ fn whatever_the_seed_every_promise_is_kept_and_stdout_is_one_json_document() {
         let failed = report["figures"]["failedRefunds"].as_u64();
         assert!(failed.is_some_and(|failed| failed <= 1), "none but the planned one: {report:#}");
         assert_eq!(day.left(), Vec::<String>::new());
-        for phase in ["giving to the buyers", "the rush for one lamp", "the broker is away", "settling"] {
+        for phase in [
+            "granting assets to buyers",
+            "concurrent orders for one lamp",
+            "broker outage",
+            "settling events",
+        ] {
             assert!(day.stderr().lines().any(|line| line == phase), "{phase:?} is not in\n{}", day.stderr());
         }
     }
 }
 
-/// Compares what is sold, which is all drawn from the seed. How orders end depends on when their requests arrive as well.
+/// Compares the products, which depend on the seed only. The outcome of orders also depends on the timing of requests.
 #[test]
-fn the_same_seed_plays_the_same_day_and_nothing_outside_is_read() {
-    let sold = at_once(vec!["", "nonsense"], |outside| {
+fn demo_with_same_seed_sells_the_same_products_and_ignores_configuration() {
+    let sold = at_once(vec!["", "nonsense"], |configuration| {
         let mut day = Day::new().table().with("--orders 14 --seed 77 --keep");
-        if !outside.is_empty() {
-            day.write("handover.toml", outside);
-            day = day.set("HANDOVER_HTTP__LISTEN", outside);
+        if !configuration.is_empty() {
+            day.write("handover.toml", configuration);
+            day = day.set("HANDOVER_HTTP__LISTEN", configuration);
         }
         let mut day = day.start();
         let market = day.market();
@@ -101,11 +106,11 @@ fn the_same_seed_plays_the_same_day_and_nothing_outside_is_read() {
 }
 
 #[tokio::test]
-async fn a_promise_that_is_broken_is_named_and_the_exit_code_is_1() {
+async fn demo_names_broken_promise_and_exits_with_1() {
     let mut day = Day::new().with("--orders 10 --seed 5").start();
-    day.wait_for("giving to the buyers");
+    day.wait_for("granting assets to buyers");
     let unexplained =
-        letter("order.fulfillment.queue", "nobody-explains-this", None, "", "put there by a test");
+        dead_letter("order.fulfillment.queue", "nobody-explains-this", None, "", "put there by a test");
     change(&day.folder().join("handover.db"), async move |unit| {
         unit.outbox().park(&[unexplained]).await.unwrap()
     })
@@ -116,26 +121,26 @@ async fn a_promise_that_is_broken_is_named_and_the_exit_code_is_1() {
     assert_eq!(report["verdict"], "broken");
     assert_eq!(report["broken"], serde_json::json!([name]), "{report:#}");
     let line = format!("error: broken promise: {name}: promised 1, 1 explained, found 2, 2 explained; ");
-    assert!(day.stderr().lines().any(|said| said.starts_with(&line)), "{line} is not in\n{}", day.stderr());
+    assert!(day.stderr().lines().any(|it| it.starts_with(&line)), "{line} is not in\n{}", day.stderr());
     assert_eq!(day.left(), Vec::<String>::new());
 }
 
 #[test]
-fn a_day_that_is_interrupted_stops_leaves_nothing_and_says_so() {
-    at_once(vec![("INT", "trading"), ("TERM", "the broker is away")], |(signal, phase)| {
+fn interrupted_demo_stops_and_removes_its_folder() {
+    at_once(vec![("INT", "trading"), ("TERM", "broker outage")], |(signal, phase)| {
         let mut day = Day::new().with("--orders 40 --seed 6").start();
         day.wait_for(phase);
         day.signal(signal);
         let day = day.ended();
         assert_eq!((day.code(), day.stdout()), (Some(1), ""), "{}", day.stderr());
-        let line = format!("SIG{signal}: the day was not played to its end");
-        assert!(day.stderr().lines().any(|said| said == line), "{}", day.stderr());
+        let line = format!("SIG{signal}: demo interrupted; nothing was verified");
+        assert!(day.stderr().lines().any(|it| it == line), "{}", day.stderr());
         assert_eq!(day.left(), Vec::<String>::new());
     });
 }
 
 #[test]
-fn a_person_gets_a_table_and_a_market_that_is_kept_serves_on_and_answers_to_every_other_command() {
+fn demo_with_keep_prints_a_table_and_continues_to_serve_other_commands() {
     let mut day = Day::new().table().with(&format!("--orders 10 --seed {} --keep", u64::MAX)).start();
     let market = day.market();
     assert_eq!(market.get("/readyz").0, 200);
@@ -148,38 +153,41 @@ fn a_person_gets_a_table_and_a_market_that_is_kept_serves_on_and_answers_to_ever
         listed["items"].as_array().unwrap().clone()
     };
     assert!(!outbox(&day, "--status sent").is_empty());
-    // The day is over, so the sandbox is asked for what is to be paid back, and says what became of it. Whatever the
-    // seed, two orders end as paid, in money alone.
+    // After the day the service sends refund requests to the sandbox, which reports their results. With every seed two
+    // orders end as paid, in money only.
     let paid = outbox(&day, "--event-type ORDER_PAID");
     let mut refunds = paid.iter().map(|event| format!("/api/v1/orders/{}/refunds", event["aggregateId"]));
-    let begins = |path: &String| {
-        let (status, told) = market.post(path, r#"{"reason":"a gift twice"}"#);
-        status < 300 && told["data"]["status"] == "PROCESSING"
+    let starts = |path: &String| {
+        let (status, response) = market.post(path, r#"{"reason":"a gift twice"}"#);
+        status < 300 && response["data"]["status"] == "PROCESSING"
     };
-    let refunds = refunds.find(begins).expect("an order that is paid in money alone");
+    let refunds = refunds.find(starts).expect("an order that is paid in money alone");
     day.until("report of the refund", |_| {
-        let (status, told) = market.get(&refunds);
-        assert_eq!(status, 200, "{told}");
-        (!told.to_string().contains("\"PROCESSING\"")).then_some(())
+        let (status, response) = market.get(&refunds);
+        assert_eq!(status, 200, "{response}");
+        (!response.to_string().contains("\"PROCESSING\"")).then_some(())
     });
     day.signal("TERM");
     let day = day.ended();
     assert_eq!(day.code(), Some(0), "{}", day.stderr());
-    let (table, _) = day.stdout().split_once("\n\nThe market stays open on ").unwrap();
+    let (table, _) = day.stdout().split_once("\n\nThe service keeps running on ").unwrap();
     let lines: Vec<&str> = table.lines().collect();
     assert!(lines[0].starts_with("promise "), "{table}");
     let kept = lines.iter().filter(|line| line.ends_with("  kept")).count();
     assert!(table.contains(&format!("{kept} of {kept} promises kept; ")), "{table}");
-    let again = format!("the same day again: handover demo --orders 10 --seed {}", u64::MAX);
+    let again = format!("to repeat this day: handover demo --orders 10 --seed {}", u64::MAX);
     assert_eq!(lines.last(), Some(&again.as_str()));
     assert!(day.stderr().starts_with(&format!("seed {}, log in ", u64::MAX)), "{}", day.stderr());
     let log = std::fs::read_to_string(format!("{}/demo.log", market.folder)).unwrap();
-    assert!(log.contains("[OutboxRelay] Event sent successfully"), "the log of the day is there");
-    assert!(!day.stderr().contains("[OutboxRelay]"), "and nowhere else: {}", day.stderr());
+    assert!(
+        log.contains("[OutboxRelay] Event sent successfully"),
+        "the log file contains the log of the day"
+    );
+    assert!(!day.stderr().contains("[OutboxRelay]"), "stderr contains no log lines: {}", day.stderr());
 }
 
 #[test]
-fn too_few_too_many_and_too_strange_are_refused() {
+fn demo_refuses_invalid_arguments() {
     for flags in ["--orders 9", "--orders 20001", "--orders many", "--seed -1", "--config x"] {
         let day = Day::new().with(flags).play();
         assert_eq!((day.code(), day.stdout()), (Some(2), ""), "{flags}: {}", day.stderr());

@@ -1,4 +1,4 @@
-//! What `.deploy` shows is what this program takes.
+//! The examples in `.deploy` work with this program.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ fn example(name: &str) -> String {
     fs::read_to_string(root().join(".deploy").join(name)).unwrap()
 }
 
-/// The variables of one service in `compose.yaml`, with secrets where it asks for some.
+/// The variables of one service in `compose.yaml`, with generated secrets.
 fn variables(service: &str) -> Vec<(String, String)> {
     let compose = example("compose.yaml");
     let (_, rest) = compose.split_once(&format!("\n  {service}:\n")).unwrap();
@@ -36,18 +36,19 @@ fn config(service: &str) -> Config {
 }
 
 #[test]
-fn the_services_of_the_example_are_configured_and_migrate_and_serve_have_a_user_each() {
-    let (migrate, serve) = (config("migrate"), config("serve"));
+fn compose_services_load_and_migrate_and_serve_use_different_users() {
+    let migrate = config("migrate");
+    let serve = config("serve");
     assert_eq!(migrate.database.to_string(), "postgres://handover_owner@postgres:5432/handover");
     assert_eq!(serve.database.to_string(), "postgres://handover@postgres:5432/handover");
     let BrokerChoice::Rabbit(rabbit) = &serve.broker else { unreachable!("{:?}", serve.broker) };
     assert!(rabbit.place().contains("handover@rabbitmq:5672"), "{}", rabbit.place());
     assert!(serve.jwt_secret.is_some() && serve.gateway_secret.is_some());
-    assert!(serve.gateway.is_chosen, "what listens to others names its gateway");
+    assert!(serve.gateway.is_chosen, "a service outside loopback configures its gateway");
 }
 
 #[test]
-fn every_table_of_mysql_is_granted_and_the_audit_log_cannot_be_edited() {
+fn mysql_rights_grant_every_table_and_protect_the_audit_log() {
     let folders = ["outbox", "marketplace"].map(|part| root().join("migrations").join(part).join("mysql"));
     let migrations = folders
         .iter()
@@ -71,5 +72,5 @@ fn every_table_of_mysql_is_granted_and_the_audit_log_cannot_be_edited() {
 }
 
 fn name(text: &str) -> String {
-    text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
+    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }

@@ -1,4 +1,4 @@
-//! `doctor`: each way of being unwell with its line and the exit code.
+//! `doctor`: each kind of problem with its check and exit code.
 
 use std::net::TcpListener;
 
@@ -14,7 +14,7 @@ use crate::schemas::{NEWER, OLDER};
 
 const DOCTOR: &str = "doctor --output json --listen 127.0.0.1:0";
 
-/// The line of that name and status. Everything but ok has why and what to do.
+/// The text of the check with this name and status. Every check that is not ok must have a reason and advice.
 #[track_caller]
 fn line(ran: &Ran, check: &str, status: &str) -> String {
     let report = ran.json();
@@ -34,52 +34,52 @@ fn says(ran: &Ran, check: &str, status: &str, part: &str) {
 }
 
 #[test]
-fn before_the_first_start_all_is_well_and_nothing_is_made() {
+fn doctor_before_the_first_start_succeeds_and_creates_no_file() {
     let world = World::new();
     let ran = world.run(DOCTOR);
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
     says(&ran, "configuration", "ok", "--listen");
-    says(&ran, "database", "ok", "handover.db is not there yet");
-    says(&ran, "secrets", "ok", "auth.jwt-secret is made at the first start");
+    says(&ran, "database", "ok", "handover.db does not exist yet");
+    says(&ran, "secrets", "ok", "auth.jwt-secret is generated at the first start");
     says(&ran, "clock", "ok", "UTC");
     assert_eq!(ran.json()["healthy"], Value::Bool(true));
     assert!(world.files().is_empty(), "{:?}", world.files());
 }
 
 #[test]
-fn beside_serve_it_names_the_process_and_finds_the_api_ready() {
+fn doctor_while_serving_names_the_process_and_finds_the_api_ready() {
     let world = World::new();
     let server = world.serve("");
     let ran = world.run(&format!("doctor --output json --listen {}", server.address));
     assert_eq!(ran.code, Some(0), "{ran:?}");
     says(&ran, "lock", "ok", &format!("process {} serves this database", server.id()));
-    says(&ran, "port", "ok", &format!("a handover is ready on {}", server.address));
-    says(&ran, "schema", "ok", "its versions are those");
-    says(&ran, "broker", "ok", "it answers, and has all ");
-    says(&ran, "secrets", "ok", "kept in handover.db-jwt-secret");
+    says(&ran, "port", "ok", &format!("handover is ready on {}", server.address));
+    says(&ran, "schema", "ok", "every schema version is current");
+    says(&ran, "broker", "ok", "the broker in the database is reachable and has all ");
+    says(&ran, "secrets", "ok", "stored in handover.db-jwt-secret");
 }
 
 #[test]
-fn as_text_each_check_is_a_line_with_why_and_what_to_do_below() {
+fn doctor_as_text_prints_one_line_per_check_with_reason_and_advice_below() {
     let world = World::new();
     world.write("handover.db", OLDER);
     let ran = world.run("doctor --listen 127.0.0.1:0");
     let text = ran.done();
-    assert!(text.starts_with("ok    configuration  every value is good"), "{text}");
+    assert!(text.starts_with("ok    configuration  every value is valid"), "{text}");
     assert!(text.contains("\nwarn  schema "), "{text}");
-    assert!(text.contains(" why: it was made by an older handover"), "{text}");
-    assert!(text.contains(" do:  copy the file, then `handover migrate`"), "{text}");
-    assert!(text.ends_with(" ok, 1 to look at, 0 failed\n"), "{text}");
+    assert!(text.contains(" why: an older version of handover created it"), "{text}");
+    assert!(text.contains(" do:  copy the file, then run `handover migrate`"), "{text}");
+    assert!(text.ends_with(" ok, 1 warn, 0 fail\n"), "{text}");
 }
 
 #[test]
-fn a_newer_schema_fails_and_an_older_one_is_only_to_be_looked_at() {
+fn doctor_fails_for_newer_schema_and_warns_of_older_one() {
     let world = World::new();
     world.write("handover.db", NEWER);
     let ran = world.run(DOCTOR);
     assert_eq!(ran.code, Some(1));
     says(&ran, "schema", "fail", "version 9000 of the marketplace schema");
-    says(&ran, "schema", "fail", "run the newer handover");
+    says(&ran, "schema", "fail", "run the newer version of handover");
     world.write("handover.db", OLDER);
     let ran = world.run(DOCTOR);
     assert_eq!(ran.code, Some(0));
@@ -87,7 +87,7 @@ fn a_newer_schema_fails_and_an_older_one_is_only_to_be_looked_at() {
 }
 
 #[test]
-fn a_wrong_configuration_fails_alone() {
+fn doctor_with_invalid_configuration_runs_no_other_check() {
     let ran = World::new().set("HANDOVER_CONSUMER__PREFETCH", "0").run(DOCTOR);
     assert_eq!(ran.code, Some(2));
     says(&ran, "configuration", "fail", "consumer.prefetch in the environment variable");
@@ -96,7 +96,7 @@ fn a_wrong_configuration_fails_alone() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_fails() {
+fn doctor_fails_for_folder_without_write_permission() {
     let world = World::new();
     for (database, remedy) in [
         ("missing/shop.db", "create the folder missing"),
@@ -109,22 +109,22 @@ fn a_folder_that_cannot_be_written_fails() {
 }
 
 #[test]
-fn a_file_that_is_no_database_fails() {
+fn doctor_fails_for_file_that_is_not_a_database() {
     let world = World::new();
     world.write("handover.db", "no database at all, but long enough to be read as one".repeat(99));
     let ran = world.run(DOCTOR);
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    says(&ran, "database", "fail", "see that the file is a database of handover");
+    says(&ran, "database", "fail", "check that the file is an intact, writable database of handover");
 }
 
 #[test]
-fn a_port_taken_by_a_stranger_or_for_another_database_fails() {
-    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = stranger.local_addr().unwrap();
+fn doctor_fails_for_port_of_other_program_or_other_database() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
     let world = World::new();
     let ran = world.run(&format!("doctor --output json --listen {address}"));
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    says(&ran, "port", "fail", "stop what listens there, or choose another address");
+    says(&ran, "port", "fail", "stop the process that listens there, or choose another address");
     let other = World::new();
     let server = other.serve("");
     let ran = world.run(&format!("doctor --output json --listen {}", server.address));
@@ -133,7 +133,7 @@ fn a_port_taken_by_a_stranger_or_for_another_database_fails() {
 }
 
 #[test]
-fn secrets_are_judged_by_where_the_api_listens_what_they_are_and_who_can_read_them() {
+fn doctor_checks_secrets_by_listen_address_strength_and_file_permissions() {
     use std::os::unix::fs::PermissionsExt;
     let ran = World::new().run("doctor --output json --listen 0.0.0.0:0");
     assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -150,7 +150,7 @@ fn secrets_are_judged_by_where_the_api_listens_what_they_are_and_who_can_read_th
     mode("handover.toml", 0o644);
     says(&world.run(DOCTOR), "secrets", "warn", "chmod 600 handover.toml");
     mode("handover.toml", 0o600);
-    says(&world.run(DOCTOR), "secrets", "ok", "auth.jwt-secret is set; gateway.secret is made");
+    says(&world.run(DOCTOR), "secrets", "ok", "auth.jwt-secret is set; gateway.secret is generated");
     world.write("handover.db-gateway-secret", "whsec_");
     mode("handover.db-gateway-secret", 0o644);
     let ran = world.run(DOCTOR);
@@ -159,7 +159,7 @@ fn secrets_are_judged_by_where_the_api_listens_what_they_are_and_who_can_read_th
 }
 
 #[test]
-fn a_database_that_is_a_folder_is_refused_by_name() {
+fn doctor_fails_for_database_path_that_is_a_folder() {
     let world = World::new();
     std::fs::create_dir(world.path("shop.db")).unwrap();
     let ran = world.run(&format!("{DOCTOR} --database sqlite://shop.db"));
@@ -169,7 +169,7 @@ fn a_database_that_is_a_folder_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_clock_behind_the_newest_event_is_to_be_looked_at() {
+async fn doctor_warns_of_clock_behind_newest_event() {
     let world = World::new();
     world.run("migrate").done();
     let event = NewEvent {
@@ -185,12 +185,12 @@ async fn a_clock_behind_the_newest_event_is_to_be_looked_at() {
     world.change(async move |unit| unit.outbox().append(&[event]).await.unwrap()).await;
     let ran = world.run(DOCTOR);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    says(&ran, "clock", "warn", "it is 1h 59m");
+    says(&ran, "clock", "warn", "the clock is 1h 59m");
     says(&ran, "clock", "warn", "set the clock of this machine");
 }
 
 #[tokio::test]
-async fn a_block_of_ids_below_the_largest_id_is_to_be_looked_at_until_serve_raises_it() {
+async fn doctor_warns_of_id_block_below_largest_id_until_serve_raises_it() {
     let world = World::new();
     world.run("migrate").done();
     let now = SystemClock.now();
@@ -208,7 +208,7 @@ async fn a_block_of_ids_below_the_largest_id_is_to_be_looked_at_until_serve_rais
     world.change(async move |unit| unit.insert_product(&product).await.unwrap()).await;
     let ran = world.run(DOCTOR);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    says(&ran, "ids", "warn", "the next product id is 1, and there is one of 40 already");
+    says(&ran, "ids", "warn", "the next product id is 1, but id 40 exists already");
     says(&ran, "ids", "warn", "handover serve");
     let server = world.serve("");
     let seller = world.token("--user 21");
@@ -219,7 +219,7 @@ async fn a_block_of_ids_below_the_largest_id_is_to_be_looked_at_until_serve_rais
 }
 
 #[test]
-fn a_broker_that_lacks_a_queue_or_is_in_memory_is_to_be_looked_at() {
+fn doctor_warns_of_missing_queue_and_of_broker_in_memory() {
     let world = World::new();
     drop(world.serve(""));
     let world = world.set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.5");

@@ -1,9 +1,9 @@
-//! `openapi`, `asyncapi`: the documents, on stdout and nothing else.
+//! `openapi`, `asyncapi`: print the documents, and nothing else, to stdout.
 
 use crate::program::World;
 
 #[test]
-fn the_documents_are_printed_without_a_database_and_the_events_as_this_deployment_routes_them() {
+fn documents_need_no_database_and_asyncapi_uses_the_configured_routing() {
     let world = World::new();
     let api = world.run("openapi");
     assert!(api.done().ends_with("}\n"));
@@ -16,5 +16,5 @@ fn the_documents_are_printed_without_a_database_and_the_events_as_this_deploymen
     let events = world.run("asyncapi");
     events.done();
     assert!(events.json()["channels"]["order.timeout.delay.queue.3000ms"].is_object());
-    assert!(!world.path("handover.db").exists(), "nothing is made");
+    assert!(!world.path("handover.db").exists(), "no file is created");
 }

@@ -1,4 +1,4 @@
-//! `outbox`, `dlq`, `queues`: the same as the API says, also while a process serves, and nothing changes.
+//! `outbox`, `dlq`, `queues`: show the same as the API, also while a process serves, and change nothing.
 
 use handover_events::TenantId;
 use handover_outbox::ports::{Clock, DeadLetter, DeadLetterStatus};
@@ -15,7 +15,7 @@ pub(crate) fn market(world: &World) -> Server {
         let body = format!(r#"{{"title":"{title}","price":{price}}}"#);
         server.ask(&seller, "POST /api/v1/products", &body);
     }
-    // The key of a request is its length: each its own.
+    // The bodies differ, so that these are two requests.
     server.ask(&buyer, "POST /api/v1/orders", r#"{"productId":1}"#);
     server.ask(&buyer, "POST /api/v1/orders", r#"{ "productId":2}"#);
     eventually(|| {
@@ -25,7 +25,7 @@ pub(crate) fn market(world: &World) -> Server {
 }
 
 #[test]
-fn lists_say_what_the_api_says_while_it_serves() {
+fn lists_equal_the_api_responses_while_serving() {
     let world = World::new();
     let server = market(&world);
     let operator = world.token("--user 9 --role operator --role pii");
@@ -36,19 +36,19 @@ fn lists_say_what_the_api_says_while_it_serves() {
         ("--aggregate-id 2 --tenant 1", "?aggregateId=2&tenantId=1"),
         ("--status FAILED", "?status=FAILED"),
     ] {
-        let told = server.ask(&operator, &format!("GET /api/v1/ops/outbox{query}"), "");
+        let response = server.ask(&operator, &format!("GET /api/v1/ops/outbox{query}"), "");
         let shown = world.run(&format!("outbox list {flags} --output json"));
         assert_eq!(shown.code, Some(0), "{shown:?}");
-        assert_eq!(shown.json(), told, "{flags}");
+        assert_eq!(shown.json(), response, "{flags}");
     }
     eventually(|| {
-        let told = server.ask(&operator, "GET /api/v1/ops/queues", "");
-        world.run("queues --output json").json() == told
+        let response = server.ask(&operator, "GET /api/v1/ops/queues", "");
+        world.run("queues --output json").json() == response
     });
 }
 
 #[test]
-fn a_list_goes_on_where_it_ended() {
+fn list_continues_at_cursor() {
     let world = World::new();
     let _server = market(&world);
     let mut seen = Vec::new();
@@ -66,11 +66,11 @@ fn a_list_goes_on_where_it_ended() {
         whole["items"].as_array().unwrap().iter().map(|item| item["eventId"].to_string()).collect();
     assert_eq!(seen, ids);
     let cut = world.run("outbox list --limit 1");
-    assert!(cut.stderr.starts_with("there are more: --cursor "), "{cut:?}");
+    assert!(cut.stderr.starts_with("more rows exist: continue with --cursor "), "{cut:?}");
 }
 
 #[test]
-fn without_a_terminal_a_table_has_a_header_a_line_per_row_and_no_borders() {
+fn table_without_terminal_has_header_and_rows_without_borders() {
     let world = World::new();
     let _server = market(&world);
     let table = world.run("outbox list");
@@ -88,7 +88,7 @@ fn without_a_terminal_a_table_has_a_header_a_line_per_row_and_no_borders() {
 }
 
 #[test]
-fn one_event_is_shown_whole() {
+fn outbox_show_prints_the_whole_event() {
     let world = World::new();
     let _server = market(&world);
     let list = world.run("outbox list --event-type ORDER_CREATED --aggregate-id 1 --output json").json();
@@ -102,24 +102,24 @@ fn one_event_is_shown_whole() {
     }
     world
         .run("outbox show no-such-event")
-        .refused(1, &["error: there is no event no-such-event in handover.db", "see `handover outbox list`"]);
+        .refused(1, &["error: not found in handover.db: event no-such-event", "see `handover outbox list`"]);
 }
 
 #[test]
-fn nothing_to_show_is_no_failure_and_says_so_beside_the_answer() {
+fn empty_list_succeeds_with_a_note_on_stderr() {
     let world = World::new();
     world.run("migrate").done();
     for command in ["outbox list", "outbox blocked", "dlq list", "audit list --changes", "queues"] {
         let ran = world.run(command);
         assert_eq!(ran.done().lines().count(), 1, "{ran:?}");
-        assert_eq!(ran.stderr, "nothing is there that fits\n");
+        assert_eq!(ran.stderr, "no rows match\n");
         let answer = world.run(&format!("{command} --output json")).json();
         assert_eq!(answer, json!({ "items": [], "nextCursor": null }), "{command}");
     }
 }
 
 #[test]
-fn without_a_database_nothing_is_made() {
+fn commands_without_database_fail_and_create_no_file() {
     let world = World::new();
     world.write("empty.db", "");
     let commands = [
@@ -139,21 +139,21 @@ fn without_a_database_nothing_is_made() {
         for (flag, database) in [("", "handover.db"), ("--database sqlite://empty.db", "empty.db")] {
             world
                 .run(&format!("{command} {flag}"))
-                .refused(1, &[&format!("error: there is no database {database}"), "start `handover serve`"]);
+                .refused(1, &[&format!("error: database not found: {database}"), "start `handover serve`"]);
         }
     }
     assert_eq!(world.files(), ["empty.db"]);
 }
 
 #[test]
-fn queues_in_memory_are_seen_by_their_own_process_alone() {
+fn queues_of_memory_broker_are_refused() {
     let world = World::new().set("HANDOVER_BROKER__URL", "memory:");
     world.run("migrate").done();
     world.run("queues").refused(2, &["broker.url = \"memory:\"", "GET /api/v1/ops/queues"]);
 }
 
 /// An open dead letter.
-pub(crate) fn letter(
+pub(crate) fn dead_letter(
     queue: &str,
     key: &str,
     event_type: Option<&str>,
@@ -175,23 +175,23 @@ pub(crate) fn letter(
     }
 }
 
-/// Parks two dead letters, one of them a stranger's.
+/// Parks two dead letters, one of them a message that is not an event of this service.
 async fn park(world: &World) {
     let letters = [
-        letter(
+        dead_letter(
             "inventory.update.queue",
             "e-1",
             Some("ORDER_CREATED"),
             r#"{"eventId":"e-1"}"#,
             "no such order",
         ),
-        letter("order.timeout.queue", "h-2", None, "not JSON", "\u{1b}[2Jnot an object\nat all"),
+        dead_letter("order.timeout.queue", "h-2", None, "not JSON", "\u{1b}[2Jnot an object\nat all"),
     ];
     world.change(async move |unit| unit.outbox().park(&letters).await.unwrap()).await;
 }
 
 #[tokio::test]
-async fn dead_letters_are_listed_newest_first_and_move_no_cursor() {
+async fn dead_letters_are_listed_newest_first_with_control_characters_escaped() {
     let world = World::new();
     world.run("migrate").done();
     park(&world).await;

@@ -1,4 +1,4 @@
-//! `dlq replay|discard`, `order timeline`: beside a process that serves the same database.
+//! `dlq replay|discard`, `order timeline`: while a process serves the same database.
 
 use handover_events::*;
 use handover_outbox::ports::*;
@@ -8,13 +8,13 @@ use marketplace_domain::*;
 use serde_json::{Value, json};
 
 use crate::inspect::market;
-use crate::operate::{event_of, given_up};
+use crate::operate::{event_of, failed_publish};
 use crate::program::{World, eventually};
 
 const QUEUE: &str = "order.status.sync.queue";
 
-/// An event of order 1 that died at its consumer, and that no message carries any more.
-async fn dead(world: &World, id: &str) {
+/// Parks an event of order 1 as a dead letter of its consumer. No message carries the event any more.
+async fn park_event(world: &World, id: &str) {
     let store = world.store().await;
     let mut view = store.view().await.unwrap();
     let filter = OutboxFilter {
@@ -70,15 +70,15 @@ async fn dead(world: &World, id: &str) {
         .change(async move |unit| {
             ship(unit, order).await;
             unit.outbox().append(&[row]).await.unwrap();
-            // So that the relay that runs leaves it alone.
-            assert_eq!(unit.outbox().mark_failed(&[given_up(&event)], now).await.unwrap(), 1);
+            // FAILED, so that the running relay does not publish it.
+            assert_eq!(unit.outbox().mark_failed(&[failed_publish(&event)], now).await.unwrap(), 1);
             unit.outbox().record(&[consumption]).await.unwrap();
             unit.outbox().park(&[letter]).await.unwrap();
         })
         .await;
 }
 
-/// The order is shipped, as its event says; nothing else announces it.
+/// Ships the order, as its event states; no other event announces it.
 async fn ship(unit: &mut Work, order: Order) {
     if order.status != OrderStatus::Pending {
         return;
@@ -92,48 +92,48 @@ async fn ship(unit: &mut Work, order: Order) {
 }
 
 #[tokio::test]
-async fn a_replay_reaches_the_consumer_of_the_process_that_serves_without_waiting_for_a_sweep() {
+async fn replayed_dead_letter_is_applied_by_serving_process_without_waiting_for_a_sweep() {
     let world = World::new().set("HANDOVER_CONSUMER__SWEEP_INTERVAL", "1h");
     let _server = market(&world);
-    dead(&world, "e-1").await;
+    park_event(&world, "e-1").await;
     let dry = world.run(&format!("dlq replay --queue {QUEUE} --dry-run --output json")).json();
     assert_eq!((&dry["matched"], &dry["replayed"]), (&json!(1), &json!(0)));
-    let answer = world.run("dlq replay e-1 --reason mended --output json");
+    let answer = world.run("dlq replay e-1 --reason corrected --output json");
     answer.done();
     assert_eq!(
         answer.json(),
         json!({ "dryRun": false, "matched": 1, "replayed": 1, "refused": [], "notFound": [], "more": false })
     );
-    let told = || {
+    let notifications = || {
         let timeline = world.run("order timeline 1 --output json").json();
         let items = timeline["items"].as_array().unwrap().clone();
         items.iter().filter(|item| item["what"] == "buyer notified: paid -> shipped").count()
     };
-    eventually(|| told() == 1);
+    eventually(|| notifications() == 1);
     let letters = world.run("dlq list --output json").json();
     assert_eq!(
         (&letters["items"][0]["status"], &letters["items"][0]["note"]),
-        (&json!("REPLAYED"), &json!("mended"))
+        (&json!("REPLAYED"), &json!("corrected"))
     );
     let again = world.run("dlq replay e-1");
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(again.stdout.contains("it was replayed already"), "{again:?}");
     assert!(again.stderr.contains("error: 1 of 1 dead letters was not replayed"), "{again:?}");
-    assert_eq!(told(), 1);
+    assert_eq!(notifications(), 1);
     let table = world.run("order timeline 1");
     assert!(table.done().starts_with("at "), "{table:?}");
     assert!(
-        table.stdout.contains("order placed") && table.stdout.contains("sent back to its consumer"),
+        table.stdout.contains("order placed") && table.stdout.contains("replayed to its consumer"),
         "{table:?}"
     );
 }
 
 #[tokio::test]
-async fn a_discarded_letter_keeps_the_reason_and_the_timeline_says_so() {
+async fn discarded_dead_letter_keeps_its_reason_and_commands_equal_the_api() {
     let world = World::new();
     let server = market(&world);
-    dead(&world, "e-1").await;
-    dead(&world, "e-2").await;
+    park_event(&world, "e-1").await;
+    park_event(&world, "e-2").await;
     assert_eq!(world.run("dlq discard e-1").code, Some(2), "a reason is required");
     let answer = world.run("dlq discard e-1 --reason duplicate --output json").json();
     assert_eq!(
@@ -141,10 +141,7 @@ async fn a_discarded_letter_keeps_the_reason_and_the_timeline_says_so() {
         json!({ "dryRun": false, "matched": 1, "discarded": 1, "refused": [], "notFound": [], "more": false })
     );
     let again = world.run("dlq discard e-1 e-2 --dry-run --reason duplicate");
-    assert!(
-        again.done().contains("it was discarded\n"),
-        "a dry run tells, and has refused nothing: {again:?}"
-    );
+    assert!(again.done().contains("it was discarded\n"), "a dry run shows refusals and succeeds: {again:?}");
     let again = world.run("dlq discard e-1 --reason duplicate");
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(again.stdout.contains("it was discarded\n"), "{again:?}");
@@ -161,10 +158,10 @@ async fn a_discarded_letter_keeps_the_reason_and_the_timeline_says_so() {
         ("audit?changes=true", "audit list --changes"),
         ("blocked", "outbox blocked"),
     ] {
-        let told = server.ask(&operator, &format!("GET /api/v1/ops/{query}"), "");
-        assert_eq!(world.run(&format!("{command} --output json")).json(), told, "{command}");
+        let response = server.ask(&operator, &format!("GET /api/v1/ops/{query}"), "");
+        assert_eq!(world.run(&format!("{command} --output json")).json(), response, "{command}");
     }
-    let told = server.ask(&operator, "GET /api/v1/orders/1/timeline", "");
-    assert_eq!(world.run("order timeline 1 --output json").json(), told);
+    let response = server.ask(&operator, "GET /api/v1/orders/1/timeline", "");
+    assert_eq!(world.run("order timeline 1 --output json").json(), response);
     assert_eq!(world.run("order timeline 1 --tenant 2").code, Some(1));
 }

@@ -1,4 +1,4 @@
-//! Relative links in Markdown, and whether the file and the heading that they name exist. Code is not searched for links.
+//! Checks of relative links in Markdown: the file and the heading must exist. Links in code are ignored.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(crate) fn pages(root: &Path) -> Vec<PathBuf> {
     };
     let folders =
         |folder: &Path| entries(folder).into_iter().filter(|path| path.is_dir() && name(path) != "target");
-    // Packages lie up to three folders deep.
+    // Packages are up to three folders deep.
     let below = |parents: &[PathBuf]| -> Vec<PathBuf> {
         parents.iter().flat_map(|folder| folders(folder).collect::<Vec<_>>()).collect()
     };
@@ -32,7 +32,7 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The text without fenced blocks and code spans; a code span keeps its words in headings.
+/// The lines outside fenced code blocks.
 fn prose(text: &str) -> Vec<&str> {
     let mut fenced = false;
     let lines = text.lines().filter(move |line| {
@@ -43,7 +43,7 @@ fn prose(text: &str) -> Vec<&str> {
     lines.collect()
 }
 
-/// The anchors that GitHub makes of the headings: letters, digits, `_` and `-`; the second of a name ends in `-1`.
+/// The anchors that GitHub generates for headings: letters, digits, `_` and `-`; a repeated one gets the suffix `-1`.
 fn anchors(text: &str) -> Vec<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let headings = prose(text).into_iter().filter_map(|line| {
@@ -65,13 +65,13 @@ fn anchors(text: &str) -> Vec<String> {
 
 /// The targets of `[text](target)`.
 fn targets(line: &str) -> Vec<String> {
-    // Every second part of a line that is split at backticks is code.
+    // Splitting a line at backticks makes every second part a code span.
     let text: String = line.split('`').step_by(2).collect();
     let after = text.split("](").skip(1);
     after.filter_map(|rest| Some(rest.split_once(')')?.0.to_owned())).collect()
 }
 
-/// What is wrong with the links of this page, each as a line.
+/// The broken links of this page, one line each.
 pub(crate) fn broken_links(page: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
     let targets = prose(&text).into_iter().flat_map(targets);
@@ -94,7 +94,7 @@ pub(crate) fn broken_links(page: &Path) -> Vec<String> {
 }
 
 #[test]
-fn links_to_files_and_headings_that_do_not_exist_are_found_and_no_others() {
+fn broken_links_finds_links_to_missing_files_and_headings_only() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.md");
     let other = folder.path().join("other.md");

@@ -1,5 +1,5 @@
-//! The command line through the real binary: what a person reads and the exit code that a script sees; small market
-//! days; and what the README, the pages in `bootstrap/docs` and `.deploy` show.
+//! Tests through the real binary: output and exit codes of the command line, short market days, and the contents of the
+//! README, the pages in `bootstrap/docs` and `.deploy`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

@@ -1,9 +1,9 @@
-//! `/metrics`, as Prometheus finds it.
+//! `/metrics` in the format of Prometheus.
 
 use crate::inspect::market;
 use crate::program::{World, eventually};
 
-/// The names of seed 004 as Prometheus writes them, then ours, and their kinds.
+/// The metrics of seed 004 with their Prometheus names and kinds, then those of this service.
 const NAMES: [(&str, &str); 16] = [
     ("outbox_event_created_total", "counter"),
     ("outbox_event_sent_total", "counter"),
@@ -24,19 +24,19 @@ const NAMES: [(&str, &str); 16] = [
 ];
 
 #[test]
-fn every_metric_is_there_with_its_help_and_counts_what_happened() {
+fn every_metric_is_exported_with_help_and_counts_events() {
     let world = World::new();
     let server = market(&world);
-    let told = || server.text("GET /metrics");
+    let exported = || server.text("GET /metrics");
     for (name, kind) in NAMES {
-        let text = told();
+        let text = exported();
         let has = |start: &str| text.lines().any(|line| line.starts_with(start));
         assert!(has(&format!("# TYPE {name} {kind}")), "no {name}: {text}");
         assert!(has(&format!("# HELP {name} ")), "no help of {name}: {text}");
         assert!(has(&format!("{name} ")) || has(&format!("{name}{{consumer=")), "no value of {name}: {text}");
     }
     let value = |line: &str| {
-        let text = told();
+        let text = exported();
         let found = text.lines().find_map(|each| each.strip_prefix(line)?.trim().parse::<u64>().ok());
         found.unwrap_or_else(|| panic!("no {line}: {text}"))
     };
@@ -45,6 +45,6 @@ fn every_metric_is_there_with_its_help_and_counts_what_happened() {
     eventually(|| value("consumer_event_consumed_total{consumer=\"inventory\"}") == 2);
     assert_eq!(value("outbox_event_failed_total"), 0);
     let labels: Vec<String> =
-        told().lines().filter_map(|line| Some(line.split_once('{')?.1.to_owned())).collect();
+        exported().lines().filter_map(|line| Some(line.split_once('{')?.1.to_owned())).collect();
     assert!(labels.iter().all(|label| label.starts_with("consumer=\"")), "no other label: {labels:?}");
 }

@@ -1,4 +1,4 @@
-//! `outbox redrive|blocked|release`, `audit list`: on the database itself.
+//! `outbox redrive|blocked|release`, `audit list`: directly on the database.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ impl World {
         open(&self.path("handover.db")).await
     }
 
-    /// Does this in a unit of work.
+    /// Runs `work` in a unit of work.
     pub(crate) async fn change(&self, work: impl AsyncFnOnce(&mut Work)) {
         change(&self.path("handover.db"), work).await;
     }
 
-    /// An event of order 7 that nobody will publish, for nobody serves.
-    async fn given_up(&self, id: &str) {
+    /// Appends a FAILED event of order 7. No process serves, so it is not published.
+    async fn add_failed_event(&self, id: &str) {
         let now = SystemClock.now();
         let row = event_of(id, 7, 1, now);
-        let failed = given_up(&row.event_id);
+        let failed = failed_publish(&row.event_id);
         self.change(async move |unit| {
             unit.outbox().append(&[row]).await.unwrap();
             assert_eq!(unit.outbox().mark_failed(&[failed], now).await.unwrap(), 1);
@@ -47,7 +47,7 @@ async fn open(database: &Path) -> SqlMarket {
     SqlMarket::on(SqlStore::open_sqlite(&options, Arc::new(SystemClock), Wake::default()).await.unwrap())
 }
 
-/// Does this in a unit of work on the database in that file.
+/// Runs `work` in a unit of work on this database file.
 pub(crate) async fn change(database: &Path, work: impl AsyncFnOnce(&mut Work)) {
     let store = open(database).await;
     let mut unit = store.begin().await.unwrap();
@@ -69,7 +69,7 @@ pub(crate) fn event_of(id: &str, order: i64, seq: i64, now: DateTime<Utc>) -> Ne
     }
 }
 
-pub(crate) fn given_up(event: &EventId) -> FailedPublish {
+pub(crate) fn failed_publish(event: &EventId) -> FailedPublish {
     FailedPublish {
         event_id: event.clone(),
         status: OutboxStatus::Failed,
@@ -80,16 +80,16 @@ pub(crate) fn given_up(event: &EventId) -> FailedPublish {
 }
 
 #[tokio::test]
-async fn events_are_redriven_by_name_or_filter_and_it_is_recorded_by_whom() {
+async fn redrive_by_id_or_filter_is_recorded_with_its_actor() {
     let world = World::new().set("USER", "ada");
     world.run("migrate").done();
     for id in ["e-1", "e-2", "e-3"] {
-        world.given_up(id).await;
+        world.add_failed_event(id).await;
     }
     let dry = world.run("outbox redrive --status failed --dry-run --output json").json();
     assert_eq!((&dry["matched"], &dry["redriven"], &dry["dryRun"]), (&json!(3), &json!(0), &json!(true)));
     assert_eq!(world.event("e-1")["status"], "FAILED");
-    let named = world.run("outbox redrive e-2 e-1 --per-second 1 --reason mended --output json");
+    let named = world.run("outbox redrive e-2 e-1 --per-second 1 --reason corrected --output json");
     named.done();
     assert_eq!((&named.json()["redriven"], &named.json()["more"]), (&json!(2), &json!(false)));
     assert_eq!(world.event("e-1")["nextRetryTime"], named.json()["firstDue"]);
@@ -104,7 +104,8 @@ async fn events_are_redriven_by_name_or_filter_and_it_is_recorded_by_whom() {
         .iter()
         .map(|entry| (entry["action"].as_str().unwrap(), entry["matched"].clone(), entry["changed"].clone()))
         .collect();
-    let (redrive, show) = ("outbox.redrive", ("outbox.show", json!(1), json!(0)));
+    let redrive = "outbox.redrive";
+    let show = ("outbox.show", json!(1), json!(0));
     assert_eq!(
         calls,
         [
@@ -120,58 +121,61 @@ async fn events_are_redriven_by_name_or_filter_and_it_is_recorded_by_whom() {
     let entry = &audit["items"][3];
     assert_eq!(
         (&entry["actor"], &entry["action"], &entry["reason"], &entry["changed"]),
-        (&json!("command-line:ada"), &json!("outbox.redrive"), &json!("mended"), &json!(2))
+        (&json!("command-line:ada"), &json!("outbox.redrive"), &json!("corrected"), &json!(2))
     );
     assert_eq!(entry["selection"], json!({ "eventIds": ["e-2", "e-1"], "perSecond": 1 }));
     assert!(world.run("audit list").done().contains("command-line:ada"));
 }
 
 #[tokio::test]
-async fn what_is_named_and_not_there_ends_with_1_and_what_no_filter_finds_with_0() {
+async fn missing_id_exits_with_1_and_empty_filter_result_with_0() {
     let world = World::new().set("HANDOVER_OUTBOX__ON_FAILED", "hold");
     world.run("migrate").done();
-    world.given_up("e-1").await;
+    world.add_failed_event("e-1").await;
     let some = world.run("outbox redrive e-1 no-such nor-this --output json");
     assert_eq!((some.code, &some.json()["redriven"]), (Some(1), &json!(1)), "{some:?}");
-    assert!(some.stderr.contains("error: there is no event no-such, nor-this in handover.db"), "{some:?}");
+    assert!(some.stderr.contains("error: not found in handover.db: event no-such, nor-this"), "{some:?}");
     for (command, what) in [
         ("dlq replay no-such", "dead letter no-such"),
         ("dlq discard no-such --reason r", "dead letter no-such"),
     ] {
         let ran = world.run(command);
         assert_eq!(ran.code, Some(1), "{ran:?}");
-        assert!(ran.stderr.contains(&format!("error: there is no {what} in handover.db")), "{ran:?}");
+        assert!(ran.stderr.contains(&format!("error: not found in handover.db: {what}")), "{ran:?}");
         assert!(ran.stderr.contains("see `handover dlq list`"), "{ran:?}");
     }
     world.run("outbox release Order 8").refused(
         1,
-        &["error: there is no failed event of Order 8 that holds others", "see `handover outbox blocked`"],
+        &[
+            "error: not found in handover.db: failed event of Order 8 that blocks later events",
+            "see `handover outbox blocked`",
+        ],
     );
-    world.run("order timeline 404").refused(1, &["error: there is no order 404 in handover.db"]);
+    world.run("order timeline 404").refused(1, &["error: not found in handover.db: order 404"]);
     for command in ["outbox redrive --status sent", "dlq replay --all", "dlq discard --queue q --reason r"] {
         let ran = world.run(command);
         ran.done();
-        assert_eq!(ran.stderr, "nothing is there that fits\n", "{command}");
+        assert_eq!(ran.stderr, "no rows match\n", "{command}");
     }
     let audit = world.run("audit list --changes --output json").json();
     assert_eq!(audit["items"].as_array().unwrap().len(), 1, "{audit}");
 }
 
 #[tokio::test]
-async fn what_chooses_nothing_is_a_usage_error() {
+async fn operations_without_selection_or_with_too_many_ids_are_usage_errors() {
     let world = World::new();
     world.run("outbox redrive").refused(2, &["error: name events, or a filter such as --status failed"]);
     world.run("outbox redrive --status new").refused(2, &["--status must be failed or sent"]);
     let many: String = (0..=900).map(|number| format!(" e-{number}")).collect();
     world.run(&format!("outbox redrive{many}")).refused(2, &["at most 900 events can be named at a time"]);
-    world.run(&format!("dlq replay{many}")).refused(2, &["at most 900 letters can be named at a time"]);
+    world.run(&format!("dlq replay{many}")).refused(2, &["at most 900 dead letters can be named at a time"]);
 }
 
 #[tokio::test]
-async fn a_blocked_order_is_listed_until_it_is_released() {
+async fn blocked_order_is_listed_until_released() {
     let world = World::new().set("HANDOVER_OUTBOX__ON_FAILED", "hold");
     world.run("migrate").done();
-    world.given_up("e-1").await;
+    world.add_failed_event("e-1").await;
     let blocked = world.run("outbox blocked --output json").json();
     assert_eq!(blocked["items"][0]["aggregateId"], 7);
     let table = world.run("outbox blocked --tenant 1");
@@ -182,28 +186,28 @@ async fn a_blocked_order_is_listed_until_it_is_released() {
     assert_eq!(world.run("outbox blocked --output json").json()["items"], json!([]));
     let event = world.event("e-1");
     assert_eq!((&event["status"], event["releasedTime"].is_string()), (&json!("FAILED"), true));
-    world.run("outbox release Order 7").refused(1, &["there is no failed event of Order 7"]);
+    world.run("outbox release Order 7").refused(1, &["failed event of Order 7"]);
 }
 
 #[tokio::test]
-async fn where_failed_events_hold_nothing_none_is_listed_and_none_is_released() {
+async fn without_hold_no_event_is_blocked_and_release_is_refused() {
     let world = World::new();
     world.run("migrate").done();
-    world.given_up("e-1").await;
+    world.add_failed_event("e-1").await;
     assert_eq!(world.run("outbox blocked --output json").json()["items"], json!([]));
-    let words = ["nothing is held: outbox.on-failed is continue", "why: nothing was changed"];
-    world.run("outbox release Order 7").refused(1, &words);
+    let parts = ["nothing is held: outbox.on-failed is continue", "why: nothing was changed"];
+    world.run("outbox release Order 7").refused(1, &parts);
     assert_eq!(world.event("e-1")["releasedTime"], Value::Null);
 }
 
 #[tokio::test]
-async fn with_a_broker_in_memory_only_the_process_that_has_it_can_replay() {
+async fn replay_is_refused_with_memory_broker_and_other_operations_work() {
     let world = World::new().set("HANDOVER_BROKER__URL", "memory:");
     world.run("migrate").done();
     world
         .run("dlq replay --all")
         .refused(2, &["broker.url = \"memory:\"", "POST /api/v1/ops/dead-letters/replay"]);
-    world.given_up("e-1").await;
+    world.add_failed_event("e-1").await;
     world.run("outbox redrive e-1").done();
     world.run("dlq discard --all --reason r").done();
 }

@@ -1,5 +1,5 @@
-//! The pages in `bootstrap/docs` and the READMEs: what is generated in them is what the program has, every route is named,
-//! and every link leads somewhere. `UPDATE_PAGES=1 cargo test -p handover --test cli pages` writes the generated parts.
+//! The pages in `bootstrap/docs` and the READMEs: generated parts match the program, every route is listed, and every link
+//! has a target. `UPDATE_PAGES=1 cargo test -p handover --test cli pages` writes the generated parts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,7 +26,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Compares what stands between the markers of a page with what `generate` makes of it, or writes that.
+/// Compares the part between the markers of a page with the output of `generate`, or writes that output.
 #[track_caller]
 fn check(name: &str, generate: impl Fn(&str) -> String) {
     let text = read(&page(name));
@@ -41,7 +41,7 @@ fn check(name: &str, generate: impl Fn(&str) -> String) {
     let differs = text[begin..end].lines().zip(generated.lines()).find(|(shown, made)| shown != made);
     assert!(
         text[begin..end] == generated,
-        "bootstrap/docs/{name} is not what the program has; write it with UPDATE_PAGES=1 cargo test -p handover \
+        "bootstrap/docs/{name} differs from the program; update it with UPDATE_PAGES=1 cargo test -p handover \
          --test cli pages\nfirst difference (page, program): {differs:#?}"
     );
 }
@@ -50,7 +50,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// The meanings are written by hand in the page; keys, order and defaults are those of the program.
+/// The page keeps its manually written meanings; keys, order and defaults come from the program.
 fn configuration(shown: &str) -> String {
     let rows = shown.lines().filter_map(|line| line.strip_prefix("| `")?.strip_suffix(" |"));
     let meanings: BTreeMap<&str, &str> = rows
@@ -71,7 +71,7 @@ fn configuration(shown: &str) -> String {
             Shown::Value { text, .. } => format!("`{}`", cell(&text)),
             Shown::Made => "generated".to_owned(),
             Shown::Unset => "not set".to_owned(),
-            Shown::Hidden => panic!("{} has a default that is a secret", setting.key),
+            Shown::Hidden => panic!("the default of {} is a secret", setting.key),
         };
         let meaning = meanings.get(setting.key).copied().unwrap_or_default();
         writeln!(text, "| `{}` | {default} | {meaning} |", setting.key).unwrap();
@@ -85,10 +85,10 @@ fn pages_configuration_has_every_key_with_its_default_and_a_meaning() {
     let text = read(&page("configuration.md"));
     let without: Vec<&str> =
         text.lines().filter(|line| line.starts_with("| `") && line.ends_with("|  |")).collect();
-    assert!(without.is_empty(), "write what these mean into the page: {without:#?}");
+    assert!(without.is_empty(), "write the meanings of these keys into the page: {without:#?}");
 }
 
-/// Every command that can be run, by its whole name.
+/// Every runnable command with its full name.
 fn leaves(before: &str, command: &Command, found: &mut Vec<(String, Command)>) {
     let name = format!("{before} {}", command.get_name());
     if !command.has_subcommands() {
@@ -117,9 +117,9 @@ fn argument(argument: &Arg) -> String {
     if let Some(variable) = argument.get_env() {
         notes.push(format!("env: {}", variable.to_string_lossy()));
     }
-    let known = argument.get_possible_values();
-    if takes && !known.is_empty() {
-        notes.push(known.iter().map(|value| value.get_name()).collect::<Vec<_>>().join(", "));
+    let possible = argument.get_possible_values();
+    if takes && !possible.is_empty() {
+        notes.push(possible.iter().map(|value| value.get_name()).collect::<Vec<_>>().join(", "));
     }
     let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
     let notes = notes.iter().map(|note| format!(" [{note}]")).collect::<String>();
@@ -141,10 +141,10 @@ fn command_line(_: &str) -> String {
         let usage = command.render_usage().to_string();
         let usage = usage.trim_start_matches("Usage: ");
         write!(text, "\n## {name}\n\n{}.\n\n```text\n{usage}\n```\n", about(command)).unwrap();
-        let known: Vec<&Arg> = command.get_arguments().filter(|it| it.get_id() != "help").collect();
-        if !known.is_empty() {
+        let arguments: Vec<&Arg> = command.get_arguments().filter(|it| it.get_id() != "help").collect();
+        if !arguments.is_empty() {
             text += "\n| argument | meaning |\n|---|---|\n";
-            known.into_iter().for_each(|it| text += &argument(it));
+            arguments.into_iter().for_each(|it| text += &argument(it));
         }
         if let Some(help) = command.get_after_help() {
             write!(text, "\n```text\n{help}\n```\n").unwrap();

@@ -1,4 +1,4 @@
-//! The built program in a folder of its own, and the little HTTP that is needed to give it something to show.
+//! Runs the built program in a separate folder, with a minimal HTTP client to create test data.
 
 #![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 use standardwebhooks::Webhook;
 use tempfile::TempDir;
 
-/// What a run left behind.
+/// Result of a finished run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -25,24 +25,24 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// It refused with this code, and stderr alone says each of these, with why and what to do.
+    /// Asserts that the command failed with this code and printed only to stderr: these parts, with reason and advice.
     #[track_caller]
     pub(crate) fn refused(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
-        assert_eq!(self.stdout, "", "an answer beside a refusal");
+        assert_eq!(self.stdout, "", "a failed command prints nothing to stdout");
         for part in ["error: ", "\n  why: ", "\n  do:  "].iter().chain(parts) {
             assert!(self.stderr.contains(part), "{part:?} is not in\n{}", self.stderr);
         }
     }
 
-    /// It did what it was asked.
+    /// Asserts success and returns the output.
     #[track_caller]
     pub(crate) fn done(&self) -> &str {
         assert_eq!(self.code, Some(0), "{self:?}");
         &self.stdout
     }
 
-    /// Its answer as JSON.
+    /// Parses the output as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
@@ -60,7 +60,7 @@ impl World {
         World { folder: tempfile::tempdir().unwrap(), variables: Vec::new() }
     }
 
-    /// With a setting, by its variable.
+    /// Sets an environment variable.
     pub(crate) fn set(mut self, variable: &str, value: &str) -> World {
         self.variables.push((variable.to_owned(), value.to_owned()));
         self
@@ -74,7 +74,7 @@ impl World {
         std::fs::write(self.path(name), content).unwrap();
     }
 
-    /// The names of all files, in order.
+    /// The names of all files, sorted.
     pub(crate) fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap();
         let mut names: Vec<String> =
@@ -83,7 +83,7 @@ impl World {
         names
     }
 
-    /// The program, in this folder and with these settings alone.
+    /// The program in this folder, with these settings only.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_handover"));
         for (name, _) in std::env::vars_os() {
@@ -96,7 +96,7 @@ impl World {
         command
     }
 
-    /// Runs to the end. What should refuse and serves instead is ended, and then the test fails.
+    /// Runs the program to its end. A process that serves instead of failing is killed, and the test fails.
     pub(crate) fn run(&self, line: &str) -> Ran {
         let [out, err] = [File::create(self.path("out")), File::create(self.path("err"))].map(Result::unwrap);
         let mut child = self.command().args(line.split_whitespace()).stdout(out).stderr(err).spawn().unwrap();
@@ -120,7 +120,7 @@ impl World {
         Ran { code: status, stdout: read("out"), stderr: read("err") }
     }
 
-    /// Serves on a free port with these flags; answers when it listens.
+    /// Serves on a free port with these flags; returns when it listens.
     pub(crate) fn serve(&self, flags: &str) -> Server {
         let mut command = self.command();
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags.split_whitespace());
@@ -131,24 +131,24 @@ impl World {
         let second = lines.next().and_then(Result::ok).unwrap_or_default();
         let operators =
             second.strip_prefix("operators' calls and /metrics are on http://").map(str::to_owned);
-        // The greeting is short; nobody blocks on a pipe that is read to its end elsewhere.
+        // Drain the pipe, so that the program never blocks on stdout.
         std::thread::spawn(move || lines.for_each(drop));
         let server = Server { child, address: address.clone().unwrap_or_default(), operators };
         assert!(address.is_some(), "no start: {first:?}");
         server
     }
 
-    /// A token for this user.
+    /// Prints a token with these flags.
     pub(crate) fn token(&self, line: &str) -> String {
         self.run(&format!("token {line}")).done().trim().to_owned()
     }
 }
 
-/// A process that serves. Dropping it kills it.
+/// A serving process. Dropping it kills the process.
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: String,
-    /// Where operators' calls have a listener of their own.
+    /// Address of the operators' listener, if there is one.
     pub(crate) operators: Option<String>,
 }
 
@@ -157,7 +157,7 @@ impl Server {
         self.child.id()
     }
 
-    /// One request; answers with `data`.
+    /// Sends one request and returns `data`.
     #[track_caller]
     pub(crate) fn ask(&self, token: &str, request: &str, body: &str) -> Value {
         static KEYS: AtomicU64 = AtomicU64::new(0);
@@ -166,11 +166,12 @@ impl Server {
         data(&self.send(request, &headers, body))
     }
 
-    /// One report of the gateway, signed with the secret that was made in this folder.
+    /// Sends one callback of the gateway, signed with the secret generated in this folder.
     #[track_caller]
     pub(crate) fn report(&self, world: &World, request: &str, body: &str) -> Value {
         let secret = std::fs::read_to_string(world.path("handover.db-gateway-secret")).unwrap();
-        let (id, now) = ("msg-1", SystemClock.now().timestamp());
+        let id = "msg-1";
+        let now = SystemClock.now().timestamp();
         let signature = Webhook::new(secret.trim()).unwrap().sign(id, now, body.as_bytes()).unwrap();
         let headers = format!(
             "webhook-id: {id}\r\nwebhook-timestamp: {now}\r\nwebhook-signature: {signature}\r\n{JSON_BODY}"
@@ -178,7 +179,7 @@ impl Server {
         data(&self.send(request, &headers, body))
     }
 
-    /// One request; answers with everything after the head.
+    /// Sends one request and returns the body.
     pub(crate) fn text(&self, request: &str) -> String {
         self.send(request, "", "").1
     }
@@ -193,12 +194,12 @@ impl Server {
     }
 }
 
-/// The status of one request to whoever listens there.
+/// The status of one request to this address.
 pub(crate) fn status(address: &str, token: &str, request: &str) -> u16 {
     answer(address, token, request, "").0
 }
 
-/// Status and body of the answer to one request with a body in JSON.
+/// Status and body of the response to one request with a JSON body.
 pub(crate) fn answer(address: &str, token: &str, request: &str, json: &str) -> (u16, String) {
     let headers = format!("Authorization: Bearer {token}\r\n{JSON_BODY}");
     let (head, body) = send(address, request, &headers, json);
@@ -237,7 +238,7 @@ impl Drop for Server {
     }
 }
 
-/// How long a condition is waited for, on a machine that is busy with other tests.
+/// Timeout of conditions, on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until the condition holds.

@@ -1,4 +1,4 @@
-//! `reconcile`: what it tells, mends, and ends with.
+//! `reconcile`: findings, repairs and exit codes.
 
 use handover_events::TenantId;
 use marketplace_domain::{Order, OrderId};
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::inspect::market;
 use crate::program::World;
 
-/// An order that nobody announced: 900, like order 1 in all else.
-async fn unannounced(world: &World) {
+/// Inserts order 900, a copy of order 1, without its events.
+async fn insert_order_without_events(world: &World) {
     world
         .change(async |unit| {
             let id = OrderId::try_from(1).unwrap();
@@ -18,19 +18,22 @@ async fn unannounced(world: &World) {
         .await;
 }
 
-fn findings(told: &Value) -> &Vec<Value> {
-    told["findings"].as_array().unwrap()
+fn findings(report: &Value) -> &Vec<Value> {
+    report["findings"].as_array().unwrap()
 }
 
 #[test]
-fn a_sound_market_is_told_in_counts_and_ends_with_0() {
+fn reconcile_without_findings_prints_counts_and_exits_with_0() {
     let world = World::new();
     let _server = market(&world);
     let ran = world.run("reconcile --output json");
-    let told = ran.json();
+    let report = ran.json();
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert_eq!((&told["orders"], &told["events"], &told["sound"]), (&json!(2), &json!(4), &json!(true)));
-    assert_eq!(findings(&told), &[Value::Null; 0]);
+    assert_eq!(
+        (&report["orders"], &report["events"], &report["sound"]),
+        (&json!(2), &json!(4), &json!(true))
+    );
+    assert_eq!(findings(&report), &[Value::Null; 0]);
     let table = world.run("reconcile --since 90m --tenant 1");
     let text = table.done();
     for line in ["orders 2", "confirmed 4", "missingEvent 0", "sound true"] {
@@ -44,35 +47,35 @@ fn a_sound_market_is_told_in_counts_and_ends_with_0() {
 }
 
 #[tokio::test]
-async fn what_is_missing_ends_with_1_until_it_is_mended() {
+async fn reconcile_exits_with_1_until_findings_are_repaired() {
     let world = World::new();
     drop(market(&world));
-    unannounced(&world).await;
+    insert_order_without_events(&world).await;
     let found = world.run("reconcile --output json");
     assert_eq!(found.code, Some(1), "{found:?}");
-    assert!(found.stderr.contains("handover reconcile --repair mends what can be mended"), "{found:?}");
-    let told = found.json();
+    assert!(found.stderr.contains("`handover reconcile --repair` repairs what can be repaired"), "{found:?}");
+    let report = found.json();
     let kinds: Vec<(&Value, &Value, &Value)> =
-        findings(&told).iter().map(|it| (&it["kind"], &it["orderId"], &it["mended"])).collect();
+        findings(&report).iter().map(|it| (&it["kind"], &it["orderId"], &it["mended"])).collect();
     assert_eq!(kinds, [(&json!("missingEvent"), &json!(900), &Value::Null); 2]);
-    assert_eq!(told["counts"]["missingEvent"], 2);
+    assert_eq!(report["counts"]["missingEvent"], 2);
     let table = world.run("reconcile");
     assert_eq!(table.code, Some(1));
     assert!(table.stdout.contains("\nmissingEvent  1         900      ORDER_CREATED"), "{table:?}");
 
-    let mended = world.run("reconcile --repair --output json");
-    assert_eq!(mended.code, Some(0), "{mended:?}");
-    assert!(findings(&mended.json()).iter().all(|it| it["mended"] == "announced"), "{mended:?}");
+    let repaired = world.run("reconcile --repair --output json");
+    assert_eq!(repaired.code, Some(0), "{repaired:?}");
+    assert!(findings(&repaired.json()).iter().all(|it| it["mended"] == "announced"), "{repaired:?}");
     let after = world.run("reconcile --output json");
     assert_eq!((after.code, findings(&after.json()).len()), (Some(0), 0), "{after:?}");
 }
 
 #[test]
-fn a_time_that_ends_before_it_begins_is_a_usage_error() {
+fn time_range_that_ends_before_it_begins_is_a_usage_error() {
     let world = World::new();
     world.run("migrate").done();
     world
         .run("reconcile --from 2026-01-31T09:00:00Z --to 2026-01-31T08:00:00Z")
-        .refused(2, &["the time ends before it begins", "see handover reconcile --help"]);
+        .refused(2, &["the time range ends before it begins", "see handover reconcile --help"]);
     assert_eq!(world.run("reconcile --since soon").code, Some(2));
 }

@@ -1,4 +1,4 @@
-//! Money that goes back through the sandbox, from the question to the ledger.
+//! Refunds through the sandbox, from the request to the ledger.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ fn world() -> World {
     World::new().set("HANDOVER_GATEWAY__SANDBOX_DELAY", "10ms").set("HANDOVER_GATEWAY__SCAN_INTERVAL", "50ms")
 }
 
-/// An order at this price, paid; answers with the tokens of its parties.
+/// Creates a paid order with this price; returns the tokens of seller and buyer.
 fn paid(world: &World, server: &Server, price: &str) -> [String; 2] {
     let [seller, buyer] = [1, 2].map(|user| world.token(&format!("--user {user}")));
     server.ask(&seller, "POST /api/v1/products", &format!(r#"{{"title":"Lamp","price":{price}}}"#));
@@ -20,7 +20,7 @@ fn paid(world: &World, server: &Server, price: &str) -> [String; 2] {
 }
 
 #[test]
-fn a_refund_that_the_buyer_asks_for_goes_through_by_itself() {
+fn requested_refund_completes_automatically() {
     let world = world();
     let server = world.serve("");
     let [_, buyer] = paid(&world, &server, "88.50");
@@ -32,12 +32,12 @@ fn a_refund_that_the_buyer_asks_for_goes_through_by_itself() {
     for part in ["amount", "balanceAfter", "idempotencyKey", "refund of 88.50 CNY succeeded", "payout"] {
         assert!(text.contains(part), "no {part}: {text}");
     }
-    let told = world.run("reconcile --output json");
-    assert_eq!((told.code, &told.json()["sound"]), (Some(0), &json!(true)), "{told:?}");
+    let report = world.run("reconcile --output json");
+    assert_eq!((report.code, &report.json()["sound"]), (Some(0), &json!(true)), "{report:?}");
 }
 
 #[test]
-fn an_amount_that_ends_in_13_fails_first_and_goes_through_when_asked_again() {
+fn refund_of_amount_ending_in_13_fails_first_and_succeeds_when_repeated() {
     let world = world();
     let server = world.serve("");
     let [_, buyer] = paid(&world, &server, "88.13");

@@ -1,4 +1,4 @@
-//! What `serve` refuses to start with: what, why, what to do, and the exit code for it.
+//! Startup errors of `serve`: what is wrong, why, what to do, and the exit code.
 
 use std::net::TcpListener;
 
@@ -9,14 +9,14 @@ const SECRET: &str = "0f4a9c1be27d83560f4a9c1be27d8356";
 const SIGNING: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 #[test]
-fn a_wrong_key_names_itself_its_place_and_the_nearest_one() {
+fn unknown_key_error_names_key_source_and_nearest_key() {
     let world = World::new();
     world.write("handover.toml", "[consumer]\nprefech = 5\n");
     world.run(SERVE).refused(
         2,
         &[
             "error: unknown key consumer.prefech in the file handover.toml",
-            "why: a mistyped key would be ignored in silence",
+            "why: a mistyped key would be ignored silently",
             "do:  did you mean consumer.prefetch?",
         ],
     );
@@ -27,11 +27,11 @@ fn a_wrong_key_names_itself_its_place_and_the_nearest_one() {
 }
 
 #[test]
-fn a_timeout_of_nothing_is_refused_wherever_it_is_set() {
+fn pending_timeout_of_0_is_refused_from_every_source() {
     let world = World::new().set("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0");
     let parts = [
         "error: order.timeout.pending-minutes in the environment variable HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES is 0",
-        "why: without time to pay every order would be cancelled",
+        "why: with no time to pay, every order would be cancelled",
         "do:  set minutes from 0.00002 (a millisecond) to 43200 (30 days)",
     ];
     for command in [SERVE, "migrate"] {
@@ -40,11 +40,11 @@ fn a_timeout_of_nothing_is_refused_wherever_it_is_set() {
     let world = World::new();
     world.write("handover.toml", "[order.timeout]\npending-minutes = 0\n");
     world.run(SERVE).refused(2, &["order.timeout.pending-minutes in the file handover.toml is 0"]);
-    assert_eq!(world.files(), ["handover.toml"], "nothing is made before the configuration is good");
+    assert_eq!(world.files(), ["handover.toml"], "no file is created before the configuration is valid");
 }
 
 #[test]
-fn every_wrong_key_and_value_is_named_at_once() {
+fn all_configuration_errors_are_reported_at_once() {
     let world = World::new().set("HANDOVER_LOG__LEVEL", "inof").set("HANDOVER_OUTBOX__BATCH", "many");
     world.write("handover.toml", "[databse]\nurl = \"sqlite://shop.db\"\n[consumer]\nprefech = 5\n");
     let ran = world.run(SERVE);
@@ -65,31 +65,31 @@ fn every_wrong_key_and_value_is_named_at_once() {
 }
 
 #[test]
-fn a_prefetch_of_nothing_is_refused() {
+fn prefetch_of_0_is_refused() {
     World::new().set("HANDOVER_CONSUMER__PREFETCH", "0").run(SERVE).refused(
         2,
         &[
             "error: consumer.prefetch in the environment variable HANDOVER_CONSUMER__PREFETCH is 0",
-            "why: 0 is no limit to AMQP, and nothing to a reader",
+            "why: AMQP takes 0 as unlimited",
             "do:  set a whole number from 1 to 65535",
         ],
     );
 }
 
 #[test]
-fn a_database_that_cannot_be_written_names_its_folder() {
+fn unwritable_database_error_names_its_folder() {
     let world = World::new();
     world.write("notes.txt", "a file");
     for (database, remedy) in [
         ("missing/shop.db", "create the folder missing, or name another file with --database"),
-        ("notes.txt/shop.db", "notes.txt is no folder: name another file with --database"),
+        ("notes.txt/shop.db", "notes.txt is not a folder: name another file with --database"),
         ("/proc/shop.db", "/proc, or name another file with --database"),
     ] {
         world.run(&format!("{SERVE} --database sqlite://{database}")).refused(
             1,
             &[
-                &format!("error: the lock file {database}-lock cannot be used: "),
-                "why: it keeps a second process away from the database",
+                &format!("error: cannot create or lock the lock file {database}-lock: "),
+                "why: the lock prevents a second process from serving the database",
                 remedy,
             ],
         );
@@ -98,7 +98,7 @@ fn a_database_that_cannot_be_written_names_its_folder() {
 }
 
 #[test]
-fn a_taken_port_is_refused_before_anything_is_made() {
+fn port_in_use_is_refused_before_any_file_is_created() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let world = World::new();
@@ -107,14 +107,14 @@ fn a_taken_port_is_refused_before_anything_is_made() {
         &[
             &format!("error: cannot listen on {address}: "),
             "why: the API is served there",
-            "do:  stop what listens there, or choose another address with --listen",
+            "do:  stop the process that listens there, or choose another address with --listen",
         ],
     );
     assert!(world.files().is_empty(), "{:?}", world.files());
 }
 
 #[test]
-fn a_second_process_is_refused_and_names_the_first() {
+fn second_process_is_refused_with_id_of_first() {
     let world = World::new();
     let server = world.serve("");
     for command in [SERVE, "migrate"] {
@@ -130,27 +130,27 @@ fn a_second_process_is_refused_and_names_the_first() {
 }
 
 #[test]
-fn outside_loopback_a_gateway_has_to_be_chosen() {
+fn outside_loopback_gateway_must_be_configured() {
     let world =
         World::new().set("HANDOVER_AUTH__JWT_SECRET", SECRET).set("HANDOVER_GATEWAY__SECRET", SIGNING);
     world.run("serve --listen 0.0.0.0:0").refused(
         2,
         &[
             "gateway.url is not set, and 0.0.0.0:0 can be reached",
-            "why: the default is a sandbox: it says of every refund that it was paid back",
+            "why: the default is a sandbox, which reports every refund as paid",
             "do:  set gateway.url to https:// and the gateway's address (or to \"sandbox:\"",
         ],
     );
     assert!(world.files().is_empty(), "{:?}", world.files());
     let doctor = world.run("doctor --output json --listen 0.0.0.0:0");
     assert!(doctor.stdout.contains("gateway.url is not set"), "{doctor:?}");
-    // One that was chosen is taken, and then the address is looked at.
+    // With an explicit gateway the start continues to the listen address.
     let chosen = world.set("HANDOVER_GATEWAY__URL", "sandbox:");
     chosen.run("serve --listen 192.0.2.1:1").refused(1, &["cannot listen on 192.0.2.1:1"]);
 }
 
 #[test]
-fn a_gateway_in_plain_text_elsewhere_is_refused() {
+fn gateway_over_plain_http_on_another_machine_is_refused() {
     World::new().set("HANDOVER_GATEWAY__URL", "http://pay.example").run(SERVE).refused(
         2,
         &[
@@ -162,7 +162,7 @@ fn a_gateway_in_plain_text_elsewhere_is_refused() {
 }
 
 #[test]
-fn outside_loopback_secrets_are_needed() {
+fn outside_loopback_secrets_are_required() {
     World::new().run("serve --listen 0.0.0.0:0").refused(
         2,
         &[
@@ -173,7 +173,7 @@ fn outside_loopback_secrets_are_needed() {
 }
 
 #[test]
-fn operators_listener_outside_loopback_needs_secrets_too() {
+fn operators_listener_outside_loopback_requires_secrets() {
     let world = World::new().set("HANDOVER_HTTP__OPS_LISTEN", "0.0.0.0:0");
     world.run(SERVE).refused(
         2,
@@ -186,7 +186,7 @@ fn operators_listener_outside_loopback_needs_secrets_too() {
 }
 
 #[test]
-fn outside_loopback_a_placeholder_is_no_secret() {
+fn outside_loopback_placeholder_secret_is_refused() {
     for (jwt, signing, key) in [
         ("changemechangemechangemechangeme", SIGNING, "auth.jwt-secret"),
         (SECRET, "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "gateway.secret"),
@@ -198,7 +198,7 @@ fn outside_loopback_a_placeholder_is_no_secret() {
             2,
             &[
                 &format!("error: {key} looks like a placeholder, and 0.0.0.0:0 can be reached"),
-                "why: who guesses it signs in as anybody",
+                "why: anybody who guesses it can sign in as any user",
                 &format!("do:  set {key} to random characters"),
             ],
         );
@@ -208,9 +208,9 @@ fn outside_loopback_a_placeholder_is_no_secret() {
 }
 
 #[test]
-fn one_address_cannot_be_both_listeners() {
-    World::new()
-        .set("HANDOVER_HTTP__OPS_LISTEN", "127.0.0.1:9")
-        .run("serve --listen 127.0.0.1:9")
-        .refused(2, &["error: http.ops-listen in the environment variable", "it is http.listen as well"]);
+fn same_address_for_both_listeners_is_refused() {
+    World::new().set("HANDOVER_HTTP__OPS_LISTEN", "127.0.0.1:9").run("serve --listen 127.0.0.1:9").refused(
+        2,
+        &["error: http.ops-listen in the environment variable", "it is the same address as http.listen"],
+    );
 }

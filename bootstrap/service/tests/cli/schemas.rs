@@ -1,4 +1,4 @@
-//! Databases of other versions. The files hold nothing but the tables in which migrations are noted, made with
+//! Databases of other versions. The files contain only the tables that record migrations, created with
 //!
 //! ```sql
 //! PRAGMA page_size = 512;
@@ -6,9 +6,9 @@
 //!                                checksum BLOB, execution_time BIGINT);
 //! ```
 //!
-//! `newer.sqlite` has version 1 of the outbox in it, and 1 and 9000 of the marketplace (`marketplace_migrations`),
-//! `older.sqlite` has none, `changed.sqlite` version 1 of both with a checksum that is not ours. `unreleased.sqlite`
-//! has the baseline of both from before the first release, in the table `handover_migrations`.
+//! `newer.sqlite` has version 1 of the outbox, and versions 1 and 9000 of the marketplace (`marketplace_migrations`);
+//! `older.sqlite` has none; `changed.sqlite` has version 1 of both with a wrong checksum. `unreleased.sqlite` has the
+//! baseline of both from before the first release, in the table `handover_migrations`.
 
 use crate::program::World;
 
@@ -21,7 +21,7 @@ const CHANGED: &[u8] = include_bytes!("schemas/changed.sqlite");
 const SERVE: &str = "serve --listen 127.0.0.1:0";
 
 #[test]
-fn a_database_of_a_newer_version_is_refused_and_left_as_it_is() {
+fn newer_schema_is_refused_and_left_unchanged() {
     let world = World::new();
     world.write("handover.db", NEWER);
     let commands = [SERVE, "migrate", "outbox list", "outbox show e-1", "dlq list", "queues"];
@@ -29,9 +29,9 @@ fn a_database_of_a_newer_version_is_refused_and_left_as_it_is() {
         world.run(command).refused(
             1,
             &[
-                "error: the database handover.db has version 9000 of the marketplace schema, and this program knows versions up to ",
-                "why: a newer handover was here",
-                "do:  run the newer handover, or name another file with --database",
+                "error: the database handover.db has version 9000 of the marketplace schema, and this program supports versions up to ",
+                "why: a newer version of handover migrated it",
+                "do:  run the newer version of handover, name another file with --database",
             ],
         );
     }
@@ -41,7 +41,7 @@ fn a_database_of_a_newer_version_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_database_of_an_older_version_is_brought_up_to_date_by_serve_and_by_migrate_alone() {
+fn older_schema_is_migrated_by_serve_and_migrate_only() {
     for command in ["serve", "migrate"] {
         let world = World::new();
         world.write("handover.db", OLDER);
@@ -49,8 +49,8 @@ fn a_database_of_an_older_version_is_brought_up_to_date_by_serve_and_by_migrate_
             1,
             &[
                 "error: the database handover.db has version 0 of the outbox schema, and this program needs version ",
-                "why: it was made by an older handover",
-                "stop whoever serves it and run `handover migrate`",
+                "why: an older version of handover created it",
+                "stop the process that serves it and run `handover migrate`",
             ],
         );
         if command == "serve" {
@@ -65,7 +65,7 @@ fn a_database_of_an_older_version_is_brought_up_to_date_by_serve_and_by_migrate_
 }
 
 #[test]
-fn database_of_an_unreleased_version_is_refused_and_left_as_it_is() {
+fn schema_of_unreleased_version_is_refused_and_left_unchanged() {
     let world = World::new();
     world.write("handover.db", UNRELEASED);
     for command in [SERVE, "migrate", "outbox list"] {
@@ -74,7 +74,7 @@ fn database_of_an_unreleased_version_is_refused_and_left_as_it_is() {
             &[
                 "error: the database handover.db was created by a version of handover from before the first release",
                 "why: its migrations were replaced by others",
-                "do:  start afresh with another file (--database)",
+                "do:  start with a new file (--database)",
             ],
         );
     }
@@ -83,24 +83,24 @@ fn database_of_an_unreleased_version_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn a_schema_that_no_release_made_is_refused_and_left_as_it_is() {
+fn schema_that_no_release_created_is_refused_and_left_unchanged() {
     let world = World::new();
     world.write("handover.db", CHANGED);
     for command in [SERVE, "migrate"] {
         world.run(command).refused(
             1,
             &[
-                "error: the database handover.db cannot be brought up to date: ",
-                "why: its schema is not one that released versions make; the step was undone",
-                "do:  use the build that made the file, or begin with another one (--database)",
+                "error: cannot migrate the database handover.db: ",
+                "why: no released version created its schema; the migration was rolled back",
+                "do:  use the build that created the file, or start with another file (--database)",
             ],
         );
     }
-    world.run("outbox list").refused(1, &["the database handover.db cannot be used: "]);
+    world.run("outbox list").refused(1, &["cannot use the database handover.db: "]);
 }
 
 #[test]
-fn a_file_that_is_no_database_is_refused_and_kept() {
+fn file_that_is_not_a_database_is_refused_and_left_unchanged() {
     let world = World::new();
     let noise = "no database at all, but long enough to be read as one".repeat(99);
     world.write("handover.db", &noise);
@@ -108,8 +108,8 @@ fn a_file_that_is_no_database_is_refused_and_kept() {
         world.run(command).refused(
             1,
             &[
-                "the database handover.db cannot be used",
-                "every order and event is kept in it",
+                "cannot use the database handover.db",
+                "all orders and events are stored in it",
                 "name another one",
             ],
         );

@@ -1,4 +1,4 @@
-//! The tour with curl: its script runs against the program, and its page shows the commands of the script.
+//! The tour with curl: runs its script against the program, and compares the commands of its page with the script.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
-/// Runs the script in this folder, with the program and the settings of this folder, against whoever listens there.
+/// Runs the script in this folder, with its program and settings, against the service at this address.
 fn tour(world: &World, address: &str) -> Ran {
     let program = world.command();
     let mut script = Command::new(docs().join("tour.sh"));
@@ -29,13 +29,16 @@ fn tour(world: &World, address: &str) -> Ran {
 }
 
 #[test]
-fn every_answer_of_the_tour_is_as_expected_also_the_second_time() {
+fn tour_succeeds_twice_on_the_same_database() {
     let world = World::new();
     let server = world.serve("");
     for orders in [2, 4] {
         let ran = tour(&world, &server.address);
         let last = ran.done().lines().last().unwrap();
-        assert!(last.starts_with("tour: ") && last.ends_with(" steps, every answer as expected"), "{ran:?}");
+        assert!(
+            last.starts_with("tour: ") && last.ends_with(" steps, every response as expected"),
+            "{ran:?}"
+        );
         let created = world.run("outbox list --event-type ORDER_CREATED --output json").json();
         assert_eq!(created["items"].as_array().unwrap().len(), orders, "{created:#}");
     }
@@ -52,7 +55,7 @@ fn every_answer_of_the_tour_is_as_expected_also_the_second_time() {
 }
 
 #[test]
-fn the_tour_ends_at_the_first_wrong_answer() {
+fn tour_fails_at_first_unexpected_response() {
     let world = World::new();
     let server = world.serve("");
     let secret = "0f4a9c1be27d83560f4a9c1be27d8356";
@@ -60,14 +63,14 @@ fn the_tour_ends_at_the_first_wrong_answer() {
     let ran = tour(&elsewhere, &server.address);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(
-        ran.stderr.contains("tour: step 2: no \"code\":\"00000\" in the answer: {\"code\":\"A0301\""),
+        ran.stderr.contains("tour: step 2: no \"code\":\"00000\" in the response: {\"code\":\"A0301\""),
         "{ran:?}"
     );
     drop(server);
     assert_eq!(world.run("outbox list --output json").json()["items"], json!([]), "nothing was ordered");
 }
 
-/// The commands that a reader copies: a line, or several that a backslash joins, in one spelling of spaces.
+/// The commands of a text: one line each, with continuation lines joined and spaces normalized.
 fn commands(text: &str) -> Vec<String> {
     let joined = text.replace("\\\n", " ");
     let spaced = joined.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -75,7 +78,7 @@ fn commands(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_page_of_the_tour_shows_the_commands_of_the_script() {
+fn page_of_tour_shows_only_commands_of_the_script() {
     let page = std::fs::read_to_string(docs().join("tour.md")).unwrap();
     let script = commands(&std::fs::read_to_string(docs().join("tour.sh")).unwrap());
     let blocks = page.split("\n```sh\n").skip(1).map(|rest| rest.split("\n```").next().unwrap());

@@ -1,4 +1,4 @@
-//! The broker: of the process that serves, and beside it.
+//! Broker adapters: for the serving process and for commands.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -16,13 +16,16 @@ use super::Database;
 use crate::Failure;
 use crate::config::{BrokerChoice, Config};
 
-/// The broker of a process that serves this database.
-pub(super) async fn serving(choice: &BrokerChoice, database: &Database) -> Result<Arc<dyn Broker>, Failure> {
+/// Broker for the process that serves this database.
+pub(super) async fn for_service(
+    choice: &BrokerChoice,
+    database: &Database,
+) -> Result<Arc<dyn Broker>, Failure> {
     Ok(match choice {
         BrokerChoice::Database => {
             let broker = DatabaseBroker::new(database.store());
             if database.choice().file().is_some() {
-                // Under the lock, whoever had a session is gone. On a server others may live.
+                // The lock proves that the owner of every session has ended. On a server other processes may be alive.
                 broker.end_all_sessions().await?;
             }
             Arc::new(broker)
@@ -32,8 +35,8 @@ pub(super) async fn serving(choice: &BrokerChoice, database: &Database) -> Resul
     })
 }
 
-/// The broker as far as it can be seen from outside the process that serves. It declares nothing.
-pub(super) fn beside(config: &Config, store: &SqlMarket) -> Result<Arc<dyn Broker>, Failure> {
+/// Broker for a command that runs outside the serving process. It declares no queues.
+pub(super) fn for_command(config: &Config, store: &SqlMarket) -> Result<Arc<dyn Broker>, Failure> {
     match &config.broker {
         BrokerChoice::Database => Ok(database_broker(store)),
         BrokerChoice::Memory => Err(Failure::BrokerUnseen),
@@ -41,27 +44,27 @@ pub(super) fn beside(config: &Config, store: &SqlMarket) -> Result<Arc<dyn Broke
     }
 }
 
-/// The broker in this database.
+/// The broker in the tables of this database.
 pub fn database_broker(store: &SqlMarket) -> Arc<dyn Broker> {
     Arc::new(DatabaseBroker::new(store))
 }
 
-/// RabbitMQ for a command.
+/// RabbitMQ for a command. It declares no queues.
 pub fn rabbit_beside(config: &Config, settings: &RabbitSettings) -> Arc<dyn Broker> {
     let mut settings = settings.clone();
     settings.connection_name = "handover command".to_owned();
     let topology = queues::topology(config.rules.pending_timeout);
-    Arc::new(Beside { broker: RabbitBroker::new(settings), topology })
+    Arc::new(CommandBroker { broker: RabbitBroker::new(settings), topology })
 }
 
-/// RabbitMQ for a command: it knows which queues there should be without declaring them.
-struct Beside {
+/// RabbitMQ with the expected topology, so that queue depths can be read without declaring the queues.
+struct CommandBroker {
     broker: RabbitBroker,
     topology: Topology,
 }
 
 #[async_trait]
-impl Broker for Beside {
+impl Broker for CommandBroker {
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
         self.broker.declare(topology).await
     }

@@ -1,4 +1,4 @@
-//! The database that a process serves.
+//! The database of a serving process.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::Schema;
 use crate::config::DatabaseChoice;
 use crate::{DatabaseLock, Failure};
 
-/// How often the database server is asked for its time.
-const ASK_TIME: std::time::Duration = std::time::Duration::from_secs(10);
+/// How often the clock offset to the database server is sampled.
+const CLOCK_SAMPLE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// A database that this process serves: alone if it is a file, among others on a server.
+/// A database that this process serves. A file is served by one process, a server's database by any number.
 pub struct Database {
     choice: DatabaseChoice,
     store: SqlMarket,
@@ -25,13 +25,13 @@ pub struct Database {
 }
 
 impl Database {
-    /// Ready to serve. A file is locked, made if it is not there, and brought up to date; on a server `migrate` does
-    /// that, once, as a user that may.
+    /// Opens the database for serving. A file is locked, created if it does not exist, and migrated. On a server the schema
+    /// must be current: `migrate` is a separate step, run as a user with the necessary rights.
     pub async fn open(choice: &DatabaseChoice, wake: &Wake) -> Result<Database, Failure> {
         let database = Database::connect(choice, wake).await?;
         let ready = match choice {
-            DatabaseChoice::File(_) => database.bring_up_to_date().await,
-            DatabaseChoice::Server(_) => database.is_up_to_date().await,
+            DatabaseChoice::File(_) => database.migrate_schema().await,
+            DatabaseChoice::Server(_) => database.check_schema().await,
         };
         match ready {
             Ok(()) => Ok(database),
@@ -42,10 +42,10 @@ impl Database {
         }
     }
 
-    /// Migrates the database and closes it; returns the versions of its schema.
+    /// Migrates the database, closes it and returns its schema versions.
     pub async fn migrate(choice: &DatabaseChoice) -> Result<[SchemaVersion; 2], Failure> {
         let database = Database::connect(choice, &Wake::default()).await?;
-        let done = match database.bring_up_to_date().await {
+        let done = match database.migrate_schema().await {
             Ok(()) => database.store.schema_versions().await.map_err(Failure::schema(choice)),
             Err(failure) => Err(failure),
         };
@@ -76,8 +76,8 @@ impl Database {
         })
     }
 
-    /// Before anything is written: what a newer program made is left as it is.
-    async fn bring_up_to_date(&self) -> Result<(), Failure> {
+    /// Migrates the schema unless a newer version created it; then nothing is written.
+    async fn migrate_schema(&self) -> Result<(), Failure> {
         match Schema::of(&self.store, &self.choice).await? {
             newer @ Schema::Newer { .. } => newer.current(&self.choice),
             Schema::Current | Schema::Older { .. } => {
@@ -92,16 +92,17 @@ impl Database {
         }
     }
 
-    async fn is_up_to_date(&self) -> Result<(), Failure> {
+    async fn check_schema(&self) -> Result<(), Failure> {
         Schema::of(&self.store, &self.choice).await?.current(&self.choice)?;
         match &self.following {
-            Some(clock) => ask_time(&self.store, clock).await.map_err(Failure::database(&self.choice)),
+            Some(clock) => sample_time(&self.store, clock).await.map_err(Failure::database(&self.choice)),
             None => Ok(()),
         }
     }
 
-    /// Ends every lease on a file: under the lock, whoever had one is gone. On a server others may live.
-    pub(crate) async fn take_over(&self) -> Result<(), Failure> {
+    /// Ends every lease in a database file: the lock proves that their owners have ended. On a server other processes may
+    /// be alive.
+    pub(crate) async fn end_stale_leases(&self) -> Result<(), Failure> {
         if self.choice.file().is_none() {
             return Ok(());
         }
@@ -113,10 +114,11 @@ impl Database {
         ended.await.map_err(Failure::database(&self.choice))
     }
 
-    /// Keeps in touch with the other processes and with the server's clock, as tasks of this process.
+    /// Spawns tasks that listen for wake-up notifications of other processes and follow the server's clock.
     pub fn keep_in_touch(&self, tasks: &Tasks) {
         let Some(clock) = self.following.clone() else { return };
-        let (store, stopping) = (self.store.clone(), tasks.stopping().clone());
+        let store = self.store.clone();
+        let stopping = tasks.stopping().clone();
         let watching = async move {
             tokio::select! {
                 biased;
@@ -125,49 +127,48 @@ impl Database {
             }
         };
         drop(tasks.spawn(watching));
-        let (store, stopping) = (self.store.clone(), tasks.stopping().clone());
+        let store = self.store.clone();
+        let stopping = tasks.stopping().clone();
         let following = async move {
             loop {
                 tokio::select! {
                     biased;
                     () = stopping.cancelled() => return,
-                    () = clock.sleep(ASK_TIME) => {}
+                    () = clock.sleep(CLOCK_SAMPLE_INTERVAL) => {}
                 }
-                if let Err(error) = ask_time(&store, &clock).await {
-                    tracing::debug!(%error, "the database tells no time");
+                if let Err(error) = sample_time(&store, &clock).await {
+                    tracing::debug!(%error, "clock: cannot read the time of the database; keeping the last offset");
                 }
             }
         };
         drop(tasks.spawn(following));
     }
 
-    /// Where it is.
     pub fn choice(&self) -> &DatabaseChoice {
         &self.choice
     }
 
-    /// The store.
     pub fn store(&self) -> &SqlMarket {
         &self.store
     }
 
-    /// The clock of the deployment.
+    /// The clock of the deployment: the system's for a file, the server's otherwise.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
 
-    /// Closes it, then gives the lock back.
+    /// Closes the connections, then releases the lock.
     pub async fn close(self) {
         self.store.close().await;
     }
 }
 
-/// Lets the clock follow the database's.
-pub(super) async fn ask_time(store: &SqlStore, clock: &FollowingClock) -> Result<(), StoreError> {
-    let asked = SystemClock.now();
+/// Samples the database's time and adjusts the clock's offset.
+pub(super) async fn sample_time(store: &SqlStore, clock: &FollowingClock) -> Result<(), StoreError> {
+    let before = SystemClock.now();
     let theirs = store.database_now().await?;
-    if let Some(moved) = clock.follow(asked, theirs, SystemClock.now()) {
-        tracing::info!(by_ms = moved.num_milliseconds(), "the clock follows the database's");
+    if let Some(moved) = clock.follow(before, theirs, SystemClock.now()) {
+        tracing::info!(by_ms = moved.num_milliseconds(), "clock: offset to the database adjusted");
     }
     Ok(())
 }

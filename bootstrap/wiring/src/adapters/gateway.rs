@@ -1,4 +1,4 @@
-//! The payment gateway: behind HTTP, or a sandbox.
+//! The payment gateway: an HTTP client or the sandbox.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -15,10 +15,9 @@ use marketplace_gateway::{HttpGateway, Reports, SandboxGateway, Unusable};
 use crate::config::{Config, GatewayChoice};
 use crate::{Failure, Secrets};
 
-const PLAYED: &str =
-    "the payment gateway is the sandbox: refunds are said to be paid back, and no money moves";
+const SANDBOX_NOTICE: &str = "gateway: using the sandbox; refunds are reported as paid, no money moves";
 
-/// Whether a service that listens at these addresses may start with what is configured.
+/// Checks that `gateway.url` is set explicitly if the service listens outside loopback.
 pub fn allow(config: &Config, listens: &[SocketAddr]) -> Result<(), Failure> {
     match listens.iter().copied().find(|listen| !listen.ip().is_loopback()) {
         Some(listen) if !config.gateway.is_chosen => Err(Failure::GatewayNeeded { listen }),
@@ -26,18 +25,18 @@ pub fn allow(config: &Config, listens: &[SocketAddr]) -> Result<(), Failure> {
     }
 }
 
-/// The gateway of this configuration, which reports to this application.
+/// Creates the configured gateway. The sandbox reports its results to this application.
 pub(super) fn of(app: &App, config: &Config) -> Result<Arc<dyn Gateway>, Failure> {
     let clock = Arc::clone(&app.tx.clock);
     Ok(match &config.gateway.choice {
         GatewayChoice::Sandbox(delay) => {
-            // A process without an API listens nowhere, so nothing has made it choose.
+            // A process without an API has no listener, so `allow` did not require gateway.url.
             match config.gateway.is_chosen || config.database.file().is_some() {
-                true => tracing::info!("{PLAYED}"),
-                false => tracing::warn!("{PLAYED}; gateway.url is not set"),
+                true => tracing::info!("{SANDBOX_NOTICE}"),
+                false => tracing::warn!("{SANDBOX_NOTICE}; gateway.url is not set"),
             }
-            // The application without a gateway: one with it would hold itself.
-            let reports = Arc::new(Reported(app.of_its_own()));
+            // A clone without the gateway: with it, gateway and application would own each other.
+            let reports = Arc::new(SandboxReports(app.of_its_own()));
             Arc::new(SandboxGateway::new(reports, clock, app.tx.tasks.clone(), *delay))
         }
         GatewayChoice::Http(endpoint) => {
@@ -57,11 +56,11 @@ fn failed(error: Unusable) -> Failure {
     }
 }
 
-/// Takes the sandbox's reports as the edge takes those of a gateway, without their way through HTTP.
-struct Reported(App);
+/// Processes the sandbox's reports like the HTTP callbacks of a gateway.
+struct SandboxReports(App);
 
 #[async_trait]
-impl Reports for Reported {
+impl Reports for SandboxReports {
     async fn refund_ended(
         &self,
         request: &RefundRequest,
@@ -69,7 +68,7 @@ impl Reports for Reported {
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let context = CommandContext {
             actor: Actor::Gateway,
-            // A gateway knows no tenants: a refund brings its own.
+            // Callbacks carry no tenant; the refund's row has it.
             tenant: TenantId::DEFAULT,
             trace: request.trace.clone(),
             idempotency: None,

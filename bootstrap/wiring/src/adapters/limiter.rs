@@ -1,4 +1,4 @@
-//! How often a client may ask: counted by this process, or by Redis for all of them.
+//! Rate limiting: counted per process, or in Redis for all processes.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use marketplace_redis::RedisLimiter;
 use super::redis::Redis;
 use crate::config::LimitConfig;
 
-/// What lets requests in.
+/// Admission of requests by the configured token buckets.
 pub(crate) fn admission(config: &LimitConfig, redis: &Redis) -> Admission {
-    let own: Arc<dyn RateLimiter> = Arc::new(LocalLimiter::default());
+    let local: Arc<dyn RateLimiter> = Arc::new(LocalLimiter::default());
     let limiter: Arc<dyn RateLimiter> = match redis.for_limits() {
-        None => own,
-        Some(link) => Arc::new(RedisLimiter::new(link, own)),
+        None => local,
+        Some(link) => Arc::new(RedisLimiter::new(link, local)),
     };
-    let everywhere = Admission::new(limiter, config.bucket).behind(config.proxies.clone());
-    config.routes.iter().fold(everywhere, |admission, (route, bucket)| admission.with_route(route, *bucket))
+    let default = Admission::new(limiter, config.bucket).behind(config.proxies.clone());
+    config.routes.iter().fold(default, |admission, (route, bucket)| admission.with_route(route, *bucket))
 }

@@ -1,4 +1,4 @@
-//! A database beside whoever serves it.
+//! A database that another process may be serving.
 
 use std::sync::Arc;
 
@@ -10,26 +10,24 @@ use handover_system::{FollowingClock, SystemClock};
 use marketplace::App;
 use marketplace_sql::SqlMarket;
 
-use super::database::ask_time;
+use super::database::sample_time;
 use super::{Schema, broker, transactor};
 use crate::Failure;
 use crate::config::{Config, DatabaseChoice};
 
-/// A database beside whoever serves it: no lock, nothing made, nothing migrated.
+/// A database that another process may be serving: opened without the lock; never created or migrated.
 pub struct Looked {
-    /// Where it is.
     pub choice: DatabaseChoice,
-    /// Its store.
     pub store: SqlMarket,
     clock: Arc<dyn Clock>,
 }
 
 impl Looked {
-    /// Opens it, whatever its schema.
+    /// Opens the database without checking its schema.
     pub async fn open(choice: &DatabaseChoice) -> Result<Looked, Failure> {
         let (clock, store): (Arc<dyn Clock>, SqlStore) = match choice {
             DatabaseChoice::File(path) => {
-                // An empty file is none either, and opening it would make one of it.
+                // SQLite would turn an empty file into a database, so it counts as missing.
                 if std::fs::metadata(path).is_ok_and(|file| file.len() == 0) || !path.exists() {
                     return Err(Failure::NoDatabase { database: path.clone() });
                 }
@@ -44,42 +42,42 @@ impl Looked {
                 let store =
                     SqlStore::open_server(server, Arc::<FollowingClock>::clone(&clock), Wake::default());
                 store.probe().await.map_err(Failure::database(choice))?;
-                ask_time(&store, &clock).await.map_err(Failure::database(choice))?;
+                sample_time(&store, &clock).await.map_err(Failure::database(choice))?;
                 (clock, store)
             }
         };
         Ok(Looked { choice: choice.clone(), store: SqlMarket::on(store), clock })
     }
 
-    /// How its schema stands to this program.
+    /// Compares the schema version with the one that this program needs.
     pub async fn schema(&self) -> Result<Schema, Failure> {
         Schema::of(&self.store, &self.choice).await
     }
 
-    /// Opens it if this program can read what is in it.
+    /// Opens the database if its schema is current.
     pub async fn readable(choice: &DatabaseChoice) -> Result<Looked, Failure> {
-        let looked = Looked::open(choice).await?;
-        looked.schema().await?.current(choice)?;
-        Ok(looked)
+        let database = Looked::open(choice).await?;
+        database.schema().await?.current(choice)?;
+        Ok(database)
     }
 
-    /// An application beside the one that serves: it ends no sessions and takes no leases.
+    /// An application for commands: it ends no broker sessions and takes no leases.
     pub fn application(&self, config: &Config, reach: Reach) -> Result<App, Failure> {
         let clock = &self.clock;
         let broker: Arc<dyn Broker> = match reach {
-            Reach::Broker => broker::beside(config, &self.store)?,
-            // Nothing will be asked of it.
+            Reach::Broker => broker::for_command(config, &self.store)?,
+            // A placeholder: commands of this reach never use the broker.
             Reach::Store => Arc::new(MemoryBroker::new(Arc::clone(clock))),
         };
         Ok(App::new(transactor(&self.store, clock)?, broker, config.rules.clone()))
     }
 }
 
-/// How far an action reaches.
+/// Which systems a command accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// The database alone.
+    /// The database only.
     Store,
-    /// The broker too.
+    /// Database and broker.
     Broker,
 }

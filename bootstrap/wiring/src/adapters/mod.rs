@@ -1,4 +1,4 @@
-//! Which adapter stands behind which port. A new adapter is wired here and nowhere else.
+//! Chooses the adapter for each port. New adapters are wired here and nowhere else.
 
 mod broker;
 mod database;
@@ -28,35 +28,35 @@ pub use looked::{Looked, Reach};
 pub(crate) use redis::Redis;
 pub use schema::Schema;
 
-/// Puts something before what is behind a port.
+/// Wraps the adapter of a port.
 type Wrap<Port> = Box<dyn FnOnce(Arc<Port>) -> Arc<Port> + Send>;
 
-/// What stands between the application and those outside whom it talks to.
+/// Wrappers around the adapters of external systems, for instance to inject faults.
 pub struct Between {
-    /// On the way to the broker.
+    /// Around the broker.
     pub broker: Wrap<dyn Broker>,
-    /// On the way to the payment gateway.
+    /// Around the payment gateway.
     pub gateway: Wrap<dyn Gateway>,
 }
 
 impl Between {
-    /// Nothing.
+    /// No wrappers.
     pub fn nothing() -> Between {
         Between { broker: Box::new(|broker| broker), gateway: Box::new(|gateway| gateway) }
     }
 }
 
-/// The application on these adapters. Who does not ask the gateway needs no secret for it.
+/// Builds the application. A process that sends no requests to the gateway (`uses_gateway`) needs no gateway secret.
 pub async fn application(
     config: &Config,
     database: &Database,
     between: Between,
-    asks_the_gateway: bool,
+    uses_gateway: bool,
 ) -> Result<App, Failure> {
     let tx = transactor(database.store(), database.clock())?;
-    let broker = (between.broker)(broker::serving(&config.broker, database).await?);
+    let broker = (between.broker)(broker::for_service(&config.broker, database).await?);
     let app = App::new(tx, broker, config.rules.clone()).with_requests(config.requests.clone());
-    if !asks_the_gateway {
+    if !uses_gateway {
         return Ok(app);
     }
     let gateway = (between.gateway)(gateway::of(&app, config)?);

@@ -1,4 +1,4 @@
-//! The one connection to Redis, for whatever is kept there.
+//! The Redis connection, shared by rate limits and idempotency keys.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use marketplace_redis::{Link, RedisKeys, Use};
 
 use crate::config::RedisConfig;
 
-/// The connection, if something is kept in Redis.
+/// The connection and its uses, if Redis is configured.
 pub(crate) struct Redis(Option<(Arc<Link>, Vec<Use>)>);
 
 impl Redis {
-    /// Connects as soon as Redis is there, and again whenever it was away.
+    /// Connects in the background as soon as Redis is reachable, and reconnects after outages.
     pub(crate) fn keep(config: Option<&RedisConfig>, tx: &MarketTransactor) -> Redis {
         Redis(config.map(|config| {
             let clock = Arc::clone(&tx.clock);
@@ -20,13 +20,13 @@ impl Redis {
         }))
     }
 
-    /// For token buckets, if they are kept there.
+    /// The connection for token buckets, if `rate-limit.store` is `redis`.
     pub(super) fn for_limits(&self) -> Option<Arc<Link>> {
         self.used_for(Use::Limits)
     }
 
-    /// The application with the idempotency keys of Redis, if they are kept there.
-    pub(crate) fn keys_of(&self, app: App) -> App {
+    /// The application, with idempotency keys in Redis if `idempotency.store` is `redis`.
+    pub(crate) fn with_idempotency_keys(&self, app: App) -> App {
         match self.used_for(Use::Keys) {
             Some(link) => app.with_keys(Arc::new(RedisKeys::new(link))),
             None => app,

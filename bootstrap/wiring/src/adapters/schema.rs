@@ -1,4 +1,4 @@
-//! How the schema of a database stands to this program.
+//! Compares the schema version of a database with the one that this program needs.
 
 use handover_sql::SchemaVersion;
 use marketplace_sql::SqlMarket;
@@ -6,23 +6,23 @@ use marketplace_sql::SqlMarket;
 use crate::Failure;
 use crate::config::DatabaseChoice;
 
-/// How the schema of a database stands to this program.
+/// Result of comparing schema versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schema {
-    /// The same.
+    /// The versions are equal.
     Current,
-    /// Made by an older program; 0 is none at all.
+    /// An older program created the schema; version 0 means that there is none.
     Older {
-        /// Of which part.
+        /// `outbox` or `marketplace`.
         part: &'static str,
         /// The version it has.
         found: i64,
         /// The version this program needs.
         needed: i64,
     },
-    /// Made by a newer one.
+    /// A newer program created the schema.
     Newer {
-        /// Of which part.
+        /// `outbox` or `marketplace`.
         part: &'static str,
         /// The version it has.
         found: i64,
@@ -32,11 +32,11 @@ pub enum Schema {
 }
 
 impl Schema {
-    /// That of this database.
+    /// Reads the schema versions of this database.
     pub async fn of(store: &SqlMarket, database: &DatabaseChoice) -> Result<Schema, Failure> {
         let versions = store.schema_versions().await.map_err(Failure::schema(database))?;
         let parts = versions.map(|SchemaVersion { part, found, needed }| (part, found.unwrap_or(0), needed));
-        // Of two parts the newer one decides: nothing is changed in what a newer program made.
+        // If any part is newer, the result is Newer: a database that a newer program created must not be changed.
         if let Some(&(part, found, needed)) = parts.iter().find(|(_, found, needed)| found > needed) {
             return Ok(Schema::Newer { part, found, needed });
         }
@@ -46,7 +46,7 @@ impl Schema {
         })
     }
 
-    /// Nothing, if it is this program's.
+    /// Fails unless the schema is current.
     pub fn current(self, database: &DatabaseChoice) -> Result<(), Failure> {
         let database = database.clone();
         match self {

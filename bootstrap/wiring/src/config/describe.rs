@@ -1,4 +1,4 @@
-//! The configuration as it may be shown to anybody.
+//! The configuration without its secrets, for `config show`.
 
 use super::keys::{KEYS, Kind};
 use super::layers::{self, Sources};
@@ -6,53 +6,49 @@ use super::read::show;
 use super::urls::without_password;
 use super::{Config, ConfigError, ConfigErrors, Origin};
 
-/// A setting as it may be shown.
+/// A setting without its secret parts.
 #[derive(Debug, Clone)]
 pub struct Described {
-    /// Its key.
     pub key: &'static str,
-    /// Its value, unless that is a secret.
     pub value: Shown,
-    /// Where the value came from.
     pub origin: Origin,
 }
 
-/// Every setting, and every error.
+/// All settings and all errors.
 #[derive(Debug)]
 pub struct Description {
-    /// The settings, in the order of the documentation; refused values too.
+    /// The settings in the order of the documentation, including invalid values.
     pub settings: Vec<Described>,
-    /// The errors that [`Config::load`] reports, if there are any.
+    /// The errors that [`Config::load`] reports, if any.
     pub errors: Option<ConfigErrors>,
 }
 
 impl Description {
-    /// The error of this key's value, if it is refused.
+    /// The error of this key's value, if it is invalid.
     pub fn error_of(&self, key: &str) -> Option<&ConfigError> {
         self.errors.as_ref()?.iter().find(|error| error.key() == Some(key))
     }
 }
 
-/// A value as it may be shown.
+/// A value without its secret parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shown {
-    /// It is nobody's secret.
+    /// Not secret.
     Value {
-        /// As it would stand in the file.
+        /// As written in the configuration file.
         text: String,
-        /// As a program reads it.
         json: serde_json::Value,
     },
     /// A secret that is set.
     Hidden,
-    /// A secret that is not set: beside a database file one is made.
+    /// A secret that is not set; with a database file one is generated.
     Made,
-    /// It need not be set, and is not.
+    /// An optional setting that is not set.
     Unset,
 }
 
 impl Config {
-    /// Every setting with the origin of its value, and the errors of all of them.
+    /// Describes every setting with the origin of its value, and all errors.
     pub fn describe(sources: &Sources) -> Description {
         let (settings, _) = layers::merge(sources);
         let described = KEYS.iter().map(|key| match settings.get(key.path) {

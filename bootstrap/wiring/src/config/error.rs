@@ -1,14 +1,14 @@
-//! What can be wrong with a configuration: what, why, and what to do about it.
+//! Configuration errors: what is wrong, why, and what to do.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use super::keys;
 
-/// Where a value came from.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// It is built in.
+    /// The built-in default.
     Default,
     /// A file.
     File(PathBuf),
@@ -29,12 +29,12 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Every error of a configuration; there is at least one.
+/// All errors of a configuration; never empty.
 #[derive(Debug)]
 pub struct ConfigErrors(pub(super) Vec<ConfigError>);
 
 impl ConfigErrors {
-    /// The errors: those of files, variables and flags before those of values.
+    /// Iterates over the errors: those of files, variables and flags first, then those of values.
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.0.iter()
     }
@@ -49,73 +49,56 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// Why a configuration is refused.
+/// An error of the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A key that nothing reads.
+    /// An unknown key.
     #[error("unknown key {key} in {origin}")]
     UnknownKey {
-        /// The key, as it was written.
+        /// The key as written.
         key: String,
-        /// Where.
         origin: Origin,
-        /// The known key that looks most like it, if one does.
+        /// The most similar known key, if one is similar enough.
         nearest: Option<String>,
     },
-    /// A section that has no keys.
+    /// An unknown section.
     #[error("unknown section {section} in {origin}")]
     UnknownSection {
-        /// The section, as it was written.
+        /// The section as written.
         section: String,
-        /// Where.
         origin: Origin,
-        /// The section with the most similar name, if one is similar.
+        /// The section with the most similar name, if one is similar enough.
         nearest: Option<&'static str>,
     },
-    /// A value where a section belongs.
+    /// A value in place of a section.
     #[error("{key} in {origin} is a section, not a value")]
-    NotASection {
-        /// The section.
-        key: String,
-        /// Where.
-        origin: Origin,
-    },
+    NotASection { key: String, origin: Origin },
     /// The file cannot be read.
     #[error("the configuration file {} cannot be read: {cause}", path.display())]
-    Unreadable {
-        /// Which.
-        path: PathBuf,
-        /// What the system said.
-        cause: std::io::Error,
-    },
-    /// The file is no TOML.
+    Unreadable { path: PathBuf, cause: std::io::Error },
+    /// The file is not valid TOML.
     #[error("the configuration file {} is not valid TOML: {}", path.display(), cause.trim_end())]
     Syntax {
-        /// Which.
         path: PathBuf,
-        /// What the parser said.
+        /// Line number and parser message, without the text of the line.
         cause: String,
     },
-    /// A value that its key cannot have.
+    /// A value that its key does not accept.
     #[error("{key} in {origin} is {found}")]
     Refused {
-        /// The key.
         key: &'static str,
-        /// Where its value came from.
         origin: Origin,
-        /// The value, as far as it may be shown.
+        /// The value without secret parts.
         found: Box<str>,
-        /// Why that is no good.
         why: Box<str>,
-        /// What to do.
         remedy: Box<str>,
-        /// Keys whose values are correct by themselves but do not fit this one.
+        /// Keys whose values are valid alone but conflict with this one.
         related: &'static [&'static str],
     },
 }
 
 impl ConfigError {
-    /// The key whose value is refused.
+    /// The key whose value is invalid.
     pub fn key(&self) -> Option<&'static str> {
         match self {
             ConfigError::Refused { key, .. } => Some(key),
@@ -127,7 +110,7 @@ impl ConfigError {
         }
     }
 
-    /// The same error; its value only does not fit the values of these keys.
+    /// Marks the error as a conflict with the values of these keys.
     pub(super) fn related_to(mut self, others: &'static [&'static str]) -> ConfigError {
         if let ConfigError::Refused { related, .. } = &mut self {
             *related = others;
@@ -135,19 +118,19 @@ impl ConfigError {
         self
     }
 
-    /// The key and those related to it: one of them causes the error.
+    /// The key and the keys in conflict with it.
     pub(super) fn keys(&self) -> impl Iterator<Item = &'static str> {
         let related: &[_] = if let ConfigError::Refused { related, .. } = self { related } else { &[] };
         self.key().into_iter().chain(related.iter().copied())
     }
 
-    /// Whether it may only be here because of an earlier error: two values do not fit, and one of them is not the one that
-    /// was meant.
+    /// Whether this conflict may only be a consequence of an earlier error: one of the two values was replaced by its default
+    /// or not read.
     pub(super) fn follows_from(&self, earlier: &[ConfigError]) -> bool {
         self.keys().count() > 1 && self.keys().any(|key| earlier.iter().any(|error| error.concerns(key)))
     }
 
-    /// Whether the value of this key is not what its author meant.
+    /// Whether this error means that the intended value of `path` was not used.
     fn concerns(&self, path: &str) -> bool {
         let in_section = |section: &str| path.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'));
         match self {
@@ -161,19 +144,21 @@ impl ConfigError {
         }
     }
 
-    /// Why it is refused.
+    /// The reason, for the user.
     pub fn why(&self) -> String {
         match self {
-            ConfigError::UnknownKey { .. } => "a mistyped key would be ignored in silence".to_owned(),
-            ConfigError::UnknownSection { .. } => "all keys in it would be ignored in silence".to_owned(),
-            ConfigError::NotASection { .. } => "it holds keys of its own".to_owned(),
-            ConfigError::Unreadable { .. } => "it was asked for, so nothing is started without it".to_owned(),
-            ConfigError::Syntax { .. } => "nothing in it can be relied on".to_owned(),
+            ConfigError::UnknownKey { .. } => "a mistyped key would be ignored silently".to_owned(),
+            ConfigError::UnknownSection { .. } => "all keys in it would be ignored silently".to_owned(),
+            ConfigError::NotASection { .. } => "it contains further keys".to_owned(),
+            ConfigError::Unreadable { .. } => {
+                "the program does not start without settings that it was given".to_owned()
+            }
+            ConfigError::Syntax { .. } => "a malformed file is not used at all".to_owned(),
             ConfigError::Refused { why, .. } => why.to_string(),
         }
     }
 
-    /// What to do.
+    /// What the user should do.
     pub fn remedy(&self) -> String {
         match self {
             ConfigError::UnknownKey { nearest: Some(nearest), .. } => {
@@ -192,7 +177,7 @@ impl ConfigError {
             ConfigError::Unreadable { .. } => {
                 "correct the path or the permissions, or leave --config out".to_owned()
             }
-            ConfigError::Syntax { .. } => "correct the line; text needs quotes: \"5s\"".to_owned(),
+            ConfigError::Syntax { .. } => "correct the line; text must be quoted: \"5s\"".to_owned(),
             ConfigError::Refused { remedy, .. } => remedy.to_string(),
         }
     }

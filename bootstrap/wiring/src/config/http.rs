@@ -1,4 +1,4 @@
-//! Where the API listens, and what it takes on.
+//! Addresses and limits of the HTTP API: `[http]`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use super::error::ConfigError;
 use super::read::{Item, Reader};
 use super::{HOUR, SECOND};
 
-/// More at a time only wait for each other.
-const MAX_CONCURRENT: u32 = 100_000;
+/// Upper bound of `http.concurrent-requests`; more requests at a time only wait for each other.
+const MAX_CONCURRENT_REQUESTS: u32 = 100_000;
 
-/// What the API takes on, and where operators call it.
+/// `http.*` except `http.listen`.
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
-    /// `http.ops-listen`, if operators' calls have a listener of their own.
+    /// `http.ops-listen`: separate listener for operators' calls.
     pub ops_listen: Option<SocketAddr>,
     /// `http.cors-origins`.
     pub cors_origins: Vec<WebOrigin>,
@@ -25,26 +25,26 @@ pub struct HttpConfig {
     pub idle_timeout: Duration,
 }
 
-/// `http.listen`.
+/// Reads `http.listen`.
 pub(super) fn listen(reader: &Reader<'_>) -> Result<SocketAddr, ConfigError> {
     address(&reader.item("http.listen")?)
 }
 
-/// `http.*` but `http.listen`, which is this.
+/// Reads `http.*` except `http.listen`, whose value is passed in.
 pub(super) fn http(reader: &Reader<'_>, listen: SocketAddr) -> Result<HttpConfig, ConfigError> {
-    let why = "with none at a time nobody is served, and with too many all of them wait";
-    let idle_why =
-        "too short breaks requests that a proxy sends meanwhile, too long keeps connections that nobody uses";
+    let why = "0 would serve no request, and too many at a time only wait for each other";
+    let idle_why = "a short timeout closes connections that a proxy is about to reuse, a long one keeps unused connections open";
     let ops = reader.find("http.ops-listen");
     let ops_listen = ops.as_ref().map(address).transpose()?;
     if let Some(item) = ops.filter(|_| listen.port() != 0 && ops_listen == Some(listen)) {
-        let error = item.refused("it is http.listen as well", "set another port, or leave it out");
+        let error =
+            item.refused("it is the same address as http.listen", "set another port, or leave it out");
         return Err(error.related_to(&["http.listen"]));
     }
     Ok(HttpConfig {
         ops_listen,
         cors_origins: origins(reader)?,
-        concurrent_requests: reader.count("http.concurrent-requests", 1..=MAX_CONCURRENT, why)?,
+        concurrent_requests: reader.count("http.concurrent-requests", 1..=MAX_CONCURRENT_REQUESTS, why)?,
         idle_timeout: reader.duration("http.idle-timeout", SECOND..=HOUR, idle_why)?,
     })
 }
@@ -52,8 +52,8 @@ pub(super) fn http(reader: &Reader<'_>, listen: SocketAddr) -> Result<HttpConfig
 fn address(item: &Item<'_>) -> Result<SocketAddr, ConfigError> {
     item.text()?.parse().map_err(|_| {
         item.refused(
-            "it is no address and port",
-            "write 127.0.0.1:8080, [::1]:8080, or port 0 for any free one",
+            "it is not an address with a port",
+            "write 127.0.0.1:8080, [::1]:8080, or port 0 for a free one",
         )
     })
 }
@@ -61,10 +61,10 @@ fn address(item: &Item<'_>) -> Result<SocketAddr, ConfigError> {
 fn origins(reader: &Reader<'_>) -> Result<Vec<WebOrigin>, ConfigError> {
     let item = reader.item("http.cors-origins")?;
     let remedy = "write a list of origins, each as a browser sends it: [\"https://shop.example\"]";
-    let origins: Vec<String> = item.value("it is no list of texts", remedy)?;
+    let origins: Vec<String> = item.value("it is not a list of strings", remedy)?;
     let parsed = |origin: String| {
         WebOrigin::parse(&origin)
-            .ok_or_else(|| item.refused("it has to be exact: scheme, host, port", remedy))
+            .ok_or_else(|| item.refused("an origin is exactly scheme, host and port", remedy))
     };
     origins.into_iter().map(parsed).collect()
 }

@@ -1,41 +1,40 @@
-//! Every setting there is: its key, its default, what it is for. Adding one begins with a line here.
+//! All configuration keys with their defaults. A new setting starts with a line here.
 
-/// How the text of an environment variable or a flag is read.
+/// How the text of an environment variable or a flag is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// As it is.
+    /// Plain text.
     Text,
-    /// As it is; a password in it is never shown.
+    /// Plain text; a password in it is never shown.
     Url,
-    /// As it is: one of digits stays text. It is never shown.
+    /// Plain text, also if it consists of digits. Never shown.
     Secret,
-    /// As a value: a number, a list, an inline table, otherwise text.
+    /// A TOML-like value: a number, a list, an inline table, otherwise text.
     Value,
 }
 
-/// A setting.
+/// A configuration key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key {
-    /// Section and name, with dots.
+    /// Section and name, separated by dots.
     pub(super) path: &'static str,
-    /// As it would stand in a variable; `None`: not set.
+    /// Default, written as in an environment variable; `None` if unset.
     pub(super) default: Option<&'static str>,
-    /// How text is read.
     pub(super) kind: Kind,
 }
 
 impl Key {
-    /// `HANDOVER_SECTION__KEY`: sections apart by two underscores, dashes as underscores.
+    /// `HANDOVER_SECTION__KEY`: dots become two underscores, dashes one.
     pub(super) fn variable(&self) -> String {
         format!("{PREFIX}{}", self.path.replace('.', "__").replace('-', "_").to_ascii_uppercase())
     }
 }
 
-/// What every variable of ours begins with.
+/// Prefix of the program's environment variables.
 pub(super) const PREFIX: &str = "HANDOVER_";
 
-/// Variables with our prefix that are no settings: the path of the file, and what `tests/run` sets.
-pub(super) const NO_SETTINGS: [&str; 3] = ["HANDOVER_CONFIG", "HANDOVER_BIN", "HANDOVER_LONG"];
+/// Variables with the prefix that are not settings: the path of the file, and the variables of `tests/run`.
+pub(super) const NON_SETTINGS: [&str; 3] = ["HANDOVER_CONFIG", "HANDOVER_BIN", "HANDOVER_LONG"];
 
 const fn text(path: &'static str, default: &'static str) -> Key {
     Key { path, default: Some(default), kind: Kind::Text }
@@ -53,7 +52,7 @@ const fn secret(path: &'static str) -> Key {
     Key { path, default: None, kind: Kind::Secret }
 }
 
-/// Text that need not be set; most of it is the path of a file.
+/// Optional text without a default, mostly file paths.
 const fn optional(path: &'static str) -> Key {
     Key { path, default: None, kind: Kind::Text }
 }
@@ -62,7 +61,7 @@ const fn value(path: &'static str, default: &'static str) -> Key {
     Key { path, default: Some(default), kind: Kind::Value }
 }
 
-/// All of them.
+/// All keys, in the order of the documentation.
 pub(super) const KEYS: &[Key] = &[
     text("http.listen", "127.0.0.1:8080"),
     optional("http.ops-listen"),
@@ -128,48 +127,50 @@ pub(super) const KEYS: &[Key] = &[
     url("log.traces", "off"),
 ];
 
-/// The key of that path.
+/// Finds a key by its path.
 pub(super) fn key(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// Whether some key lies below that path.
+/// Whether any key is below this path.
 pub(super) fn is_section(path: &str) -> bool {
     KEYS.iter().any(|key| key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// The section whose name is most similar to this one, if one is similar.
+/// The section with the most similar name, if one is similar enough.
 pub(super) fn nearest_section(unknown: &str) -> Option<&'static str> {
     let sections = KEYS.iter().flat_map(|key| key.path.match_indices('.').map(|(end, _)| &key.path[..end]));
-    let alike = |known: &str| strsim::normalized_damerau_levenshtein(known, unknown);
-    let known = sections.map(|section| (alike(section), section)).filter(|(likeness, _)| *likeness >= ALIKE);
+    let similarity = |known: &str| strsim::normalized_damerau_levenshtein(known, unknown);
+    let known =
+        sections.map(|section| (similarity(section), section)).filter(|(score, _)| *score >= MIN_SIMILARITY);
     known.max_by(|(one, _), (two, _)| one.total_cmp(two)).map(|(_, section)| section)
 }
 
-/// How alike two keys have to be for one to be taken for the other: all of them, and their names without the section.
-const ALIKE: f64 = 0.6;
-const ALIKE_NAME: f64 = 0.4;
+/// Minimum similarity of a suggestion: of the whole keys, and of their names without the section.
+const MIN_SIMILARITY: f64 = 0.6;
+const MIN_NAME_SIMILARITY: f64 = 0.4;
 
-/// The key that looks most like this path, if one looks like it at all.
+/// The most similar key, if one is similar enough.
 pub(super) fn nearest(unknown: &str) -> Option<&'static Key> {
-    let alike = strsim::normalized_damerau_levenshtein;
+    let similarity = strsim::normalized_damerau_levenshtein;
     let name = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
-    let likeness = |known: &str| {
-        let (whole, names) = (alike(known, unknown), alike(&name(known), &name(unknown)));
+    let score = |known: &str| {
+        let whole = similarity(known, unknown);
+        let names = similarity(&name(known), &name(unknown));
         if !unknown.contains('.') {
-            // A key without its section still finds its way home.
+            // Without a section only the names can match.
             whole.max(0.9 * names)
-        } else if names >= ALIKE_NAME {
+        } else if names >= MIN_NAME_SIMILARITY {
             whole
         } else {
             0.0
         }
     };
-    let known = KEYS.iter().map(|key| (likeness(key.path), key)).filter(|(likeness, _)| *likeness >= ALIKE);
+    let known = KEYS.iter().map(|key| (score(key.path), key)).filter(|(score, _)| *score >= MIN_SIMILARITY);
     known.max_by(|(one, _), (two, _)| one.total_cmp(two)).map(|(_, key)| key)
 }
 
-/// The path that a variable would stand for, if there were such a key.
+/// The key path that a variable name corresponds to, whether or not the key exists.
 pub(super) fn path_of(variable: &str) -> String {
     let name = variable.strip_prefix(PREFIX).unwrap_or(variable);
     name.replace("__", ".").replace('_', "-").to_ascii_lowercase()

@@ -1,6 +1,7 @@
 //! Built-in defaults < file < environment variables < flags, key by key.
 //!
-//! **Invariant:** the later layer replaces a key whole, inline tables too: a policy is never mixed from two places.
+//! **Invariant:** a later layer replaces the whole value of a key, including inline tables: a policy is never merged from
+//! two sources.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,21 +10,23 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::error::{ConfigError, Origin};
-use super::keys::{KEYS, Key, Kind, NO_SETTINGS, PREFIX, is_section, key, nearest, nearest_section, path_of};
-use super::urls::{shown, tells_password};
+use super::keys::{
+    KEYS, Key, Kind, NON_SETTINGS, PREFIX, is_section, key, nearest, nearest_section, path_of,
+};
+use super::urls::{contains_password, shown};
 use super::value::read_value;
 
-/// The file that is read when it is there and no other is named.
+/// The file that is read if it exists and `--config` is not given.
 pub(super) const DEFAULT_FILE: &str = "handover.toml";
 
-/// What the outside gives. Shown by names alone: secrets are among the values.
+/// External sources of settings. `Debug` shows names only, because values may be secrets.
 #[derive(Clone, Default)]
 pub struct Sources {
-    /// `--config`: this file and no other, and it must be there.
+    /// `--config`: read only this file, which must exist.
     pub file: Option<PathBuf>,
-    /// The environment.
+    /// Environment variables.
     pub variables: Vec<(String, String)>,
-    /// Flags with the keys they set.
+    /// Flag, the key that it sets, and the value.
     pub flags: Vec<(&'static str, &'static str, String)>,
 }
 
@@ -40,7 +43,7 @@ impl fmt::Debug for Sources {
 }
 
 impl Sources {
-    /// Those of this process.
+    /// The sources of this process, without flags.
     pub fn of_process(file: Option<PathBuf>) -> Sources {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| {
@@ -51,19 +54,17 @@ impl Sources {
     }
 }
 
-/// A value and where it came from.
+/// A value and its origin.
 #[derive(Debug, Clone)]
 pub(super) struct Setting {
-    /// The value.
     pub(super) value: Value,
-    /// Where it came from.
     pub(super) origin: Origin,
 }
 
-/// What holds for each key.
+/// The effective setting of each key.
 pub(super) type Settings = BTreeMap<&'static str, Setting>;
 
-/// Lays the layers over one another. What cannot be used is left out, and is among the errors.
+/// Merges the layers. Unknown keys and unreadable files are skipped and reported as errors.
 pub(super) fn merge(sources: &Sources) -> (Settings, Vec<ConfigError>) {
     let mut settings: Settings = KEYS.iter().filter_map(|key| Some((key.path, built_in(key)?))).collect();
     let mut errors = Vec::new();
@@ -79,15 +80,15 @@ pub(super) fn merge(sources: &Sources) -> (Settings, Vec<ConfigError>) {
     }
     for (flag, path, text) in &sources.flags {
         if let Some(key) = key(path) {
-            if key.kind == Kind::Url && tells_password(text) {
+            if key.kind == Kind::Url && contains_password(text) {
                 errors.push(ConfigError::Refused {
                     key: key.path,
                     origin: Origin::Flag(flag),
                     found: shown(text).into(),
-                    why: "its password can be read by everybody on this machine: processes are listed with their flags"
+                    why: "process lists show command-line flags, so every user of this machine can read its password"
                         .into(),
                     remedy: format!(
-                        "leave the flag out, set {} or {} in {DEFAULT_FILE}, and choose another password if you are not alone here",
+                        "leave the flag out and set {} or {} in {DEFAULT_FILE}; change the password if other users have access to this machine",
                         key.variable(),
                         key.path
                     ).into(),
@@ -101,7 +102,7 @@ pub(super) fn merge(sources: &Sources) -> (Settings, Vec<ConfigError>) {
     (settings, errors)
 }
 
-/// Gives the first of these keys that is set its built-in default. `false`: none is set.
+/// Resets the first of these keys that is set to its built-in default. Returns `false` if none is set.
 pub(super) fn reset(mut keys: impl Iterator<Item = &'static str>, settings: &mut Settings) -> bool {
     let is_set = |path: &&str| settings.get(path).is_some_and(|setting| setting.origin != Origin::Default);
     let Some(path) = keys.find(is_set) else { return false };
@@ -134,7 +135,7 @@ fn add_file(path: &Path, settings: &mut Settings, errors: &mut Vec<ConfigError>)
 
 fn parsed(text: &str, path: &Path) -> Result<Table, ConfigError> {
     text.parse().map_err(|cause: toml::de::Error| {
-        // Not the line itself: it may hold a secret.
+        // The line itself is not shown: it may contain a secret.
         let before = cause.span().and_then(|at| text.get(..at.start)).unwrap_or_default();
         let cause =
             format!("line {}: {}", before.matches('\n').count() + 1, cause.message().replace('\n', ", "));
@@ -155,7 +156,8 @@ fn add_section(
             settings.insert(key.path, Setting { value, origin: origin.clone() });
             continue;
         }
-        let (is_section, origin) = (is_section(&path), origin.clone());
+        let is_section = is_section(&path);
+        let origin = origin.clone();
         if let Value::Table(inner) = value {
             if is_section {
                 add_section(&path, inner, &origin, settings, errors);
@@ -173,7 +175,7 @@ fn add_section(
 }
 
 fn add_variable(name: &str, text: &str, settings: &mut Settings, errors: &mut Vec<ConfigError>) {
-    if !name.starts_with(PREFIX) || NO_SETTINGS.contains(&name) {
+    if !name.starts_with(PREFIX) || NON_SETTINGS.contains(&name) {
         return;
     }
     let origin = Origin::Variable(name.to_owned());

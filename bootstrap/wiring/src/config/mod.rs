@@ -1,8 +1,8 @@
-//! The configuration: built-in defaults < `handover.toml` < `HANDOVER_*` variables < flags, checked as a whole before
-//! anything starts.
+//! The configuration: built-in defaults < `handover.toml` < `HANDOVER_*` variables < flags, validated completely before
+//! any component starts.
 //!
-//! **Invariant:** a [`Config`] that exists has passed every check; nothing is clamped, nothing is ignored. Every error is
-//! reported, not only the first.
+//! **Invariant:** every [`Config`] has passed all checks; no value is clamped or ignored. All errors are reported, not only
+//! the first.
 
 mod auth;
 mod describe;
@@ -50,12 +50,11 @@ pub use urls::{BrokerChoice, DatabaseChoice};
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps it.
     pub fn new(secret: impl Into<String>) -> Secret {
         Secret(secret.into())
     }
 
-    /// The secret itself, for who signs or verifies with it.
+    /// The secret itself, for signing and verifying.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -67,7 +66,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// Text on a terminal, JSON lines elsewhere.
@@ -78,7 +77,7 @@ pub enum LogFormat {
     Text,
 }
 
-/// What is logged, and how.
+/// Logging and trace export.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogConfig {
     /// `log.level`: a level, or directives such as `info,handover_outbox=debug`.
@@ -89,14 +88,14 @@ pub struct LogConfig {
     pub traces: Option<String>,
 }
 
-/// Everything that can be configured, checked.
+/// The validated configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// `http.listen`.
     pub listen: SocketAddr,
-    /// `rate-limit.*`, and the proxies of `http.*`.
+    /// `rate-limit.*` and the trusted proxies of `http.*`.
     pub limits: LimitConfig,
-    /// `redis.*`, if something is kept there.
+    /// `redis.*`, if a store uses it.
     pub redis: Option<RedisConfig>,
     /// The other keys of `http.*`.
     pub http: HttpConfig,
@@ -112,18 +111,18 @@ pub struct Config {
     pub gateway: GatewayConfig,
     /// `gateway.secret`, if set.
     pub gateway_secret: Option<Secret>,
-    /// The rules of the use cases.
+    /// Rules of the use cases.
     pub rules: Rules,
-    /// The times of `idempotency.*`.
+    /// Durations of `idempotency.*`.
     pub requests: RequestSettings,
-    /// The loops' settings.
+    /// Settings of relay, consumers and jobs.
     pub settings: Settings,
     /// `log.*`.
     pub log: LogConfig,
 }
 
 impl Config {
-    /// Reads and checks.
+    /// Reads and validates the configuration.
     pub fn load(sources: &Sources) -> Result<Config, ConfigErrors> {
         let (mut settings, mut errors) = layers::merge(sources);
         loop {
@@ -131,12 +130,12 @@ impl Config {
                 Ok(config) if errors.is_empty() => return Ok(config),
                 Ok(_) => return Err(ConfigErrors(errors)),
                 Err(error) => {
-                    // The checks go on with the default instead of the refused value, to find the other errors.
-                    let goes_on = layers::reset(error.keys(), &mut settings);
+                    // Continue with the default in place of the invalid value, to find the other errors.
+                    let was_reset = layers::reset(error.keys(), &mut settings);
                     if !error.follows_from(&errors) {
                         errors.push(error);
                     }
-                    if !goes_on {
+                    if !was_reset {
                         return Err(ConfigErrors(errors));
                     }
                 }
@@ -144,7 +143,7 @@ impl Config {
         }
     }
 
-    /// What these settings say, or the first of them that is refused.
+    /// Builds the configuration, or returns the first error.
     fn read(reader: &Reader<'_>) -> Result<Config, ConfigError> {
         let relay = relay(reader)?;
         let database = urls::database(reader)?;
@@ -162,7 +161,7 @@ impl Config {
             gateway_secret: gateway_secret(reader)?,
             rules: Rules {
                 pending_timeout: pending_timeout(reader)?,
-                // The first attempt is no retry.
+                // The first attempt is not a retry.
                 max_retry_count: relay.retry.attempts().saturating_sub(1),
                 on_failed: relay.on_failed,
                 points: money::points(reader)?,
@@ -181,26 +180,26 @@ impl Config {
 }
 
 impl Config {
-    /// Every address at which a process with an API listens.
+    /// All addresses on which a process with an API listens.
     pub fn listens(&self) -> Vec<SocketAddr> {
         [self.listen].into_iter().chain(self.http.ops_listen).collect()
     }
 }
 
-/// The times of `idempotency.*`.
+/// Reads the durations of `idempotency.*`.
 fn requests(reader: &Reader<'_>) -> Result<RequestSettings, ConfigError> {
-    let lease_why = "it is how long a repeat of a request waits for one whose process died";
+    let lease_why = "after a crash, a repeated request is refused for this long";
     let lease = reader.duration("idempotency.lease", SECOND..=HOUR, lease_why)?;
-    let keep_why = "a repeat that comes later is done once more";
+    let keep_why = "a request that is repeated later is executed again";
     let keep = reader.duration("idempotency.keep", MINUTE..=HOUR * 24 * 366, keep_why)?;
     if keep <= lease {
         let remedy =
             format!("set it above idempotency.lease, which is \"{}\"", humantime::format_duration(lease));
-        let why = "an answer would be forgotten before somebody who waits for it asks again";
+        let why = "a stored response could be deleted while repeats of its request are still refused";
         let error = reader.item("idempotency.keep")?.refused(why, &remedy);
         return Err(error.related_to(&["idempotency.lease"]));
     }
-    let sweep_why = "old answers are removed by it: never, or without pause, is no sweep";
+    let sweep_why = "the sweep deletes expired responses: it must run regularly, but not continuously";
     let sweep_interval = reader.duration("idempotency.sweep-interval", SECOND..=HOUR * 24, sweep_why)?;
     Ok(RequestSettings { lease, keep, sweep_interval })
 }
@@ -210,9 +209,9 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The greatest window and sweep.
+/// Maximum of `outbox.batch` and `order.timeout.sweep-batch`.
 const MAX_BATCH: u32 = 10_000;
-/// An order cannot wait longer for its payment.
+/// Maximum of `order.timeout.pending-minutes`, in days.
 const MAX_PENDING_DAYS: u32 = 30;
 
 fn gateway_secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
@@ -223,20 +222,26 @@ fn gateway_secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
     // 24 bytes are 32 characters of base64, 64 are 88 (Standard Webhooks, "Signature scheme").
     if !(32..=88).contains(&key.len()) || key.len() % 4 != 0 || !key.bytes().all(base64) {
         let remedy = "set whsec_ followed by 24 to 64 random bytes in base64 \
-                      (echo whsec_$(openssl rand -base64 32)), or leave it out: one is made";
-        return Err(item.refused_as("no signing secret", "payments are believed on its word alone", remedy));
+                      (echo whsec_$(openssl rand -base64 32)), or leave it out to have one generated";
+        return Err(item.refused_as(
+            "not a signing secret",
+            "it is the only proof that a payment callback is genuine",
+            remedy,
+        ));
     }
     Ok(Some(Secret::new(secret)))
 }
 
 fn pending_timeout(reader: &Reader<'_>) -> Result<Duration, ConfigError> {
-    let why = "without time to pay every order would be cancelled, and a message that never expires frees no product";
+    let why = "with no time to pay, every order would be cancelled; with no limit, unpaid orders would keep their products";
     reader.time("order.timeout.pending-minutes", &MINUTES, MAX_PENDING_DAYS, why)
 }
 
 fn timeout(reader: &Reader<'_>) -> Result<TimeoutSettings, ConfigError> {
-    let interval_why = "the sweep finds what a lost message left: never, or without pause, is no sweep";
-    let batch = reader.count("order.timeout.sweep-batch", 1..=MAX_BATCH, "a sweep of none closes nothing")?;
+    let interval_why =
+        "the sweep closes orders whose timeout message was lost: it must run regularly, but not continuously";
+    let batch =
+        reader.count("order.timeout.sweep-batch", 1..=MAX_BATCH, "a sweep of 0 orders closes nothing")?;
     Ok(TimeoutSettings {
         sweep_interval: reader.duration(
             "order.timeout.sweep-interval",
@@ -248,12 +253,11 @@ fn timeout(reader: &Reader<'_>) -> Result<TimeoutSettings, ConfigError> {
 }
 
 fn relay(reader: &Reader<'_>) -> Result<RelaySettings, ConfigError> {
-    let batch = reader.count("outbox.batch", 1..=MAX_BATCH, "a window of no rows publishes nothing")?;
-    let scan_why = "it is the longest that an event waits when nobody rings";
-    let lease_why =
-        "a lease is renewed at a third: shorter ones are lost to a pause, longer ones outlive a crash";
+    let batch = reader.count("outbox.batch", 1..=MAX_BATCH, "a batch of 0 rows publishes nothing")?;
+    let scan_why = "it is the longest that an event waits when its wake-up notification is lost";
+    let lease_why = "a relay loses a short lease in a short pause, and after a crash its partitions wait for a long one to end";
     let lease = reader.duration("outbox.lease", SECOND..=MINUTE, lease_why)?;
-    let confirm_why = "a broker that never confirms must be given up, a slow one must not";
+    let confirm_why = "a short timeout repeats publishes to a slow broker, a long one waits for a broker that never confirms";
     Ok(RelaySettings {
         batch: NonZeroU32::new(batch).unwrap_or(NonZeroU32::MIN),
         scan_interval: reader.duration("outbox.scan-interval", MILLISECOND * 10..=MINUTE, scan_why)?,
@@ -272,15 +276,18 @@ fn relay(reader: &Reader<'_>) -> Result<RelaySettings, ConfigError> {
 }
 
 fn consumer(reader: &Reader<'_>) -> Result<ConsumerSettings, ConfigError> {
-    let prefetch =
-        reader.count("consumer.prefetch", 1..=u16::MAX, "0 is no limit to AMQP, and nothing to a reader")?;
-    let attempt_why = "a handler that hangs must be given up, a slow one must not";
+    let prefetch = reader.count(
+        "consumer.prefetch",
+        1..=u16::MAX,
+        "AMQP takes 0 as unlimited, which would fill the memory",
+    )?;
+    let attempt_why = "a short timeout aborts slow handlers, a long one waits for handlers that hang";
     let attempt_timeout =
         reader.duration("consumer.attempt-timeout", MILLISECOND * 10..=MINUTE * 10, attempt_why)?;
-    let lease_why = "it is how long a crashed attempt keeps others away";
+    let lease_why = "it is how long a crashed attempt blocks other workers";
     let lease = reader.duration("consumer.lease", MILLISECOND * 10..=HOUR, lease_why)?;
     if lease <= attempt_timeout {
-        let why = "another worker would begin while the first attempt still runs";
+        let why = "another worker could start while the first attempt still runs";
         let remedy = format!(
             "set it above consumer.attempt-timeout, which is \"{}\"",
             humantime::format_duration(attempt_timeout)
@@ -288,8 +295,8 @@ fn consumer(reader: &Reader<'_>) -> Result<ConsumerSettings, ConfigError> {
         let error = reader.item("consumer.lease")?.refused(why, &remedy);
         return Err(error.related_to(&["consumer.attempt-timeout"]));
     }
-    let sweep_why = "leftovers are found by it: never, or without pause, is no sweep";
-    let lost_why = "too short sends again what is only on its way, too long leaves a lost event lying";
+    let sweep_why = "the sweep finds interrupted attempts: it must run regularly, but not continuously";
+    let lost_why = "a short time repeats events that are still on their way, a long one delays lost events";
     Ok(ConsumerSettings {
         prefetch: NonZeroU16::new(prefetch).unwrap_or(NonZeroU16::MIN),
         retry: retry::consumer(reader)?,
@@ -303,7 +310,7 @@ fn consumer(reader: &Reader<'_>) -> Result<ConsumerSettings, ConfigError> {
 fn log(reader: &Reader<'_>) -> Result<LogConfig, ConfigError> {
     let item = reader.item("log.level")?;
     let level = item.text()?;
-    let remedy = "write error, warn, info, debug or trace, or for one part info,handover_outbox=debug";
+    let remedy = "write error, warn, info, debug or trace, or levels per target: info,handover_outbox=debug";
     let filter = telemetry::filter(&level).map_err(|refused| item.refused(refused.why(), remedy))?;
     let formats = [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
     Ok(LogConfig { filter, format: reader.one_of("log.format", &formats)?, traces: traces(reader)? })
@@ -317,14 +324,14 @@ fn traces(reader: &Reader<'_>) -> Result<Option<String>, ConfigError> {
     }
     let refused = |why: &str, remedy: &str| item.refused_as(&urls::shown(&endpoint), why, remedy);
     if !cfg!(feature = "otel") {
-        let remedy = "build the program with --features otel, or leave it off";
-        return Err(refused("this program was built without the export of traces", remedy));
+        let remedy = "build the program with --features otel, or set it to off";
+        return Err(refused("this program was built without trace export", remedy));
     }
     let host = endpoint.strip_prefix("http://").unwrap_or_default();
     if host.is_empty() || host.contains(['@', '?', ' ']) {
         let remedy =
             "write off, or http://host:port of an OpenTelemetry collector, such as http://127.0.0.1:4318";
-        return Err(refused("it is no collector that takes OTLP over HTTP", remedy));
+        return Err(refused("it is not the address of a collector that accepts OTLP over HTTP", remedy));
     }
     Ok(Some(endpoint))
 }

@@ -1,4 +1,4 @@
-//! The payment gateway, and what keeps money and assets in step with the orders: `[gateway]`, `[asset]`, `[consistency]`.
+//! Payment gateway, assets and consistency checks: `[gateway]`, `[asset]`, `[consistency]`.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -14,17 +14,17 @@ use super::urls::shown;
 use super::{HOUR, MILLISECOND, MINUTE, SECOND};
 
 const DAY: Duration = HOUR.saturating_mul(24);
-/// A lock that is older than a year is remembered by nobody, nor is a lost event.
+/// Maximum of `asset.lock-timeout-minutes` and `consistency.scan-window-hours`, in days.
 const MAX_DAYS: u32 = 365;
-/// Points for 1.00: more of them would be worth nothing to anybody.
+/// Maximum of `asset.points-per-unit` and `asset.earn-per-unit`.
 const MAX_POINTS: u32 = 1_000_000;
 
-/// Who pays back.
+/// Payment gateway used for refunds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GatewayChoice {
-    /// Nobody: a sandbox in this process says that it did, that long after it was asked.
+    /// The sandbox in this process: reports a refund as paid after this delay and moves no money.
     Sandbox(Duration),
-    /// A gateway behind HTTP.
+    /// A gateway with an HTTP API.
     Http(Endpoint),
 }
 
@@ -37,20 +37,19 @@ impl fmt::Display for GatewayChoice {
     }
 }
 
-/// `gateway.url`, with where it came from.
+/// `gateway.url`, and whether it was set.
 #[derive(Debug, Clone)]
 pub struct GatewayConfig {
-    /// Who pays back.
     pub choice: GatewayChoice,
-    /// Whether somebody chose that: the built-in default is for trying out.
+    /// Whether it was set explicitly: the built-in default is for trials only.
     pub is_chosen: bool,
 }
 
 const SANDBOX: &str = "sandbox:";
 
-/// `gateway.url` and `gateway.sandbox-delay`.
+/// Reads `gateway.url` and `gateway.sandbox-delay`.
 pub(super) fn gateway(reader: &Reader<'_>) -> Result<GatewayConfig, ConfigError> {
-    let delay_why = "a report that comes before the question, or hours later, tries nothing out";
+    let delay_why = "the sandbox must report after the request, and soon enough for a trial";
     let delay = reader.duration("gateway.sandbox-delay", MILLISECOND..=HOUR, delay_why)?;
     let item = reader.item("gateway.url")?;
     let url = item.text()?;
@@ -58,7 +57,7 @@ pub(super) fn gateway(reader: &Reader<'_>) -> Result<GatewayConfig, ConfigError>
         GatewayChoice::Sandbox(delay)
     } else {
         let remedy = "write https://host/path of a payment gateway, http:// for one on this machine, or sandbox: \
-                      (says that it paid back, and moves no money)";
+                      (reports refunds as paid and moves no money)";
         let endpoint = Endpoint::parse(&url)
             .map_err(|error| item.refused_as(&shown(&url), &error.to_string(), remedy))?;
         GatewayChoice::Http(endpoint)
@@ -66,12 +65,12 @@ pub(super) fn gateway(reader: &Reader<'_>) -> Result<GatewayConfig, ConfigError>
     Ok(GatewayConfig { choice, is_chosen: !matches!(item.setting.origin, Origin::Default) })
 }
 
-/// The rest of `gateway.*`.
+/// Reads the other keys of `gateway.*`.
 pub(super) fn refund(reader: &Reader<'_>) -> Result<RefundSettings, ConfigError> {
-    let scan_why = "a refund waits that long before it is asked for: never, or without pause, is no scan";
-    let timeout_why = "a gateway that hangs must be given up, a slow one must not";
-    let retry_why =
-        "without a pause a gateway in trouble is pressed harder, after days nobody waits any more";
+    let scan_why = "the scan sends refund requests: it must run regularly, but not continuously";
+    let timeout_why =
+        "a short timeout repeats requests to a slow gateway, a long one waits for a gateway that hangs";
+    let retry_why = "short pauses overload a failing gateway, and pauses of days delay refunds too long";
     let retry_base = reader.duration("gateway.retry-base", MILLISECOND * 100..=DAY, retry_why)?;
     let retry_cap = reader.duration("gateway.retry-cap", MILLISECOND * 100..=DAY, retry_why)?;
     if retry_cap < retry_base {
@@ -79,7 +78,7 @@ pub(super) fn refund(reader: &Reader<'_>) -> Result<RefundSettings, ConfigError>
             "set it to gateway.retry-base, which is \"{}\", or above",
             humantime::format_duration(retry_base)
         );
-        let why = "it is below the first pause, which would never be waited";
+        let why = "it is below the first pause, which it would cut short";
         let error = reader.item("gateway.retry-cap")?.refused(why, &remedy);
         return Err(error.related_to(&["gateway.retry-base"]));
     }
@@ -92,23 +91,24 @@ pub(super) fn refund(reader: &Reader<'_>) -> Result<RefundSettings, ConfigError>
     })
 }
 
-/// `asset.points-per-unit` and `asset.earn-per-unit`.
+/// Reads `asset.points-per-unit` and `asset.earn-per-unit`.
 pub(super) fn points(reader: &Reader<'_>) -> Result<PointsRules, ConfigError> {
-    let worth_why = "points of which none are worth 1.00 could pay for nothing, or for everything";
+    let worth_why = "0 points cannot be worth 1.00, and with more points each would be worth almost nothing";
     let per_unit = reader.count("asset.points-per-unit", 1..=MAX_POINTS, worth_why)?;
-    let earn_why = "0 earns none; more than that gives more away than was paid";
+    let earn_why = "0 earns no points; more than the limit could be worth more than was paid";
     Ok(PointsRules {
         per_unit: NonZeroU32::new(per_unit).unwrap_or(NonZeroU32::MIN),
         earned_per_unit: reader.count("asset.earn-per-unit", 0..=MAX_POINTS, earn_why)?,
     })
 }
 
-/// `consistency.*`, and the reaper's part of `asset.*`.
+/// Reads `consistency.*` and the reaper's keys of `asset.*`.
 pub(super) fn consistency(reader: &Reader<'_>) -> Result<ConsistencySettings, ConfigError> {
-    let reaper_why = "locks that nobody ended are found by it: never, or without pause, is no reaper";
-    let interval_why = "lost events are found by it: never, or without pause, is no scan";
-    let lock_why = "locks of orders that are only just being paid would be taken away";
-    let window_why = "a scan of nothing finds nothing";
+    let reaper_why =
+        "the reaper releases locks that did not end: it must run regularly, but not continuously";
+    let interval_why = "the scan finds lost events: it must run regularly, but not continuously";
+    let lock_why = "a short timeout releases the locks of orders that are still being paid";
+    let window_why = "a window of 0 hours contains no orders";
     let scan_interval = reader.duration("consistency.interval", SECOND..=DAY, interval_why)?;
     let scan_window = reader.time("consistency.scan-window-hours", &HOURS, MAX_DAYS, window_why)?;
     if scan_window < scan_interval {
@@ -116,7 +116,7 @@ pub(super) fn consistency(reader: &Reader<'_>) -> Result<ConsistencySettings, Co
             "set it to at least consistency.interval, which is \"{}\"",
             humantime::format_duration(scan_interval)
         );
-        let why = "what changed between two scans would be looked at by neither";
+        let why = "neither of two scans would check orders that changed between them";
         let error = reader.item("consistency.scan-window-hours")?.refused(why, &remedy);
         return Err(error.related_to(&["consistency.interval"]));
     }

@@ -1,4 +1,4 @@
-//! From a setting to a checked value: one function per kind of value, one message per way of being wrong.
+//! Converts settings to validated values: one function per kind of value, one message per kind of error.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -10,11 +10,11 @@ use toml::Value;
 use super::error::{ConfigError, Origin};
 use super::layers::{Setting, Settings};
 
-/// What a bare number of time counts.
+/// Unit of a duration that is configured as a number.
 pub(super) struct Unit {
     name: &'static str,
     seconds: f64,
-    /// A millisecond in it, rounded up.
+    /// One millisecond in this unit, rounded up.
     least: &'static str,
     example: &'static str,
 }
@@ -26,25 +26,23 @@ pub(super) const MINUTES: Unit =
 pub(super) const HOURS: Unit =
     Unit { name: "hours", seconds: 3600.0, least: "0.0000003", example: "0.5 is 30 minutes" };
 
-/// Reads settings.
+/// Reads and validates settings.
 pub(super) struct Reader<'a>(pub(super) &'a Settings);
 
-/// A setting being read: it knows its key, so that every complaint names it.
+/// A setting with its key, so that every error names the key.
 #[derive(Clone)]
 pub(super) struct Item<'a> {
-    /// The key.
     pub(super) key: &'static str,
-    /// Its value and origin.
     pub(super) setting: &'a Setting,
 }
 
 impl<'a> Reader<'a> {
-    /// The setting, if it has a value.
+    /// Returns the setting, if it has a value.
     pub(super) fn find(&self, key: &'static str) -> Option<Item<'a>> {
         self.0.get(key).map(|setting| Item { key, setting })
     }
 
-    /// The setting, which has a default.
+    /// Returns the setting of a key that has a default.
     pub(super) fn item(&self, key: &'static str) -> Result<Item<'a>, ConfigError> {
         self.find(key).ok_or_else(|| ConfigError::Refused {
             key,
@@ -56,12 +54,12 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Text.
+    /// Reads text.
     pub(super) fn text(&self, key: &'static str) -> Result<String, ConfigError> {
         self.item(key)?.text()
     }
 
-    /// A whole number within limits.
+    /// Reads a whole number within limits.
     pub(super) fn count<T>(
         &self,
         key: &'static str,
@@ -73,11 +71,11 @@ impl<'a> Reader<'a> {
     {
         let item = self.item(key)?;
         let remedy = format!("set a whole number from {} to {}", limits.start(), limits.end());
-        let number: T = item.value("no whole number in its range", &remedy)?;
+        let number: T = item.value("it is not a whole number in the allowed range", &remedy)?;
         if limits.contains(&number) { Ok(number) } else { Err(item.refused(why, &remedy)) }
     }
 
-    /// A duration within limits.
+    /// Reads a duration within limits.
     pub(super) fn duration(
         &self,
         key: &'static str,
@@ -93,7 +91,7 @@ impl<'a> Reader<'a> {
         Err(item.refused(why, &format!("set a duration from \"{least}\" to \"{most}\"")))
     }
 
-    /// A number of minutes or hours, fractions allowed: up to so many days, to the millisecond.
+    /// Reads a number of minutes or hours, fractions allowed, with a resolution of 1 ms and up to `days`.
     pub(super) fn time(
         &self,
         key: &'static str,
@@ -105,7 +103,7 @@ impl<'a> Reader<'a> {
         let most = f64::from(days) * 86_400.0 / unit.seconds;
         let Unit { name, least, example, .. } = unit;
         let remedy = format!("set {name} from {least} (a millisecond) to {most} ({days} days); {example}");
-        let number: f64 = item.value("it is no number", &remedy)?;
+        let number: f64 = item.value("it is not a number", &remedy)?;
         if !(number > 0.0 && number <= most) {
             return Err(item.refused(why, &remedy));
         }
@@ -118,25 +116,27 @@ impl<'a> Reader<'a> {
         if time.is_zero() { Err(item.refused("it is less than a millisecond", &remedy)) } else { Ok(time) }
     }
 
-    /// One of a few words.
-    pub(super) fn one_of<T: Copy>(&self, key: &'static str, words: &[(&str, T)]) -> Result<T, ConfigError> {
-        let (item, text) = (self.item(key)?, self.text(key)?);
-        let known = || words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ");
-        words
+    /// Reads one of these values.
+    pub(super) fn one_of<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Result<T, ConfigError> {
+        let item = self.item(key)?;
+        let text = self.text(key)?;
+        let allowed =
+            || choices.iter().map(|(name, _)| format!("\"{name}\"")).collect::<Vec<_>>().join(" or ");
+        choices
             .iter()
-            .find(|(word, _)| *word == text)
+            .find(|(name, _)| *name == text)
             .map(|(_, value)| *value)
-            .ok_or_else(|| item.refused("nothing is called that here", &format!("set {}", known())))
+            .ok_or_else(|| item.refused("it is not one of the allowed values", &format!("set {}", allowed())))
     }
 }
 
 impl Item<'_> {
-    /// A complaint about the value.
+    /// An error that shows the value.
     pub(super) fn refused(&self, why: &str, remedy: &str) -> ConfigError {
         self.refused_as(&show(&self.setting.value), why, remedy)
     }
 
-    /// A complaint that shows the value in other words, or not at all.
+    /// An error with another description of the value, for instance without its secret parts.
     pub(super) fn refused_as(&self, found: &str, why: &str, remedy: &str) -> ConfigError {
         ConfigError::Refused {
             key: self.key,
@@ -151,28 +151,28 @@ impl Item<'_> {
     /// The value as text.
     pub(super) fn text(&self) -> Result<String, ConfigError> {
         let text = self.setting.value.as_str().map(str::to_owned);
-        text.ok_or_else(|| self.refused_as("no text", "this key holds text", "put it in quotes"))
+        text.ok_or_else(|| self.refused_as("not text", "this key takes text", "put it in quotes"))
     }
 
-    /// The value as whatever it should be.
+    /// Deserializes the value.
     pub(super) fn value<T: DeserializeOwned>(&self, why: &str, remedy: &str) -> Result<T, ConfigError> {
         self.setting.value.clone().try_into().map_err(|_| self.refused(why, remedy))
     }
 
-    /// A duration inside this setting's value.
+    /// Parses a duration inside this setting's value.
     pub(super) fn duration_of(&self, value: &Value) -> Result<Duration, ConfigError> {
         let duration = value.as_str().and_then(|text| humantime::parse_duration(text).ok());
         duration.ok_or_else(|| {
             self.refused_as(
                 &show(value),
-                "it is no duration",
+                "it is not a duration",
                 "write a number and its unit: \"200ms\", \"5s\", \"2m\"",
             )
         })
     }
 }
 
-/// A value as a person would write it.
+/// Formats a value as in the configuration file.
 pub(super) fn show(value: &Value) -> String {
     match value {
         Value::String(text) => format!("\"{text}\""),

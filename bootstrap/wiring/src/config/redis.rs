@@ -1,4 +1,4 @@
-//! Redis, and what it is used for: `[redis]`, `rate-limit.store`, `idempotency.store`.
+//! Redis and its uses: `[redis]`, `rate-limit.store`, `idempotency.store`.
 
 use std::time::Duration;
 
@@ -9,28 +9,29 @@ use super::read::{Item, Reader};
 use super::urls::{certificates, shown};
 use super::{MILLISECOND, SECOND};
 
-/// Redis, and what it is used for.
+/// Redis and its uses.
 #[derive(Debug, Clone)]
 pub struct RedisConfig {
     /// `redis.*`.
     pub settings: RedisSettings,
-    /// Not empty.
+    /// Never empty.
     pub uses: Vec<Use>,
 }
 
-/// `redis.*`, if a store says that it is used.
+/// Reads `redis.*`, if a store uses Redis.
 pub(super) fn redis(reader: &Reader<'_>) -> Result<Option<RedisConfig>, ConfigError> {
     let limits = reader.one_of("rate-limit.store", &[("local", None), ("redis", Some(Use::Limits))])?;
     let keys = reader.one_of("idempotency.store", &[("database", None), ("redis", Some(Use::Keys))])?;
     let uses: Vec<Use> = limits.into_iter().chain(keys).collect();
-    let timeout_why = "every request may have to wait for it";
+    let timeout_why = "every request may wait this long for Redis";
     let timeout = reader.duration("redis.timeout", MILLISECOND..=SECOND, timeout_why)?;
-    let (url, authorities) = (reader.find("redis.url"), reader.find("redis.ca-file"));
+    let url = reader.find("redis.url");
+    let authorities = reader.find("redis.ca-file");
     match (uses.first(), url, authorities) {
         (None, None, None) => Ok(None),
         (None, Some(item), _) | (None, None, Some(item)) => {
             let remedy = "set rate-limit.store = \"redis\" or idempotency.store = \"redis\", or leave it out";
-            let error = item.refused_as("set", "nothing uses it", remedy);
+            let error = item.refused_as("set", "no store uses Redis", remedy);
             Err(error.related_to(&["rate-limit.store", "idempotency.store"]))
         }
         (Some(used), None, _) => Err(without_url(reader, *used)?),
@@ -43,10 +44,12 @@ pub(super) fn redis(reader: &Reader<'_>) -> Result<Option<RedisConfig>, ConfigEr
 
 fn without_url(reader: &Reader<'_>, used: Use) -> Result<ConfigError, ConfigError> {
     let (key, what, otherwise) = match used {
-        Use::Limits => ("rate-limit.store", "processes share their limits there", "local"),
-        Use::Keys => ("idempotency.store", "keys of operators' requests are kept there", "database"),
+        Use::Limits => ("rate-limit.store", "processes share their limits in Redis", "local"),
+        Use::Keys => {
+            ("idempotency.store", "idempotency keys of operators' requests are stored in Redis", "database")
+        }
     };
-    let why = format!("{what}, and redis.url is not set");
+    let why = format!("{what}, but redis.url is not set");
     let remedy =
         format!("set redis.url = \"redis://user:password@host:6379/0\", or leave this at \"{otherwise}\"");
     Ok(reader.item(key)?.refused(&why, &remedy).related_to(&["redis.url"]))

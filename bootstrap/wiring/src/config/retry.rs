@@ -15,7 +15,7 @@ const EXPONENTIAL: &str =
     r#"{policy = "exponential", base = "5s", cap = "1h", max-attempts = 5, jitter = 0.2}"#;
 const BACKOFF: &str = r#"{base = "200ms", cap = "5s"}"#;
 
-/// `outbox.retry`.
+/// Reads `outbox.retry`.
 pub(super) fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
     let item = reader.item("outbox.retry")?;
     let either = format!("write {SCHEDULE} or {EXPONENTIAL}");
@@ -24,7 +24,7 @@ pub(super) fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
         "schedule" => {
             fields.only(&["policy", "delays"])?;
             let Value::Array(delays) = fields.get("delays")? else {
-                return Err(item.refused("delays is no list", &either));
+                return Err(item.refused("delays is not a list", &either));
             };
             if delays.is_empty() || delays.len() > 100 {
                 return Err(item.refused("a schedule has 1 to 100 delays", &either));
@@ -39,21 +39,21 @@ pub(super) fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
             RetryPolicy::Exponential {
                 base: item.duration_of(fields.get("base")?)?,
                 cap: fields.0.get("cap").map_or(Ok(RetryPolicy::LONGEST), |cap| item.duration_of(cap))?,
-                max_attempts: attempts
-                    .and_then(NonZeroU32::new)
-                    .ok_or_else(|| item.refused("max-attempts is no whole number from 1 to 100", &either))?,
+                max_attempts: attempts.and_then(NonZeroU32::new).ok_or_else(|| {
+                    item.refused("max-attempts is not a whole number from 1 to 100", &either)
+                })?,
                 jitter: fields.jitter()?,
             }
         }
-        other => return Err(item.refused(&format!("there is no policy called {other:?}"), &either)),
+        other => return Err(item.refused(&format!("there is no policy {other:?}"), &either)),
     };
     checked(&item, policy, &either)
 }
 
-/// `consumer.backoff` with `consumer.retry-threshold`.
+/// Reads `consumer.backoff` and `consumer.retry-threshold`.
 pub(super) fn consumer(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
     let threshold =
-        reader.count("consumer.retry-threshold", 0..=100, "a poison message would be tried for ever")?;
+        reader.count("consumer.retry-threshold", 0..=100, "a poison message would be retried for ever")?;
     let item = reader.item("consumer.backoff")?;
     let example = format!("write {BACKOFF}");
     let fields = Fields::of(&item, &example)?;
@@ -65,12 +65,12 @@ pub(super) fn consumer(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> 
 fn checked(item: &Item<'_>, policy: RetryPolicy, remedy: &str) -> Result<RetryPolicy, ConfigError> {
     let policy = policy.checked().map_err(|error| {
         let why = match error {
-            RetryPolicyError::ZeroDelay => "a delay of nothing would spin",
+            RetryPolicyError::ZeroDelay => "a delay of 0 would retry in a busy loop",
             RetryPolicyError::Shrinking => {
-                "delays must not shrink: a failing broker would be pressed harder each time"
+                "delays must not decrease: that would put more and more load on a failing broker"
             }
-            RetryPolicyError::CapBelowBase => "the cap is below the base, so the base would never be waited",
-            RetryPolicyError::Jitter => "jitter is a share from 0 to 1",
+            RetryPolicyError::CapBelowBase => "the cap is below the base, so the base would never be used",
+            RetryPolicyError::Jitter => "jitter is a fraction from 0 to 1",
         };
         item.refused(why, remedy)
     })?;
@@ -93,7 +93,7 @@ struct Fields<'a>(&'a Table, &'a Item<'a>, &'a str);
 impl<'a> Fields<'a> {
     fn of(item: &'a Item<'a>, remedy: &'a str) -> Result<Fields<'a>, ConfigError> {
         let table =
-            item.setting.value.as_table().ok_or_else(|| item.refused("it is no inline table", remedy))?;
+            item.setting.value.as_table().ok_or_else(|| item.refused("it is not an inline table", remedy))?;
         Ok(Fields(table, item, remedy))
     }
 
@@ -102,7 +102,7 @@ impl<'a> Fields<'a> {
     }
 
     fn text(&self, name: &str) -> Result<&'a str, ConfigError> {
-        self.get(name)?.as_str().ok_or_else(|| self.1.refused(&format!("{name} is no text"), self.2))
+        self.get(name)?.as_str().ok_or_else(|| self.1.refused(&format!("{name} is not text"), self.2))
     }
 
     fn jitter(&self) -> Result<Jitter, ConfigError> {
@@ -116,14 +116,15 @@ impl<'a> Fields<'a> {
         let percent = share.map(|share| (share * 100.0).round() as u8);
         percent
             .and_then(|percent| Jitter::percent(percent).ok())
-            .ok_or_else(|| self.1.refused("jitter is a share from 0 to 1", self.2))
+            .ok_or_else(|| self.1.refused("jitter is a fraction from 0 to 1", self.2))
     }
 
     fn only(&self, known: &[&str]) -> Result<(), ConfigError> {
         match self.0.keys().find(|name| !known.contains(&name.as_str())) {
             None => Ok(()),
             Some(name) => {
-                let why = format!("{name} means nothing here; known are {}", known.join(", "));
+                let why =
+                    format!("{name} is not a field of this policy; its fields are {}", known.join(", "));
                 Err(self.1.refused(&why, self.2))
             }
         }

@@ -42,9 +42,9 @@ fn load_file(content: &str) -> Result<Config, ConfigErrors> {
     Config::load(&sources)
 }
 
-/// What, why and what to do of each error, as one text.
-fn complaints(result: Result<Config, ConfigErrors>) -> Vec<String> {
-    let errors = result.expect_err("it is refused");
+/// Each error as one text: what is wrong, why, what to do.
+fn error_texts(result: Result<Config, ConfigErrors>) -> Vec<String> {
+    let errors = result.expect_err("the configuration is invalid");
     let text = |error: &ConfigError| {
         for part in [error.to_string(), error.why(), error.remedy()] {
             assert!(!part.is_empty() && !part.contains('\n'), "{part:?}");
@@ -54,16 +54,16 @@ fn complaints(result: Result<Config, ConfigErrors>) -> Vec<String> {
     errors.iter().map(text).collect()
 }
 
-/// The same of the only error.
+/// The text of the only error.
 #[track_caller]
-fn complaint(result: Result<Config, ConfigErrors>) -> String {
-    let mut texts = complaints(result);
+fn error_text(result: Result<Config, ConfigErrors>) -> String {
+    let mut texts = error_texts(result);
     assert_eq!(texts.len(), 1, "{texts:#?}");
     texts.remove(0)
 }
 
 #[test]
-fn the_defaults_are_those_of_the_application() {
+fn defaults_are_those_of_the_application() {
     let config = load(&[]).unwrap();
     let debug = |value: &dyn std::fmt::Debug| format!("{value:?}");
     assert_eq!(debug(&config.settings.relay), debug(&RelaySettings::default()));
@@ -88,17 +88,17 @@ fn the_defaults_are_those_of_the_application() {
 }
 
 #[test]
-fn traces_go_to_a_collector_if_the_program_can_export_them() {
+fn traces_need_a_program_with_trace_export() {
     let loaded = load(&[("HANDOVER_LOG__TRACES", "http://127.0.0.1:4318")]);
     if cfg!(feature = "otel") {
         assert_eq!(loaded.unwrap().log.traces.as_deref(), Some("http://127.0.0.1:4318"));
     } else {
-        assert!(complaint(loaded).contains("this program was built without the export of traces"));
+        assert!(error_text(loaded).contains("this program was built without trace export"));
     }
 }
 
 #[test]
-fn every_default_can_be_written_as_a_variable() {
+fn every_default_is_accepted_as_a_variable() {
     for key in KEYS {
         if let Some(default) = key.default {
             load(&[(key.variable().as_str(), default)])
@@ -108,7 +108,7 @@ fn every_default_can_be_written_as_a_variable() {
 }
 
 #[test]
-fn pending_minutes_may_be_fractions_to_the_millisecond() {
+fn pending_minutes_accept_fractions_down_to_a_millisecond() {
     let timeout = |minutes: &str| {
         load(&[("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", minutes)])
             .map(|config| config.rules.pending_timeout)
@@ -121,12 +121,12 @@ fn pending_minutes_may_be_fractions_to_the_millisecond() {
     for minutes in ["0", "-1", "0.000001", "43201", "soon", "\"15\"", "NaN"] {
         assert!(timeout(minutes).is_err(), "{minutes}");
     }
-    let text = complaint(load(&[("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0")]));
+    let text = error_text(load(&[("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0")]));
     assert!(text.contains("order.timeout.pending-minutes in the environment variable"), "{text}");
 }
 
 #[test]
-fn every_limit_is_checked_and_the_complaint_names_the_key() {
+fn every_limit_is_checked_and_the_error_names_the_key() {
     for (name, key, values) in [
         ("HANDOVER_OUTBOX__BATCH", "outbox.batch", &["0", "10001", "-1", "many", "1.5"][..]),
         ("HANDOVER_CONSUMER__PREFETCH", "consumer.prefetch", &["0", "65536", "-1"]),
@@ -202,7 +202,7 @@ fn every_limit_is_checked_and_the_complaint_names_the_key() {
         ("HANDOVER_AUTH__JWT_SECRET", "auth.jwt-secret", &["...", "", "31 characters are one too few.."]),
     ] {
         for value in values {
-            let text = complaint(load(&[(name, value)]));
+            let text = error_text(load(&[(name, value)]));
             let start = format!("{key} in the environment variable {name} is ");
             assert!(text.starts_with(&start), "{text}");
         }
@@ -210,49 +210,49 @@ fn every_limit_is_checked_and_the_complaint_names_the_key() {
 }
 
 #[test]
-fn a_consumer_lease_must_outlive_its_attempt() {
-    let text = complaint(load(&[("HANDOVER_CONSUMER__ATTEMPT_TIMEOUT", "20s")]));
+fn consumer_lease_must_be_longer_than_attempt_timeout() {
+    let text = error_text(load(&[("HANDOVER_CONSUMER__ATTEMPT_TIMEOUT", "20s")]));
     assert!(text.contains("consumer.lease in the built-in default is \"15s\""), "{text}");
     assert!(text.contains("above consumer.attempt-timeout, which is \"20s\""), "{text}");
     load(&[("HANDOVER_CONSUMER__ATTEMPT_TIMEOUT", "20s"), ("HANDOVER_CONSUMER__LEASE", "21s")]).unwrap();
 }
 
 #[test]
-fn retry_policies_that_spin_shrink_or_mean_nothing_are_refused() {
+fn invalid_retry_policies_are_refused() {
     for (value, why) in [
-        (r#"{policy = "schedule", delays = ["0s"]}"#, "spin"),
-        (r#"{policy = "schedule", delays = ["5s", "4s"]}"#, "shrink"),
+        (r#"{policy = "schedule", delays = ["0s"]}"#, "busy loop"),
+        (r#"{policy = "schedule", delays = ["5s", "4s"]}"#, "must not decrease"),
         (r#"{policy = "schedule", delays = []}"#, "1 to 100 delays"),
         (r#"{policy = "schedule", delays = ["2h"]}"#, "an hour"),
-        (r#"{policy = "schedule", delays = [5]}"#, "no duration"),
+        (r#"{policy = "schedule", delays = [5]}"#, "not a duration"),
         (r#"{policy = "schedule"}"#, "delays is missing"),
-        (r#"{policy = "schedule", delays = ["5s"], base = "5s"}"#, "base means nothing here"),
-        (r#"{policy = "exponential", base = "0s", cap = "1s", max-attempts = 2}"#, "spin"),
+        (r#"{policy = "schedule", delays = ["5s"], base = "5s"}"#, "base is not a field of this policy"),
+        (r#"{policy = "exponential", base = "0s", cap = "1s", max-attempts = 2}"#, "busy loop"),
         (r#"{policy = "exponential", base = "5s", cap = "1s", max-attempts = 2}"#, "cap is below"),
         (r#"{policy = "exponential", base = "5s", cap = "2h", max-attempts = 2}"#, "an hour"),
         (r#"{policy = "exponential", base = "5s", max-attempts = 0}"#, "max-attempts"),
         (r#"{policy = "exponential", base = "5s", max-attempts = 3, jitter = 1.1}"#, "from 0 to 1"),
         (r#"{policy = "exponential", base = "5s"}"#, "max-attempts is missing"),
-        (r#"{policy = "linear"}"#, "no policy called"),
+        (r#"{policy = "linear"}"#, "no policy \"linear\""),
         (r#"{delays = ["5s"]}"#, "policy is missing"),
-        ("5s", "no inline table"),
+        ("5s", "not an inline table"),
     ] {
-        let text = complaint(load(&[("HANDOVER_OUTBOX__RETRY", value)]));
+        let text = error_text(load(&[("HANDOVER_OUTBOX__RETRY", value)]));
         assert!(text.starts_with("outbox.retry in") && text.contains(why), "{value}: {text}");
     }
     for (value, why) in [
-        (r#"{base = "0s", cap = "5s"}"#, "spin"),
+        (r#"{base = "0s", cap = "5s"}"#, "busy loop"),
         (r#"{base = "6s", cap = "5s"}"#, "cap is below"),
         (r#"{base = "6s"}"#, "cap is missing"),
-        (r#"{base = "1s", cap = "2s", jitter = 1}"#, "jitter means nothing here"),
+        (r#"{base = "1s", cap = "2s", jitter = 1}"#, "jitter is not a field of this policy"),
     ] {
-        let text = complaint(load(&[("HANDOVER_CONSUMER__BACKOFF", value)]));
+        let text = error_text(load(&[("HANDOVER_CONSUMER__BACKOFF", value)]));
         assert!(text.starts_with("consumer.backoff in") && text.contains(why), "{value}: {text}");
     }
 }
 
 #[test]
-fn words_choose_what_happens_after_failures_and_outages() {
+fn on_failed_and_outage_are_read() {
     let config =
         load(&[("HANDOVER_OUTBOX__ON_FAILED", "hold"), ("HANDOVER_OUTBOX__OUTAGE", "count")]).unwrap();
     assert_eq!(config.settings.relay.on_failed, OnFailed::Hold);

@@ -1,4 +1,4 @@
-//! Where database and broker are.
+//! Addresses of database and broker: `[database]`, `[broker]`, `[rabbitmq]`.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -11,22 +11,23 @@ use handover_sql::ServerOptions;
 use super::error::ConfigError;
 use super::read::{Item, Reader};
 
-/// The most connections of a pool.
+/// Maximum of `database.connections`.
 const MAX_CONNECTIONS: u32 = 500;
-/// A confirm that comes in time for the broker's adapter is in time for the relay, which would know less of a late one.
+/// The adapter's confirm timeout ends this long before the relay's: the adapter still returns an outcome per message, while
+/// after its own timeout the relay would treat the whole window as unknown.
 const CONFIRM_MARGIN: Duration = Duration::from_millis(500);
 
-/// Where orders and events are kept. Shown without its password.
+/// The database that stores orders and events. Displayed without its password.
 #[derive(Debug, Clone)]
 pub enum DatabaseChoice {
-    /// An SQLite file, served by one process.
+    /// A SQLite file, served by one process.
     File(PathBuf),
     /// A database on a server, shared by any number of processes.
     Server(Box<ServerOptions>),
 }
 
 impl DatabaseChoice {
-    /// The file, if it is one.
+    /// Path of the database file; `None` on a server.
     pub fn file(&self) -> Option<&Path> {
         match self {
             DatabaseChoice::File(path) => Some(path),
@@ -44,18 +45,18 @@ impl fmt::Display for DatabaseChoice {
     }
 }
 
-/// Which broker carries the events.
+/// The broker that delivers the events.
 #[derive(Debug, Clone)]
 pub enum BrokerChoice {
-    /// Tables of the service's own database.
+    /// Tables in the database of the service.
     Database,
-    /// This process's memory: for tests. What it loses in a crash is sent again from the outbox.
+    /// Memory of this process, for tests. Messages lost in a crash are published again from the outbox.
     Memory,
     /// RabbitMQ.
     Rabbit(Box<RabbitSettings>),
 }
 
-/// `database.*`.
+/// Reads `database.*`.
 pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigError> {
     let item = reader.item("database.url")?;
     let url = item.text()?;
@@ -74,7 +75,7 @@ pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigErro
         return Ok(DatabaseChoice::Server(Box::new(server)));
     };
     if let Some(authorities) = authorities {
-        let error = authorities.refused("a file is not reached through a network", "leave it out");
+        let error = authorities.refused("a database file needs no network connection", "leave it out");
         return Err(error.related_to(&["database.url"]));
     }
     let remedy = "write sqlite://handover.db (in this folder) or sqlite:///srv/handover/handover.db";
@@ -82,7 +83,7 @@ pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigErro
         "" => Err(item.refused("it names no file", remedy)),
         _ if path.ends_with('/') => Err(item.refused("it names a folder", remedy)),
         _ if path.contains(['?', '#', '%']) => {
-            Err(item.refused("it is a plain path: options and escapes mean nothing", remedy))
+            Err(item.refused("it is a plain path, without options and escapes", remedy))
         }
         _ => Ok(DatabaseChoice::File(PathBuf::from(path))),
     }
@@ -90,7 +91,7 @@ pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigErro
 
 fn connections(reader: &Reader<'_>) -> Result<NonZeroU32, ConfigError> {
     let why =
-        "one connection would be enough to wait for itself, and servers have few hundreds for everybody";
+        "a single connection can deadlock with itself, and servers allow a few hundred connections in total";
     let most = reader.count("database.connections", 2..=MAX_CONNECTIONS, why)?;
     Ok(NonZeroU32::new(most).unwrap_or(NonZeroU32::MIN))
 }
@@ -99,12 +100,12 @@ fn server(item: &Item<'_>, url: &str) -> Result<ServerOptions, ConfigError> {
     let remedy = "write sqlite://handover.db, mysql://user:password@host:3306/database or \
                   postgres://user:password@host:5432/database";
     if url.contains(":memory:") {
-        return Err(item.refused("a database in memory would lose what was answered", remedy));
+        return Err(item.refused("a database in memory would lose acknowledged orders", remedy));
     }
     ServerOptions::parse(url).map_err(|error| item.refused_as(&shown(url), &error.to_string(), remedy))
 }
 
-/// `broker.*` and `rabbitmq.*`.
+/// Reads `broker.*` and `rabbitmq.*`.
 pub(super) fn broker(
     reader: &Reader<'_>,
     database: &DatabaseChoice,
@@ -113,7 +114,7 @@ pub(super) fn broker(
     let item = reader.item("broker.url")?;
     let url = item.text()?;
     let remedy =
-        "write database: (tables of the service's own database) or amqp://user:password@host:5672/vhost";
+        "write database: (tables in the database of the service) or amqp://user:password@host:5672/vhost";
     let queue_type = reader
         .one_of("rabbitmq.queue-type", &[("quorum", QueueType::Quorum), ("classic", QueueType::Classic)])?;
     let authorities = reader.find("broker.ca-file");
@@ -127,7 +128,7 @@ pub(super) fn broker(
         _ if url.starts_with("amqp:") || url.starts_with("amqps:") => {
             return rabbit(&item, &url, queue_type, authorities, confirm_timeout);
         }
-        _ => return Err(item.refused_as(&shown(&url), "it is no broker URL", remedy)),
+        _ => return Err(item.refused_as(&shown(&url), "it is not a broker URL", remedy)),
     };
     match authorities {
         Some(authorities) => {
@@ -159,38 +160,38 @@ fn rabbit(
     Ok(BrokerChoice::Rabbit(Box::new(settings)))
 }
 
-/// What a file of certificates holds.
+/// Reads a file of certificates in PEM format.
 pub(super) fn certificates(item: &Item<'_>, path: &str) -> Result<String, ConfigError> {
-    let remedy = "name a file with the authority's certificate in PEM form";
+    let remedy = "name a file with the authority's certificate in PEM format";
     let text = std::fs::read_to_string(path)
         .map_err(|cause| item.refused(&format!("the file cannot be read: {cause}"), remedy))?;
     if text.contains("-----BEGIN CERTIFICATE-----") {
         Ok(text)
     } else {
-        Err(item.refused("the file holds no certificate", remedy))
+        Err(item.refused("the file contains no certificate", remedy))
     }
 }
 
-/// A URL in quotes, as it may be shown.
+/// A quoted URL without its password.
 pub(super) fn shown(url: &str) -> String {
     format!("\"{}\"", without_password(url))
 }
 
-/// Whether a URL holds a password: `scheme://user:password@host`, or one among its options.
-pub(super) fn tells_password(url: &str) -> bool {
+/// Whether a URL contains a password: `scheme://user:password@host`, or an option `password`.
+pub(super) fn contains_password(url: &str) -> bool {
     if url.starts_with("sqlite:") {
         return false;
     }
-    let bare = url.split_once("://").map_or(url, |(_, bare)| bare);
-    let authority = bare.split(['/', '?', '#']).next().unwrap_or_default();
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let user = authority.rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
-    let options = bare.split_once('?').map_or("", |(_, options)| options);
+    let options = rest.split_once('?').map_or("", |(_, options)| options);
     let is_password = |option: &str| option.to_ascii_lowercase().starts_with("password=");
     user.is_some_and(|(_, password)| !password.is_empty()) || options.split('&').any(is_password)
 }
 
-/// A URL as it may be shown: `scheme://...@host` keeps scheme and host. The path of a file may hold an `@`. In a URL that
-/// nobody can read a password may hold any sign: what could be a part of one is left out.
+/// A URL without its password: `scheme://...@host`. A file URL is returned unchanged, because a path may contain `@`. In a
+/// malformed URL a password may contain any character, so every part that could belong to one is removed.
 pub(super) fn without_password(url: &str) -> String {
     if url.starts_with("sqlite:") {
         return url.to_owned();
@@ -198,7 +199,7 @@ pub(super) fn without_password(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let scheme = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };
     let cut = |text: &str| match text.split_once('?') {
-        Some((bare, _)) => format!("{bare}?..."),
+        Some((base, _)) => format!("{base}?..."),
         None => text.to_owned(),
     };
     match rest.rsplit_once('@') {

@@ -1,13 +1,14 @@
-//! The text of a default, a variable or a flag as a value: true or false, a number, a list, an inline table, otherwise text.
+//! Parses the text of a default, a variable or a flag: a boolean, a number, a list, an inline table, otherwise text.
 //!
-//! As in TOML, but text needs no quotes, which a shell takes away: `[10.0.0.0/8]`, `{base = 200ms, cap = 5s}`.
+//! The syntax is that of TOML, but text needs no quotes, because a shell removes them: `[10.0.0.0/8]`,
+//! `{base = 200ms, cap = 5s}`.
 
 use toml::{Table, Value};
 
-/// Lists and tables are read to this depth, far deeper than any setting goes, so that no variable exhausts the stack.
+/// Maximum nesting of lists and tables, far deeper than any setting, so that no variable can overflow the stack.
 const MAX_DEPTH: usize = 32;
 
-/// Reads a value. Cannot fail: what is nothing else is text as a whole.
+/// Parses a value. Never fails: input that is not another kind of value is text.
 pub(super) fn read_value(text: &str) -> Value {
     let mut parser = Parser { rest: text, depth: 0 };
     match parser.value() {
@@ -16,7 +17,7 @@ pub(super) fn read_value(text: &str) -> Value {
     }
 }
 
-/// What is left to read. `None` from a method: it is no such thing.
+/// The unparsed rest. A method returns `None` if the input has another form.
 struct Parser<'a> {
     rest: &'a str,
     depth: usize,
@@ -29,7 +30,7 @@ impl<'a> Parser<'a> {
             Some('"') => Value::String(self.quoted()?),
             Some('[') => Value::Array(self.nested(Parser::list)?),
             Some('{') => Value::Table(self.nested(Parser::table)?),
-            _ => scalar(self.take_while(|letter| !matches!(letter, ',' | '{' | '}' | '[' | ']')).trim()),
+            _ => scalar(self.take_while(|c| !matches!(c, ',' | '{' | '}' | '[' | ']')).trim()),
         };
         self.skip_space();
         Some(value)
@@ -63,7 +64,7 @@ impl<'a> Parser<'a> {
         Some(entries)
     }
 
-    /// Items with commas between them; one may follow the last.
+    /// Comma-separated items; a trailing comma is allowed.
     fn separated(
         &mut self,
         open: char,
@@ -87,16 +88,16 @@ impl<'a> Parser<'a> {
         if self.rest.starts_with('"') {
             return self.quoted();
         }
-        let name = self.take_while(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-'));
+        let name = self.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
         (!name.is_empty()).then(|| name.to_owned())
     }
 
-    /// Text in double quotes; TOML itself reads what is between them.
+    /// Text in double quotes, unescaped by the TOML parser.
     fn quoted(&mut self) -> Option<String> {
         let mut escaped = false;
-        let (end, _) = self.rest.char_indices().skip(1).find(|(_, letter)| {
-            let closes = *letter == '"' && !escaped;
-            escaped = *letter == '\\' && !escaped;
+        let (end, _) = self.rest.char_indices().skip(1).find(|(_, c)| {
+            let closes = *c == '"' && !escaped;
+            escaped = *c == '\\' && !escaped;
             closes
         })?;
         let (quoted, rest) = self.rest.split_at(end + 1);
@@ -105,18 +106,18 @@ impl<'a> Parser<'a> {
     }
 
     fn skip_space(&mut self) {
-        self.take_while(|letter| letter.is_ascii_whitespace());
+        self.take_while(|c| c.is_ascii_whitespace());
     }
 
-    fn take_while(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
-        let end = self.rest.find(|letter| !belongs(letter)).unwrap_or(self.rest.len());
+    fn take_while(&mut self, accepts: impl Fn(char) -> bool) -> &'a str {
+        let end = self.rest.find(|c| !accepts(c)).unwrap_or(self.rest.len());
         let (taken, rest) = self.rest.split_at(end);
         self.rest = rest;
         taken
     }
 
-    fn take(&mut self, letter: char) -> Option<()> {
-        self.rest = self.rest.strip_prefix(letter)?;
+    fn take(&mut self, expected: char) -> Option<()> {
+        self.rest = self.rest.strip_prefix(expected)?;
         Some(())
     }
 }
@@ -128,7 +129,7 @@ fn scalar(text: &str) -> Value {
     if let Ok(number) = text.parse() {
         return Value::Integer(number);
     }
-    // Without a point it is no number: "inf" and "nan" are text.
+    // A float needs a point, so that "inf" and "nan" stay text.
     match text.parse() {
         Ok(number) if text.contains('.') => Value::Float(number),
         _ => Value::String(text.to_owned()),

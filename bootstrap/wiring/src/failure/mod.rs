@@ -1,4 +1,4 @@
-//! Why the program gives up: what, why, what to do, and the exit code that says so.
+//! Errors that end the program: what failed, why, what to do, and the exit code.
 
 mod words;
 
@@ -16,235 +16,189 @@ use crate::config::{ConfigError, ConfigErrors, DatabaseChoice};
 
 pub use words::folder_remedy;
 
-/// Why the program gives up.
+/// An error that ends the program.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The configuration is refused.
+    /// The configuration is invalid.
     #[error("{0}")]
     Config(ConfigErrors),
-    /// A secret that is ours alone protects nothing from strangers.
+    /// A secret that must be configured outside loopback is not set.
     #[error("{key} is not set, and {listen} can be reached from other machines")]
     SecretNeeded {
-        /// The key to set.
+        /// The configuration key.
         key: &'static str,
-        /// Where the service would listen.
+        /// The address outside loopback.
         listen: SocketAddr,
     },
-    /// A secret that somebody typed in for the time being.
+    /// A configured secret looks like a placeholder.
     #[error("{key} looks like a placeholder, and {listen} can be reached from other machines")]
     SecretWeak {
-        /// The key to set.
+        /// The configuration key.
         key: &'static str,
-        /// Where the service would listen.
+        /// The address outside loopback.
         listen: SocketAddr,
     },
-    /// Nothing signs tokens here.
-    #[error("auth.jwt-secret is not set, and tokens are issued by the owner of the keys in auth.jwks-file")]
+    /// Tokens cannot be signed: only public keys of another issuer are configured.
+    #[error("cannot sign a token: auth.jwt-secret is not set")]
     IssuedElsewhere,
-    /// A sandbox that says yes to every refund has to be chosen on purpose.
+    /// Outside loopback the gateway, even the sandbox, must be configured explicitly.
     #[error("gateway.url is not set, and {listen} can be reached from other machines")]
     GatewayNeeded {
-        /// Where the service would listen.
+        /// The address outside loopback.
         listen: SocketAddr,
     },
-    /// The payment gateway cannot be asked.
-    #[error("the payment gateway cannot be asked: {0}")]
+    /// The client of the payment gateway cannot be created.
+    #[error("cannot create the client of the payment gateway: {0}")]
     Gateway(String),
-    /// A secret that is made here is known to no other process.
-    #[error("{key} is not set, and {database} is served by any number of processes")]
+    /// A secret that all processes of a database server must share is not set.
+    #[error("{key} is not set, and all processes that use {database} must share it")]
     SecretShared {
-        /// The key to set.
+        /// The configuration key.
         key: &'static str,
-        /// The database.
         database: DatabaseChoice,
     },
-    /// A secret that nothing can be verified with.
-    #[error("{key} cannot be used: {why}")]
+    /// A configured secret or key file is invalid.
+    #[error("{key} is invalid: {why}")]
     SecretRefused {
-        /// The key.
+        /// The configuration key.
         key: &'static str,
-        /// What is wrong.
         why: String,
     },
-    /// A secret file cannot be made or read.
-    #[error("the secret file {} cannot be used: {cause}", path.display())]
-    SecretFile {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong.
-        cause: io::Error,
-    },
-    /// Others may read a secret file.
+    /// A secret file cannot be created or read.
+    #[error("cannot create or read the secret file {}: {cause}", path.display())]
+    SecretFile { path: PathBuf, cause: io::Error },
+    /// Other users can read a secret file.
     #[error("the secret file {} can be read by other users", path.display())]
-    SecretExposed {
-        /// Which.
-        path: PathBuf,
-    },
-    /// A secret file holds no secret.
-    #[error("the secret file {} holds no secret", path.display())]
-    SecretBroken {
-        /// Which.
-        path: PathBuf,
-    },
-    /// No random numbers.
+    SecretExposed { path: PathBuf },
+    /// A secret file contains no valid secret.
+    #[error("the secret file {} contains no valid secret", path.display())]
+    SecretBroken { path: PathBuf },
+    /// The system provides no random numbers.
     #[error(transparent)]
     NoEntropy(#[from] NoEntropy),
-    /// The lock file cannot be made.
-    #[error("the lock file {} cannot be used: {cause}", path.display())]
-    LockFile {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong.
-        cause: io::Error,
-    },
+    /// The lock file cannot be created or locked.
+    #[error("cannot create or lock the lock file {}: {cause}", path.display())]
+    LockFile { path: PathBuf, cause: io::Error },
     /// Another process serves this database.
     #[error("another process serves {} (process {holder})", database.display())]
     InUse {
-        /// The database.
         database: PathBuf,
-        /// Its process id, as it wrote it.
+        /// Process id, read from the lock file.
         holder: String,
     },
-    /// The database cannot be opened or used.
-    #[error("the database {database} cannot be used: {cause}")]
-    Database {
-        /// The database.
-        database: DatabaseChoice,
-        /// What is wrong.
-        cause: StoreError,
-    },
-    /// The server answers, and refuses this user or database.
+    /// The database cannot be opened, or a statement failed.
+    #[error("cannot use the database {database}: {cause}")]
+    Database { database: DatabaseChoice, cause: StoreError },
+    /// The server refused the login or does not have this database.
     #[error("the database {database} refuses access: {said}")]
     AccessRefused {
-        /// The database.
         database: DatabaseChoice,
-        /// What the server said.
+        /// The server's message.
         said: String,
     },
-    /// There is nothing to look at.
-    #[error("there is no database {}", database.display())]
+    /// The database file does not exist.
+    #[error("database not found: {}", database.display())]
     NoDatabase {
-        /// Where it should be.
+        /// The expected path.
         database: PathBuf,
     },
-    /// A newer program was here.
+    /// A newer version of the program migrated the database.
     #[error(
-        "the database {database} has version {found} of the {part} schema, and this program knows versions up to {needed}"
+        "the database {database} has version {found} of the {part} schema, and this program supports versions up to {needed}"
     )]
     SchemaNewer {
-        /// The database.
         database: DatabaseChoice,
-        /// Of which part.
+        /// `outbox` or `marketplace`.
         part: &'static str,
-        /// Its version.
+        /// Version of the schema.
         found: i64,
-        /// What this program knows.
+        /// Newest supported version.
         needed: i64,
     },
-    /// An older program made it, and who finds it changes nothing.
+    /// An older version of the program created the schema, and this command does not migrate.
     #[error(
         "the database {database} has version {found} of the {part} schema, and this program needs version {needed}"
     )]
     SchemaOlder {
-        /// The database.
         database: DatabaseChoice,
-        /// Of which part.
+        /// `outbox` or `marketplace`.
         part: &'static str,
-        /// Its version; 0: none yet.
+        /// Version of the schema; 0 if there is none.
         found: i64,
-        /// What this program needs.
+        /// Required version.
         needed: i64,
     },
-    /// The schema cannot be brought up to date.
-    #[error("the database {database} cannot be brought up to date: {cause}")]
-    Migration {
-        /// The database.
-        database: DatabaseChoice,
-        /// What is wrong.
-        cause: StoreError,
-    },
+    /// The migration failed.
+    #[error("cannot migrate the database {database}: {cause}")]
+    Migration { database: DatabaseChoice, cause: StoreError },
     /// A program from before the first release created the schema.
     #[error("the database {database} was created by a version of handover from before the first release")]
-    SchemaUnreleased {
-        /// The database.
-        database: DatabaseChoice,
-    },
-    /// A table of the same name is somebody else's.
+    SchemaUnreleased { database: DatabaseChoice },
+    /// A table with a name of handover's schema was created by another program.
     #[error("the database {database} has a table {table} that handover did not create")]
-    SchemaForeign {
-        /// The database.
-        database: DatabaseChoice,
-        /// The table.
-        table: String,
-    },
-    /// The broker cannot be used.
-    #[error("the broker cannot be used: {0}")]
+    SchemaForeign { database: DatabaseChoice, table: String },
+    /// The broker is unreachable or refused a request.
+    #[error("cannot use the broker: {0}")]
     Broker(#[from] BrokerError),
-    /// The queues are in another process's memory.
-    #[error("the queues of broker.url = \"memory:\" cannot be reached from here")]
+    /// The broker is in the memory of the serving process.
+    #[error("this command cannot access the queues of broker.url = \"memory:\"")]
     BrokerUnseen,
-    /// What was named is not there.
-    #[error("there is no {what} in {database}")]
+    /// A named row does not exist.
+    #[error("not found in {database}: {what}")]
     Missing {
-        /// What, by its name.
+        /// Kind and ids of the rows.
         what: String,
-        /// The command that shows what there is.
+        /// The command that lists existing rows.
         see: &'static str,
-        /// Where it was looked for.
+        /// The database that was searched.
         database: DatabaseChoice,
     },
-    /// Some dead letters are still where they were.
+    /// Some dead letters were not replayed.
     #[error("{refused} of {matched} dead letters {} not replayed", if *refused == 1 { "was" } else { "were" })]
     NotReplayed {
-        /// How many.
+        /// How many were refused.
         refused: usize,
-        /// Of how many.
+        /// How many the command selected.
         matched: u64,
     },
-    /// Some dead letters are not given up.
+    /// Some dead letters were not discarded.
     #[error("{refused} of {matched} dead letters {} not discarded", if *refused == 1 { "was" } else { "were" })]
     NotDiscarded {
-        /// How many.
+        /// How many were refused.
         refused: usize,
-        /// Of how many.
+        /// How many the command selected.
         matched: u64,
     },
-    /// An action was refused for a reason that it has no other words for.
-    #[error("it was refused: {0}")]
+    /// An operation was refused; the text says why.
+    #[error("refused: {0}")]
     Refused(String),
-    /// The address cannot be listened on.
+    /// The address cannot be bound.
     #[error("cannot listen on {listen}: {cause}")]
-    Listen {
-        /// Which.
-        listen: SocketAddr,
-        /// What is wrong.
-        cause: io::Error,
-    },
-    /// The HTTP server ended by itself.
+    Listen { listen: SocketAddr, cause: io::Error },
+    /// The HTTP server ended unexpectedly.
     #[error("the HTTP server failed: {0}")]
     Http(String),
-    /// A value on the command line means nothing.
+    /// A value on the command line is invalid.
     #[error("{what}")]
     Usage {
-        /// What is wrong.
         what: String,
-        /// What to do.
+        /// What the user should do.
         remedy: String,
     },
-    /// The system refuses something that nothing works without.
+    /// An operating-system call that the program needs failed.
     #[error("{what}: {cause}")]
     System {
-        /// What was tried.
+        /// The failed operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         cause: io::Error,
     },
-    /// Stopping took too long.
+    /// The graceful stop did not finish in time.
     #[error("stopped after {after_ms} ms with {running} still running")]
     StillRunning {
-        /// How long it was waited.
+        /// Milliseconds since the stop began.
         after_ms: u128,
-        /// What was waited for.
+        /// The component that did not finish.
         running: String,
     },
 }
@@ -255,17 +209,17 @@ impl From<ConfigErrors> for Failure {
     }
 }
 
-/// The exit codes (spec §5).
+/// Exit codes (spec §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// What was asked for is done.
+    /// Success.
     Done = 0,
-    /// Something went wrong.
+    /// The command failed.
     Failed = 1,
     /// The command line or the configuration is wrong.
     Usage = 2,
-    /// A dependency is away.
+    /// A dependency is unavailable.
     Away = 3,
 }
 
@@ -276,7 +230,7 @@ impl From<Exit> for ExitCode {
 }
 
 impl Failure {
-    /// A failure of this database.
+    /// Converts an error of this database.
     pub fn database(database: &DatabaseChoice) -> impl FnOnce(StoreError) -> Failure {
         let database = database.clone();
         move |cause| match access_refusal(&cause) {
@@ -285,7 +239,7 @@ impl Failure {
         }
     }
 
-    /// Why the schema of this database cannot be used.
+    /// Converts a schema error of this database.
     pub fn schema(database: &DatabaseChoice) -> impl FnOnce(SchemaError) -> Failure {
         let database = database.clone();
         move |error| match error {
@@ -295,7 +249,7 @@ impl Failure {
         }
     }
 
-    /// With which code the program ends.
+    /// The exit code for this error.
     pub fn exit(&self) -> Exit {
         match self {
             Failure::Config(_)
@@ -306,7 +260,7 @@ impl Failure {
             | Failure::SecretShared { .. }
             | Failure::SecretRefused { .. }
             | Failure::AccessRefused { .. }
-            // No such user, password or vhost, or a queue that was declared with other settings.
+            // Wrong user, password or vhost, or a queue that exists with other arguments.
             | Failure::Broker(BrokerError::Refused { .. })
             | Failure::BrokerUnseen
             | Failure::Usage { .. } => Exit::Usage,
@@ -338,13 +292,14 @@ impl Failure {
         }
     }
 
-    /// All of it, for a person.
+    /// The full message: what failed, why, what to do.
     pub fn explain(&self) -> impl Display {
-        let said = |what: &dyn Display, why, remedy| format!("error: {what}\n  why: {why}\n  do:  {remedy}");
+        let format_error =
+            |what: &dyn Display, why, remedy| format!("error: {what}\n  why: {why}\n  do:  {remedy}");
         if let Failure::Config(errors) = self {
-            let of = |error: &ConfigError| said(error, error.why(), error.remedy());
+            let of = |error: &ConfigError| format_error(error, error.why(), error.remedy());
             return errors.iter().map(of).collect::<Vec<_>>().join("\n");
         }
-        said(self, self.why(), self.remedy())
+        format_error(self, self.why(), self.remedy())
     }
 }

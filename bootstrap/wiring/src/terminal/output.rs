@@ -1,6 +1,7 @@
-//! How answers look: columns for a person, JSON for a program.
+//! Output formats: columns for people, JSON for programs.
 //!
-//! **Invariant:** what strangers wrote (reasons, payloads, ids) moves no cursor: control characters are shown, not sent.
+//! **Invariant:** text from external sources (reasons, payloads, ids) cannot control the terminal: control characters are
+//! escaped.
 
 use std::io::IsTerminal;
 
@@ -8,10 +9,10 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 use serde_json::Value;
 
-/// The widest that a cell of a list gets; the whole is in `show` and in the JSON.
-const CELL: usize = 72;
+/// Maximum characters of a table cell; `show` and JSON contain the full text.
+const MAX_CELL_CHARS: usize = 72;
 
-/// Columns under a header; lines between them on a terminal only.
+/// Formats rows as columns under a header; borders on a terminal only.
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.set_content_arrangement(ContentArrangement::Disabled).set_header(header.to_vec());
@@ -29,12 +30,12 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
     format!("{}\n", table.trim_fmt())
 }
 
-/// What each item says under these names, in columns.
+/// Formats these fields of each item as columns.
 pub fn columns(names: &[&str], items: &[Value]) -> String {
     table(names, items.iter().map(|item| names.iter().map(|name| cell(&item[*name])).collect()))
 }
 
-/// Everything that an object says, a field on each line; of a list of objects each on a line of its own.
+/// Formats all fields of an object, one per line; each object of a list gets its own line.
 pub fn object(object: &Value) -> String {
     let mut lines: Vec<(&str, String)> = Vec::new();
     for (name, value) in object.as_object().into_iter().flatten() {
@@ -52,7 +53,7 @@ pub fn object(object: &Value) -> String {
     fields(&lines)
 }
 
-/// A value as a person reads it: text without quotes, nothing for null, a list of texts with commas.
+/// Formats a value for a cell: text without quotes, null as empty, a list of scalars separated by commas.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -64,25 +65,25 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// A name and its value on each line, nothing cut.
+/// Formats names and values, one pair per line, without truncation.
 pub fn fields(fields: &[(&str, String)]) -> String {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, value): &(&str, String)| format!("{name:width$}  {}", visible(value));
     fields.iter().map(|field| format!("{}\n", line(field).trim_end())).collect()
 }
 
-/// What an answer says, as the API would write it.
+/// The view as JSON, with the API's field names.
 pub fn value(view: &impl Serialize) -> Value {
     serde_json::to_value(view).unwrap_or_default()
 }
 
-/// JSON over several lines.
+/// Pretty-printed JSON.
 pub fn json(value: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     format!("{text}\n")
 }
 
-/// Control characters as their escapes.
+/// Replaces control characters by their escapes.
 pub fn visible(text: &str) -> String {
     text.chars()
         .flat_map(|c| match c.is_control() {
@@ -93,10 +94,10 @@ pub fn visible(text: &str) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    if text.chars().count() <= CELL {
+    if text.chars().count() <= MAX_CELL_CHARS {
         return text.to_owned();
     }
-    text.chars().take(CELL - 1).chain(['…']).collect()
+    text.chars().take(MAX_CELL_CHARS - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -104,14 +105,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_under_one_another_without_borders_or_trailing_blanks() {
+    fn table_without_terminal_has_aligned_columns_and_no_borders_or_trailing_blanks() {
         let rows = [["a", "bb"], ["ccc", ""]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(table(&["one", "two"], rows), "one  two\na    bb\nccc\n");
         assert_eq!(table(&["one", "two"], []), "one  two\n");
     }
 
     #[test]
-    fn what_would_move_the_cursor_is_shown_and_what_is_long_is_cut() {
+    fn table_escapes_control_characters_and_truncates_long_cells() {
         let text = table(&["x"], [vec!["\u{1b}[2Jgone\n\u{9b}1m".to_owned()], vec!["é".repeat(99)]]);
         assert_eq!(text.lines().count(), 3);
         assert!(text.contains("\\u{1b}[2Jgone\\n\\u{9b}1m"), "{text}");

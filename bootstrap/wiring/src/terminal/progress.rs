@@ -1,5 +1,4 @@
-//! How far the day is: a bar on a terminal, elsewhere a line per phase and one every five seconds. On stderr, which is
-//! nobody's answer.
+//! Progress on stderr: a bar on a terminal; elsewhere one line per phase and one every five seconds.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,12 +7,12 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::Instant;
 
-/// How often a phase that lasts says so, where there is no bar.
-const EVERY: Duration = Duration::from_secs(5);
-/// How often the bar turns.
+/// Interval of progress lines without a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+/// Refresh interval of the bar.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How far the day is. Clones share it.
+/// Progress display. Clones share its state.
 #[derive(Clone)]
 pub struct Progress(Arc<Mutex<State>>);
 
@@ -21,83 +20,91 @@ struct State {
     bar: Option<ProgressBar>,
     phase: &'static str,
     done: u64,
-    of: u64,
-    said: Instant,
+    total: u64,
+    printed_at: Instant,
 }
 
 impl Progress {
-    /// Nothing has begun.
+    /// Shows the display; no phase has begun.
     pub fn start() -> Progress {
         let bar = stderr().is_terminal().then(ProgressBar::new_spinner);
         if let Some(bar) = &bar {
             bar.enable_steady_tick(TICK);
         }
-        Progress(Arc::new(Mutex::new(State { bar, phase: "", done: 0, of: 0, said: Instant::now() })))
+        Progress(Arc::new(Mutex::new(State {
+            bar,
+            phase: "",
+            done: 0,
+            total: 0,
+            printed_at: Instant::now(),
+        })))
     }
 
-    /// A phase of so many steps begins; 0: nobody knows how many.
+    /// Begins a phase with this many steps; 0 if the number is unknown.
     pub fn phase(&self, phase: &'static str, steps: usize) {
         let mut state = self.state();
-        (state.phase, state.done, state.of) = (phase, 0, u64::try_from(steps).unwrap_or(u64::MAX));
+        state.phase = phase;
+        state.done = 0;
+        state.total = u64::try_from(steps).unwrap_or(u64::MAX);
         match &state.bar {
             Some(bar) => {
                 bar.set_position(0);
-                bar.set_length(state.of);
+                bar.set_length(state.total);
                 bar.set_message(phase);
                 bar.set_style(style(steps));
             }
-            None => state.say(phase),
+            None => state.print(phase),
         }
     }
 
-    /// The phase goes on under another name.
+    /// Renames the current phase.
     pub fn rename(&self, phase: &'static str) {
         let mut state = self.state();
         state.phase = phase;
         match &state.bar {
             Some(bar) => bar.set_message(phase),
-            None => state.say(phase),
+            None => state.print(phase),
         }
     }
 
-    /// One step of the phase is done.
+    /// Counts one finished step of the phase.
     pub fn step(&self) {
         self.steps(1);
     }
 
-    /// So many steps of the phase are done.
+    /// Counts finished steps of the phase.
     pub fn steps(&self, count: u64) {
         let mut state = self.state();
         state.done += count;
         match &state.bar {
             Some(bar) => bar.inc(count),
-            None => state.say_if_due(),
+            None => state.print_if_due(),
         }
     }
 
-    /// The phase goes on; this is what it waits for.
+    /// Shows what the current phase waits for.
     pub fn waiting(&self, what_for: &str) {
         let mut state = self.state();
         match &state.bar {
             Some(bar) => bar.set_message(format!("{}: {what_for}", state.phase)),
-            None if state.said.elapsed() >= EVERY => {
+            None if state.printed_at.elapsed() >= LINE_INTERVAL => {
                 let line = format!("{}: {what_for}", state.phase);
-                state.say(&line);
+                state.print(&line);
             }
             None => {}
         }
     }
 
-    /// Something that is worth a line of its own.
+    /// Prints a line above the bar.
     pub fn tell(&self, line: &str) {
         let mut state = self.state();
         match &state.bar {
             Some(bar) => bar.suspend(|| write_line(line)),
-            None => state.say(line),
+            None => state.print(line),
         }
     }
 
-    /// Nothing is shown from here on.
+    /// Removes the display.
     pub fn end(&self) {
         if let Some(bar) = self.state().bar.take() {
             bar.finish_and_clear();
@@ -110,20 +117,20 @@ impl Progress {
 }
 
 impl State {
-    fn say(&mut self, line: &str) {
-        self.said = Instant::now();
+    fn print(&mut self, line: &str) {
+        self.printed_at = Instant::now();
         write_line(line);
     }
 
-    fn say_if_due(&mut self) {
-        if self.said.elapsed() >= EVERY {
-            let line = format!("{}: {} of {}", self.phase, self.done, self.of);
-            self.say(&line);
+    fn print_if_due(&mut self) {
+        if self.printed_at.elapsed() >= LINE_INTERVAL {
+            let line = format!("{}: {} of {}", self.phase, self.done, self.total);
+            self.print(&line);
         }
     }
 }
 
-/// Whoever closed stderr does not want to know.
+/// A closed stderr is not an error.
 fn write_line(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
@@ -133,6 +140,6 @@ fn style(steps: usize) -> ProgressStyle {
         0 => "{spinner} {msg} {elapsed}",
         _ => "{spinner} {msg:26} {bar:32} {pos}/{len} {elapsed}",
     };
-    // A template that means nothing is a mistake of this file: then the bar is the default one.
+    // An invalid template is a mistake in this file; fall back to the default bar.
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -1,4 +1,4 @@
-//! The frozen outer form of every message, written and read.
+//! Parsing and serializing the envelope, whose format is frozen.
 
 use handover_events::{Envelope, EnvelopeError, EventId};
 use proptest::prelude::*;
@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{at, times};
 
-/// The example of the contract (000 §6), byte for byte, and the newline that ends every text file.
+/// The example of the contract (000 §6), byte for byte, plus a final newline.
 const GOLDEN: &str = include_str!("../golden/envelope.json");
 
-/// Each field, in the order of the contract, and what it may not hold.
+/// Each field in the order of the contract, with invalid values.
 const FIELDS: [(&str, &[&str]); 7] = [
     ("eventId", &["5", r#""""#, r#""a b""#, r#""事件""#, "[]", "{}", "true"]),
     ("eventType", &["5", "[]", "{}", "false"]),
@@ -24,7 +24,7 @@ const FIELDS: [(&str, &[&str]); 7] = [
             r#""2026-02-04T10:30:00""#,
             r#""2026-02-30T10:30:00Z""#,
             r#""2026-02-04T24:00:00Z""#,
-            // In UTC neither is in a year of four digits, so nobody could read what we write.
+            // In UTC both are outside the years 0000 to 9999, so they could not be written as RFC 3339.
             r#""9999-12-31T23:59:59-00:01""#,
             r#""0000-01-01T00:00:00+00:01""#,
             "{}",
@@ -43,13 +43,13 @@ fn parse(fields: &Map<String, Value>) -> Result<Envelope, EnvelopeError> {
 }
 
 #[test]
-fn the_example_of_the_contract_is_written_byte_for_byte_as_it_was_read() {
+fn contract_example_round_trips_byte_for_byte() {
     let envelope = Envelope::parse(GOLDEN).unwrap();
     assert_eq!(serde_json::to_string_pretty(&envelope).unwrap() + "\n", GOLDEN);
 }
 
 #[test]
-fn the_example_of_the_contract_is_read_field_by_field() {
+fn contract_example_is_parsed_into_all_fields() {
     let expected = Envelope {
         event_id: "uuid".parse().unwrap(),
         event_type: "ORDER_CREATED".into(),
@@ -65,7 +65,7 @@ fn the_example_of_the_contract_is_read_field_by_field() {
 }
 
 #[test]
-fn an_envelope_is_one_line_with_its_fields_in_the_order_of_the_contract() {
+fn to_json_writes_one_line_with_fields_in_contract_order() {
     let json = Envelope::parse(GOLDEN).unwrap().to_json();
     assert!(!json.contains('\n'));
     let written: Map<String, Value> = serde_json::from_str(&json).unwrap();
@@ -73,35 +73,35 @@ fn an_envelope_is_one_line_with_its_fields_in_the_order_of_the_contract() {
 }
 
 #[test]
-fn each_required_field_is_missed_by_name() {
+fn missing_required_field_is_named_in_the_error() {
     for (field, _) in FIELDS {
-        let refusal = EnvelopeError::Missing { field: field.into() };
+        let error = EnvelopeError::Missing { field: field.into() };
         let mut absent = golden();
         absent.shift_remove(field);
-        assert_eq!(parse(&absent), Err(refusal.clone()), "{field} absent");
+        assert_eq!(parse(&absent), Err(error.clone()), "{field} absent");
         let mut null = golden();
         null.insert(field.into(), Value::Null);
-        assert_eq!(parse(&null), Err(refusal.clone()), "{field} null");
-        assert_eq!(refusal.to_string(), format!("required field `{field}` is missing"));
+        assert_eq!(parse(&null), Err(error.clone()), "{field} null");
+        assert_eq!(error.to_string(), format!("required field `{field}` is missing"));
     }
 }
 
 #[test]
-fn each_ill_typed_field_is_refused_by_name() {
+fn field_of_wrong_type_is_named_in_the_error() {
     for (field, wrong_values) in FIELDS {
         for wrong in wrong_values {
             let mut envelope = golden();
             envelope.insert(field.into(), serde_json::from_str(wrong).unwrap());
-            let refusal = parse(&envelope).unwrap_err();
-            let by_name = matches!(&refusal, EnvelopeError::IllTyped { field: named, .. } if named == field);
-            assert!(by_name, "{field} = {wrong}: {refusal}");
-            assert!(refusal.to_string().starts_with(&format!("field `{field}` must be ")), "{refusal}");
+            let error = parse(&envelope).unwrap_err();
+            let by_name = matches!(&error, EnvelopeError::IllTyped { field: named, .. } if named == field);
+            assert!(by_name, "{field} = {wrong}: {error}");
+            assert!(error.to_string().starts_with(&format!("field `{field}` must be ")), "{error}");
         }
     }
 }
 
 #[test]
-fn fields_beyond_the_contract_are_ignored_wherever_they_stand() {
+fn unknown_fields_are_ignored_at_any_position() {
     let expected = parse(&golden());
     for extra in [json!(1), json!("x"), json!(null), json!({"eventId": 5}), json!([{}])] {
         let mut after = golden();
@@ -114,7 +114,7 @@ fn fields_beyond_the_contract_are_ignored_wherever_they_stand() {
 }
 
 #[test]
-fn a_text_that_is_no_json_object_is_refused() {
+fn text_that_is_not_a_json_object_is_rejected() {
     let deep = "[".repeat(100_000);
     let truncated = &GOLDEN[..GOLDEN.len() - 4];
     for text in ["", " ", "null", "5", "true", r#""text""#, "[]", "{", "{]", "order", truncated, &deep] {
@@ -125,7 +125,7 @@ fn a_text_that_is_no_json_object_is_refused() {
 }
 
 #[test]
-fn a_time_with_an_offset_is_read_as_the_same_moment_in_utc() {
+fn time_with_offset_is_converted_to_utc() {
     for (given, written) in [
         ("2026-02-04T18:30:00+08:00", "2026-02-04T10:30:00.000000Z"),
         ("2026-02-04T10:30:00.000Z", "2026-02-04T10:30:00.000000Z"),
@@ -142,7 +142,7 @@ fn a_time_with_an_offset_is_read_as_the_same_moment_in_utc() {
 }
 
 #[test]
-fn a_type_that_nobody_knows_is_carried() {
+fn unknown_event_type_is_preserved() {
     for name in ["ORDER_EXPLODED", "order_created", "ORDER_CREATED ", ""] {
         let mut envelope = golden();
         envelope.insert("eventType".into(), name.into());
@@ -188,7 +188,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn every_envelope_is_read_back_as_it_was_written(envelope in envelopes()) {
+    fn envelope_round_trips_through_json(envelope in envelopes()) {
         prop_assert_eq!(Envelope::parse(&envelope.to_json()), Ok(envelope.clone()));
         let pretty = serde_json::to_string_pretty(&envelope).unwrap();
         prop_assert_eq!(Envelope::parse(&pretty), Ok(envelope.clone()));
@@ -197,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn numbers_in_a_payload_keep_their_digits(number in "-?(0|[1-9][0-9]{0,40})(\\.[0-9]{1,40})?") {
+    fn payload_numbers_keep_all_digits(number in "-?(0|[1-9][0-9]{0,40})(\\.[0-9]{1,40})?") {
         let text = format!(
             concat!(
                 r#"{{"eventId":"e","eventType":"T","aggregateType":"A","aggregateId":1,"#,
@@ -209,7 +209,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_at_all_is_answered(text: String) {
+    fn parse_never_panics(text: String) {
         let _ = Envelope::parse(&text);
     }
 }

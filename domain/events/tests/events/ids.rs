@@ -1,4 +1,4 @@
-//! The greatest id, the tenant of those who name none, and event ids: short visible texts.
+//! The largest id, the default tenant, and event ids.
 
 use handover_events::{EventId, IdError, MAX_ID, TenantId};
 use proptest::prelude::*;
@@ -13,17 +13,17 @@ pub(super) fn tenants() -> impl Strategy<Value = TenantId> {
 }
 
 #[test]
-fn the_greatest_id_is_the_last_integer_that_a_double_keeps_apart_from_the_next() {
+fn max_id_is_the_largest_safe_integer_of_a_double() {
     assert_eq!(MAX_ID, 9_007_199_254_740_991);
 }
 
 #[test]
-fn the_default_tenant_is_1() {
+fn default_tenant_is_1() {
     assert_eq!(TenantId::DEFAULT.get(), 1);
 }
 
 #[test]
-fn an_event_id_is_1_to_64_characters() {
+fn event_id_has_1_to_64_characters() {
     for length in 1..=64 {
         let text = "a".repeat(length);
         assert_eq!(text.parse::<EventId>().unwrap().as_str(), text);
@@ -34,7 +34,7 @@ fn an_event_id_is_1_to_64_characters() {
 }
 
 #[test]
-fn an_event_id_is_visible_ascii() {
+fn event_id_accepts_only_visible_ascii() {
     for character in (0..=255u8).map(char::from) {
         let visible = ('!'..='~').contains(&character);
         assert_eq!(format!("a{character}b").parse::<EventId>().is_ok(), visible, "{character:?}");
@@ -47,13 +47,13 @@ fn an_event_id_is_visible_ascii() {
 }
 
 #[test]
-fn event_ids_differ_when_their_bytes_do() {
+fn event_ids_are_case_sensitive() {
     assert_ne!("Key-a".parse::<EventId>(), "key-a".parse::<EventId>());
 }
 
 proptest! {
     #[test]
-    fn a_uuid_is_an_event_id_in_its_usual_form(bits in any::<u128>()) {
+    fn event_id_from_uuid_is_hyphenated_lowercase(bits in any::<u128>()) {
         let uuid = Uuid::from_u128(bits);
         let id = EventId::from(uuid);
         prop_assert_eq!(id.as_str(), uuid.to_string());
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn an_event_id_survives_text_and_json(text in "[!-~]{1,64}") {
+    fn event_id_round_trips_through_text_and_json(text in "[!-~]{1,64}") {
         let id: EventId = text.parse().unwrap();
         prop_assert_eq!(id.to_string(), text.clone());
         prop_assert_eq!(String::from(id.clone()), text);

@@ -1,8 +1,8 @@
-//! The rules of events: how they are written and read, where they stand, and when a failed attempt is made again.
+//! Tests of events: envelope, ids, states, partitions and retry policies.
 //!
-//! Random cases have a fresh seed in each run, unless `PROPTEST_RNG_SEED` names one.
+//! Random cases use a new seed in each run, unless `PROPTEST_RNG_SEED` is set.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failed precondition ends the test")]
 
 use chrono::{DateTime, Utc};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn at(text: &str) -> DateTime<Utc> {
     text.parse().expect("an RFC 3339 time")
 }
 
-/// Every moment that RFC 3339 can write, with or without a fraction, to the microsecond: so exact are ours.
+/// Any time that RFC 3339 can represent, with microsecond precision.
 fn times() -> impl Strategy<Value = DateTime<Utc>> {
     let first = at("0000-01-01T00:00:00Z").timestamp();
     let last = at("9999-12-31T23:59:59Z").timestamp();

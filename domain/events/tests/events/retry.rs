@@ -1,4 +1,4 @@
-//! How long to wait after which failure, and which failure is the last.
+//! Retry policies: delays, jitter, and the final failure.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn exponential(base: Duration, cap: Duration, max_attempts: u32, percent: u8) ->
     RetryPolicy::Exponential { base, cap, max_attempts: nth(max_attempts), jitter }
 }
 
-/// The delays up to the final failure, which must come where `attempts` says, and stay final.
+/// The delays up to the final failure. Checks that failure number `attempts` and all later ones are final.
 fn delays(policy: &RetryPolicy, chance: u64) -> Vec<Duration> {
     let mut delays = Vec::new();
     for failures in 1..policy.attempts() {
@@ -41,7 +41,7 @@ fn delays(policy: &RetryPolicy, chance: u64) -> Vec<Duration> {
 }
 
 #[test]
-fn the_outbox_waits_5_s_then_30_s_then_2_min_and_the_fourth_failure_is_final() {
+fn outbox_default_waits_5_s_30_s_2_min_and_the_fourth_failure_is_final() {
     let policy = RetryPolicy::outbox_default();
     assert_eq!(policy.after(nth(1), 0), Retry::After(Duration::from_secs(5)));
     assert_eq!(policy.after(nth(2), 0), Retry::After(Duration::from_secs(30)));
@@ -52,19 +52,19 @@ fn the_outbox_waits_5_s_then_30_s_then_2_min_and_the_fourth_failure_is_final() {
 }
 
 #[test]
-fn five_attempts_from_5_s_double_the_delay_and_the_fifth_failure_is_final() {
+fn exponential_policy_with_5_attempts_doubles_the_delay_from_5_s() {
     let policy = exponential(Duration::from_secs(5), HOUR, 5, 0);
     assert_eq!(delays(&policy, 0), seconds(&[5, 10, 20, 40]));
 }
 
 #[test]
-fn ten_attempts_from_1_s_double_the_delay_and_the_tenth_failure_is_final() {
+fn exponential_policy_with_10_attempts_doubles_the_delay_from_1_s() {
     let policy = exponential(Duration::from_secs(1), HOUR, 10, 0);
     assert_eq!(delays(&policy, 0), seconds(&[1, 2, 4, 8, 16, 32, 64, 128, 256]));
 }
 
 #[test]
-fn a_consumer_tries_once_more_than_its_threshold() {
+fn consumer_policy_has_one_attempt_more_than_its_threshold() {
     let policy = RetryPolicy::consumer(Duration::from_millis(200), Duration::from_secs(5), 3);
     assert_eq!(delays(&policy, u64::MAX), [200, 400, 800].map(Duration::from_millis));
     let capped = RetryPolicy::consumer(Duration::from_millis(200), Duration::from_secs(5), 7);
@@ -76,7 +76,7 @@ fn a_consumer_tries_once_more_than_its_threshold() {
 }
 
 #[test]
-fn no_exponential_delay_is_longer_than_an_hour_whatever_the_cap() {
+fn exponential_delay_is_at_most_one_hour_for_any_cap() {
     let policy = exponential(Duration::from_secs(5), Duration::MAX, 40, 0);
     let delays = delays(&policy, 0);
     assert_eq!(delays[9], Duration::from_secs(2560));
@@ -85,16 +85,18 @@ fn no_exponential_delay_is_longer_than_an_hour_whatever_the_cap() {
 }
 
 #[test]
-fn an_empty_schedule_makes_the_first_failure_final() {
+fn empty_schedule_makes_the_first_failure_final() {
     let policy = schedule(Vec::new()).checked().unwrap();
     assert_eq!(policy.attempts(), 1);
     assert_eq!(policy.after(nth(1), 0), Retry::GiveUp);
 }
 
 #[test]
-fn a_policy_that_would_spin_or_shrink_is_refused() {
-    let (none, second, minute) = (Duration::ZERO, Duration::from_secs(1), Duration::from_secs(60));
-    let refused = [
+fn policy_with_zero_or_decreasing_delay_is_rejected() {
+    let none = Duration::ZERO;
+    let second = Duration::from_secs(1);
+    let minute = Duration::from_secs(60);
+    let invalid = [
         (schedule(vec![none]), RetryPolicyError::ZeroDelay),
         (schedule(vec![none, second]), RetryPolicyError::ZeroDelay),
         (schedule(vec![second, none]), RetryPolicyError::ZeroDelay),
@@ -104,7 +106,7 @@ fn a_policy_that_would_spin_or_shrink_is_refused() {
         (exponential(none, none, 5, 0), RetryPolicyError::ZeroDelay),
         (exponential(minute, second, 5, 0), RetryPolicyError::CapBelowBase),
     ];
-    for (policy, why) in refused {
+    for (policy, why) in invalid {
         assert_eq!(policy.clone().checked(), Err(why), "{policy:?}");
     }
     for policy in [
@@ -117,7 +119,7 @@ fn a_policy_that_would_spin_or_shrink_is_refused() {
 }
 
 #[test]
-fn jitter_is_at_most_the_whole_delay() {
+fn jitter_above_100_percent_is_rejected() {
     assert_eq!(Jitter::percent(0), Ok(Jitter::NONE));
     assert!(Jitter::percent(100).is_ok());
     for percent in [101, 200, 255] {
@@ -126,7 +128,7 @@ fn jitter_is_at_most_the_whole_delay() {
 }
 
 #[test]
-fn chance_reaches_from_the_whole_delay_to_all_that_jitter_takes_away() {
+fn random_number_shortens_the_delay_from_zero_to_the_full_jitter() {
     let policy = exponential(Duration::from_secs(10), HOUR, 2, 20);
     let shortest = Duration::from_secs(8);
     assert_eq!(policy.after(nth(1), 0), Retry::After(Duration::from_secs(10)));
@@ -143,21 +145,21 @@ fn durations() -> impl Strategy<Value = Duration> {
 
 proptest! {
     #[test]
-    fn a_schedule_is_followed_to_the_letter(mut planned in prop::collection::vec(durations(), 0..12), chance: u64) {
+    fn schedule_is_followed_exactly(mut planned in prop::collection::vec(durations(), 0..12), chance: u64) {
         planned.sort();
         let policy = schedule(planned.clone()).checked().unwrap();
         prop_assert_eq!(delays(&policy, chance), planned);
     }
 
     #[test]
-    fn a_schedule_is_accepted_exactly_when_nothing_in_it_shrinks(
+    fn schedule_is_valid_exactly_if_delays_do_not_decrease(
         planned in prop::collection::vec(durations(), 0..5),
     ) {
         prop_assert_eq!(schedule(planned.clone()).checked().is_ok(), planned.is_sorted());
     }
 
     #[test]
-    fn without_jitter_each_delay_is_twice_the_one_before_up_to_the_cap(
+    fn without_jitter_each_delay_doubles_up_to_the_cap(
         base in durations(), cap in durations(), attempts in 1..=60u32, chance: u64,
     ) {
         prop_assume!(base <= cap);
@@ -172,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn jitter_only_shortens_and_only_by_its_share(
+    fn jitter_shortens_a_delay_by_at_most_its_share(
         base in durations(), cap in durations(), percent in 0..=100u8, failures in 1..=59u32, chance: u64,
     ) {
         prop_assume!(base <= cap);
@@ -182,23 +184,23 @@ proptest! {
             panic!("gave up after {failures} of 60 attempts")
         };
         prop_assert!(jittered <= nominal && jittered <= cap);
-        // One nanosecond for the rounding of the share that is taken away.
-        let kept = nominal.as_nanos() * u128::from(100 - percent) / 100;
-        prop_assert!(jittered.as_nanos() + 1 >= kept, "{:?} of {:?}", jittered, nominal);
+        // One nanosecond of tolerance for rounding the share.
+        let shortest_allowed = nominal.as_nanos() * u128::from(100 - percent) / 100;
+        prop_assert!(jittered.as_nanos() + 1 >= shortest_allowed, "{:?} of {:?}", jittered, nominal);
     }
 
     #[test]
-    fn the_same_chance_gives_the_same_delay(failures in 1..=60u32, percent in 0..=100u8, chance: u64) {
+    fn same_random_number_gives_the_same_delay(failures in 1..=60u32, percent in 0..=100u8, chance: u64) {
         let policy = exponential(Duration::from_secs(5), HOUR, 50, percent);
         prop_assert_eq!(policy.after(nth(failures), chance), policy.after(nth(failures), chance));
     }
 
     #[test]
-    fn every_number_of_failures_is_answered(
+    fn every_number_of_failures_has_a_decision(
         failures in 1..=u32::MAX, attempts in 1..=u32::MAX, percent in 0..=100u8, chance: u64,
     ) {
         let policy = exponential(Duration::from_secs(5), Duration::MAX, attempts, percent);
-        let final_one = policy.after(nth(failures), chance) == Retry::GiveUp;
-        prop_assert_eq!(final_one, failures >= attempts);
+        let is_final = policy.after(nth(failures), chance) == Retry::GiveUp;
+        prop_assert_eq!(is_final, failures >= attempts);
     }
 }

@@ -1,9 +1,9 @@
-//! What a user has in wallet or points, and the entries by which it changes.
+//! Wallet and points balances of a user, and the ledger entries of each change.
 //!
-//! **Invariant:** the entries of every change sum to zero, and so do, at every moment, all accounts together.
+//! **Invariant:** the entries of each change sum to zero, and therefore so do all accounts.
 //!
-//! **Invariant:** `available`, `frozen` and `debt` are never negative; where there is a debt, nothing is available. Both
-//! follow from the sum of what came and went alone, so the order in which it did changes nothing.
+//! **Invariant:** `available`, `frozen` and `debt` are never negative, and `available` is zero while there is a debt. Both
+//! depend only on the sum of all changes, so the order of the changes does not matter.
 
 use chrono::{DateTime, Utc};
 
@@ -12,19 +12,17 @@ use crate::UserId;
 use handover_events::named;
 use handover_events::{MAX_ID, TenantId};
 
-/// What a user can have a balance of.
+/// A balance that a user can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purse {
-    /// Money on the marketplace, in minor units.
+    /// Money held by the marketplace for the user, in minor units.
     Wallet,
-    /// Points.
     Points,
 }
 
 named!(Purse { Wallet => "wallet", Points => "points" });
 
 impl Purse {
-    /// The asset in it.
     pub const fn asset(self) -> Asset {
         match self {
             Purse::Wallet => Asset::Wallet,
@@ -33,24 +31,24 @@ impl Purse {
     }
 }
 
-/// An account of the ledger. Wallet, platform and gateway are in minor units of money, the others in points.
+/// A ledger account. Wallet, platform and gateway accounts are in minor units of money, the others in points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Account {
-    /// What a user can spend.
+    /// Available wallet balance of a user.
     Wallet,
-    /// What is held of it for orders.
+    /// Wallet amount held for orders.
     WalletHold,
-    /// The points that a user can spend.
+    /// Available points of a user.
     Points,
-    /// What is held of them for orders.
+    /// Points held for orders.
     PointsHold,
-    /// What a user owes in points: the only user's account that is negative.
+    /// Points owed by a user: the only user account with a negative balance.
     PointsDebt,
-    /// The marketplace: what was paid to it and not paid back.
+    /// The marketplace: payments received minus refunds.
     Platform,
-    /// The world behind the payment gateway: minus what came from it.
+    /// Counterpart account of the payment gateway: the negated net amount received through it.
     Gateway,
-    /// The issuer of points: minus all points there are.
+    /// Counterpart account of all issued points: the negated number of points in circulation.
     PointsIssued,
 }
 
@@ -60,7 +58,7 @@ named!(Account {
 });
 
 impl Account {
-    /// What it is kept in: money or points.
+    /// The unit of the account: [`Asset::Wallet`] for money, [`Asset::Points`] for points.
     pub const fn asset(self) -> Asset {
         match self {
             Account::Wallet | Account::WalletHold | Account::Platform | Account::Gateway => Asset::Wallet,
@@ -71,54 +69,48 @@ impl Account {
     }
 }
 
-/// One entry of the ledger: so much more, or less, in one account.
+/// A ledger entry: a change of one account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Which account.
     pub account: Account,
-    /// Whose; the marketplace's own have nobody.
+    /// Owner of the account; `None` for accounts of the marketplace.
     pub user: Option<UserId>,
-    /// So much: minor units or points.
+    /// Change in minor units or points; may be negative.
     pub amount: i64,
-    /// What the account holds then; not kept for the marketplace's own, on which all would wait.
+    /// Balance of the account after the entry. `None` for accounts of the marketplace: tracking their balance would make all
+    /// transactions wait for one row.
     pub balance_after: Option<i64>,
 }
 
 impl Entry {
-    /// An entry of an account of the marketplace itself.
+    /// Creates an entry of a marketplace account.
     pub const fn own(account: Account, amount: i64) -> Entry {
         Entry { account, user: None, amount, balance_after: None }
     }
 }
 
-/// What a user has in one purse, and the version of its row.
+/// The balance of a user in one purse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balance {
-    /// The marketplace.
     pub tenant: TenantId,
-    /// Whose.
     pub user: UserId,
-    /// Of what.
     pub purse: Purse,
-    /// What can be spent.
     pub available: i64,
-    /// What is held for orders.
+    /// Amount held for orders.
     pub frozen: i64,
-    /// What is owed: points that were taken back after they had been spent.
+    /// Owed points: earned points that were revoked after they had been spent.
     pub debt: i64,
-    /// Counts the changes of the row; 0 before the first.
+    /// Version of the row, incremented by each change; 0 before the first one.
     pub version: i64,
-    /// When it last changed.
     pub update_time: DateTime<Utc>,
 }
 
 impl Balance {
-    /// Nothing.
     pub const fn empty(tenant: TenantId, user: UserId, purse: Purse, now: DateTime<Utc>) -> Balance {
         Balance { tenant, user, purse, available: 0, frozen: 0, debt: 0, version: 0, update_time: now }
     }
 
-    /// More, from an account of the marketplace's own. What is owed is paid first.
+    /// Credits an amount from a marketplace account. A debt is repaid first.
     pub fn receive(
         &self,
         amount: i64,
@@ -127,42 +119,43 @@ impl Balance {
     ) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
         self.bounded(amount)?;
         let (after, [repaid, rest]) = self.changed(now).add(amount)?;
-        Ok(moved(after, [Entry::own(from, -amount), repaid, rest]))
+        Ok(with_entries(after, [Entry::own(from, -amount), repaid, rest]))
     }
 
-    /// Held: from what is available.
+    /// Holds an amount: moves it from `available` to `frozen`.
     pub fn freeze(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
         self.bounded(amount)?;
         if amount > self.available {
             return Err(self.insufficient(amount, self.available));
         }
-        let (available, frozen) = (self.available - amount, self.frozen + amount);
+        let available = self.available - amount;
+        let frozen = self.frozen + amount;
         let after = Balance { available, frozen, ..self.changed(now) };
         let entries = [after.spendable(-amount), after.held(amount)];
-        Ok(moved(after, entries))
+        Ok(with_entries(after, entries))
     }
 
-    /// What was held goes to the marketplace.
+    /// Commits a hold: moves the amount from `frozen` to the marketplace.
     pub fn commit(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
         let after = self.thaw(amount, now)?;
         let entries = [after.held(-amount), Entry::own(self.sink(), amount)];
-        Ok(moved(after, entries))
+        Ok(with_entries(after, entries))
     }
 
-    /// What was held can be spent again; what is owed is paid first.
+    /// Releases a hold: moves the amount from `frozen` to `available`. A debt is repaid first.
     pub fn release(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
         let (after, [repaid, rest]) = self.thaw(amount, now)?.add(amount)?;
         let thawed = after.held(-amount);
-        Ok(moved(after, [thawed, repaid, rest]))
+        Ok(with_entries(after, [thawed, repaid, rest]))
     }
 
-    /// What was committed is given back.
+    /// Returns a committed amount. A debt is repaid first.
     pub fn revert(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
         self.receive(amount, self.sink(), now)
     }
 
-    /// What was earned is taken back. Points that are spent already are owed; a wallet owes nothing, so there it is
-    /// refused.
+    /// Revokes an earned amount. Points that are already spent become a debt; a wallet cannot have a debt, so the operation is
+    /// rejected there.
     pub fn take_back(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
         self.bounded(amount)?;
         let taken = amount.min(self.available);
@@ -171,13 +164,14 @@ impl Balance {
             return Err(self.insufficient(amount, self.available));
         }
         self.bounded(self.debt + owed)?;
-        let (available, debt) = (self.available - taken, self.debt + owed);
+        let available = self.available - taken;
+        let debt = self.debt + owed;
         let after = Balance { available, debt, ..self.changed(now) };
         let entries = [after.spendable(-taken), after.owed(-owed), Entry::own(self.sink(), amount)];
-        Ok(moved(after, entries))
+        Ok(with_entries(after, entries))
     }
 
-    /// What is owed is paid first; the rest can be spent. Whatever is held has room to come back.
+    /// Repays the debt and adds the rest to `available`. The limit includes `frozen`, so that every hold can be released.
     fn add(self, amount: i64) -> Result<(Balance, [Entry; 2]), AssetRefusal> {
         let repaid = amount.min(self.debt);
         let rest = amount - repaid;
@@ -187,7 +181,7 @@ impl Balance {
         Ok((after, entries))
     }
 
-    /// So much less is held.
+    /// Removes an amount from `frozen`.
     fn thaw(&self, amount: i64, now: DateTime<Utc>) -> Result<Balance, AssetRefusal> {
         self.bounded(amount)?;
         if amount > self.frozen {
@@ -209,7 +203,7 @@ impl Balance {
         Balance { version: self.version + 1, update_time: now, ..self.clone() }
     }
 
-    /// Where committed amounts go, and come back from.
+    /// The marketplace account that receives committed amounts and returns reverted ones.
     const fn sink(&self) -> Account {
         match self.purse {
             Purse::Wallet => Account::Platform,
@@ -238,7 +232,7 @@ impl Balance {
     }
 }
 
-/// A change and its entries; one over nothing is none.
-fn moved<const N: usize>(after: Balance, entries: [Entry; N]) -> (Balance, Vec<Entry>) {
+/// A changed balance with its entries; entries with amount zero are omitted.
+fn with_entries<const N: usize>(after: Balance, entries: [Entry; N]) -> (Balance, Vec<Entry>) {
     (after, entries.into_iter().filter(|entry| entry.amount != 0).collect())
 }

@@ -1,4 +1,4 @@
-//! The hold of an asset for an order: pending, then committed or released, exactly one of the two.
+//! The hold of an asset for an order: frozen, then either committed or released.
 
 use chrono::{DateTime, Utc};
 
@@ -7,51 +7,43 @@ use crate::{CouponId, OrderId, UserId};
 use handover_events::TenantId;
 use handover_events::named;
 
-/// Where a hold stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HoldStatus {
-    /// Pending: the asset can be used by nobody else.
+    /// Pending: the asset is reserved for the order.
     Frozen,
-    /// The order was paid with it.
+    /// The asset paid a part of the order.
     Committed,
-    /// The order is over unpaid, or the lock was refused for good.
+    /// The order ended unpaid, or the lock failed permanently.
     Released,
 }
 
 named!(HoldStatus { Frozen => "FROZEN", Committed => "COMMITTED", Released => "RELEASED" });
 
-/// The hold of one asset for one order: there is one at most.
+/// The hold of one asset for one order; there is at most one.
 ///
-/// A release that comes before its lock, and a lock that was refused for good, leave a tombstone: a released hold over
-/// nothing, after which the late lock does nothing.
+/// A release that is processed before its lock, and a lock that failed permanently, leave a tombstone: a released hold with
+/// amount zero. A later lock then has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
-    /// The marketplace.
     pub tenant: TenantId,
-    /// The order.
     pub order: OrderId,
-    /// What is held.
     pub asset: Asset,
-    /// Whose it is.
     pub user: UserId,
-    /// How much: minor units or points; of a coupon, what it takes off.
+    /// Amount in minor units or points; for a coupon, its discount.
     pub amount: i64,
-    /// Which coupon, if it is one.
+    /// The coupon, if the asset is a coupon.
     pub coupon: Option<CouponId>,
-    /// Where it stands.
     pub status: HoldStatus,
-    /// Whether what was committed has been given back.
+    /// Whether the committed amount was returned by a refund.
     pub reverted: bool,
-    /// Counts the changes of the row, from 1.
+    /// Version of the row, incremented by each change; starts at 1.
     pub version: i64,
-    /// When it was made.
     pub create_time: DateTime<Utc>,
-    /// When it last changed.
     pub update_time: DateTime<Utc>,
 }
 
 impl Hold {
-    /// A pending hold.
+    /// Creates a pending hold.
     pub fn frozen(
         (tenant, order): (TenantId, OrderId),
         user: UserId,
@@ -75,7 +67,7 @@ impl Hold {
         }
     }
 
-    /// What is left of a release before its lock, or of a lock that was refused for good.
+    /// Creates the tombstone for a release without a lock, or for a lock that failed permanently.
     pub fn tombstone(
         (tenant, order): (TenantId, OrderId),
         user: UserId,
@@ -86,8 +78,8 @@ impl Hold {
         Hold { status: HoldStatus::Released, ..hold }
     }
 
-    /// The hold as the operations of its order tell it: every change of one is in an operation, but for a tombstone.
-    /// `None` where none of them holds anything of the asset.
+    /// Reconstructs the hold from the operations of its order, which record every change except a tombstone. `None` if no
+    /// operation affects the asset.
     pub fn told_by(operations: &[AssetOperation], asset: Asset) -> Option<Hold> {
         let of_hold =
             [OperationKind::Freeze, OperationKind::Commit, OperationKind::Release, OperationKind::Revert];
@@ -95,7 +87,7 @@ impl Hold {
         let has = |kind| moves().any(|it| it.kind == kind);
         let first = moves().min_by_key(|it| it.at)?;
         let last = moves().max_by_key(|it| it.at)?;
-        let told = Hold::frozen(
+        let first_state = Hold::frozen(
             (first.tenant, first.order?),
             first.user,
             asset,
@@ -111,24 +103,24 @@ impl Hold {
         } else {
             HoldStatus::Frozen
         };
-        Some(Hold { status, reverted, update_time: last.at, ..told })
+        Some(Hold { status, reverted, update_time: last.at, ..first_state })
     }
 
-    /// Committed; `None` if it is already.
+    /// Commits the hold; `None` if it is already committed.
     pub fn commit(&self, now: DateTime<Utc>) -> Result<Option<Hold>, AssetRefusal> {
         self.end(HoldStatus::Committed, now)
     }
 
-    /// Released; `None` if it is already.
+    /// Releases the hold; `None` if it is already released.
     pub fn release(&self, now: DateTime<Utc>) -> Result<Option<Hold>, AssetRefusal> {
         self.end(HoldStatus::Released, now)
     }
 
-    /// What was committed is given back; `None` if it is already. Never more than was committed, never twice.
+    /// Returns the committed amount, exactly once; `None` if it was already returned.
     pub fn revert(&self, now: DateTime<Utc>) -> Result<Option<Hold>, AssetRefusal> {
         match self.status {
             HoldStatus::Committed if self.reverted => Ok(None),
-            HoldStatus::Committed => Ok(Some(Hold { reverted: true, ..self.moved(self.status, now) })),
+            HoldStatus::Committed => Ok(Some(Hold { reverted: true, ..self.with_status(self.status, now) })),
             HoldStatus::Frozen | HoldStatus::Released => {
                 Err(AssetRefusal::BeyondCommitted { asset: self.asset })
             }
@@ -137,7 +129,7 @@ impl Hold {
 
     fn end(&self, to: HoldStatus, now: DateTime<Utc>) -> Result<Option<Hold>, AssetRefusal> {
         match self.status {
-            HoldStatus::Frozen => Ok(Some(self.moved(to, now))),
+            HoldStatus::Frozen => Ok(Some(self.with_status(to, now))),
             status @ (HoldStatus::Committed | HoldStatus::Released) if status == to => Ok(None),
             status @ (HoldStatus::Committed | HoldStatus::Released) => {
                 Err(AssetRefusal::HoldEnded { asset: self.asset, status })
@@ -145,7 +137,7 @@ impl Hold {
         }
     }
 
-    fn moved(&self, status: HoldStatus, now: DateTime<Utc>) -> Hold {
+    fn with_status(&self, status: HoldStatus, now: DateTime<Utc>) -> Hold {
         Hold { status, version: self.version + 1, update_time: now, ..self.clone() }
     }
 }

@@ -1,10 +1,10 @@
-//! What an order may be paid with beside money: a coupon, wallet balance, points (spec §2 "Assets"; seed 004).
+//! Assets that can pay for an order in addition to money: a coupon, wallet balance, points (spec §2 "Assets"; seed 004).
 //!
-//! Each named asset is held for its order in two phases, as TigerBeetle's two-phase transfers are: pending
-//! ([`HoldStatus::Frozen`]), then committed or released, exactly one of the two. Wallet and points are kept in double
-//! entry: every operation is a set of entries whose sum is zero.
+//! Each asset is held for its order in two phases, like the two-phase transfers of TigerBeetle: pending
+//! ([`HoldStatus::Frozen`]), then either committed or released. Wallet and points use double-entry bookkeeping: each
+//! operation is a set of entries with sum zero.
 //!
-//! **Invariant:** amounts are integers: minor units of money, whole points. Nothing is rounded.
+//! **Invariant:** amounts are integers (minor units of money, whole points) and are never rounded.
 
 mod balance;
 mod coupon;
@@ -21,26 +21,24 @@ pub use points::{Points, PointsRules};
 use crate::{CouponId, Money};
 use handover_events::named;
 
-/// What an operation moves.
+/// The asset of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Asset {
-    /// A coupon.
     Coupon,
     /// Wallet balance, in minor units.
     Wallet,
-    /// Points.
     Points,
-    /// Money through the payment gateway, in minor units. Captured and paid out, never held.
+    /// Money through the payment gateway, in minor units. It is captured and paid out, never held.
     Cash,
 }
 
 named!(Asset { Coupon => "coupon", Wallet => "wallet", Points => "points", Cash => "cash" });
 
 impl Asset {
-    /// Those that can be held for an order.
+    /// Assets that can be held for an order.
     pub const HELD: [Asset; 3] = [Asset::Coupon, Asset::Wallet, Asset::Points];
 
-    /// An amount of this asset as people write it: `88.50`, `300`.
+    /// Formats an amount of this asset for messages: `88.50`, `300`.
     pub fn show(self, amount: i64) -> String {
         match self {
             Asset::Points => amount.to_string(),
@@ -53,23 +51,20 @@ impl Asset {
     }
 }
 
-/// A coupon that an order names, with what it takes off.
+/// A coupon used by an order, with its discount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CouponUse {
-    /// Which coupon.
     pub id: CouponId,
-    /// What it takes off: never more than the price.
+    /// The discount; never more than the price.
     pub discount: Money,
 }
 
-/// The assets that an order names.
+/// The assets used by an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OrderAssets {
-    /// A coupon.
     pub coupon: Option<CouponUse>,
-    /// So much of the buyer's wallet.
+    /// Amount from the buyer's wallet.
     pub wallet: Money,
-    /// So many of the buyer's points.
     pub points: Points,
 }
 
@@ -80,10 +75,9 @@ impl Default for OrderAssets {
 }
 
 impl OrderAssets {
-    /// None.
     pub const NONE: OrderAssets = OrderAssets { coupon: None, wallet: Money::ZERO, points: Points::ZERO };
 
-    /// How much of an asset the order names: minor units or points; 0 is none.
+    /// Amount of an asset used by the order, in minor units or points; 0 if it is not used.
     pub fn amount(&self, asset: Asset) -> i64 {
         match asset {
             Asset::Coupon => self.coupon.map_or(0, |coupon| coupon.discount.minor()),
@@ -93,7 +87,7 @@ impl OrderAssets {
         }
     }
 
-    /// Whether the order names this asset.
+    /// Whether the order uses this asset.
     pub fn names(&self, asset: Asset) -> bool {
         match asset {
             Asset::Coupon => self.coupon.is_some(),
@@ -101,35 +95,32 @@ impl OrderAssets {
         }
     }
 
-    /// The assets it names.
+    /// The assets used by the order.
     pub fn named(&self) -> impl Iterator<Item = Asset> {
         Asset::HELD.into_iter().filter(|asset| self.names(*asset))
     }
 
-    /// Whether it names none.
+    /// Whether the order uses no assets.
     pub fn is_empty(&self) -> bool {
         self.named().next().is_none()
     }
 }
 
-/// The assets that a buyer asks to use for a new order.
+/// The assets that a buyer requests for a new order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedAssets {
-    /// The coupon, as it stands.
+    /// The current state of the coupon.
     pub coupon: Option<Coupon>,
-    /// So much of the wallet.
     pub wallet: Money,
-    /// So many points.
     pub points: Points,
 }
 
 impl AskedAssets {
-    /// None.
     pub const NONE: AskedAssets = AskedAssets { coupon: None, wallet: Money::ZERO, points: Points::ZERO };
 
-    /// What an order of this price names, and what is left to be paid in money: never below zero (spec §2).
+    /// Computes the assets of an order with this price, and the remaining amount to be paid in money (spec §2).
     ///
-    /// Whether the assets are there is not judged here: their locks decide that.
+    /// Does not check whether the assets are available; their locks do.
     pub fn applied_to(&self, price: Money, rules: PointsRules) -> Result<(OrderAssets, Money), AssetRefusal> {
         let coupon = match &self.coupon {
             Some(coupon) => Some(CouponUse { id: coupon.id, discount: coupon.discount_on(price)? }),
@@ -143,74 +134,40 @@ impl AskedAssets {
     }
 }
 
-/// Why an asset cannot be used so.
+/// Reason why an operation on an asset is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssetRefusal {
-    /// There is not so much of it.
-    #[error("not enough {asset}: {} asked, {} available", .asset.show(*.asked), .asset.show(*.available))]
-    Insufficient {
-        /// Of what.
-        asset: Asset,
-        /// How much was asked.
-        asked: i64,
-        /// How much there is.
-        available: i64,
-    },
-    /// The price is below the coupon's minimum spend.
-    #[error("the coupon is for {min_spend} or more, the price is {price}")]
-    BelowMinimumSpend {
-        /// What must be spent.
-        min_spend: Money,
-        /// What is.
-        price: Money,
-    },
-    /// More was asked to be paid so than is left to be paid.
-    #[error("{asset} is more than the {left} that are left to be paid")]
-    MoreThanLeft {
-        /// With which asset.
-        asset: Asset,
-        /// What is left.
-        left: Money,
-    },
-    /// So many points are worth no whole number of minor units.
+    /// The available amount is too small.
+    #[error("insufficient {asset}: {} requested, {} available", .asset.show(*.asked), .asset.show(*.available))]
+    Insufficient { asset: Asset, asked: i64, available: i64 },
+    /// The price is below the minimum spend of the coupon.
+    #[error("the coupon requires a price of at least {min_spend}; the price is {price}")]
+    BelowMinimumSpend { min_spend: Money, price: Money },
+    /// The requested amount exceeds the remaining amount of the order.
+    #[error("the {asset} amount exceeds the remaining amount of {left}")]
+    MoreThanLeft { asset: Asset, left: Money },
+    /// The value of the points is not a whole number of minor units.
     #[error("points must be a multiple of {step}")]
     PointsNotWhole {
-        /// The fewest that are.
+        /// The smallest number of points with a whole value.
         step: i64,
     },
-    /// The coupon cannot be used.
+    /// The coupon is locked, used or expired.
     #[error("the coupon is {status}")]
-    CouponNotAvailable {
-        /// What it is instead of available.
-        status: CouponStatus,
-    },
-    /// The coupon is somebody else's.
-    #[error("the coupon is another user's")]
+    CouponNotAvailable { status: CouponStatus },
+    /// The coupon belongs to another user.
+    #[error("the coupon belongs to another user")]
     NotYourCoupon,
-    /// Nothing was locked that could be committed or given back.
-    #[error("there is no lock on the {asset} of this order")]
-    NotLocked {
-        /// Of which asset.
-        asset: Asset,
-    },
-    /// The hold has ended the other way.
-    #[error("the {asset} hold of this order is {status} already")]
-    HoldEnded {
-        /// On which asset.
-        asset: Asset,
-        /// How it ended.
-        status: HoldStatus,
-    },
-    /// More would be given back than was committed.
-    #[error("the {asset} of this order were never committed, so nothing can be given back")]
-    BeyondCommitted {
-        /// Of which asset.
-        asset: Asset,
-    },
-    /// The amount is negative, or it or an account would be more than a JSON number carries whole.
-    #[error("the {asset} would be more than an account can hold")]
-    TooMuch {
-        /// Of which asset.
-        asset: Asset,
-    },
+    /// The order has no lock that could be committed, released or returned.
+    #[error("the {asset} is not locked for this order")]
+    NotLocked { asset: Asset },
+    /// The hold already ended with the other status.
+    #[error("the {asset} hold of this order is already {status}")]
+    HoldEnded { asset: Asset, status: HoldStatus },
+    /// The hold was never committed, so nothing can be returned.
+    #[error("the {asset} hold of this order was never committed, so it cannot be reverted")]
+    BeyondCommitted { asset: Asset },
+    /// The amount is negative, or the amount or a balance exceeds the largest integer that JSON represents exactly.
+    #[error("the {asset} amount is outside the allowed range of an account")]
+    TooMuch { asset: Asset },
 }

@@ -1,4 +1,4 @@
-//! An operation on an asset: what happened, once, under its key.
+//! An operation on an asset, executed once per idempotency key.
 
 use std::fmt;
 
@@ -9,30 +9,30 @@ use crate::{CouponId, OrderId, PaymentId, RefundId, UserId};
 use handover_events::named;
 use handover_events::{EventId, TenantId};
 
-/// What an operation does.
+/// Kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OperationKind {
-    /// An operator puts money into a wallet.
+    /// An operator credits a wallet.
     Deposit,
-    /// An operator gives points.
+    /// An operator grants points.
     Grant,
-    /// An operator gives a coupon.
+    /// An operator issues a coupon.
     Issue,
-    /// Held for an order.
+    /// The asset is held for an order.
     Freeze,
-    /// The order was paid with it.
+    /// The held asset pays the order.
     Commit,
-    /// The order is over unpaid.
+    /// The order ended unpaid; the hold is released.
     Release,
-    /// What was committed is given back.
+    /// A refund returns a committed asset.
     Revert,
-    /// Points for what was paid in money.
+    /// Points are earned for the amount paid in money.
     Earn,
-    /// Earned points are taken back.
+    /// A refund revokes earned points.
     Unearn,
-    /// Money came in through the gateway.
+    /// Money was received through the gateway.
     Capture,
-    /// Money went back through the gateway.
+    /// Money was refunded through the gateway.
     Payout,
 }
 
@@ -42,84 +42,84 @@ named!(OperationKind {
     Payout => "PAYOUT"
 });
 
-/// The key under which an operation happens once in its tenant (004 "幂等键设计"): at most 300 visible ASCII characters.
+/// Idempotency key of an operation, unique in its tenant (004 "幂等键设计"): at most 300 visible ASCII characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationKey(String);
 
 impl OperationKey {
-    /// An asset is held for an order.
+    /// Key for holding an asset for an order.
     pub fn freeze(asset: Asset, order: OrderId) -> OperationKey {
         Self::of_order(asset, order, "checkout", "freeze")
     }
 
-    /// The order was paid with it.
+    /// Key for committing the hold of an order.
     pub fn commit(asset: Asset, order: OrderId) -> OperationKey {
         Self::of_order(asset, order, "commit", "commit")
     }
 
-    /// The hold ends unpaid, whoever ends it: so it ends once.
+    /// Key for releasing the hold of an order. All callers use the same key, so a hold is released once.
     pub fn release(asset: Asset, order: OrderId) -> OperationKey {
         Self::of_order(asset, order, "release", "release")
     }
 
-    /// A used coupon is given back; the table of 004 has no key for it (spec §2).
+    /// Key for returning a used coupon; the table of 004 does not define one (spec §2).
     pub fn give_back(order: OrderId) -> OperationKey {
         OperationKey(format!("order:{order}:giveback"))
     }
 
-    /// What was committed is given back by a refund.
+    /// Key for returning a committed asset by a refund.
     pub fn revert(asset: Asset, refund: RefundId) -> OperationKey {
         OperationKey(format!("{asset}:{refund}:revert"))
     }
 
-    /// Points are earned by an order.
+    /// Key for earning points by an order.
     pub fn earn(order: OrderId) -> OperationKey {
         OperationKey(format!("points:{order}:earn"))
     }
 
-    /// Earned points are taken back by a refund; the table of 004 has no key for it (spec §2).
+    /// Key for revoking earned points by a refund; the table of 004 does not define one (spec §2).
     pub fn unearn(refund: RefundId) -> OperationKey {
         OperationKey(format!("points:{refund}:unearn"))
     }
 
-    /// A payment brought money in.
+    /// Key for recording the money received by a payment.
     pub fn capture(payment: PaymentId) -> OperationKey {
         OperationKey(format!("payment:{payment}:capture"))
     }
 
-    /// A refund took money out.
+    /// Key for recording the money paid out by a refund.
     pub fn payout(refund: RefundId) -> OperationKey {
         OperationKey(format!("refund:{refund}:payout"))
     }
 
-    /// A coupon was issued.
+    /// Key for issuing a coupon.
     pub fn issue(coupon: CouponId) -> OperationKey {
         OperationKey(format!("coupon:{coupon}:issue"))
     }
 
-    /// What an operator did for a user, under a key of that operator's: another one's is another. Nobody is who has no
-    /// account, as on the command line.
+    /// Key for an operation of an operator for a user. The same key of two operators denotes two operations. `operator` is
+    /// `None` for a caller without an account, such as the command line.
     pub fn by_operator(
         kind: OperationKind,
         user: UserId,
         operator: Option<UserId>,
         key: &str,
     ) -> OperationKey {
-        let (kind, operator) = (kind.as_str().to_ascii_lowercase(), operator.map_or(0, UserId::get));
+        let kind = kind.as_str().to_ascii_lowercase();
+        let operator = operator.map_or(0, UserId::get);
         OperationKey(format!("{kind}:{user}:{operator}:{key}"))
     }
 
-    /// A key as it is kept.
+    /// A key read from storage, without validation.
     pub fn stored(text: String) -> OperationKey {
         OperationKey(text)
     }
 
-    /// The key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The coupon's keys are those of the order itself.
+    /// Coupon keys start with `order:` instead of the asset (004).
     fn of_order(asset: Asset, order: OrderId, coupon: &str, other: &str) -> OperationKey {
         OperationKey(match asset {
             Asset::Coupon => format!("order:{order}:{coupon}"),
@@ -134,48 +134,38 @@ impl fmt::Display for OperationKey {
     }
 }
 
-/// An operation: the visible effect of an event, or of an operator.
+/// An operation on an asset, caused by an event or an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssetOperation {
-    /// The marketplace.
     pub tenant: TenantId,
-    /// Under which key it happened once.
     pub key: OperationKey,
-    /// What it moved.
     pub asset: Asset,
-    /// What it did.
     pub kind: OperationKind,
-    /// Whose asset; the buyer where money came or went through the gateway.
+    /// Owner of the asset; for `Capture` and `Payout`, the buyer.
     pub user: UserId,
-    /// For which order.
     pub order: Option<OrderId>,
-    /// By which refund.
     pub refund: Option<RefundId>,
-    /// Which coupon.
     pub coupon: Option<CouponId>,
-    /// How much: minor units or points, never negative; of a coupon, what it takes off.
+    /// Amount in minor units or points, never negative; for a coupon, its discount.
     pub amount: i64,
-    /// What the user could spend afterwards, where there is such a balance.
+    /// Available balance of the user after the operation, if the asset has a balance.
     pub balance_after: Option<i64>,
-    /// The event that caused it.
+    /// The event that caused the operation; `None` for an operator.
     pub event_id: Option<EventId>,
-    /// In which trace.
     pub trace_id: Option<String>,
-    /// When.
     pub at: DateTime<Utc>,
 }
 
-/// An operation and its entries.
+/// An operation with its ledger entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posting {
-    /// The operation.
     pub operation: AssetOperation,
-    /// Its entries; none where only a coupon moved, or nothing.
+    /// Empty for coupon operations and amounts of zero.
     pub entries: Vec<Entry>,
 }
 
 impl Posting {
-    /// Whether the entries are a set that double entry allows: their sum is zero, in money and in points.
+    /// Whether the entries sum to zero, separately for money and points, as double-entry bookkeeping requires.
     pub fn is_balanced(&self) -> bool {
         let sum = |asset| -> i128 {
             let entries = self.entries.iter().filter(|entry| entry.account.asset() == asset);

@@ -1,4 +1,4 @@
-//! Points, and what they are worth.
+//! Points and their value in money.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -9,16 +9,14 @@ use super::AssetRefusal;
 use crate::Money;
 use handover_events::IdError;
 
-/// A number of points. Never negative, within the range of ids.
+/// A number of points: 0 to `MAX_ID`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "i64", into = "i64")]
 pub struct Points(i64);
 
 impl Points {
-    /// None.
     pub const ZERO: Points = Points(0);
 
-    /// As a number.
     pub const fn get(self) -> i64 {
         self.0
     }
@@ -47,12 +45,12 @@ impl fmt::Display for Points {
     }
 }
 
-/// What points are worth and how they are earned (`asset.points-per-unit`, `asset.earn-per-unit`).
+/// Value of points and earning rate (`asset.points-per-unit`, `asset.earn-per-unit`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PointsRules {
-    /// So many points are worth 1.00.
+    /// Number of points worth 1.00.
     pub per_unit: NonZeroU32,
-    /// So many points are earned for each whole 1.00 paid in money.
+    /// Number of points earned for each whole 1.00 paid in money.
     pub earned_per_unit: u32,
 }
 
@@ -63,7 +61,7 @@ impl Default for PointsRules {
 }
 
 impl PointsRules {
-    /// What so many points are worth; refused where that is no whole number of minor units.
+    /// The value of points in money; an error if it is not a whole number of minor units.
     pub fn worth(self, points: Points) -> Result<Money, AssetRefusal> {
         let per_unit = i64::from(self.per_unit.get());
         let too_much = AssetRefusal::TooMuch { asset: super::Asset::Points };
@@ -76,7 +74,7 @@ impl PointsRules {
         Money::from_minor(hundredfold / per_unit).map_err(|_| too_much)
     }
 
-    /// What is earned by paying so much in money.
+    /// The points earned for an amount paid in money.
     pub fn earned(self, paid: Money) -> Points {
         let earned = (paid.minor() / 100).saturating_mul(i64::from(self.earned_per_unit));
         Points(earned.min(handover_events::MAX_ID))

@@ -1,4 +1,4 @@
-//! The payload of each event type (spec §3; 000 §13). Adding a type: a variant here, its name and key in `mod.rs`.
+//! The payload of each event type (spec §3; 000 §13). To add a type: a variant here, its name and routing key in `mod.rs`.
 
 use chrono::{DateTime, NaiveDate, Utc};
 use handover_events::{Envelope, EnvelopeError, Fields, rfc3339};
@@ -12,232 +12,171 @@ use crate::{
     ProductId, RefundId, UserId,
 };
 
-/// What every payload about an order carries; none of it may ever be left out (000 §6).
+/// Fields of every payload about an order. All are required (000 §6).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderFacts {
-    /// The order.
     pub order_id: OrderId,
-    /// Its number for people.
     pub order_no: OrderNo,
-    /// Who buys.
     pub buyer_id: UserId,
-    /// Who sells.
     pub seller_id: UserId,
-    /// The price of the product.
     pub total_amount: Money,
 }
 
-/// ORDER_CREATED.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderCreated {
-    /// Which order.
     #[serde(flatten)]
     pub order: OrderFacts,
-    /// What it takes.
     #[serde(rename = "productId")]
     pub product: ProductId,
-    /// Always 1: goods are unique.
+    /// Always 1, because products are unique.
     pub quantity: i64,
-    /// The price of one.
     pub price: Money,
-    /// The coupon it names, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub coupon_id: Option<CouponId>,
-    /// The wallet amount it names, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wallet_amount: Option<Money>,
-    /// The points it names, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub points: Option<Points>,
 }
 
-/// ORDER_PAID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderPaid {
-    /// Which order.
     #[serde(flatten)]
     pub order: OrderFacts,
-    /// When it was paid.
     #[serde(serialize_with = "rfc3339")]
     pub pay_time: DateTime<Utc>,
-    /// What was paid in money.
+    /// Amount paid in money.
     pub amount: Money,
-    /// What was bought.
     #[serde(rename = "productId")]
     pub product: ProductId,
 }
 
-/// ORDER_STATUS_CHANGED.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderStatusChanged {
-    /// Which order.
     #[serde(flatten)]
     pub order: OrderFacts,
-    /// Before.
     pub old_status: OrderStatus,
-    /// After.
     pub new_status: OrderStatus,
-    /// When.
     #[serde(serialize_with = "rfc3339")]
     pub changed_at: DateTime<Utc>,
 }
 
-/// ORDER_TIMEOUT.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderTimeout {
-    /// Which order.
     #[serde(flatten)]
     pub order: OrderFacts,
-    /// When the order was created; its deadline is counted from here.
+    /// When the order was created; the payment deadline is computed from it.
     #[serde(serialize_with = "rfc3339")]
     pub create_time: DateTime<Utc>,
 }
 
-/// ORDER_CANCELLED.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderCancelled {
-    /// Which order.
     #[serde(flatten)]
     pub order: OrderFacts,
-    /// Why.
     pub reason: CancelReason,
-    /// When.
     #[serde(serialize_with = "rfc3339")]
     pub cancelled_at: DateTime<Utc>,
-    /// What is free again.
+    /// The product, which is available again.
     #[serde(rename = "productId")]
     pub product: ProductId,
 }
 
-/// ORDER_REFUNDED.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderRefunded {
-    /// Which order.
     #[serde(flatten)]
     pub order: OrderFacts,
-    /// By which refund.
     #[serde(rename = "refundId")]
     pub refund: RefundId,
-    /// How much.
     pub amount: Money,
-    /// When.
     #[serde(serialize_with = "rfc3339")]
     pub refunded_at: DateTime<Utc>,
-    /// What is free again.
+    /// The product, which is available again.
     #[serde(rename = "productId")]
     pub product: ProductId,
 }
 
-/// What a payment or refund is for: an order or an invoice, never both.
+/// The subject of a payment or refund: either an order or an invoice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum PaymentFor {
-    /// An order.
     Order(OrderFacts),
-    /// An invoice.
     Invoice {
-        /// Which.
         #[serde(rename = "invoiceId")]
         invoice: InvoiceId,
     },
 }
 
-/// PAYMENT_SUCCEEDED and PAYMENT_FAILED.
+/// Payload of PAYMENT_SUCCEEDED and PAYMENT_FAILED.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PaymentSettled {
-    /// What it pays.
     #[serde(flatten)]
     pub of: PaymentFor,
-    /// Which payment.
     #[serde(rename = "paymentId")]
     pub payment: PaymentId,
-    /// The gateway's id.
     pub transaction_id: String,
-    /// How much.
     pub amount: Money,
-    /// In which currency.
     pub currency: Currency,
-    /// How.
     pub payment_method: String,
-    /// When it was reported.
+    /// When the gateway reported the result.
     #[serde(serialize_with = "rfc3339")]
     pub occurred_time: DateTime<Utc>,
 }
 
-/// REFUND_SUCCEEDED and REFUND_FAILED.
+/// Payload of REFUND_SUCCEEDED and REFUND_FAILED.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RefundSettled {
-    /// What is paid back.
     #[serde(flatten)]
     pub of: PaymentFor,
-    /// Which refund.
     #[serde(rename = "refundId")]
     pub refund: RefundId,
-    /// How much.
     pub amount: Money,
-    /// In which currency.
     pub currency: Currency,
-    /// When it was reported.
+    /// When the gateway reported the result.
     #[serde(serialize_with = "rfc3339")]
     pub occurred_time: DateTime<Utc>,
 }
 
-/// INVOICE_GENERATED.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InvoiceGenerated {
-    /// Which invoice.
     #[serde(rename = "invoiceId")]
     pub invoice: InvoiceId,
-    /// First day of the period.
+    /// First day of the billing period.
     pub period_start: NaiveDate,
-    /// Last day of the period.
+    /// Last day of the billing period, inclusive.
     pub period_end: NaiveDate,
-    /// The fee.
     pub total: Money,
-    /// In which currency.
     pub currency: Currency,
 }
 
-/// What happened.
+/// Payload of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum EventBody {
-    /// ORDER_CREATED.
     OrderCreated(OrderCreated),
-    /// ORDER_PAID.
     OrderPaid(OrderPaid),
-    /// ORDER_STATUS_CHANGED.
     OrderStatusChanged(OrderStatusChanged),
-    /// ORDER_TIMEOUT.
     OrderTimeout(OrderTimeout),
-    /// ORDER_CANCELLED.
     OrderCancelled(OrderCancelled),
-    /// ORDER_REFUNDED.
     OrderRefunded(OrderRefunded),
-    /// PAYMENT_SUCCEEDED.
     PaymentSucceeded(PaymentSettled),
-    /// PAYMENT_FAILED.
     PaymentFailed(PaymentSettled),
-    /// REFUND_SUCCEEDED.
     RefundSucceeded(RefundSettled),
-    /// REFUND_FAILED.
     RefundFailed(RefundSettled),
-    /// INVOICE_GENERATED.
     InvoiceGenerated(InvoiceGenerated),
 }
 
 impl EventBody {
-    /// Its type.
     pub const fn event_type(&self) -> EventType {
         match self {
             EventBody::OrderCreated(_) => EventType::OrderCreated,
@@ -254,7 +193,7 @@ impl EventBody {
         }
     }
 
-    /// The id of the aggregate it is about.
+    /// The id of the aggregate of the event.
     pub const fn aggregate_id(&self) -> i64 {
         match self {
             EventBody::OrderCreated(body) => body.order.order_id.get(),
@@ -269,7 +208,7 @@ impl EventBody {
         }
     }
 
-    /// What it says of its order, if it is an event of an order.
+    /// The order fields of the payload; `None` if the aggregate is not an order.
     pub const fn order(&self) -> Option<&OrderFacts> {
         match self {
             EventBody::OrderCreated(body) => Some(&body.order),
@@ -286,13 +225,13 @@ impl EventBody {
         }
     }
 
-    /// The payload as it goes into the outbox row, fields in the order of the contract.
+    /// Serializes the payload for the outbox row, with the fields in the order of the contract.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The typed payload of an envelope. Refuses unknown types, missing or ill-typed fields and a payload about another
-    /// aggregate.
+    /// Parses the payload of an envelope. Rejects unknown types, missing fields, fields of the wrong type, and a payload that
+    /// contradicts the aggregate of the envelope.
     pub fn of(envelope: &Envelope) -> Result<EventBody, EnvelopeError> {
         let unknown = |_| EnvelopeError::UnknownType { name: envelope.event_type.clone() };
         let event_type: EventType = envelope.event_type.parse().map_err(unknown)?;
@@ -306,7 +245,7 @@ impl EventBody {
         Ok(body)
     }
 
-    /// Reads the payload of a type. The error names the first field that is missing or ill-typed.
+    /// Parses the payload of an event type. The error names the first field that is missing or has the wrong type.
     pub fn parse(event_type: EventType, payload: &Value) -> Result<EventBody, EnvelopeError> {
         let f = Fields::of(payload, "payload")?;
         Ok(match event_type {
@@ -315,7 +254,7 @@ impl EventBody {
                 product: f.id("productId")?,
                 quantity: match f.integer("quantity")? {
                     1 => 1,
-                    _ => return Err(f.ill("quantity", "1: goods are unique")),
+                    _ => return Err(f.ill("quantity", "1, because products are unique")),
                 },
                 price: money(&f, "price")?,
                 coupon_id: f.optional("couponId", Fields::id)?,

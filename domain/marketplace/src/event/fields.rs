@@ -1,11 +1,11 @@
-//! Reads amounts of the marketplace out of a payload.
+//! Reads amounts of money and points from a payload.
 
 use handover_events::{EnvelopeError, Fields};
 use serde_json::Value;
 
 use crate::{Money, Points};
 
-/// A field that is an amount.
+/// Reads a required field that is an amount of money.
 pub(super) fn money(fields: &Fields<'_>, name: &str) -> Result<Money, EnvelopeError> {
     let expected = "an amount with at most two decimals";
     match fields.value(name)? {
@@ -16,7 +16,7 @@ pub(super) fn money(fields: &Fields<'_>, name: &str) -> Result<Money, EnvelopeEr
     }
 }
 
-/// A field that is a number of points.
+/// Reads a required field that is a number of points.
 pub(super) fn points(fields: &Fields<'_>, name: &str) -> Result<Points, EnvelopeError> {
     let points = Points::try_from(fields.integer(name)?);
     points.map_err(|_| fields.ill(name, "an integer from 0 to 9007199254740991"))

@@ -1,4 +1,4 @@
-//! Events of the marketplace: their types and their payloads.
+//! Event types of the marketplace and their payloads.
 
 mod body;
 mod fields;
@@ -11,46 +11,42 @@ use serde::{Deserialize, Serialize};
 
 use handover_events::named;
 
-/// What an event is about.
+/// The type of aggregate that an event belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum AggregateType {
-    /// An order.
     Order,
-    /// A payment.
     Payment,
-    /// A refund.
     Refund,
-    /// An invoice.
     Invoice,
 }
 
 named!(AggregateType { Order => "Order", Payment => "Payment", Refund => "Refund", Invoice => "Invoice" });
 
-/// The event types of spec §3; the names are frozen.
+/// The event types of spec §3. Their names are frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum EventType {
-    /// An order was committed.
+    /// An order was placed.
     OrderCreated,
-    /// pending -> paid.
+    /// `pending` -> `paid`.
     OrderPaid,
-    /// paid -> shipped, shipped -> completed.
+    /// `paid` -> `shipped`, `shipped` -> `completed`.
     OrderStatusChanged,
-    /// The order's payment deadline is to be checked; travels through the delay queue.
+    /// The payment deadline of an order must be checked. The message is delayed by the delay queue.
     OrderTimeout,
-    /// pending -> cancelled.
+    /// `pending` -> `cancelled`.
     OrderCancelled,
-    /// paid -> refunded.
+    /// `paid` -> `refunded`.
     OrderRefunded,
-    /// The gateway reported success.
+    /// The gateway reported a successful payment.
     PaymentSucceeded,
-    /// The gateway reported failure.
+    /// The gateway reported a failed payment.
     PaymentFailed,
-    /// A refund went through.
+    /// The gateway reported a successful refund.
     RefundSucceeded,
-    /// A refund did not.
+    /// The gateway reported a failed refund.
     RefundFailed,
-    /// An invoice was committed.
+    /// An invoice was created.
     InvoiceGenerated,
 }
 
@@ -65,7 +61,7 @@ named!(EventType {
 pub type RoutingKey = &'static str;
 
 impl EventType {
-    /// The key it is published with; `ORDER_TIMEOUT` goes to the delay queue first (spec §3).
+    /// The routing key for publishing; that of `ORDER_TIMEOUT` routes to the delay queue (spec §3).
     pub const fn routing_key(self) -> RoutingKey {
         match self {
             EventType::OrderCreated => "order.created",
@@ -82,7 +78,7 @@ impl EventType {
         }
     }
 
-    /// The aggregate it is about.
+    /// The type of the event's aggregate.
     pub const fn aggregate(self) -> AggregateType {
         match self {
             EventType::OrderCreated
@@ -97,7 +93,8 @@ impl EventType {
         }
     }
 
-    /// Whether it has a place in the order of its aggregate. `ORDER_TIMEOUT` holds back nothing and waits for nothing.
+    /// Whether events of this type are ordered within their aggregate. `ORDER_TIMEOUT` neither waits for earlier events nor
+    /// blocks later ones.
     pub const fn is_ordered(self) -> bool {
         !matches!(self, EventType::OrderTimeout)
     }

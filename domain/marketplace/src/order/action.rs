@@ -1,4 +1,4 @@
-//! What can be done to an order, by whom, and how it refuses.
+//! Order actions, actors and refusals.
 
 use chrono::{DateTime, Utc};
 
@@ -7,24 +7,23 @@ use crate::{AssetRefusal, Money, ProductRefusal, RefundId};
 use handover_events::TextError;
 use handover_events::named;
 
-/// What asks for a cancellation, with what is needed to judge it.
+/// Cause of a cancellation, with the data needed to decide about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelCause {
-    /// The buyer wants it.
+    /// The buyer requested it.
     Buyer,
-    /// The order was created at or before this moment and is still not paid (000 §10).
+    /// The payment deadline has passed (000 §10).
     Timeout {
-        /// Orders created later are left alone.
+        /// Only orders created at or before this time may be cancelled.
         created_by: DateTime<Utc>,
     },
-    /// A lock was refused for good.
+    /// An asset lock failed permanently.
     AssetLockFailed,
-    /// The payment failed.
     PaymentFailed,
 }
 
 impl CancelCause {
-    /// The reason that goes into the order.
+    /// The reason that is stored in the order.
     pub const fn reason(self) -> CancelReason {
         match self {
             CancelCause::Buyer => CancelReason::Buyer,
@@ -35,7 +34,7 @@ impl CancelCause {
     }
 }
 
-/// How a shipped order travels.
+/// Carrier and tracking number of a shipped order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shipment {
     carrier: String,
@@ -43,59 +42,52 @@ pub struct Shipment {
 }
 
 impl Shipment {
-    /// The greatest number of characters of either part.
+    /// Maximum number of characters of each field.
     pub const MAX_CHARS: usize = 64;
 
-    /// A carrier and its tracking number. The error names the part.
+    /// Validates both fields. The error contains the JSON name of the invalid field.
     pub fn new(carrier: String, tracking_no: String) -> Result<Shipment, (&'static str, TextError)> {
         TextError::check(&carrier, Self::MAX_CHARS).map_err(|e| ("carrier", e))?;
         TextError::check(&tracking_no, Self::MAX_CHARS).map_err(|e| ("trackingNo", e))?;
         Ok(Shipment { carrier, tracking_no })
     }
 
-    /// Who carries it.
     pub fn carrier(&self) -> &str {
         &self.carrier
     }
 
-    /// The carrier's number for it.
     pub fn tracking_no(&self) -> &str {
         &self.tracking_no
     }
 }
 
-/// What can be done to an order.
+/// An action on an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OrderAction {
-    /// The money has arrived.
+    /// The payment succeeded.
     Pay,
-    /// The seller sends it.
+    /// The seller shipped the order.
     Ship(Shipment),
-    /// The buyer has it.
+    /// The buyer confirmed receipt.
     Complete,
-    /// It is closed unpaid.
+    /// Cancels an unpaid order.
     Cancel(CancelCause),
-    /// It is to be paid back.
+    /// A refund of the order starts.
     BeginRefund {
-        /// By which refund.
         refund: RefundId,
     },
-    /// The refund failed.
     AbandonRefund {
-        /// Which.
         refund: RefundId,
     },
-    /// It is paid back.
+    /// The refund succeeded.
     Refund {
-        /// The refund that succeeded.
         refund: RefundId,
-        /// What was paid back.
         amount: Money,
     },
 }
 
 impl OrderAction {
-    /// Its name in messages.
+    /// Name of the action in error messages.
     pub const fn name(&self) -> &'static str {
         match self {
             OrderAction::Pay => "pay",
@@ -109,20 +101,16 @@ impl OrderAction {
     }
 }
 
-/// Who asks, seen from the order.
+/// The role of a caller in relation to an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OrderActor {
-    /// The payment gateway's signed callback.
+    /// The payment gateway, authenticated by its signature.
     Gateway,
-    /// Who bought it.
     Buyer,
-    /// Who sold it.
     Seller,
-    /// The service itself.
+    /// The service itself: jobs and event handlers.
     System,
-    /// An operator of the tenant.
     Operator,
-    /// Any other user.
     Stranger,
 }
 
@@ -131,38 +119,23 @@ named!(OrderActor {
     System => "system", Operator => "operator", Stranger => "stranger"
 });
 
-/// Why an order refuses.
+/// Reason why an action on an order is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderRefusal {
-    /// This actor may never do that.
+    /// The actor does not have permission for the action.
     #[error("{actor} may not {action} an order")]
-    NotAllowed {
-        /// Who asked.
-        actor: OrderActor,
-        /// What for.
-        action: &'static str,
-    },
-    /// The status does not allow it.
+    NotAllowed { actor: OrderActor, action: &'static str },
+    /// The status does not allow the action.
     #[error("cannot {action} an order that is {status}")]
-    WrongStatus {
-        /// The status it has.
-        status: OrderStatus,
-        /// What was asked.
-        action: &'static str,
-    },
-    /// A timeout came before the order's deadline.
+    WrongStatus { status: OrderStatus, action: &'static str },
+    /// The payment deadline of the order has not passed.
     #[error("the order's payment deadline has not passed")]
     NotOverdue,
-    /// A refund of the order is being processed.
     #[error("cannot {action} an order while its refund is being processed")]
-    Refunding {
-        /// What was asked.
-        action: &'static str,
-    },
-    /// The assets it names cannot be used so.
+    Refunding { action: &'static str },
+    /// The requested assets cannot be used for this order.
     #[error(transparent)]
     Assets(#[from] AssetRefusal),
-    /// The product cannot be bought.
     #[error(transparent)]
     Product(#[from] ProductRefusal),
 }

@@ -1,6 +1,6 @@
-//! The order: who may move it where, and what each move announces.
+//! The order: permitted transitions per actor, and the events of each transition.
 //!
-//! **Invariant:** every (status, action, actor) triple is decided here and nowhere else.
+//! **Invariant:** only this module decides whether a (status, action, actor) combination is allowed.
 
 mod action;
 mod evidence;
@@ -24,62 +24,48 @@ use super::{
 };
 use handover_events::TenantId;
 
-/// What a new order is made of beside the product.
+/// Input for a new order, in addition to the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewOrder {
-    /// Chosen before the attempt, so that repeating it is harmless.
+    /// Generated before the transaction, so that a retry inserts the same order.
     pub id: OrderId,
-    /// Who buys.
     pub buyer: UserId,
-    /// When.
     pub now: DateTime<Utc>,
 }
 
-/// An order and the version of its row, which is the `aggregate_seq` of the events of its last change.
+/// An order. Its row version is the `aggregate_seq` of the events of its last change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// Its id.
     pub id: OrderId,
-    /// Its number for people.
     pub order_no: OrderNo,
-    /// The marketplace.
     pub tenant: TenantId,
-    /// The unique thing it takes.
     pub product: ProductId,
-    /// Who buys.
     pub buyer: UserId,
-    /// Who sells.
     pub seller: UserId,
-    /// Where it stands.
     pub status: OrderStatus,
-    /// Why it was cancelled, if it was.
     pub cancel_reason: Option<CancelReason>,
-    /// The price of the product that the commit saw.
+    /// Price of the product at the time of the commit.
     pub total: Money,
-    /// What it is to be paid with beside money.
+    /// Assets that pay a part of the order.
     pub assets: OrderAssets,
-    /// What is left to be paid in money.
+    /// Remaining amount to be paid in money.
     pub payable: Money,
-    /// The refund that is being processed, meanwhile it is not shipped; or the one that refunded it.
+    /// The refund in `PROCESSING`, during which the order cannot be shipped; or the refund that succeeded.
     pub refund: Option<RefundId>,
-    /// How it travels, once shipped.
     pub shipment: Option<Shipment>,
-    /// Counts the changes of the row, from 1.
+    /// Version of the row, incremented by each change; starts at 1.
     pub version: i64,
-    /// When it was created.
     pub create_time: DateTime<Utc>,
-    /// When it was paid.
     pub pay_time: Option<DateTime<Utc>>,
-    /// When it last changed.
     pub update_time: DateTime<Utc>,
 }
 
 impl Order {
-    /// Takes the product: the order, the product as it is afterwards, and what is announced.
+    /// Places an order for a product. Returns the order, the product after the sale, and the events.
     pub fn place(
         product: &Product,
         new: NewOrder,
-        asked: &AskedAssets,
+        requested: &AskedAssets,
         rules: PointsRules,
     ) -> Result<(Order, Product, Vec<EventBody>), OrderRefusal> {
         if product.status != ProductStatus::OnSale {
@@ -88,7 +74,7 @@ impl Order {
         if product.seller == new.buyer {
             return Err(ProductRefusal::OwnProduct.into());
         }
-        let (assets, payable) = asked.applied_to(product.price, rules)?;
+        let (assets, payable) = requested.applied_to(product.price, rules)?;
         let taken = product.apply(super::ProductAction::Occupy, new.now)?;
         let order = Order {
             id: new.id,
@@ -122,7 +108,7 @@ impl Order {
         Ok((order, taken, vec![created, timeout]))
     }
 
-    /// Who a user is to this order.
+    /// The role of a user in this order.
     pub fn party(&self, user: UserId) -> OrderActor {
         if user == self.buyer {
             OrderActor::Buyer
@@ -133,7 +119,7 @@ impl Order {
         }
     }
 
-    /// The order after an action, one version on, and what is announced.
+    /// Applies an action. Returns the order with an incremented version, and the events.
     pub fn apply(
         &self,
         action: &OrderAction,
@@ -178,7 +164,7 @@ impl Order {
                     product,
                 })
             }
-            // The refund has events of its own.
+            // The refund aggregate announces these changes.
             OrderAction::BeginRefund { refund } => {
                 after.refund = Some(*refund);
                 return Ok((after, Vec::new()));
@@ -202,7 +188,7 @@ impl Order {
         Ok((after, vec![event]))
     }
 
-    /// What every payload about this order carries.
+    /// The fields common to all payloads about this order.
     pub fn facts(&self) -> OrderFacts {
         OrderFacts {
             order_id: self.id,
@@ -213,7 +199,7 @@ impl Order {
         }
     }
 
-    /// The refund that is being processed.
+    /// The refund in `PROCESSING`, if there is one.
     pub fn running_refund(&self) -> Option<RefundId> {
         self.refund.filter(|_| self.status == OrderStatus::Paid)
     }
@@ -236,10 +222,10 @@ impl Order {
     }
 }
 
-/// Who may do what (spec §2 "Order").
+/// Whether an actor may perform an action (spec §2 "Order").
 const fn may(action: &OrderAction, actor: OrderActor) -> bool {
     match action {
-        // The service itself where nothing is left to be paid in money.
+        // The service itself pays an order whose remaining amount is zero.
         OrderAction::Pay => matches!(actor, OrderActor::Gateway | OrderActor::System),
         OrderAction::Ship(_) => matches!(actor, OrderActor::Seller),
         OrderAction::Complete | OrderAction::Cancel(CancelCause::Buyer) => matches!(actor, OrderActor::Buyer),
@@ -253,7 +239,7 @@ const fn may(action: &OrderAction, actor: OrderActor) -> bool {
     }
 }
 
-/// Where an action leads; `None` is illegal.
+/// The status after an action; `None` if the action is not allowed in this status.
 const fn next(status: OrderStatus, action: &OrderAction) -> Option<OrderStatus> {
     match (status, action) {
         (OrderStatus::Pending, OrderAction::Pay) => Some(OrderStatus::Paid),

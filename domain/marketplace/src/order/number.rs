@@ -1,4 +1,4 @@
-//! The number of an order that people read.
+//! The order number shown to users.
 
 use std::fmt;
 
@@ -7,23 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::OrderId;
 
-/// The number that people read: `yyyyMMddHHmmss` and the last ten digits of the order id (spec §2).
+/// Order number shown to users: `yyyyMMddHHmmss` and the last ten digits of the order id (spec §2).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OrderNo(String);
 
 impl OrderNo {
-    /// The number of an order created then.
+    /// Creates the number from the creation time and the order id.
     pub fn new(created: DateTime<Utc>, id: OrderId) -> OrderNo {
         OrderNo(format!("{}{:010}", created.format("%Y%m%d%H%M%S"), id.get() % 10_000_000_000))
     }
 
-    /// A number that was stored.
+    /// A number read from storage or from a payload, without validation.
     pub fn stored(text: String) -> OrderNo {
         OrderNo(text)
     }
 
-    /// The number as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

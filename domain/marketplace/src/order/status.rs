@@ -1,24 +1,20 @@
-//! Where an order stands, and why it was cancelled.
+//! Order status and cancel reason.
 
 use serde::{Deserialize, Serialize};
 
 use handover_events::named;
 
-/// Where an order stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderStatus {
-    /// Created, not paid.
     Pending,
-    /// Paid, not shipped.
     Paid,
-    /// On its way.
     Shipped,
-    /// Received. Terminal.
+    /// Received by the buyer. Terminal.
     Completed,
-    /// Closed before it was paid. Terminal.
+    /// Closed before payment. Terminal.
     Cancelled,
-    /// Paid back before it was shipped. Terminal.
+    /// Refunded before shipping. Terminal.
     Refunded,
 }
 
@@ -28,7 +24,7 @@ named!(OrderStatus {
 });
 
 impl OrderStatus {
-    /// Whether nothing can happen any more.
+    /// Whether no action is allowed in this status.
     pub const fn is_terminal(self) -> bool {
         match self {
             OrderStatus::Completed | OrderStatus::Cancelled | OrderStatus::Refunded => true,
@@ -36,7 +32,7 @@ impl OrderStatus {
         }
     }
 
-    /// Whether the product of an order in this status is free for another order.
+    /// Whether the product of an order in this status is available to other orders.
     pub const fn frees_product(self) -> bool {
         match self {
             OrderStatus::Cancelled | OrderStatus::Refunded => true,
@@ -45,15 +41,12 @@ impl OrderStatus {
     }
 }
 
-/// Why an order was cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelReason {
-    /// By its buyer.
     Buyer,
-    /// Not paid in time.
     Timeout,
-    /// A coupon, wallet or points lock was refused for good.
+    /// The lock of a coupon, wallet amount or points failed permanently.
     AssetLockFailed,
     /// The payment of an order with assets failed.
     PaymentFailed,

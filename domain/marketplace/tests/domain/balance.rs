@@ -1,4 +1,4 @@
-//! What each operation does to a wallet and to points, and by which entries. A model of all of them: `balance_model.rs`.
+//! Effects and ledger entries of each operation on wallet and points. `balance_model.rs` compares all of them with a model.
 
 use chrono::{DateTime, Utc};
 use handover_events::MAX_ID;
@@ -22,12 +22,12 @@ fn balance(purse: Purse, available: i64, frozen: i64, debt: i64) -> Balance {
     Balance { available, frozen, debt, version: 7, ..empty }
 }
 
-/// Available, frozen, debt, and the entries: account, amount, balance afterwards.
-type Told = (i64, i64, i64, Vec<(&'static str, i64, Option<i64>)>);
+/// Available, frozen, debt, and the entries: account, amount, balance after.
+type Summary = (i64, i64, i64, Vec<(&'static str, i64, Option<i64>)>);
 
-fn told(change: Change) -> Told {
+fn summary(change: Change) -> Summary {
     let (after, entries) = change.unwrap();
-    assert_eq!((after.version, after.update_time), (8, now()), "one version on");
+    assert_eq!((after.version, after.update_time), (8, now()), "the version increases by one");
     let entries = entries.iter().map(|e| (e.account.as_str(), e.amount, e.balance_after)).collect();
     (after.available, after.frozen, after.debt, entries)
 }
@@ -40,7 +40,7 @@ fn too_much(purse: Purse) -> Change {
     Err(AssetRefusal::TooMuch { asset: purse.asset() })
 }
 
-/// Every operation over an amount.
+/// Every operation with an amount.
 fn each_of(balance: &Balance, amount: i64) -> [Change; 6] {
     [
         balance.receive(amount, Account::Gateway, now()),
@@ -53,98 +53,104 @@ fn each_of(balance: &Balance, amount: i64) -> [Change; 6] {
 }
 
 #[test]
-fn money_in_a_wallet_comes_from_and_goes_to_the_marketplace_and_is_held_in_between() {
+fn wallet_operations_move_money_between_marketplace_wallet_and_hold() {
     let wallet = balance(Purse::Wallet, 500, 200, 0);
     let (on, hold) = ("wallet", "wallet_hold");
     assert_eq!(
-        told(wallet.receive(100, Account::Gateway, now())),
+        summary(wallet.receive(100, Account::Gateway, now())),
         (600, 200, 0, vec![("gateway", -100, None), (on, 100, Some(600))])
     );
     assert_eq!(
-        told(wallet.freeze(100, now())),
+        summary(wallet.freeze(100, now())),
         (400, 300, 0, vec![(on, -100, Some(400)), (hold, 100, Some(300))])
     );
     assert_eq!(
-        told(wallet.commit(100, now())),
+        summary(wallet.commit(100, now())),
         (500, 100, 0, vec![(hold, -100, Some(100)), ("platform", 100, None)])
     );
     assert_eq!(
-        told(wallet.release(100, now())),
+        summary(wallet.release(100, now())),
         (600, 100, 0, vec![(hold, -100, Some(100)), (on, 100, Some(600))])
     );
     assert_eq!(
-        told(wallet.revert(100, now())),
+        summary(wallet.revert(100, now())),
         (600, 200, 0, vec![("platform", -100, None), (on, 100, Some(600))])
     );
     assert_eq!(
-        told(wallet.take_back(100, now())),
+        summary(wallet.take_back(100, now())),
         (400, 200, 0, vec![(on, -100, Some(400)), ("platform", 100, None)])
     );
 }
 
 #[test]
-fn points_that_are_spent_before_they_are_taken_back_are_owed_and_paid_first() {
+fn revoked_points_that_were_spent_become_a_debt_that_is_repaid_first() {
     let (on, hold, debt, issued) = ("points", "points_hold", "points_debt", "points_issued");
     assert_eq!(
-        told(balance(Purse::Points, 30, 50, 0).take_back(100, now())),
+        summary(balance(Purse::Points, 30, 50, 0).take_back(100, now())),
         (0, 50, 70, vec![(on, -30, Some(0)), (debt, -70, Some(-70)), (issued, 100, None)])
     );
     let owing = balance(Purse::Points, 0, 50, 70);
-    assert_eq!(told(owing.take_back(5, now())), (0, 50, 75, vec![(debt, -5, Some(-75)), (issued, 5, None)]));
     assert_eq!(
-        told(owing.receive(20, Account::PointsIssued, now())),
+        summary(owing.take_back(5, now())),
+        (0, 50, 75, vec![(debt, -5, Some(-75)), (issued, 5, None)])
+    );
+    assert_eq!(
+        summary(owing.receive(20, Account::PointsIssued, now())),
         (0, 50, 50, vec![(issued, -20, None), (debt, 20, Some(-50))])
     );
     assert_eq!(
-        told(owing.revert(100, now())),
+        summary(owing.revert(100, now())),
         (30, 50, 0, vec![(issued, -100, None), (debt, 70, Some(0)), (on, 30, Some(30))])
     );
-    assert_eq!(told(owing.release(50, now())), (0, 0, 20, vec![(hold, -50, Some(0)), (debt, 50, Some(-20))]));
     assert_eq!(
-        told(Balance { debt: 20, ..owing.clone() }.release(50, now())),
+        summary(owing.release(50, now())),
+        (0, 0, 20, vec![(hold, -50, Some(0)), (debt, 50, Some(-20))])
+    );
+    assert_eq!(
+        summary(Balance { debt: 20, ..owing.clone() }.release(50, now())),
         (30, 0, 0, vec![(hold, -50, Some(0)), (debt, 20, Some(0)), (on, 30, Some(30))])
     );
-    assert_eq!(told(owing.commit(50, now())), (0, 0, 70, vec![(hold, -50, Some(0)), (issued, 50, None)]));
+    assert_eq!(summary(owing.commit(50, now())), (0, 0, 70, vec![(hold, -50, Some(0)), (issued, 50, None)]));
 }
 
 #[test]
-fn a_wallet_owes_nothing() {
+fn wallet_never_has_a_debt() {
     let wallet = balance(Purse::Wallet, 30, 50, 0);
-    assert_eq!(told(wallet.take_back(30, now())).0, 0);
+    assert_eq!(summary(wallet.take_back(30, now())).0, 0);
     assert_eq!(wallet.take_back(31, now()), insufficient(Purse::Wallet, 31, 30));
 }
 
 #[test]
-fn no_more_is_held_than_is_available_and_no_more_ends_than_is_held() {
+fn operation_above_the_available_or_frozen_amount_is_rejected() {
     for purse in PURSES {
-        let purse_of = balance(purse, 30, 50, 0);
-        assert_eq!(told(purse_of.freeze(30, now())).0, 0);
-        assert_eq!(purse_of.freeze(31, now()), insufficient(purse, 31, 30));
-        assert_eq!(told(purse_of.commit(50, now())).1, 0);
-        assert_eq!(purse_of.commit(51, now()), insufficient(purse, 51, 50));
-        assert_eq!(told(purse_of.release(50, now())).1, 0);
-        assert_eq!(purse_of.release(51, now()), insufficient(purse, 51, 50));
+        let account = balance(purse, 30, 50, 0);
+        assert_eq!(summary(account.freeze(30, now())).0, 0);
+        assert_eq!(account.freeze(31, now()), insufficient(purse, 31, 30));
+        assert_eq!(summary(account.commit(50, now())).1, 0);
+        assert_eq!(account.commit(51, now()), insufficient(purse, 51, 50));
+        assert_eq!(summary(account.release(50, now())).1, 0);
+        assert_eq!(account.release(51, now()), insufficient(purse, 51, 50));
     }
     let owing = balance(Purse::Points, 0, 50, 70);
     assert_eq!(owing.freeze(1, now()), insufficient(Purse::Points, 1, 0));
     let refusal = balance(Purse::Wallet, 30, 50, 0).commit(151, now()).unwrap_err();
-    assert_eq!(refusal.to_string(), "not enough wallet: 1.51 asked, 0.50 available");
+    assert_eq!(refusal.to_string(), "insufficient wallet: 1.51 requested, 0.50 available");
 }
 
 #[test]
-fn an_operation_over_nothing_moves_nothing() {
+fn operation_with_amount_zero_has_no_entries() {
     for (available, frozen, debt) in [(0, 0, 0), (30, 50, 0), (0, 50, 70), (MAX_ID, 0, 0), (0, MAX_ID, 0)] {
         for purse in PURSES {
             let debt = if purse == Purse::Points { debt } else { 0 };
             for change in each_of(&balance(purse, available, frozen, debt), 0) {
-                assert_eq!(told(change), (available, frozen, debt, vec![]));
+                assert_eq!(summary(change), (available, frozen, debt, vec![]));
             }
         }
     }
 }
 
 #[test]
-fn what_is_no_amount_is_refused() {
+fn amount_out_of_range_is_rejected() {
     for amount in [i64::MIN, -MAX_ID, -1, MAX_ID + 1, i64::MAX] {
         for purse in PURSES {
             for full in
@@ -162,29 +168,29 @@ fn what_is_no_amount_is_refused() {
 }
 
 #[test]
-fn what_is_held_always_has_room_to_come_back() {
+fn frozen_amount_counts_toward_the_limit_of_a_balance() {
     for purse in PURSES {
         let full = balance(purse, 30, MAX_ID - 30, 0);
         for change in [full.receive(1, Account::Gateway, now()), full.revert(1, now())] {
             assert_eq!(change, too_much(purse));
         }
-        assert_eq!(told(full.release(MAX_ID - 30, now())).0, MAX_ID);
-        assert_eq!(told(full.freeze(30, now())).1, MAX_ID);
-        assert_eq!(told(balance(purse, 0, 0, 0).receive(MAX_ID, Account::Gateway, now())).0, MAX_ID);
+        assert_eq!(summary(full.release(MAX_ID - 30, now())).0, MAX_ID);
+        assert_eq!(summary(full.freeze(30, now())).1, MAX_ID);
+        assert_eq!(summary(balance(purse, 0, 0, 0).receive(MAX_ID, Account::Gateway, now())).0, MAX_ID);
     }
 }
 
 #[test]
-fn no_more_is_owed_than_an_account_can_hold() {
+fn debt_above_the_limit_is_rejected() {
     let owing = balance(Purse::Points, 0, 0, MAX_ID - 5);
-    assert_eq!(told(owing.take_back(5, now())).2, MAX_ID);
+    assert_eq!(summary(owing.take_back(5, now())).2, MAX_ID);
     assert_eq!(owing.take_back(6, now()), too_much(Purse::Points));
     let owing = balance(Purse::Points, 0, MAX_ID, MAX_ID);
-    assert_eq!(told(owing.release(MAX_ID, now())).2, 0);
+    assert_eq!(summary(owing.release(MAX_ID, now())).2, 0);
 }
 
 #[test]
-fn every_account_is_kept_in_money_or_in_points() {
+fn every_account_is_in_money_or_points() {
     let in_points = [Account::Points, Account::PointsHold, Account::PointsDebt, Account::PointsIssued];
     for account in Account::ALL {
         let asset = if in_points.contains(account) { Asset::Points } else { Asset::Wallet };
@@ -194,7 +200,7 @@ fn every_account_is_kept_in_money_or_in_points() {
 }
 
 #[test]
-fn a_posting_balances_in_money_and_in_points_each_by_itself() {
+fn posting_must_balance_separately_in_money_and_points() {
     let balances = |entries: &[(Account, i64)]| {
         let operation = AssetOperation {
             tenant: id(3),
@@ -221,9 +227,9 @@ fn a_posting_balances_in_money_and_in_points_each_by_itself() {
     assert!(!balances(&[(Account::Points, i64::MAX), (Account::Points, i64::MAX), (Account::Points, 2)]));
 }
 
-/// Something that changes points whatever else did: nothing that a balance could refuse for want of them.
+/// A change of points that no earlier change can cause to be rejected.
 #[derive(Debug, Clone, Copy)]
-enum Came {
+enum PointsChange {
     Earned(i64),
     Reverted(i64),
     TakenBack(i64),
@@ -233,34 +239,34 @@ enum Came {
 
 proptest! {
     #[test]
-    fn in_whatever_order_things_come_the_balance_is_the_same(
-        (things, shuffled) in prop::collection::vec((0..5u8, 0..200i64), 0..12).prop_flat_map(|things| {
-            let things: Vec<_> = things
+    fn balance_does_not_depend_on_the_order_of_changes(
+        (changes, shuffled) in prop::collection::vec((0..5u8, 0..200i64), 0..12).prop_flat_map(|changes| {
+            let changes: Vec<_> = changes
                 .into_iter()
                 .map(|(kind, amount)| match kind {
-                    0 => Came::Earned(amount),
-                    1 => Came::Reverted(amount),
-                    2 => Came::TakenBack(amount),
-                    3 => Came::Released(amount),
-                    _ => Came::Committed(amount),
+                    0 => PointsChange::Earned(amount),
+                    1 => PointsChange::Reverted(amount),
+                    2 => PointsChange::TakenBack(amount),
+                    3 => PointsChange::Released(amount),
+                    _ => PointsChange::Committed(amount),
                 })
                 .collect();
-            (Just(things.clone()), Just(things).prop_shuffle())
+            (Just(changes.clone()), Just(changes).prop_shuffle())
         }),
         available in 0..300i64,
     ) {
-        let after_all = |things: &[Came]| {
-            things.iter().fold(balance(Purse::Points, available, 12 * 200, 0), |before, thing| {
-                let change = match *thing {
-                    Came::Earned(amount) => before.receive(amount, Account::PointsIssued, now()),
-                    Came::Reverted(amount) => before.revert(amount, now()),
-                    Came::TakenBack(amount) => before.take_back(amount, now()),
-                    Came::Released(amount) => before.release(amount, now()),
-                    Came::Committed(amount) => before.commit(amount, now()),
+        let after_all = |changes: &[PointsChange]| {
+            changes.iter().fold(balance(Purse::Points, available, 12 * 200, 0), |before, step| {
+                let change = match *step {
+                    PointsChange::Earned(amount) => before.receive(amount, Account::PointsIssued, now()),
+                    PointsChange::Reverted(amount) => before.revert(amount, now()),
+                    PointsChange::TakenBack(amount) => before.take_back(amount, now()),
+                    PointsChange::Released(amount) => before.release(amount, now()),
+                    PointsChange::Committed(amount) => before.commit(amount, now()),
                 };
                 change.unwrap().0
             })
         };
-        prop_assert_eq!(after_all(&things), after_all(&shuffled));
+        prop_assert_eq!(after_all(&changes), after_all(&shuffled));
     }
 }

@@ -1,4 +1,4 @@
-//! Wallets and points against plain numbers: what came and went, what is held, and what every account must add up to.
+//! Compares wallets and points with a model of plain numbers: net amount, held amount, and account totals.
 
 use std::collections::BTreeMap;
 
@@ -22,32 +22,32 @@ enum Step {
 const STEPS: [Step; 6] =
     [Step::Receive, Step::Freeze, Step::Commit, Step::Release, Step::Revert, Step::TakeBack];
 
-/// An amount, from where the interesting ones are.
+/// A boundary value near which amounts are generated.
 #[derive(Debug, Clone, Copy)]
 enum Near {
-    Nothing,
+    Zero,
     Available,
     Frozen,
     Debt,
-    Room,
-    Greatest,
-    Least,
+    Capacity,
+    Maximum,
+    Minimum,
 }
 
-const PLACES: [Near; 7] =
-    [Near::Nothing, Near::Available, Near::Frozen, Near::Debt, Near::Room, Near::Greatest, Near::Least];
+const BOUNDARIES: [Near; 7] =
+    [Near::Zero, Near::Available, Near::Frozen, Near::Debt, Near::Capacity, Near::Maximum, Near::Minimum];
 
-/// What the model refuses, and with which numbers.
+/// An expected rejection.
 #[derive(Debug, PartialEq, Eq)]
 enum Refused {
-    NotEnough { asked: i128, there_is: i128 },
+    Insufficient { asked: i128, available: i128 },
     TooMuch,
 }
 
-/// A purse as two numbers, and the accounts of the marketplace as one number each.
+/// A balance as two numbers, and one number per marketplace account.
 #[derive(Default)]
 struct Model {
-    /// What came minus what went, of what can be spent: below zero it is owed.
+    /// Credits minus debits of the spendable amount; negative values are a debt.
     net: i128,
     held: i128,
     marketplace: BTreeMap<&'static str, i128>,
@@ -64,34 +64,35 @@ impl Model {
         (-self.net).max(0)
     }
 
-    fn room(&self) -> i128 {
+    fn capacity(&self) -> i128 {
         GREATEST - self.available() - self.held + self.debt()
     }
 
     fn amount(&self, near: Near, by: i64) -> i64 {
         let amount = match near {
-            Near::Nothing => 0,
+            Near::Zero => 0,
             Near::Available => self.available(),
             Near::Frozen => self.held,
             Near::Debt => self.debt(),
-            Near::Room => self.room(),
-            Near::Greatest => GREATEST,
-            Near::Least => return i64::MIN + by.max(0),
+            Near::Capacity => self.capacity(),
+            Near::Maximum => GREATEST,
+            Near::Minimum => return i64::MIN + by.max(0),
         };
         i64::try_from(amount).unwrap() + by
     }
 
     fn step(&mut self, purse: Purse, step: Step, amount: i64) -> Result<(), Refused> {
-        let (amount, wallet) = (i128::from(amount), purse == Purse::Wallet);
+        let amount = i128::from(amount);
+        let wallet = purse == Purse::Wallet;
         if !(0..=GREATEST).contains(&amount) {
             return Err(Refused::TooMuch);
         }
         let sink = if wallet { "platform" } else { "points_issued" };
         let source = if wallet { "gateway" } else { "points_issued" };
-        let enough = |there_is: i128| {
-            if amount > there_is { Err(Refused::NotEnough { asked: amount, there_is }) } else { Ok(()) }
+        let enough = |available: i128| {
+            if amount > available { Err(Refused::Insufficient { asked: amount, available }) } else { Ok(()) }
         };
-        // What comes to either, and the account of the marketplace that the rest comes from.
+        // Changes of `net` and `held`, and the marketplace account that balances them.
         let (net, held, other) = match step {
             Step::Receive => (amount, 0, source),
             Step::Revert => (amount, 0, sink),
@@ -114,11 +115,13 @@ impl Model {
                 (-amount, 0, sink)
             }
         };
-        let (net_after, held_after) = (self.net + net, self.held + held);
+        let net_after = self.net + net;
+        let held_after = self.held + held;
         if net_after.max(0) + held_after > GREATEST || net_after < -GREATEST {
             return Err(Refused::TooMuch);
         }
-        (self.net, self.held) = (net_after, held_after);
+        self.net = net_after;
+        self.held = held_after;
         *self.marketplace.entry(other).or_default() -= net + held;
         Ok(())
     }
@@ -141,13 +144,13 @@ fn refused(refusal: &AssetRefusal, purse: Purse) -> Refused {
     let asset = purse.asset();
     if let AssetRefusal::Insufficient { asked, available, .. } = *refusal {
         assert_eq!(*refusal, AssetRefusal::Insufficient { asset, asked, available });
-        return Refused::NotEnough { asked: asked.into(), there_is: available.into() };
+        return Refused::Insufficient { asked: asked.into(), available: available.into() };
     }
     assert_eq!(*refusal, AssetRefusal::TooMuch { asset });
     Refused::TooMuch
 }
 
-/// What the entries have added up to, in each account.
+/// Sum of the entries per account.
 #[derive(Default)]
 struct Ledger(BTreeMap<&'static str, i128>);
 
@@ -155,10 +158,13 @@ impl Ledger {
     fn post(&mut self, entries: &[Entry], purse: Purse) {
         assert_eq!(entries.iter().map(|entry| i128::from(entry.amount)).sum::<i128>(), 0, "double entry");
         for (at, entry) in entries.iter().enumerate() {
-            assert_ne!(entry.amount, 0, "an entry over nothing");
+            assert_ne!(entry.amount, 0, "an entry with amount zero");
             assert!(entry.amount.unsigned_abs() <= MAX_ID.unsigned_abs());
             assert_eq!(entry.account.asset(), purse.asset());
-            assert!(entries[..at].iter().all(|other| other.account != entry.account), "an account once");
+            assert!(
+                entries[..at].iter().all(|other| other.account != entry.account),
+                "one entry per account"
+            );
             let total = self.0.entry(entry.account.as_str()).or_default();
             *total += i128::from(entry.amount);
             let own = ["platform", "gateway", "points_issued"].contains(&entry.account.as_str());
@@ -167,35 +173,38 @@ impl Ledger {
         }
     }
 
-    fn holds(&self, account: &str) -> i128 {
+    fn total(&self, account: &str) -> i128 {
         self.0.get(account).copied().unwrap_or_default()
     }
 }
 
-fn agrees(balance: &Balance, ledger: &Ledger, model: &Model) {
-    let (available, frozen, debt) = (model.available(), model.held, model.debt());
+fn assert_agreement(balance: &Balance, ledger: &Ledger, model: &Model) {
+    let available = model.available();
+    let frozen = model.held;
+    let debt = model.debt();
     let numbers = [balance.available, balance.frozen, balance.debt].map(i128::from);
     assert_eq!(numbers, [available, frozen, debt]);
     assert!(numbers.iter().all(|number| (0..=GREATEST).contains(number)));
-    assert!(balance.debt == 0 || balance.available == 0, "where there is a debt, nothing is available");
+    assert!(balance.debt == 0 || balance.available == 0, "a balance with a debt has nothing available");
     let purse = balance.purse.as_str();
     let hold = format!("{purse}_hold");
     assert_eq!(
-        [ledger.holds(purse), ledger.holds(&hold), ledger.holds("points_debt")],
+        [ledger.total(purse), ledger.total(&hold), ledger.total("points_debt")],
         [available, frozen, -debt]
     );
     for account in ["platform", "gateway", "points_issued"] {
         assert_eq!(
-            ledger.holds(account),
+            ledger.total(account),
             model.marketplace.get(account).copied().unwrap_or_default(),
             "{account}"
         );
     }
-    assert_eq!(ledger.0.values().sum::<i128>(), 0, "all accounts together");
+    assert_eq!(ledger.0.values().sum::<i128>(), 0, "the sum of all accounts");
 }
 
 fn follows_the_model(purse: Purse, steps: &[(Step, Near, i64)]) {
-    let (mut model, mut ledger) = (Model::default(), Ledger::default());
+    let mut model = Model::default();
+    let mut ledger = Ledger::default();
     let mut balance = Balance::empty(id(3), id(BUYER), purse, placed_at());
     for (step, near, by) in steps {
         let amount = model.amount(*near, *by);
@@ -209,25 +218,25 @@ fn follows_the_model(purse: Purse, steps: &[(Step, Near, i64)]) {
             ledger.post(&entries, purse);
             balance = after;
         }
-        agrees(&balance, &ledger, &model);
+        assert_agreement(&balance, &ledger, &model);
     }
 }
 
 fn steps() -> impl Strategy<Value = Vec<(Step, Near, i64)>> {
     let by = prop_oneof![3 => -1..=1i64, 2 => 0..10i64, 1 => -1000..1000i64];
-    prop::collection::vec((one_of(&STEPS), one_of(&PLACES), by), 0..40)
+    prop::collection::vec((one_of(&STEPS), one_of(&BOUNDARIES), by), 0..40)
 }
 
 proptest! {
     #![proptest_config(model_cases())]
 
     #[test]
-    fn a_wallet_does_what_the_plain_numbers_do(steps in steps()) {
+    fn wallet_agrees_with_the_model(steps in steps()) {
         follows_the_model(Purse::Wallet, &steps);
     }
 
     #[test]
-    fn points_do_what_the_plain_numbers_do(steps in steps()) {
+    fn points_agree_with_the_model(steps in steps()) {
         follows_the_model(Purse::Points, &steps);
     }
 }

@@ -1,4 +1,4 @@
-//! Every event that can be told survives being written and read, alone and in its envelope.
+//! Every payload round-trips through JSON, alone and in its envelope.
 
 use chrono::NaiveDate;
 use handover_events::{Envelope, MAX_ID};
@@ -73,7 +73,7 @@ fn days() -> impl Strategy<Value = NaiveDate> {
     times().prop_map(|time| time.date_naive())
 }
 
-/// A body of the given type. A new type does not compile until it has one.
+/// A strategy for payloads of a type. The match is exhaustive, so a new type must be added here.
 fn bodies_of(event_type: EventType) -> BoxedStrategy<EventBody> {
     match event_type {
         EventType::OrderCreated => created().prop_map(EventBody::OrderCreated).boxed(),
@@ -134,13 +134,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn every_body_is_read_back_as_it_was_written(body in bodies()) {
+    fn payload_round_trips_through_json(body in bodies()) {
         let payload = serde_json::from_str(&body.to_json()).unwrap();
         prop_assert_eq!(EventBody::parse(body.event_type(), &payload), Ok(body));
     }
 
     #[test]
-    fn every_body_arrives_in_its_envelope(body in bodies(), occurred_at in times(), trace_id: String) {
+    fn payload_round_trips_in_its_envelope(body in bodies(), occurred_at in times(), trace_id: String) {
         let sent = Envelope {
             event_id: "e-1".parse().unwrap(),
             event_type: body.event_type().to_string(),
@@ -152,7 +152,7 @@ proptest! {
         };
         let received = Envelope::parse(&sent.to_json()).unwrap();
         prop_assert_eq!(EventBody::of(&received), Ok(body.clone()));
-        prop_assert_eq!(received.payload.to_string(), body.to_json(), "to the digit");
+        prop_assert_eq!(received.payload.to_string(), body.to_json(), "numbers keep all digits");
         prop_assert_eq!(received, sent);
     }
 }

@@ -1,4 +1,4 @@
-//! A coupon is held for one order, used by it once, and can be used again only when that order is over or paid back.
+//! A coupon is locked for one order, used once, and available again only after the order ends unpaid or is refunded.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{Asset, AssetRefusal, Coupon, CouponStatus, OrderId};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::common::{BUYER, SELLER, coupon, id, model_cases, money, one_of, placed_at};
 
-/// Before it expires, when it does, and afterwards.
+/// Times before, at and after the expiry.
 fn moments() -> [DateTime<Utc>; 3] {
     let end = issued().expires_at;
     [end - TimeDelta::nanoseconds(1), end, end + TimeDelta::days(1)]
@@ -35,7 +35,7 @@ fn not_available(status: CouponStatus) -> Result<Coupon, AssetRefusal> {
 const NOT_LOCKED: AssetRefusal = AssetRefusal::NotLocked { asset: Asset::Coupon };
 
 #[test]
-fn a_step_changes_status_order_version_and_time_and_nothing_else() {
+fn transition_changes_only_status_order_version_and_time() {
     let now = moments()[0];
     let moved = |before: &Coupon, status, order| Coupon {
         status,
@@ -44,7 +44,8 @@ fn a_step_changes_status_order_version_and_time_and_nothing_else() {
         update_time: now,
         ..before.clone()
     };
-    let (held, free) = (Some(order()), None);
+    let held = Some(order());
+    let free = None;
     let lock = issued().lock(id(BUYER), order(), now);
     assert_eq!(lock, Ok(moved(&issued(), CouponStatus::Locked, held)));
     assert_eq!(locked().commit(order(), now), Ok(moved(&locked(), CouponStatus::Used, held)));
@@ -56,7 +57,7 @@ fn a_step_changes_status_order_version_and_time_and_nothing_else() {
 }
 
 #[test]
-fn a_coupon_expires_at_its_moment_and_can_be_used_until_then() {
+fn coupon_can_be_used_until_it_expires() {
     let [before, end, after] = moments();
     assert!(issued().lock(id(BUYER), order(), before).is_ok());
     assert_eq!(issued().expire(before), None);
@@ -64,27 +65,31 @@ fn a_coupon_expires_at_its_moment_and_can_be_used_until_then() {
         assert_eq!(issued().status_at(late), CouponStatus::Expired);
         assert_eq!(issued().lock(id(BUYER), order(), late), not_available(CouponStatus::Expired));
         let expired = issued().expire(late).unwrap();
-        assert_eq!(expired.expire(late), None, "once");
-        // What is written down stays, whatever a clock says later.
+        assert_eq!(expired.expire(late), None, "expires only once");
+        // A stored expiry is final, even if a clock is set back.
         assert_eq!(expired.lock(id(BUYER), order(), before), not_available(CouponStatus::Expired));
     }
 }
 
 #[test]
-fn a_coupon_that_is_held_or_used_does_not_expire() {
+fn locked_or_used_coupon_does_not_expire() {
     for late in moments() {
         assert_eq!((locked().expire(late), used().expire(late)), (None, None));
         assert_eq!(locked().commit(order(), late).unwrap().status, CouponStatus::Used);
-        // It comes back, and its time is over.
-        for back in [locked().release(order(), late).unwrap(), used().give_back(order(), late).unwrap()] {
-            assert_eq!(back.status, CouponStatus::Available);
-            assert_eq!(back.lock(id(BUYER), order(), moments()[1]), not_available(CouponStatus::Expired));
+        // It becomes available again and is expired by then.
+        for available in [locked().release(order(), late).unwrap(), used().give_back(order(), late).unwrap()]
+        {
+            assert_eq!(available.status, CouponStatus::Available);
+            assert_eq!(
+                available.lock(id(BUYER), order(), moments()[1]),
+                not_available(CouponStatus::Expired)
+            );
         }
     }
 }
 
 #[test]
-fn a_coupon_is_held_for_one_order_at_a_time() {
+fn locked_or_used_coupon_cannot_be_locked_again() {
     let now = moments()[0];
     for other in [order(), id(900_002)] {
         assert_eq!(locked().lock(id(BUYER), other, now), not_available(CouponStatus::Locked));
@@ -93,7 +98,7 @@ fn a_coupon_is_held_for_one_order_at_a_time() {
 }
 
 #[test]
-fn another_users_coupon_is_told_so_whatever_its_status() {
+fn coupon_of_another_user_is_rejected_in_every_status() {
     for theirs in [issued(), locked(), used()] {
         for now in moments() {
             assert_eq!(theirs.lock(id(SELLER), order(), now), Err(AssetRefusal::NotYourCoupon));
@@ -102,17 +107,17 @@ fn another_users_coupon_is_told_so_whatever_its_status() {
 }
 
 #[test]
-fn only_the_order_that_holds_or_used_a_coupon_ends_that() {
+fn only_the_order_of_a_coupon_can_commit_release_or_return_it() {
     let now = moments()[0];
     let other = id(900_002);
     assert_eq!(locked().commit(other, now), Err(NOT_LOCKED));
     assert_eq!(locked().release(other, now), Err(NOT_LOCKED));
     assert_eq!(used().give_back(other, now), Err(NOT_LOCKED));
-    assert_eq!(NOT_LOCKED.to_string(), "there is no lock on the coupon of this order");
+    assert_eq!(NOT_LOCKED.to_string(), "the coupon is not locked for this order");
 }
 
 #[test]
-fn a_coupon_takes_off_at_most_the_price_and_nothing_below_its_minimum() {
+fn discount_is_limited_to_the_price_and_requires_the_minimum_spend() {
     let on = |price| issued().discount_on(money(price));
     assert_eq!(on("50.00"), Ok(money("10.00")));
     let below = AssetRefusal::BelowMinimumSpend { min_spend: money("50.00"), price: money("49.99") };
@@ -132,7 +137,7 @@ enum Step {
 
 const STEPS: [Step; 5] = [Step::Lock, Step::Commit, Step::Release, Step::GiveBack, Step::Expire];
 
-/// A coupon as plain facts.
+/// A coupon as plain values.
 struct Model {
     status: &'static str,
     order: Option<i64>,
@@ -140,7 +145,7 @@ struct Model {
 }
 
 impl Model {
-    /// The new status and order, or why not; an expiry that is not due changes nothing.
+    /// Returns whether the state changed, or the reason of a rejection. An expiry that is not due changes nothing.
     fn step(&mut self, step: Step, is_owner: bool, order: i64, over: bool) -> Result<bool, String> {
         let mine = self.order == Some(order);
         let shown = if self.status == "AVAILABLE" && over { "EXPIRED" } else { self.status };
@@ -160,19 +165,19 @@ impl Model {
     }
 }
 
-fn word(refusal: &AssetRefusal) -> String {
+fn label(refusal: &AssetRefusal) -> String {
     if let AssetRefusal::CouponNotAvailable { status } = refusal {
         return format!("is {status}");
     }
-    let words = [(AssetRefusal::NotYourCoupon, "not yours"), (NOT_LOCKED, "not locked")];
-    words.iter().find(|(known, _)| known == refusal).expect("a refusal of coupons").1.into()
+    let labels = [(AssetRefusal::NotYourCoupon, "not yours"), (NOT_LOCKED, "not locked")];
+    labels.iter().find(|(known, _)| known == refusal).expect("a refusal of coupons").1.into()
 }
 
 proptest! {
     #![proptest_config(model_cases())]
 
     #[test]
-    fn a_coupon_does_what_the_plain_facts_do(
+    fn coupon_agrees_with_the_model(
         steps in prop::collection::vec(
             (one_of(&STEPS), prop::bool::weighted(0.8), 1..3i64, prop_oneof![4 => -20..0i64, 1 => 0..20i64]),
             0..30,
@@ -181,7 +186,7 @@ proptest! {
         let mut coupon = issued();
         let mut model = Model { status: "AVAILABLE", order: None, version: 1 };
         for (step, is_owner, order, seconds) in steps {
-            // Clocks of several processes: time may go back.
+            // Clocks of several processes differ, so time may go back.
             let now = issued().expires_at + TimeDelta::seconds(seconds);
             let user = if is_owner { BUYER } else { SELLER };
             let after = match step {
@@ -192,7 +197,7 @@ proptest! {
                 Step::Expire => Ok(coupon.expire(now)),
             };
             let expected = model.step(step, is_owner, order, seconds >= 0);
-            let after = after.map_err(|refusal| word(&refusal));
+            let after = after.map_err(|refusal| label(&refusal));
             prop_assert_eq!(after.as_ref().map(Option::is_some), expected.as_ref().copied(), "{:?}", step);
             if let Ok(Some(after)) = after {
                 prop_assert_eq!(after.update_time, now);

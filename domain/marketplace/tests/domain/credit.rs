@@ -1,4 +1,4 @@
-//! A buyer's score follows from the counts (spec §2 "Buyer credit").
+//! The score of a buyer is computed from the counts (spec §2 "Buyer credit").
 
 use marketplace_domain::{CancelReason, CreditCounts, CreditStep};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ fn counts(completed: u32, cancelled_by_buyer: u32, cancelled_by_timeout: u32) ->
 }
 
 #[test]
-fn the_score_is_that_of_the_specification() {
+fn score_matches_the_specification() {
     let cases = [
         (counts(0, 0, 0), 100),
         (counts(1, 0, 0), 101),
@@ -21,7 +21,7 @@ fn the_score_is_that_of_the_specification() {
         (counts(0, 51, 0), 0),
         (counts(0, 0, 20), 0),
         (counts(1, 0, 20), 1),
-        // Kept within its limits as a total: what was earned above 120 still stands against what is lost.
+        // Only the total is clamped: points above 120 still offset later losses.
         (counts(30, 5, 0), 120),
         (counts(u32::MAX, 0, 0), 120),
         (counts(u32::MAX, u32::MAX, u32::MAX), 0),
@@ -32,7 +32,7 @@ fn the_score_is_that_of_the_specification() {
 }
 
 #[test]
-fn a_cancellation_counts_only_if_the_buyer_caused_it() {
+fn cancellation_counts_only_if_the_buyer_caused_it() {
     let counted: Vec<_> = CancelReason::ALL.iter().map(|it| CreditStep::of_cancellation(*it)).collect();
     let names: Vec<_> = CancelReason::ALL.iter().map(|it| it.as_str()).collect();
     assert_eq!(names, ["buyer", "timeout", "asset_lock_failed", "payment_failed"]);
@@ -41,7 +41,7 @@ fn a_cancellation_counts_only_if_the_buyer_caused_it() {
 }
 
 #[test]
-fn the_names_of_steps_are_frozen() {
+fn step_names_are_frozen() {
     let names: Vec<_> = CreditStep::ALL.iter().map(|step| step.as_str()).collect();
     assert_eq!(names, ["COMPLETED", "CANCELLED_BY_BUYER", "CANCELLED_BY_TIMEOUT"]);
     for step in CreditStep::ALL {
@@ -50,7 +50,7 @@ fn the_names_of_steps_are_frozen() {
 }
 
 #[test]
-fn a_count_that_is_full_stays_full() {
+fn count_saturates_at_its_maximum() {
     let full = counts(u32::MAX, 0, 0);
     assert_eq!(full.and(CreditStep::Completed), full);
 }
@@ -61,7 +61,7 @@ fn steps() -> impl Strategy<Value = Vec<CreditStep>> {
 
 proptest! {
     #[test]
-    fn the_score_is_the_clamped_sum_in_whatever_order_the_steps_come(
+    fn score_is_the_clamped_sum_in_any_order_of_steps(
         (steps, shuffled) in steps().prop_flat_map(|steps| (Just(steps.clone()), Just(steps).prop_shuffle()))
     ) {
         let of = |steps: &[CreditStep]| steps.iter().fold(CreditCounts::default(), |sum, step| sum.and(*step));
@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn one_more_of_a_kind_never_moves_the_score_the_wrong_way(steps in steps()) {
+    fn each_step_changes_the_score_only_in_its_direction(steps in steps()) {
         let now = steps.iter().fold(CreditCounts::default(), |sum, step| sum.and(*step));
         prop_assert!(now.and(CreditStep::Completed).score() >= now.score());
         prop_assert!(now.and(CreditStep::CancelledByBuyer).score() <= now.score());

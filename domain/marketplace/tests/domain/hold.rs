@@ -1,4 +1,4 @@
-//! A hold is pending, then committed or released, exactly one of the two, and what was committed goes back at most once.
+//! A hold is pending, then either committed or released; a committed hold is returned at most once.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{
@@ -26,7 +26,7 @@ fn committed(asset: Asset) -> Hold {
 }
 
 #[test]
-fn a_new_hold_is_pending() {
+fn new_hold_is_pending() {
     let expected = Hold {
         tenant: id(3),
         order: id(900_001),
@@ -44,17 +44,17 @@ fn a_new_hold_is_pending() {
 }
 
 #[test]
-fn a_tombstone_is_a_released_hold_over_nothing() {
+fn tombstone_is_a_released_hold_with_amount_zero() {
     for asset in Asset::HELD {
         let expected = Hold { amount: 0, coupon: None, status: HoldStatus::Released, ..frozen(asset) };
         assert_eq!(tombstone(asset), expected);
-        // The late lock finds it and does nothing, the release may come again.
+        // A late lock finds the tombstone and has no effect; the release may be repeated.
         assert_eq!(tombstone(asset).release(now()), Ok(None));
     }
 }
 
 #[test]
-fn a_step_changes_the_status_and_nothing_else() {
+fn transition_changes_only_status_version_and_time() {
     for asset in Asset::HELD {
         let moved = |status| Hold { status, version: 2, update_time: now(), ..frozen(asset) };
         assert_eq!(frozen(asset).commit(now()), Ok(Some(moved(HoldStatus::Committed))));
@@ -65,7 +65,7 @@ fn a_step_changes_the_status_and_nothing_else() {
 }
 
 #[test]
-fn a_hold_that_has_ended_does_not_end_the_other_way() {
+fn ended_hold_cannot_end_with_the_other_status() {
     for asset in Asset::HELD {
         let ended = |status| Err(AssetRefusal::HoldEnded { asset, status });
         let released = frozen(asset).release(now()).unwrap().unwrap();
@@ -76,11 +76,11 @@ fn a_hold_that_has_ended_does_not_end_the_other_way() {
         assert_eq!(reverted.release(now()), ended(HoldStatus::Committed));
     }
     let refusal = tombstone(Asset::Wallet).commit(now()).unwrap_err();
-    assert_eq!(refusal.to_string(), "the wallet hold of this order is RELEASED already");
+    assert_eq!(refusal.to_string(), "the wallet hold of this order is already RELEASED");
 }
 
 #[test]
-fn nothing_is_given_back_that_was_not_committed() {
+fn hold_that_was_not_committed_cannot_be_reverted() {
     for asset in Asset::HELD {
         let released = frozen(asset).release(now()).unwrap().unwrap();
         for hold in [frozen(asset), released, tombstone(asset)] {
@@ -99,44 +99,44 @@ enum Step {
 
 const STEPS: [Step; 4] = [Step::Lock, Step::Commit, Step::Release, Step::Revert];
 
-/// A hold as plain facts, and the answer to a step: changed, nothing to do, or refused with a word.
+/// A hold as plain values. A step returns whether the state changed, or the reason of a rejection.
 #[derive(Default)]
 struct Model {
-    there: bool,
-    over: i64,
+    exists: bool,
+    amount: i64,
     ended: Option<&'static str>,
-    gave_back: bool,
+    reverted: bool,
     changes: i64,
 }
 
 impl Model {
     fn step(&mut self, step: Step, amount: i64) -> Result<bool, &'static str> {
-        let changes = match (step, self.there, self.ended) {
-            // The lock comes first, or comes late and finds what the release left.
-            (Step::Lock, there, _) => !there,
+        let changes = match (step, self.exists, self.ended) {
+            // The lock is processed first, or after a release that left a tombstone.
+            (Step::Lock, exists, _) => !exists,
             (Step::Commit | Step::Revert, false, _) => return Err("not locked"),
             (Step::Release, false, _) => true,
             (Step::Commit, true, Some("released")) => return Err("ended as RELEASED"),
             (Step::Release, true, Some("committed")) => return Err("ended as COMMITTED"),
             (Step::Commit | Step::Release, true, ended) => ended.is_none(),
-            (Step::Revert, true, Some("committed")) => !self.gave_back,
+            (Step::Revert, true, Some("committed")) => !self.reverted,
             (Step::Revert, true, _) => return Err("beyond what was committed"),
         };
         if changes {
             match step {
-                Step::Lock => self.over = amount,
+                Step::Lock => self.amount = amount,
                 Step::Commit => self.ended = Some("committed"),
                 Step::Release => self.ended = Some("released"),
-                Step::Revert => self.gave_back = true,
+                Step::Revert => self.reverted = true,
             }
-            self.there = true;
+            self.exists = true;
             self.changes += 1;
         }
         Ok(changes)
     }
 }
 
-/// What a consumer does with the hold that it finds, or does not.
+/// Applies a step to the stored hold, as a consumer does; `None` if there is no hold.
 fn apply(
     found: Option<&Hold>,
     step: Step,
@@ -156,47 +156,49 @@ fn apply(
     }
 }
 
-fn word(refusal: &AssetRefusal) -> &'static str {
+fn label(refusal: &AssetRefusal) -> &'static str {
     let asset = Asset::Wallet;
-    let words = [
+    let labels = [
         (AssetRefusal::NotLocked { asset }, "not locked"),
         (AssetRefusal::HoldEnded { asset, status: HoldStatus::Released }, "ended as RELEASED"),
         (AssetRefusal::HoldEnded { asset, status: HoldStatus::Committed }, "ended as COMMITTED"),
         (AssetRefusal::BeyondCommitted { asset }, "beyond what was committed"),
     ];
-    words.iter().find(|(known, _)| known == refusal).expect("a refusal of holds").1
+    labels.iter().find(|(known, _)| known == refusal).expect("a refusal of holds").1
 }
 
 proptest! {
     #![proptest_config(model_cases())]
 
     #[test]
-    fn a_hold_does_what_the_plain_facts_do(
+    fn hold_agrees_with_the_model(
         steps in prop::collection::vec((one_of(&STEPS), 1..1000i64), 0..20),
     ) {
-        let (mut model, mut hold, mut now) = (Model::default(), None::<Hold>, placed_at());
+        let mut model = Model::default();
+        let mut hold = None::<Hold>;
+        let mut now = placed_at();
         for (step, amount) in steps {
             now += TimeDelta::seconds(1);
-            let done = apply(hold.as_ref(), step, amount, now).map_err(|refusal| word(&refusal));
-            prop_assert_eq!(done.as_ref().map(Option::is_some).map_err(|word| *word), model.step(step, amount));
+            let done = apply(hold.as_ref(), step, amount, now).map_err(|refusal| label(&refusal));
+            prop_assert_eq!(done.as_ref().map(Option::is_some).map_err(|label| *label), model.step(step, amount));
             if let Ok(Some(after)) = done {
                 prop_assert_eq!(after.update_time, now);
                 hold = Some(after);
             }
-            prop_assert_eq!(hold.is_some(), model.there);
+            prop_assert_eq!(hold.is_some(), model.exists);
             let Some(hold) = &hold else { continue };
             let ended = match hold.status {
                 HoldStatus::Frozen => None,
                 HoldStatus::Committed => Some("committed"),
                 HoldStatus::Released => Some("released"),
             };
-            prop_assert_eq!((ended, hold.reverted), (model.ended, model.gave_back));
-            prop_assert_eq!((hold.amount, hold.version), (model.over, model.changes));
+            prop_assert_eq!((ended, hold.reverted), (model.ended, model.reverted));
+            prop_assert_eq!((hold.amount, hold.version), (model.amount, model.changes));
         }
     }
 }
 
-/// The operation that a step of the hold leaves.
+/// The operation recorded for a transition of the hold.
 fn operation(hold: &Hold, kind: OperationKind, at: DateTime<Utc>) -> AssetOperation {
     AssetOperation {
         tenant: hold.tenant,
@@ -216,26 +218,27 @@ fn operation(hold: &Hold, kind: OperationKind, at: DateTime<Utc>) -> AssetOperat
 }
 
 #[test]
-fn a_hold_can_be_told_by_its_operations() {
+fn hold_can_be_reconstructed_from_its_operations() {
     use OperationKind::{Capture, Commit, Deposit, Earn, Freeze, Release, Revert};
     for asset in Asset::HELD {
         let first = frozen(asset);
         let over = |end: Hold| Hold { version: 1, ..end };
-        let lives = [
+        let histories = [
             (vec![Freeze], first.clone()),
             (vec![Freeze, Commit], over(first.commit(now()).unwrap().unwrap())),
             (vec![Release, Freeze], over(first.release(now()).unwrap().unwrap())),
             (vec![Freeze, Commit, Revert], over(committed(asset).revert(now()).unwrap().unwrap())),
         ];
-        for (kinds, expected) in lives {
+        for (kinds, expected) in histories {
             let at = |kind: &OperationKind| if *kind == Freeze { placed_at() } else { now() };
-            let mut told: Vec<_> = kinds.iter().map(|kind| operation(&first, *kind, at(kind))).collect();
-            // What moves no hold, and what is of another asset, says nothing of it.
-            told.extend([Deposit, Earn, Capture].map(|kind| operation(&first, kind, now())));
+            let mut operations: Vec<_> =
+                kinds.iter().map(|kind| operation(&first, *kind, at(kind))).collect();
+            // Operations of other kinds and of other assets do not affect the hold.
+            operations.extend([Deposit, Earn, Capture].map(|kind| operation(&first, kind, now())));
             for other in Asset::HELD.into_iter().filter(|other| *other != asset) {
-                told.push(operation(&frozen(other), Revert, now()));
+                operations.push(operation(&frozen(other), Revert, now()));
             }
-            assert_eq!(Hold::told_by(&told, asset), Some(expected), "{kinds:?}");
+            assert_eq!(Hold::told_by(&operations, asset), Some(expected), "{kinds:?}");
         }
         assert_eq!(Hold::told_by(&[], asset), None);
         assert_eq!(Hold::told_by(&[operation(&first, Earn, now())], asset), None);

@@ -1,10 +1,10 @@
-//! Ids are integers that every JSON reader keeps whole.
+//! Ids are integers that every JSON parser reads exactly.
 
 use handover_events::{IdError, MAX_ID, TenantId};
 use marketplace_domain::{CouponId, InvoiceId, OrderId, PaymentId, ProductId, RefundId, UserId};
 use proptest::prelude::*;
 
-/// Tries a rule on each integer id.
+/// Runs a test for each integer id type.
 macro_rules! each_integer_id {
     ($rule:ident) => {
         $rule!(UserId, TenantId, ProductId, OrderId, PaymentId, RefundId, CouponId, InvoiceId)
@@ -12,7 +12,7 @@ macro_rules! each_integer_id {
 }
 
 #[test]
-fn an_id_is_from_1_to_the_greatest() {
+fn id_is_between_1_and_max_id() {
     macro_rules! rule {
         ($($id:ty),+) => {$(
             for value in [1, 2, 900_001, MAX_ID] {
@@ -29,7 +29,7 @@ fn an_id_is_from_1_to_the_greatest() {
 }
 
 #[test]
-fn an_id_is_a_json_integer_and_nothing_else() {
+fn id_in_json_is_an_integer() {
     macro_rules! rule {
         ($($id:ty),+) => {$(
             let id = <$id>::try_from(MAX_ID).unwrap();
@@ -44,7 +44,7 @@ fn an_id_is_a_json_integer_and_nothing_else() {
 }
 
 #[test]
-fn what_is_no_integer_is_no_id() {
+fn text_that_is_not_an_integer_is_rejected() {
     for text in ["", " ", "1 ", " 1", "1.0", "1e3", "0x1", "one", "1_000", "١", "99999999999999999999"] {
         assert_eq!(text.parse::<OrderId>(), Err(IdError::OutOfRange), "{text:?}");
     }
@@ -52,7 +52,7 @@ fn what_is_no_integer_is_no_id() {
 
 proptest! {
     #[test]
-    fn an_id_survives_text_and_json(value in 1..=MAX_ID) {
+    fn id_round_trips_through_text_and_json(value in 1..=MAX_ID) {
         let id = OrderId::try_from(value).unwrap();
         prop_assert_eq!(i64::from(id), value);
         prop_assert_eq!(id.to_string().parse::<OrderId>(), Ok(id));
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn every_integer_is_an_id_exactly_when_it_is_in_range(value in any::<i64>()) {
+    fn integer_is_a_valid_id_exactly_if_it_is_in_range(value in any::<i64>()) {
         prop_assert_eq!(UserId::try_from(value).is_ok(), (1..=MAX_ID).contains(&value));
     }
 }

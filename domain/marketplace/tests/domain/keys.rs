@@ -1,4 +1,4 @@
-//! The keys under which operations happen once: 004's table to the letter, and what it lacks.
+//! Idempotency keys of operations: the table of 004, and the additional keys.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use marketplace_domain::{
 
 use crate::common::id;
 
-/// 004 "幂等键设计", as it stands there: operation, format, example.
+/// 004 "幂等键设计", unchanged: operation, format, example.
 const TABLE: [(&str, &str, &str); 12] = [
     ("优惠券锁定", "order:{orderId}:checkout", "order:123:checkout"),
     ("优惠券核销", "order:{orderId}:commit", "order:123:commit"),
@@ -25,7 +25,7 @@ const TABLE: [(&str, &str, &str); 12] = [
     ("积分赚取", "points:{orderId}:earn", "points:123:earn"),
 ];
 
-/// The key of each operation of the table, in its order.
+/// The key of each operation of the table, in the same order.
 fn table_of(order: OrderId, refund: RefundId) -> [OperationKey; 12] {
     [
         OperationKey::freeze(Asset::Coupon, order),
@@ -43,8 +43,13 @@ fn table_of(order: OrderId, refund: RefundId) -> [OperationKey; 12] {
     ]
 }
 
-/// What the table lacks.
-fn ours(order: OrderId, refund: RefundId, payment: PaymentId, coupon: CouponId) -> [OperationKey; 5] {
+/// Keys that the table does not define.
+fn additional_keys(
+    order: OrderId,
+    refund: RefundId,
+    payment: PaymentId,
+    coupon: CouponId,
+) -> [OperationKey; 5] {
     [
         OperationKey::give_back(order),
         OperationKey::unearn(refund),
@@ -55,12 +60,12 @@ fn ours(order: OrderId, refund: RefundId, payment: PaymentId, coupon: CouponId) 
 }
 
 fn every_key_of(number: i64) -> Vec<OperationKey> {
-    let ours = ours(id(number), id(number), id(number), id(number));
-    table_of(id(number), id(number)).into_iter().chain(ours).collect()
+    let additional = additional_keys(id(number), id(number), id(number), id(number));
+    table_of(id(number), id(number)).into_iter().chain(additional).collect()
 }
 
 #[test]
-fn every_key_is_as_the_table_of_004_has_it() {
+fn keys_match_the_table_of_004() {
     for ((operation, format, example), key) in TABLE.iter().zip(table_of(id(123), id(456))) {
         assert_eq!(key.as_str(), *example, "{operation}");
         assert_eq!(format.replace("{orderId}", "123").replace("{refundId}", "456"), *example, "{operation}");
@@ -68,8 +73,8 @@ fn every_key_is_as_the_table_of_004_has_it() {
 }
 
 #[test]
-fn what_the_table_lacks_has_keys_of_the_same_form() {
-    let keys = ours(id(123), id(456), id(789), id(80_001)).map(|key| key.to_string());
+fn additional_keys_have_the_same_form() {
+    let keys = additional_keys(id(123), id(456), id(789), id(80_001)).map(|key| key.to_string());
     assert_eq!(
         keys,
         [
@@ -83,14 +88,15 @@ fn what_the_table_lacks_has_keys_of_the_same_form() {
 }
 
 #[test]
-fn no_two_operations_share_a_key_even_where_their_ids_are_equal() {
+fn keys_of_different_operations_differ_even_with_equal_ids() {
     let keys: Vec<_> = [1, 11, 123, MAX_ID].into_iter().flat_map(every_key_of).collect();
     assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), keys.len());
 }
 
 #[test]
-fn no_key_of_an_operator_is_one_of_another_operation() {
-    let (user, operator): (UserId, UserId) = (10.try_into().unwrap(), 9.try_into().unwrap());
+fn operator_keys_never_equal_keys_of_other_operations() {
+    let user: UserId = 10.try_into().unwrap();
+    let operator: UserId = 9.try_into().unwrap();
     let others: BTreeSet<_> = every_key_of(123).into_iter().collect();
     for kind in OperationKind::ALL {
         for text in ["123", "123:commit", "order:123:commit", "1:issue", ""] {
@@ -108,7 +114,7 @@ fn no_key_of_an_operator_is_one_of_another_operation() {
 }
 
 #[test]
-fn every_key_fits_its_column_and_is_visible_ascii() {
+fn keys_fit_their_column_and_are_visible_ascii() {
     for key in every_key_of(MAX_ID) {
         assert!((1..=255).contains(&key.as_str().len()), "{key}");
         assert!(key.as_str().bytes().all(|byte| byte.is_ascii_graphic()), "{key}");

@@ -1,8 +1,8 @@
-//! The rules of the domain: decisions, names, amounts, ids, and events as they are written and read.
+//! Tests of the domain rules: decisions, names, amounts, ids and payloads.
 //!
-//! Random cases have a fresh seed in each run, unless `PROPTEST_RNG_SEED` names one.
+//! Random cases use a new seed in each run, unless `PROPTEST_RNG_SEED` is set.
 
-#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on ends there")]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a failed precondition ends the test")]
 
 mod common;
 mod contract;

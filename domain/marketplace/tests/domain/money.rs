@@ -1,4 +1,4 @@
-//! Money is exact: read to the digit or refused, never rounded.
+//! Money is exact: parsed completely or rejected, never rounded.
 
 use handover_events::MAX_ID;
 use marketplace_domain::{Currency, Money, MoneyError};
@@ -10,7 +10,7 @@ use crate::common::amounts;
 const LARGEST: &str = "90071992547409.91";
 
 #[test]
-fn every_small_amount_is_written_with_two_decimals_and_read_back() {
+fn small_amount_round_trips_with_two_decimals() {
     for minor in 0..=20_000 {
         let amount = Money::from_minor(minor).unwrap();
         let text = amount.to_string();
@@ -22,7 +22,7 @@ fn every_small_amount_is_written_with_two_decimals_and_read_back() {
 }
 
 #[test]
-fn a_plain_decimal_with_at_most_two_decimals_is_read_as_its_minor_units() {
+fn plain_decimal_is_parsed_as_minor_units() {
     let legal = [
         ("0", 0),
         ("0.0", 0),
@@ -33,7 +33,7 @@ fn a_plain_decimal_with_at_most_two_decimals_is_read_as_its_minor_units() {
         ("1", 100),
         ("88.5", 8_850),
         ("88.50", 8_850),
-        // Neither has an exact binary form; 4.35 * 100 is 434.99... in binary floating point.
+        // Both have no exact binary representation; 4.35 * 100 is 434.99... in binary floating point.
         ("4.35", 435),
         ("1.15", 115),
         ("9999999.99", 999_999_999),
@@ -46,14 +46,14 @@ fn a_plain_decimal_with_at_most_two_decimals_is_read_as_its_minor_units() {
 }
 
 #[test]
-fn more_than_two_decimals_are_refused_even_when_they_are_zeros() {
+fn more_than_two_decimals_are_rejected_even_if_they_are_zeros() {
     for text in ["1.000", "0.000", "88.500", "88.505", "0.001", "0.0000000000000000000001"] {
         assert_eq!(Money::parse(text), Err(MoneyError::TooPrecise), "{text}");
     }
 }
 
 #[test]
-fn an_amount_outside_the_range_is_refused() {
+fn amount_out_of_range_is_rejected() {
     let huge = format!("1{}", "0".repeat(400));
     for text in ["90071992547409.92", "90071992547410", "9223372036854775807", "9223372036854775808", &huge] {
         assert_eq!(Money::parse(text), Err(MoneyError::OutOfRange), "{text}");
@@ -69,7 +69,7 @@ fn an_amount_outside_the_range_is_refused() {
 }
 
 #[test]
-fn whatever_is_no_plain_decimal_is_refused() {
+fn text_that_is_not_a_plain_decimal_is_rejected() {
     let illegal = [
         "",
         " ",
@@ -108,7 +108,7 @@ fn whatever_is_no_plain_decimal_is_refused() {
 }
 
 #[test]
-fn an_amount_is_a_json_number_with_two_decimals() {
+fn amount_in_json_is_a_number_with_two_decimals() {
     for (given, written) in
         [("88.50", "88.50"), ("88.5", "88.50"), ("88", "88.00"), ("0", "0.00"), (LARGEST, LARGEST)]
     {
@@ -121,7 +121,7 @@ fn an_amount_is_a_json_number_with_two_decimals() {
 }
 
 #[test]
-fn what_is_no_plain_json_number_is_refused() {
+fn json_value_that_is_not_a_plain_number_is_rejected() {
     let illegal = [
         r#""88.50""#,
         r#""""#,
@@ -149,7 +149,7 @@ fn what_is_no_plain_json_number_is_refused() {
 }
 
 #[test]
-fn the_currency_is_written_as_its_code() {
+fn currency_is_serialized_as_its_code() {
     assert_eq!(Currency::CNY.as_str(), "CNY");
     assert_eq!(serde_json::to_string(&Currency::CNY).unwrap(), r#""CNY""#);
     assert!(serde_json::from_str::<Currency>(r#""USD""#).is_err());
@@ -157,7 +157,7 @@ fn the_currency_is_written_as_its_code() {
 
 proptest! {
     #[test]
-    fn every_amount_survives_text_and_json(amount in amounts()) {
+    fn amount_round_trips_through_text_and_json(amount in amounts()) {
         prop_assert_eq!(Money::parse(&amount.to_string()), Ok(amount));
         let json = serde_json::to_string(&amount).unwrap();
         prop_assert_eq!(&json, &amount.to_string());
@@ -165,12 +165,12 @@ proptest! {
     }
 
     #[test]
-    fn amounts_sort_as_their_minor_units(left in amounts(), right in amounts()) {
+    fn amounts_are_ordered_by_minor_units(left in amounts(), right in amounts()) {
         prop_assert_eq!(left.cmp(&right), left.minor().cmp(&right.minor()));
     }
 
     #[test]
-    fn a_decimal_is_read_exactly_or_refused(whole in 0..=u64::MAX, fraction in "[0-9]{1,20}") {
+    fn decimal_is_parsed_exactly_or_rejected(whole in 0..=u64::MAX, fraction in "[0-9]{1,20}") {
         let read = Money::parse(&format!("{whole}.{fraction}"));
         if fraction.len() > 2 {
             prop_assert_eq!(read, Err(MoneyError::TooPrecise));
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_read_as_another_amount_than_it_says(text in "[-+]?[0-9]{0,18}[.,eE]?[0-9]{0,3}") {
+    fn text_is_never_parsed_as_another_amount(text in "[-+]?[0-9]{0,18}[.,eE]?[0-9]{0,3}") {
         if let Ok(amount) = Money::parse(&text) {
             let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
             let plain = format!("{whole}{fraction:0<2}");
@@ -192,7 +192,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_at_all_is_answered(text in any::<String>()) {
+    fn parse_never_panics(text in any::<String>()) {
         let _ = Money::parse(&text);
         let _ = serde_json::from_str::<Money>(&text);
     }

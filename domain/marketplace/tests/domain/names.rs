@@ -1,4 +1,4 @@
-//! The names that rows and messages carry.
+//! Names of enum values in rows and messages.
 
 use handover_events::{ConsumeStatus, OutboxStatus, UnknownName};
 use marketplace_domain::{
@@ -6,7 +6,7 @@ use marketplace_domain::{
     OrderActor, OrderStatus, PaymentStatus, ProductStatus, Purse, RefundCause, RefundStatus,
 };
 
-/// The names of an enum are these and no others: in columns, in messages, read and written.
+/// Asserts that an enum has exactly these names, for parsing and formatting.
 macro_rules! names_are {
     ($enum:ty, $names:expr) => {{
         let names: &[&str] = &$names;
@@ -29,7 +29,7 @@ macro_rules! names_are {
     }};
 }
 
-/// As above, and JSON uses the same names as columns do.
+/// As `names_are`, and asserts that JSON uses the same names.
 macro_rules! names_in_json_too {
     ($enum:ty, $names:expr) => {{
         names_are!($enum, $names);
@@ -42,7 +42,7 @@ macro_rules! names_in_json_too {
 }
 
 #[test]
-fn every_name_is_frozen_and_read_back_as_what_it_was_written_for() {
+fn names_of_orders_and_events_are_frozen_and_round_trip() {
     names_in_json_too!(OrderStatus, ["pending", "paid", "shipped", "completed", "cancelled", "refunded"]);
     names_in_json_too!(CancelReason, ["buyer", "timeout", "asset_lock_failed", "payment_failed"]);
     names_in_json_too!(ProductStatus, ["on_sale", "sold", "off_shelf"]);
@@ -72,7 +72,7 @@ fn every_name_is_frozen_and_read_back_as_what_it_was_written_for() {
 }
 
 #[test]
-fn every_name_of_assets_is_frozen_too() {
+fn names_of_assets_are_frozen_and_round_trip() {
     names_are!(Asset, ["coupon", "wallet", "points", "cash"]);
     names_are!(Purse, ["wallet", "points"]);
     names_are!(CouponStatus, ["AVAILABLE", "LOCKED", "USED", "EXPIRED"]);

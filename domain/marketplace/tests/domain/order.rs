@@ -1,4 +1,4 @@
-//! Who may move an order where, what each move changes and what it announces.
+//! Order transitions: permitted actors, changed fields and events.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{
@@ -11,8 +11,8 @@ use crate::common::{
     BUYER, FACTS, SELLER, at, id, ids, money, new_order, one_of, order, place, placed_at, product, shipment,
 };
 
-/// Spec §2: state, action, who may, and where it leads. What is not listed is refused. An order is paid without its
-/// gateway where nothing is left to be paid in money; it is `refunding` while a refund is in `PROCESSING`.
+/// Spec §2: state, action, permitted actors, next state. Any other combination is rejected. The system pays an order whose
+/// remaining amount is zero. The state is `refunding` while a refund is in `PROCESSING`.
 const LEGAL: [(&str, &str, &[&str], &str); 10] = [
     ("pending", "pay", &["gateway", "system"], "paid"),
     ("pending", "cancel for buyer", &["buyer"], "cancelled"),
@@ -26,7 +26,7 @@ const LEGAL: [(&str, &str, &[&str], &str); 10] = [
     ("shipped", "complete", &["buyer"], "completed"),
 ];
 
-/// Every action; the timeout is one that the deadline allows.
+/// Every action; the timeout is past the payment deadline.
 fn actions() -> [OrderAction; 10] {
     [
         OrderAction::Pay,
@@ -42,13 +42,13 @@ fn actions() -> [OrderAction; 10] {
     ]
 }
 
-/// An order in each status, and one that is being refunded.
+/// An order in each status, and one with a running refund.
 fn orders() -> impl Iterator<Item = Order> {
     let refunding = Order { refund: Some(id(500_001)), ..order(OrderStatus::Paid) };
     OrderStatus::ALL.iter().map(|status| order(*status)).chain([refunding])
 }
 
-/// The state in the table.
+/// The state in `LEGAL`.
 fn state(order: &Order) -> &'static str {
     if order.status == OrderStatus::Paid && order.refund.is_some() {
         "refunding"
@@ -57,8 +57,8 @@ fn state(order: &Order) -> &'static str {
     }
 }
 
-/// The name in the table. A new action does not compile until it has one.
-fn called(action: &OrderAction) -> &'static str {
+/// The name of an action in `LEGAL`. The match is exhaustive, so a new action must be added here.
+fn label(action: &OrderAction) -> &'static str {
     match action {
         OrderAction::Pay => "pay",
         OrderAction::Ship(_) => "ship",
@@ -87,36 +87,37 @@ fn now() -> DateTime<Utc> {
 }
 
 #[test]
-fn every_state_action_and_actor_is_decided_as_the_table_says() {
-    let mut granted = 0;
+fn every_state_action_and_actor_matches_the_table() {
+    let mut allowed_count = 0;
     for (order, action, actor) in triples() {
-        let (state_before, called) = (state(&order), called(&action));
-        let rows: Vec<_> = LEGAL.iter().filter(|row| row.1 == called).collect();
+        let state_before = state(&order);
+        let label = label(&action);
+        let rows: Vec<_> = LEGAL.iter().filter(|row| row.1 == label).collect();
         let may = rows.iter().any(|row| row.2.contains(&actor.as_str()));
         let leads_to = rows.iter().find(|row| row.0 == state_before).map(|row| row.3);
-        let word = called.split(' ').next().unwrap();
+        let action_name = label.split(' ').next().unwrap();
         let expected = match leads_to {
-            // Who may not do it is told so, and learns nothing about the status.
-            _ if !may => Err(OrderRefusal::NotAllowed { actor, action: word }),
+            // The permission is checked before the status, so the error does not reveal the status.
+            _ if !may => Err(OrderRefusal::NotAllowed { actor, action: action_name }),
             Some(to) => Ok(to),
-            // What could be done if the refund were not there.
+            // The action would be allowed without the running refund.
             None if state_before == "refunding" && rows.iter().any(|row| row.0 == "paid") => {
-                Err(OrderRefusal::Refunding { action: word })
+                Err(OrderRefusal::Refunding { action: action_name })
             }
-            None => Err(OrderRefusal::WrongStatus { status: order.status, action: word }),
+            None => Err(OrderRefusal::WrongStatus { status: order.status, action: action_name }),
         };
-        granted += usize::from(expected.is_ok());
+        allowed_count += usize::from(expected.is_ok());
         let decided = order.apply(&action, actor, now()).map(|(after, _)| state(&after));
-        assert_eq!(decided, expected, "{actor}: {called}, of an order that is {state_before}");
+        assert_eq!(decided, expected, "{actor}: {label}, of an order that is {state_before}");
     }
     assert_eq!(
-        granted,
+        allowed_count,
         LEGAL.iter().map(|row| row.2.len()).sum::<usize>(),
-        "the table has a row that nothing reaches"
+        "the table has an unreachable row"
     );
 }
 
-/// Every way that an order can go, with what was announced on it.
+/// Every possible history of an order: its states with their events.
 fn histories() -> Vec<Vec<(Order, Vec<EventBody>)>> {
     let (placed, _, events) = place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
     let mut open = vec![vec![(placed, events)]];
@@ -125,7 +126,7 @@ fn histories() -> Vec<Vec<(Order, Vec<EventBody>)>> {
         let (order, _) = history.last().expect("an order").clone();
         for action in actions() {
             let applied = OrderActor::ALL.iter().find_map(|actor| order.apply(&action, *actor, now()).ok());
-            // A refund that fails leads back.
+            // A failed refund returns to `paid`, so the length is limited.
             if let (Some(next), true) = (applied, history.len() < 6) {
                 open.push(history.iter().cloned().chain([next]).collect());
             }
@@ -136,7 +137,7 @@ fn histories() -> Vec<Vec<(Order, Vec<EventBody>)>> {
 }
 
 #[test]
-fn row_confirms_every_event_of_its_past_and_none_of_its_future() {
+fn order_confirms_its_past_events_and_no_future_events() {
     let mut confirmed = 0;
     for history in histories() {
         for (now, (order, _)) in history.iter().enumerate() {
@@ -152,12 +153,13 @@ fn row_confirms_every_event_of_its_past_and_none_of_its_future() {
 }
 
 #[test]
-fn row_contradicts_an_event_with_another_field() {
+fn event_with_a_different_field_contradicts_the_order() {
     let order = Order { payable: money("88.50"), ..order(OrderStatus::Paid) };
     let paid =
         OrderPaid { order: order.facts(), pay_time: now(), amount: order.payable, product: order.product };
-    let is = |paid: OrderPaid| order.confirms(&EventBody::OrderPaid(paid)).map_err(|error| error.to_string());
-    assert_eq!(is(paid.clone()), Ok(()));
+    let check =
+        |paid: OrderPaid| order.confirms(&EventBody::OrderPaid(paid)).map_err(|error| error.to_string());
+    assert_eq!(check(paid.clone()), Ok(()));
     let of = |order: OrderFacts| OrderPaid { order, ..paid.clone() };
     let cases = [
         (
@@ -179,12 +181,12 @@ fn row_contradicts_an_event_with_another_field() {
         ),
     ];
     for (event, why) in cases {
-        assert_eq!(is(event), Err(why.to_owned()));
+        assert_eq!(check(event), Err(why.to_owned()));
     }
 }
 
 #[test]
-fn completed_cancelled_and_refunded_are_the_end() {
+fn completed_cancelled_and_refunded_are_terminal() {
     let terminal = [OrderStatus::Completed, OrderStatus::Cancelled, OrderStatus::Refunded];
     for status in OrderStatus::ALL {
         assert_eq!(status.is_terminal(), terminal.contains(status), "{status}");
@@ -193,19 +195,19 @@ fn completed_cancelled_and_refunded_are_the_end() {
         assert!(
             order.apply(&action, actor, now()).is_err(),
             "{actor}: {} after {}",
-            called(&action),
+            label(&action),
             order.status
         );
     }
 }
 
 #[test]
-fn a_step_changes_status_version_and_time_and_what_it_is_for_and_nothing_else() {
+fn transition_changes_only_the_expected_fields() {
     for (before, action, actor) in triples() {
         let Ok((after, _)) = before.apply(&action, actor, now()) else { continue };
         let mut expected =
             Order { status: after.status, version: before.version + 1, update_time: now(), ..before.clone() };
-        match called(&action) {
+        match label(&action) {
             "pay" => expected.pay_time = Some(now()),
             "ship" => expected.shipment = Some(shipment()),
             "cancel for buyer" => expected.cancel_reason = Some(CancelReason::Buyer),
@@ -216,13 +218,13 @@ fn a_step_changes_status_version_and_time_and_what_it_is_for_and_nothing_else() 
             "refund fails" => expected.refund = None,
             _ => {}
         }
-        assert_eq!(after, expected, "{}", called(&action));
+        assert_eq!(after, expected, "{}", label(&action));
     }
 }
 
 #[test]
-fn a_step_announces_one_event_that_tells_what_happened_and_a_refund_begun_or_failed_none() {
-    let told = |word: &str| match word {
+fn transition_announces_one_event_except_for_begun_and_failed_refunds() {
+    let event_of = |label: &str| match label {
         "pay" => {
             ("ORDER_PAID", r#""payTime":"2026-02-04T11:00:00.500000Z","amount":80.25,"productId":70001"#)
         }
@@ -245,14 +247,14 @@ fn a_step_announces_one_event_that_tells_what_happened_and_a_refund_begun_or_fai
     };
     for (order, action, actor) in triples() {
         let Ok((_, events)) = order.apply(&action, actor, now()) else { continue };
-        // The refund has events of its own.
-        if ["refund begins", "refund fails"].contains(&called(&action)) {
-            assert_eq!(events, [], "{}", called(&action));
+        // The refund aggregate announces these changes.
+        if ["refund begins", "refund fails"].contains(&label(&action)) {
+            assert_eq!(events, [], "{}", label(&action));
             continue;
         }
-        let (name, own) = told(called(&action));
-        let own = own.replace("REASON", called(&action).trim_start_matches("cancel for "));
-        assert_eq!(events.len(), 1, "{}", called(&action));
+        let (name, own) = event_of(label(&action));
+        let own = own.replace("REASON", label(&action).trim_start_matches("cancel for "));
+        assert_eq!(events.len(), 1, "{}", label(&action));
         assert_eq!(events[0].event_type().as_str(), name);
         assert_eq!(events[0].aggregate_id(), 900_001);
         assert_eq!(events[0].to_json(), format!("{{{FACTS},{own}}}"));
@@ -260,7 +262,7 @@ fn a_step_announces_one_event_that_tells_what_happened_and_a_refund_begun_or_fai
 }
 
 #[test]
-fn a_timeout_is_refused_before_the_deadline_and_granted_from_then_on() {
+fn timeout_is_rejected_before_the_deadline_and_allowed_from_then_on() {
     let pending = order(OrderStatus::Pending);
     let close = |created_by| {
         let cause = CancelCause::Timeout { created_by };
@@ -274,14 +276,14 @@ fn a_timeout_is_refused_before_the_deadline_and_granted_from_then_on() {
 }
 
 #[test]
-fn a_timeout_finds_out_that_the_order_is_paid_before_it_looks_at_the_deadline() {
+fn timeout_checks_the_status_before_the_deadline() {
     let early = OrderAction::Cancel(CancelCause::Timeout { created_by: placed_at() - TimeDelta::days(1) });
     let refusal = order(OrderStatus::Paid).apply(&early, OrderActor::System, now()).unwrap_err();
     assert_eq!(refusal, OrderRefusal::WrongStatus { status: OrderStatus::Paid, action: "cancel" });
 }
 
 #[test]
-fn a_refusal_names_who_asked_for_what() {
+fn refusal_message_names_actor_and_action() {
     let refusal = order(OrderStatus::Paid).apply(&OrderAction::Pay, OrderActor::Operator, now()).unwrap_err();
     assert_eq!(refusal.to_string(), "operator may not pay an order");
     let refusal = order(OrderStatus::Paid).apply(&OrderAction::Pay, OrderActor::Gateway, now()).unwrap_err();
@@ -290,7 +292,7 @@ fn a_refusal_names_who_asked_for_what() {
 
 proptest! {
     #[test]
-    fn whatever_is_tried_the_order_moves_one_version_at_a_time_until_its_end(
+    fn order_follows_an_allowed_path_and_increments_its_version(
         tried in prop::collection::vec((0..10usize, one_of(OrderActor::ALL), 0..1000i64), 0..60),
     ) {
         let (mut order, _, _) = place(&product(ProductStatus::OnSale), new_order()).unwrap();
@@ -309,13 +311,13 @@ proptest! {
             }
         }
         let names: Vec<&str> = path.iter().map(|status| status.as_str()).collect();
-        let way = names.join(" ");
-        let ways = ["pending paid shipped completed", "pending cancelled", "pending paid refunded"];
-        prop_assert!(ways.iter().any(|whole| whole.starts_with(&way)), "{}", way);
+        let taken_path = names.join(" ");
+        let allowed_paths = ["pending paid shipped completed", "pending cancelled", "pending paid refunded"];
+        prop_assert!(allowed_paths.iter().any(|whole| whole.starts_with(&taken_path)), "{}", taken_path);
     }
 
     #[test]
-    fn a_user_is_buyer_or_seller_or_a_stranger_to_an_order(user in ids::<UserId>()) {
+    fn party_of_a_user_is_buyer_seller_or_stranger(user in ids::<UserId>()) {
         let order = order(OrderStatus::Pending);
         prop_assert_eq!(order.party(order.buyer), OrderActor::Buyer);
         prop_assert_eq!(order.party(order.seller), OrderActor::Seller);

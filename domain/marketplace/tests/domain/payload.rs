@@ -1,4 +1,4 @@
-//! What each event type must carry, field by field, and where it goes.
+//! Required and optional fields of each event type, and its routing.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::contract::{ORDER, ROWS};
 
-/// The example of the contract (000 §6): an envelope, and less than a payload.
+/// The example of the contract (000 §6). Its payload is incomplete.
 const ENVELOPE: &str = include_str!("../../../events/tests/golden/envelope.json");
 
 fn missing(field: &str) -> EnvelopeError {
@@ -16,13 +16,13 @@ fn missing(field: &str) -> EnvelopeError {
 }
 
 #[test]
-fn the_table_has_every_event_type() {
+fn table_contains_every_event_type() {
     let listed: BTreeSet<&str> = ROWS.iter().map(|row| row.name).collect();
     assert_eq!(listed, EventType::ALL.iter().map(|event_type| event_type.as_str()).collect());
 }
 
 #[test]
-fn every_event_type_goes_where_the_contract_says() {
+fn routing_key_and_aggregate_match_the_contract() {
     for row in ROWS {
         assert_eq!(row.event_type().routing_key(), row.routing_key, "{}", row.name);
         assert_eq!(row.event_type().aggregate().as_str(), row.aggregate, "{}", row.name);
@@ -30,14 +30,14 @@ fn every_event_type_goes_where_the_contract_says() {
 }
 
 #[test]
-fn only_the_timeout_is_outside_the_order_of_its_aggregate() {
+fn only_order_timeout_is_unordered() {
     for event_type in EventType::ALL {
         assert_eq!(event_type.is_ordered(), *event_type != EventType::OrderTimeout, "{event_type}");
     }
 }
 
 #[test]
-fn every_payload_is_written_byte_for_byte_as_it_was_read() {
+fn payload_round_trips_byte_for_byte() {
     for row in ROWS {
         let body = row.parse(row.payload()).unwrap();
         assert_eq!(body.event_type(), row.event_type());
@@ -46,7 +46,7 @@ fn every_payload_is_written_byte_for_byte_as_it_was_read() {
 }
 
 #[test]
-fn every_envelope_gives_the_body_that_it_carries() {
+fn envelope_is_parsed_into_its_payload() {
     for row in ROWS {
         let envelope = row.envelope();
         let body = row.parse(row.payload()).unwrap();
@@ -56,10 +56,10 @@ fn every_envelope_gives_the_body_that_it_carries() {
 }
 
 #[test]
-fn each_required_field_of_each_type_is_missed_by_name() {
+fn missing_required_field_is_named_in_the_error() {
     for row in ROWS {
         for (field, _) in row.required() {
-            // Without it a payment or refund reads as one for an order, which has a rule of its own below.
+            // Without `invoiceId` a payment or refund is one for an order, which another test below covers.
             if field == "invoiceId" && row.name != "INVOICE_GENERATED" {
                 continue;
             }
@@ -74,7 +74,7 @@ fn each_required_field_of_each_type_is_missed_by_name() {
 }
 
 #[test]
-fn an_optional_field_is_left_out_where_there_is_none_and_null_is_none() {
+fn absent_optional_field_is_omitted_and_null_counts_as_absent() {
     for row in ROWS {
         for (field, _) in row.optional() {
             let mut absent = row.payload();
@@ -89,7 +89,7 @@ fn an_optional_field_is_left_out_where_there_is_none_and_null_is_none() {
 }
 
 #[test]
-fn each_ill_typed_field_of_each_type_is_refused_by_name() {
+fn field_of_wrong_type_is_named_in_the_error() {
     for row in ROWS {
         for (field, kind) in row.fields() {
             for wrong in kind.illegal().iter().chain(&["true", "[]", "{}"]) {
@@ -106,7 +106,7 @@ fn each_ill_typed_field_of_each_type_is_refused_by_name() {
 }
 
 #[test]
-fn fields_beyond_the_contract_are_ignored_in_every_payload() {
+fn unknown_fields_are_ignored_in_every_payload() {
     for row in ROWS {
         for extra in [json!(1), json!("x"), json!(null), json!({"orderId": "x"}), json!([])] {
             let mut payload = row.payload();
@@ -117,7 +117,7 @@ fn fields_beyond_the_contract_are_ignored_in_every_payload() {
 }
 
 #[test]
-fn a_payload_that_is_no_object_is_refused() {
+fn payload_that_is_not_an_object_is_rejected() {
     for row in ROWS {
         for value in [json!(null), json!(5), json!("x"), json!([]), json!(true)] {
             let refusal = EventBody::parse(row.event_type(), &value);
@@ -127,7 +127,7 @@ fn a_payload_that_is_no_object_is_refused() {
 }
 
 #[test]
-fn an_envelope_about_another_kind_of_aggregate_than_its_type_is_refused() {
+fn envelope_with_wrong_aggregate_type_is_rejected() {
     for row in ROWS {
         let others = AggregateType::ALL.iter().map(|kind| kind.as_str()).chain(["order", "Coupon", ""]);
         for other in others.filter(|other| *other != row.aggregate) {
@@ -139,7 +139,7 @@ fn an_envelope_about_another_kind_of_aggregate_than_its_type_is_refused() {
 }
 
 #[test]
-fn an_envelope_about_another_aggregate_than_its_payload_is_refused() {
+fn envelope_with_another_aggregate_id_than_its_payload_is_rejected() {
     for row in ROWS {
         let right = row.envelope().aggregate_id;
         for other in [0, -1, right - 1, right + 1, i64::MIN, i64::MAX] {
@@ -151,7 +151,7 @@ fn an_envelope_about_another_aggregate_than_its_payload_is_refused() {
 }
 
 #[test]
-fn a_payment_or_refund_is_for_an_order_or_an_invoice_and_never_both() {
+fn payment_or_refund_for_both_order_and_invoice_is_rejected() {
     for row in ROWS.iter().filter(|row| ["Payment", "Refund"].contains(&row.aggregate)) {
         let both = |order: Value, invoice: Value| {
             let mut payload = row.payload();
@@ -166,7 +166,7 @@ fn a_payment_or_refund_is_for_an_order_or_an_invoice_and_never_both() {
             EnvelopeError::Contradiction { field: "payload.invoiceId".into(), other: "payload.orderId" };
         assert_eq!(both(json!(900_001), json!(400_001)), Err(refusal.clone()), "{}", row.name);
         assert_eq!(both(json!("x"), json!("x")), Err(refusal), "{}", row.name);
-        // Null is absent.
+        // Null counts as absent.
         assert!(both(json!(900_001), json!(null)).is_ok(), "{}", row.name);
         assert!(both(json!(null), json!(400_001)).is_ok(), "{}", row.name);
         assert_eq!(both(json!(null), json!(null)), Err(missing("orderId")), "{}", row.name);
@@ -174,7 +174,7 @@ fn a_payment_or_refund_is_for_an_order_or_an_invoice_and_never_both() {
 }
 
 #[test]
-fn a_type_that_nobody_knows_has_no_body() {
+fn unknown_event_type_has_no_payload() {
     for name in ["ORDER_EXPLODED", "order_created", "ORDER_CREATED ", ""] {
         let mut envelope = Envelope::parse(ENVELOPE).unwrap();
         name.clone_into(&mut envelope.event_type);
@@ -183,7 +183,7 @@ fn a_type_that_nobody_knows_has_no_body() {
 }
 
 #[test]
-fn the_example_of_the_contract_is_no_order_created_because_it_names_no_product() {
+fn contract_example_is_rejected_because_product_id_is_missing() {
     let refusal = EventBody::of(&Envelope::parse(ENVELOPE).unwrap()).unwrap_err();
     assert_eq!(refusal, EnvelopeError::Missing { field: "payload.productId".into() });
 }

@@ -1,4 +1,4 @@
-//! A payment is settled once, over its own amount, and never loses money that arrived too late.
+//! A payment is settled once, with its own amount; a success that arrives too late is marked for refund.
 
 use chrono::{DateTime, Utc};
 use marketplace_domain::{
@@ -32,7 +32,7 @@ fn settled(result: PaymentResult) -> Payment {
 }
 
 #[test]
-fn the_first_report_settles_the_payment_and_changes_nothing_else() {
+fn first_report_settles_the_payment_and_changes_nothing_else() {
     for result in RESULTS {
         let expected = Payment {
             status: ends_as(result),
@@ -46,7 +46,7 @@ fn the_first_report_settles_the_payment_and_changes_nothing_else() {
 }
 
 #[test]
-fn the_event_is_of_the_right_type_and_carries_the_facts_of_the_order() {
+fn settlement_event_has_the_right_type_and_the_order_fields() {
     let named = [(PaymentResult::Success, "PAYMENT_SUCCEEDED"), (PaymentResult::Failed, "PAYMENT_FAILED")];
     for (result, name) in named {
         let report = report("txn-1", result, money("80.25"));
@@ -66,7 +66,7 @@ fn the_event_is_of_the_right_type_and_carries_the_facts_of_the_order() {
 }
 
 #[test]
-fn the_same_report_again_changes_nothing() {
+fn repeated_report_changes_nothing() {
     for result in RESULTS {
         for status in OrderStatus::ALL {
             let again = report("txn-1", result, money("80.25"));
@@ -80,7 +80,7 @@ fn the_same_report_again_changes_nothing() {
 }
 
 #[test]
-fn another_report_about_a_settled_payment_is_refused() {
+fn different_report_about_a_settled_payment_is_rejected() {
     let other = |result| match result {
         PaymentResult::Success => PaymentResult::Failed,
         PaymentResult::Failed => PaymentResult::Success,
@@ -94,14 +94,14 @@ fn another_report_about_a_settled_payment_is_refused() {
             // A transaction id is compared byte by byte.
             report("TXN-1", result, money("80.25")),
         ] {
-            let answer = settled(result).settle(&contradiction, &order(OrderStatus::Pending), now());
-            assert_eq!(answer, refusal, "{contradiction:?}");
+            let outcome = settled(result).settle(&contradiction, &order(OrderStatus::Pending), now());
+            assert_eq!(outcome, refusal, "{contradiction:?}");
         }
     }
 }
 
 #[test]
-fn a_success_that_its_order_cannot_use_is_recorded_and_owed_back() {
+fn success_for_an_order_that_is_not_pending_requires_a_refund() {
     for status in OrderStatus::ALL {
         let report = report("txn-1", PaymentResult::Success, money("80.25"));
         let (after, event) = payment().settle(&report, &order(*status), now()).unwrap().unwrap();
@@ -112,7 +112,7 @@ fn a_success_that_its_order_cannot_use_is_recorded_and_owed_back() {
 }
 
 #[test]
-fn a_failure_owes_nothing_back() {
+fn failure_requires_no_refund() {
     for status in OrderStatus::ALL {
         let report = report("txn-1", PaymentResult::Failed, money("80.25"));
         let (after, _) = payment().settle(&report, &order(*status), now()).unwrap().unwrap();
@@ -121,16 +121,16 @@ fn a_failure_owes_nothing_back() {
 }
 
 #[test]
-fn a_refused_report_names_both_amounts() {
+fn wrong_amount_error_names_both_amounts() {
     let refusal = payment()
         .settle(&report("txn-1", PaymentResult::Success, money("88.5")), &order(OrderStatus::Pending), now())
         .unwrap_err();
-    assert_eq!(refusal.to_string(), "the amount is 88.50, the payment is over 80.25");
+    assert_eq!(refusal.to_string(), "the reported amount is 88.50, but the payment amount is 80.25");
 }
 
 proptest! {
     #[test]
-    fn a_report_over_another_amount_is_refused_before_and_after_settlement(
+    fn report_with_another_amount_is_rejected_before_and_after_settlement(
         reported in amounts(), result in one_of(&RESULTS), status in one_of(OrderStatus::ALL),
     ) {
         prop_assume!(reported != money("80.25"));
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_reported_a_payment_is_settled_at_most_once(
+    fn payment_is_settled_at_most_once_by_any_reports(
         reports in prop::collection::vec((0..3, one_of(&RESULTS), one_of(OrderStatus::ALL)), 1..20),
     ) {
         let mut payment = payment();

@@ -1,4 +1,4 @@
-//! Placing an order takes the product, and ending it unshipped gives the product back.
+//! Placing an order reserves the product; cancelling or refunding it makes the product available again.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn now() -> DateTime<Utc> {
 }
 
 #[test]
-fn placing_an_order_takes_the_product_at_the_price_it_has() {
+fn placed_order_reserves_the_product_at_its_current_price() {
     let before = product(ProductStatus::OnSale);
     let (order, taken, _) = place(&before, new_order()).unwrap();
     assert_eq!(taken, before.apply(ProductAction::Occupy, placed_at()).unwrap());
@@ -46,7 +46,7 @@ fn placing_an_order_takes_the_product_at_the_price_it_has() {
 }
 
 #[test]
-fn placing_an_order_announces_it_and_starts_its_timeout() {
+fn placed_order_announces_order_created_and_order_timeout() {
     let (_, _, events) = place(&product(ProductStatus::OnSale), new_order()).unwrap();
     assert_eq!(
         events.iter().map(EventBody::event_type).collect::<Vec<_>>(),
@@ -57,7 +57,7 @@ fn placing_an_order_announces_it_and_starts_its_timeout() {
 }
 
 #[test]
-fn only_a_product_on_sale_can_be_bought() {
+fn product_that_is_not_on_sale_cannot_be_bought() {
     for status in [ProductStatus::Sold, ProductStatus::OffShelf] {
         let refusal = place(&product(status), new_order()).unwrap_err();
         assert_eq!(refusal, OrderRefusal::Product(ProductRefusal::WrongStatus { status }));
@@ -65,7 +65,7 @@ fn only_a_product_on_sale_can_be_bought() {
 }
 
 #[test]
-fn a_product_is_not_sold_again_before_its_order_ends_and_is_afterwards() {
+fn sold_product_can_be_bought_again_only_after_its_release() {
     let (_, taken, _) = place(&product(ProductStatus::OnSale), new_order()).unwrap();
     let second = NewOrder { id: id(900_002), buyer: id(10_003), now: now() };
     let sold = ProductRefusal::WrongStatus { status: ProductStatus::Sold };
@@ -82,22 +82,22 @@ fn only_cancelled_and_refunded_orders_free_their_product() {
 }
 
 #[test]
-fn an_order_that_is_cancelled_or_refunded_gives_back_the_product_as_it_was() {
+fn cancelled_or_refunded_order_restores_the_product() {
     let pay = (OrderAction::Pay, OrderActor::Gateway);
-    let cancel = |cause, who| (OrderAction::Cancel(cause), who);
+    let cancel = |cause, actor| (OrderAction::Cancel(cause), actor);
     let begin = OrderAction::BeginRefund { refund: id(500_001) };
     let refund = OrderAction::Refund { refund: id(500_001), amount: money("88.50") };
-    let ways = [
+    let paths = [
         vec![cancel(CancelCause::Buyer, OrderActor::Buyer)],
         vec![cancel(CancelCause::Timeout { created_by: placed_at() }, OrderActor::System)],
         vec![cancel(CancelCause::AssetLockFailed, OrderActor::System)],
         vec![cancel(CancelCause::PaymentFailed, OrderActor::System)],
         vec![pay, (begin, OrderActor::Buyer), (refund, OrderActor::Gateway)],
     ];
-    for way in ways {
+    for path in paths {
         let before = product(ProductStatus::OnSale);
         let (mut order, taken, _) = place(&before, new_order()).unwrap();
-        for (action, actor) in &way {
+        for (action, actor) in &path {
             assert!(!order.status.frees_product(), "{}", order.status);
             (order, _) = order.apply(action, *actor, now()).unwrap();
         }
@@ -109,7 +109,7 @@ fn an_order_that_is_cancelled_or_refunded_gives_back_the_product_as_it_was() {
 }
 
 #[test]
-fn order_numbers_of_one_second_differ_while_their_ids_do_in_ten_digits() {
+fn order_numbers_of_the_same_second_differ_by_the_last_ten_digits_of_the_id() {
     let numbers: BTreeSet<String> =
         (MAX_ID - 999..=MAX_ID).map(|order| OrderNo::new(placed_at(), id(order)).to_string()).collect();
     assert_eq!(numbers.len(), 1000);
@@ -119,7 +119,7 @@ fn order_numbers_of_one_second_differ_while_their_ids_do_in_ten_digits() {
 
 proptest! {
     #[test]
-    fn nobody_buys_their_own_product(
+    fn user_cannot_buy_their_own_product(
         status in one_of(ProductStatus::ALL), seller in ids::<UserId>(), order in ids::<OrderId>(), now in times(),
     ) {
         let mut own = product(status);
@@ -131,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn an_order_number_is_the_second_of_creation_and_the_last_ten_digits_of_the_id(
+    fn order_number_is_the_creation_second_and_the_last_ten_digits_of_the_id(
         created in times(), order in ids::<OrderId>(),
     ) {
         let number = OrderNo::new(created, order);

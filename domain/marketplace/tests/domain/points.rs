@@ -1,4 +1,4 @@
-//! What points are worth, and how they are earned: whole numbers at every rate.
+//! Value of points and earning rate: whole numbers at every rate.
 
 use handover_events::MAX_ID;
 use marketplace_domain::{Asset, AssetRefusal, Money, Points, PointsRules};
@@ -11,12 +11,12 @@ fn worth(rate: u32, number: i64) -> Result<String, AssetRefusal> {
 }
 
 #[test]
-fn a_hundred_points_are_worth_one_and_one_is_earned_for_each_whole_one_paid() {
+fn by_default_100_points_are_worth_1_and_1_point_is_earned_per_1_paid() {
     assert_eq!(PointsRules::default(), rules(100, 1));
 }
 
 #[test]
-fn points_are_worth_what_their_rate_says_to_the_cent() {
+fn value_of_points_is_exact_at_every_rate() {
     for (rate, number, value) in [
         (50, 0, "0.00"),
         (50, 1, "0.02"),
@@ -42,7 +42,7 @@ fn points_are_worth_what_their_rate_says_to_the_cent() {
 }
 
 #[test]
-fn points_that_are_worth_no_whole_cent_are_refused_with_the_number_that_is() {
+fn points_without_a_whole_value_are_rejected_with_the_required_multiple() {
     for (rate, number, step) in [(1000, 1, 10), (1000, 995, 10), (3, 1, 3), (30, 100, 3), (101, 100, 101)] {
         assert_eq!(
             worth(rate, number),
@@ -55,7 +55,7 @@ fn points_that_are_worth_no_whole_cent_are_refused_with_the_number_that_is() {
 }
 
 #[test]
-fn points_worth_more_than_there_can_be_money_are_refused() {
+fn points_worth_more_than_the_maximum_amount_are_rejected() {
     assert_eq!(worth(50, MAX_ID / 2), Ok("90071992547409.90".into()));
     for (rate, number) in [(50, MAX_ID / 2 + 1), (50, MAX_ID), (1, MAX_ID)] {
         assert_eq!(worth(rate, number), Err(AssetRefusal::TooMuch { asset: Asset::Points }));
@@ -63,7 +63,7 @@ fn points_worth_more_than_there_can_be_money_are_refused() {
 }
 
 #[test]
-fn points_are_earned_for_each_whole_one_that_was_paid() {
+fn points_are_earned_for_each_whole_unit_paid() {
     for (each, paid, earned) in [
         (1, "0.00", 0),
         (1, "0.99", 0),
@@ -82,7 +82,7 @@ fn points_are_earned_for_each_whole_one_that_was_paid() {
 }
 
 #[test]
-fn a_number_of_points_is_an_integer_from_zero_to_the_greatest_id() {
+fn number_of_points_is_between_0_and_max_id() {
     for value in [0, 1, MAX_ID] {
         assert_eq!(Points::try_from(value).map(i64::from), Ok(value));
         assert_eq!(serde_json::from_str::<Points>(&value.to_string()).unwrap(), points(value));
@@ -96,7 +96,7 @@ fn a_number_of_points_is_an_integer_from_zero_to_the_greatest_id() {
 
 proptest! {
     #[test]
-    fn points_are_worth_what_they_are_or_nothing_at_all(number in 0..=MAX_ID, rate in 1..=u32::MAX) {
+    fn value_of_points_is_exact_or_rejected(number in 0..=MAX_ID, rate in 1..=u32::MAX) {
         let exact = i128::from(number) * 100;
         let rate_wide = i128::from(rate);
         match rules(rate, 1).worth(points(number)) {
@@ -113,9 +113,10 @@ proptest! {
     }
 
     #[test]
-    fn who_pays_more_earns_no_less(paid in amounts(), more in amounts(), each in any::<u32>()) {
-        let (less, more) = (paid.min(more), paid.max(more));
-        prop_assert!(rules(100, each).earned(less) <= rules(100, each).earned(more));
+    fn higher_payment_never_earns_fewer_points(paid in amounts(), more in amounts(), each in any::<u32>()) {
+        let lower = paid.min(more);
+        let higher = paid.max(more);
+        prop_assert!(rules(100, each).earned(lower) <= rules(100, each).earned(higher));
         prop_assert_eq!(rules(100, each).earned(Money::ZERO), Points::ZERO);
     }
 }

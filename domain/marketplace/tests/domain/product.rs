@@ -1,4 +1,4 @@
-//! A product is taken by at most one order at a time.
+//! A product is reserved by at most one order at a time.
 
 use chrono::{DateTime, Utc};
 use marketplace_domain::{Product, ProductAction, ProductRefusal, ProductStatus, UserId};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::common::{SELLER, at, id, ids, one_of, product};
 
-/// Spec §2 "Product": what is not listed is refused.
+/// Spec §2 "Product": allowed transitions. Any other combination is rejected.
 const LEGAL: [(&str, ProductAction, &str); 4] = [
     ("on_sale", ProductAction::Occupy, "sold"),
     ("sold", ProductAction::Release, "on_sale"),
@@ -19,7 +19,7 @@ fn now() -> DateTime<Utc> {
 }
 
 #[test]
-fn every_status_and_action_is_decided_as_the_table_says() {
+fn every_status_and_action_matches_the_table() {
     for status in ProductStatus::ALL {
         for action in ProductAction::ALL {
             let row = LEGAL.iter().find(|row| row.0 == status.as_str() && row.1 == action);
@@ -34,7 +34,7 @@ fn every_status_and_action_is_decided_as_the_table_says() {
 }
 
 #[test]
-fn a_step_changes_status_version_and_time_and_nothing_else() {
+fn transition_changes_only_status_version_and_time() {
     for (from, action, to) in LEGAL {
         let before = product(from.parse().unwrap());
         let expected = Product {
@@ -48,13 +48,13 @@ fn a_step_changes_status_version_and_time_and_nothing_else() {
 }
 
 #[test]
-fn prices_are_from_1_cent_to_9999999_99() {
+fn price_is_between_1_cent_and_9999999_99() {
     assert_eq!(Product::PRICE_MINOR, 1..=999_999_999);
 }
 
 proptest! {
     #[test]
-    fn nobody_takes_a_product_again_before_it_was_released(
+    fn product_is_reserved_again_only_after_its_release(
         tried in prop::collection::vec(one_of(&ProductAction::ALL), 0..100),
     ) {
         let mut product = product(ProductStatus::OnSale);
@@ -66,7 +66,7 @@ proptest! {
                 ProductAction::Release => owners -= 1,
                 ProductAction::OffShelf | ProductAction::OnShelf => prop_assert_eq!(owners, 0),
             }
-            prop_assert!(owners == 0 || owners == 1, "{} orders have it", owners);
+            prop_assert!(owners == 0 || owners == 1, "{} orders reserve it", owners);
             prop_assert_eq!(after.status == ProductStatus::Sold, owners == 1);
             prop_assert_eq!(after.version, product.version + 1);
             product = after;
@@ -74,31 +74,31 @@ proptest! {
     }
 
     #[test]
-    fn taking_and_releasing_undo_each_other(status in one_of(ProductStatus::ALL)) {
+    fn opposite_actions_restore_the_product(status in one_of(ProductStatus::ALL)) {
         let before = product(status);
-        for (there, back) in [
+        for (action, inverse) in [
             (ProductAction::Occupy, ProductAction::Release),
             (ProductAction::Release, ProductAction::Occupy),
             (ProductAction::OffShelf, ProductAction::OnShelf),
             (ProductAction::OnShelf, ProductAction::OffShelf),
         ] {
-            let Ok(after) = before.apply(there, now()) else { continue };
-            prop_assert_eq!(after.apply(there, now()), Err(ProductRefusal::WrongStatus { status: after.status }));
-            let again = after.apply(back, now()).unwrap();
-            prop_assert_eq!(again.version, before.version + 2);
-            let as_before = Product { version: before.version, update_time: before.update_time, ..again };
+            let Ok(after) = before.apply(action, now()) else { continue };
+            prop_assert_eq!(after.apply(action, now()), Err(ProductRefusal::WrongStatus { status: after.status }));
+            let restored = after.apply(inverse, now()).unwrap();
+            prop_assert_eq!(restored.version, before.version + 2);
+            let as_before = Product { version: before.version, update_time: before.update_time, ..restored };
             prop_assert_eq!(&as_before, &before);
         }
     }
 
     #[test]
-    fn only_the_seller_moves_a_product_on_and_off_the_shelf(
-        status in one_of(ProductStatus::ALL), action in one_of(&ProductAction::ALL), who in ids::<UserId>(),
+    fn only_the_seller_can_use_apply_as(
+        status in one_of(ProductStatus::ALL), action in one_of(&ProductAction::ALL), actor in ids::<UserId>(),
     ) {
         let product = product(status);
         prop_assert_eq!(product.apply_as(action, id(SELLER), now()), product.apply(action, now()));
-        if who.get() != SELLER {
-            prop_assert_eq!(product.apply_as(action, who, now()), Err(ProductRefusal::NotTheSeller));
+        if actor.get() != SELLER {
+            prop_assert_eq!(product.apply_as(action, actor, now()), Err(ProductRefusal::NotTheSeller));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A refund is over the whole of its payment, settled once, and asked for again only while it has not reported.
+//! A refund covers its whole payment, is settled once, and is requested again only while it is not settled.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{
@@ -30,7 +30,7 @@ fn settled(result: RefundResult) -> Refund {
 }
 
 #[test]
-fn a_refund_is_over_the_whole_of_its_payment_and_due_at_once() {
+fn new_refund_covers_its_payment_and_is_due_immediately() {
     let expected = Refund {
         id: id(500_001),
         tenant: id(3),
@@ -53,16 +53,17 @@ fn a_refund_is_over_the_whole_of_its_payment_and_due_at_once() {
 }
 
 #[test]
-fn the_first_report_settles_the_refund_and_changes_nothing_else() {
+fn first_report_settles_the_refund_and_changes_nothing_else() {
     for result in RESULTS {
-        let (status, update_time) = (ends_as(result), now());
+        let status = ends_as(result);
+        let update_time = now();
         let expected = Refund { status, next_attempt_time: None, version: 2, update_time, ..refund() };
         assert_eq!(settled(result), expected);
     }
 }
 
 #[test]
-fn the_event_is_of_the_right_type_and_carries_the_facts_of_the_order() {
+fn settlement_event_has_the_right_type_and_the_order_fields() {
     let named = [(RefundResult::Success, "REFUND_SUCCEEDED"), (RefundResult::Failed, "REFUND_FAILED")];
     for (result, name) in named {
         let (_, event) = refund().settle(result, &order(OrderStatus::Paid), now()).unwrap().unwrap();
@@ -75,14 +76,14 @@ fn the_event_is_of_the_right_type_and_carries_the_facts_of_the_order() {
 }
 
 #[test]
-fn the_same_report_again_changes_nothing_and_the_other_is_refused() {
+fn repeated_report_changes_nothing_and_the_other_result_is_rejected() {
     for result in RESULTS {
         for status in OrderStatus::ALL {
             for again in RESULTS {
-                let answer = settled(result).settle(again, &order(*status), now());
+                let outcome = settled(result).settle(again, &order(*status), now());
                 let refusal = RefundRefusal::AlreadySettled { status: ends_as(result) };
                 let expected = if again == result { Ok(None) } else { Err(refusal) };
-                assert_eq!(answer, expected, "{result:?}, then {again:?}");
+                assert_eq!(outcome, expected, "{result:?}, then {again:?}");
             }
         }
     }
@@ -92,7 +93,7 @@ fn the_same_report_again_changes_nothing_and_the_other_is_refused() {
 }
 
 #[test]
-fn a_refund_is_asked_for_again_only_while_it_has_not_reported() {
+fn refund_is_requested_again_only_while_it_is_not_settled() {
     let next = now() + TimeDelta::minutes(1);
     let expected =
         Refund { attempts: 1, next_attempt_time: Some(next), version: 2, update_time: now(), ..refund() };
@@ -106,7 +107,7 @@ fn a_refund_is_asked_for_again_only_while_it_has_not_reported() {
 }
 
 #[test]
-fn while_its_refund_is_processed_an_order_is_neither_shipped_nor_refunded_again() {
+fn order_with_running_refund_can_neither_be_shipped_nor_refunded() {
     let begin = |refund| OrderAction::BeginRefund { refund: id(refund) };
     let paid = order(OrderStatus::Paid);
     let (refunding, _) = paid.apply(&begin(500_001), OrderActor::Buyer, now()).unwrap();
@@ -118,7 +119,7 @@ fn while_its_refund_is_processed_an_order_is_neither_shipped_nor_refunded_again(
         let refusal = refunding.apply(&begin(again), OrderActor::Operator, now());
         assert_eq!(refusal, Err(OrderRefusal::Refunding { action: "refund" }));
     }
-    // Once it has failed, either can be done.
+    // Both are allowed after the refund failed.
     let failed = OrderAction::AbandonRefund { refund: id(500_001) };
     let (paid_again, _) = refunding.apply(&failed, OrderActor::Gateway, now()).unwrap();
     assert!(paid_again.apply(&ship, OrderActor::Seller, now()).is_ok());
@@ -126,7 +127,7 @@ fn while_its_refund_is_processed_an_order_is_neither_shipped_nor_refunded_again(
 }
 
 #[test]
-fn an_order_is_refunded_by_the_refund_that_it_began_and_no_other() {
+fn order_accepts_only_the_result_of_its_own_refund() {
     let begin = OrderAction::BeginRefund { refund: id(500_001) };
     let paid = order(OrderStatus::Paid);
     let (refunding, _) = paid.apply(&begin, OrderActor::Buyer, now()).unwrap();

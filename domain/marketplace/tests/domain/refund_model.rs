@@ -1,4 +1,4 @@
-//! Orders and their refunds against plain facts, in whatever order requests, reports and shipping come.
+//! Compares orders and their refunds with a model, for any order of requests, reports and shipping.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{
@@ -11,14 +11,14 @@ use crate::common::{id, model_cases, money, order, payment, placed_at, shipment}
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// Another refund is asked for.
+    /// A refund is requested.
     Begin(OrderActor),
-    /// The gateway reports about one of those there are: the refund and its order are settled together.
+    /// The gateway reports the result of an existing refund; the refund and its order are settled together.
     Report(usize, RefundResult),
-    /// The order hears about a refund that is not its own.
-    Stray(i64, RefundResult),
-    /// The gateway is asked once more about one of them.
-    Ask(usize),
+    /// The order receives the result of an unknown refund.
+    UnknownRefund(i64, RefundResult),
+    /// Another request for an existing refund is sent to the gateway.
+    Request(usize),
     Ship,
     Complete,
 }
@@ -29,37 +29,37 @@ fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => prop_oneof![Just(OrderActor::Buyer), Just(OrderActor::Operator), actor].prop_map(Step::Begin),
         4 => (0..5usize, result.clone()).prop_map(|(at, result)| Step::Report(at, result)),
-        1 => (100..105i64, result).prop_map(|(refund, result)| Step::Stray(refund, result)),
-        2 => (0..5usize).prop_map(Step::Ask),
+        1 => (100..105i64, result).prop_map(|(refund, result)| Step::UnknownRefund(refund, result)),
+        2 => (0..5usize).prop_map(Step::Request),
         1 => Just(Step::Ship),
         1 => Just(Step::Complete),
     ]
 }
 
-/// One refund: how it ended, how often the gateway was asked, how often it changed.
+/// A refund as plain values.
 #[derive(Clone)]
-struct Asked {
+struct ModelRefund {
     ended: Option<RefundResult>,
-    times: u32,
+    attempts: u32,
     version: i64,
 }
 
-/// An order that was paid, and its refunds.
+/// A paid order and its refunds as plain values.
 struct Model {
     status: &'static str,
-    under_way: Option<usize>,
+    running: Option<usize>,
     version: i64,
-    refunds: Vec<Asked>,
+    refunds: Vec<ModelRefund>,
 }
 
 impl Model {
-    /// The events that are announced, or a word for why not.
+    /// Returns the announced events, or the reason of a rejection.
     fn step(&mut self, step: Step) -> Result<Vec<&'static str>, &'static str> {
-        let told = match step {
+        let events = match step {
             Step::Begin(OrderActor::Buyer | OrderActor::Operator) => {
-                self.free_and_paid()?;
-                self.under_way = Some(self.refunds.len());
-                self.refunds.push(Asked { ended: None, times: 0, version: 1 });
+                self.check_paid_without_refund()?;
+                self.running = Some(self.refunds.len());
+                self.refunds.push(ModelRefund { ended: None, attempts: 0, version: 1 });
                 vec![]
             }
             Step::Begin(_) => return Err("not allowed"),
@@ -70,8 +70,9 @@ impl Model {
                     Some(_) => return Err("settled already"),
                     None => {}
                 }
-                (refund.ended, refund.version) = (Some(result), refund.version + 1);
-                self.under_way = None;
+                refund.ended = Some(result);
+                refund.version += 1;
+                self.running = None;
                 match result {
                     RefundResult::Failed => vec!["REFUND_FAILED"],
                     RefundResult::Success => {
@@ -80,15 +81,16 @@ impl Model {
                     }
                 }
             }
-            Step::Stray(..) => return Err("wrong status"),
-            Step::Ask(at) => {
+            Step::UnknownRefund(..) => return Err("wrong status"),
+            Step::Request(at) => {
                 if let Some(refund) = self.refunds.get_mut(at) {
-                    (refund.times, refund.version) = (refund.times + 1, refund.version + 1);
+                    refund.attempts += 1;
+                    refund.version += 1;
                 }
                 return Ok(vec![]);
             }
             Step::Ship => {
-                self.free_and_paid()?;
+                self.check_paid_without_refund()?;
                 self.status = "shipped";
                 vec!["ORDER_STATUS_CHANGED"]
             }
@@ -99,11 +101,11 @@ impl Model {
             Step::Complete => return Err("wrong status"),
         };
         self.version += 1;
-        Ok(told)
+        Ok(events)
     }
 
-    fn free_and_paid(&self) -> Result<(), &'static str> {
-        match (self.status, self.under_way) {
+    fn check_paid_without_refund(&self) -> Result<(), &'static str> {
+        match (self.status, self.running) {
             ("paid", None) => Ok(()),
             ("paid", Some(_)) => Err("refunding"),
             _ => Err("wrong status"),
@@ -118,13 +120,13 @@ fn ending(refund: RefundId, result: RefundResult) -> OrderAction {
     }
 }
 
-/// The order and its refunds as the rules leave them.
-struct World {
+/// The order and its refunds as computed by the domain.
+struct Actual {
     order: Order,
     refunds: Vec<Refund>,
 }
 
-impl World {
+impl Actual {
     fn act(
         &mut self,
         action: &OrderAction,
@@ -132,7 +134,7 @@ impl World {
         now: DateTime<Utc>,
     ) -> Result<Vec<EventBody>, String> {
         let (after, events) =
-            self.order.apply(action, actor, now).map_err(|refusal| order_word(&refusal).to_owned())?;
+            self.order.apply(action, actor, now).map_err(|refusal| label(&refusal).to_owned())?;
         self.order = after;
         Ok(events)
     }
@@ -156,8 +158,10 @@ impl World {
                 self.refunds[at] = after;
                 Ok([vec![event], events].concat())
             }
-            Step::Stray(refund, result) => self.act(&ending(id(refund), result), OrderActor::Gateway, now),
-            Step::Ask(at) => {
+            Step::UnknownRefund(refund, result) => {
+                self.act(&ending(id(refund), result), OrderActor::Gateway, now)
+            }
+            Step::Request(at) => {
                 if let Some(refund) = self.refunds.get_mut(at) {
                     *refund = refund.asked(now + TimeDelta::minutes(1), now);
                 }
@@ -168,38 +172,42 @@ impl World {
         }
     }
 
-    fn agrees_with(&self, model: &Model) {
+    fn assert_agreement(&self, model: &Model) {
         let order = &self.order;
         assert_eq!((order.status.as_str(), order.version), (model.status, model.version));
-        let paid_back = model.refunds.iter().position(|asked| asked.ended == Some(RefundResult::Success));
-        assert_eq!(order.refund, model.under_way.or(paid_back).map(|at| self.refunds[at].id));
-        for (refund, asked) in self.refunds.iter().zip(&model.refunds) {
-            let status = match asked.ended {
+        let paid_back = model.refunds.iter().position(|refund| refund.ended == Some(RefundResult::Success));
+        assert_eq!(order.refund, model.running.or(paid_back).map(|at| self.refunds[at].id));
+        for (refund, expected) in self.refunds.iter().zip(&model.refunds) {
+            let status = match expected.ended {
                 None => "PROCESSING",
                 Some(RefundResult::Success) => "SUCCESS",
                 Some(RefundResult::Failed) => "FAILED",
             };
             assert_eq!(
                 (refund.status.as_str(), refund.attempts, refund.version),
-                (status, asked.times, asked.version)
+                (status, expected.attempts, expected.version)
             );
             assert_eq!(
                 refund.next_attempt_time.is_some(),
-                asked.ended.is_none(),
-                "due while it has not reported"
+                expected.ended.is_none(),
+                "due while it is not settled"
             );
             assert_eq!(
                 order.refund == Some(refund.id),
-                asked.ended != Some(RefundResult::Failed),
-                "one is under way at most"
+                expected.ended != Some(RefundResult::Failed),
+                "at most one refund is running"
             );
         }
         let paid_back = self.refunds.iter().filter(|refund| refund.status.as_str() == "SUCCESS").count();
-        assert_eq!(paid_back, usize::from(order.status == OrderStatus::Refunded), "money goes back once");
+        assert_eq!(
+            paid_back,
+            usize::from(order.status == OrderStatus::Refunded),
+            "at most one refund succeeds"
+        );
     }
 }
 
-fn order_word(refusal: &OrderRefusal) -> &'static str {
+fn label(refusal: &OrderRefusal) -> &'static str {
     match refusal {
         OrderRefusal::NotAllowed { .. } => "not allowed",
         OrderRefusal::WrongStatus { .. } => "wrong status",
@@ -212,17 +220,17 @@ proptest! {
     #![proptest_config(model_cases())]
 
     #[test]
-    fn an_order_and_its_refunds_do_what_the_plain_facts_do(steps in prop::collection::vec(steps(), 0..25)) {
+    fn order_and_refunds_agree_with_the_model(steps in prop::collection::vec(steps(), 0..25)) {
         let order = order(OrderStatus::Paid);
-        let mut model = Model { status: "paid", under_way: None, version: order.version, refunds: vec![] };
-        let mut world = World { order, refunds: vec![] };
+        let mut model = Model { status: "paid", running: None, version: order.version, refunds: vec![] };
+        let mut actual = Actual { order, refunds: vec![] };
         let mut now = placed_at();
         for step in steps {
             now += TimeDelta::seconds(1);
-            let told = world.step(step, now);
-            let told = told.map(|events| events.iter().map(|event| event.event_type().as_str()).collect());
-            prop_assert_eq!(told, model.step(step).map_err(str::to_owned), "{:?}", step);
-            world.agrees_with(&model);
+            let events = actual.step(step, now);
+            let events = events.map(|events| events.iter().map(|event| event.event_type().as_str()).collect());
+            prop_assert_eq!(events, model.step(step).map_err(str::to_owned), "{:?}", step);
+            actual.assert_agreement(&model);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What people type is bounded, counted in characters, and free of control characters.
+//! Texts entered by users: limited length in characters, no control characters.
 
 use handover_events::TextError;
 use marketplace_domain::{Shipment, Title};
@@ -6,7 +6,7 @@ use marketplace_domain::{Shipment, Title};
 use crate::common::title;
 
 #[test]
-fn a_title_is_1_to_120_characters_whatever_their_bytes() {
+fn title_has_1_to_120_characters_of_any_byte_length() {
     for character in ["a", "é", "车", "🚲"] {
         assert_eq!(title(character).as_str(), character);
         assert_eq!(title(&character.repeat(120)).as_str().chars().count(), 120);
@@ -15,7 +15,7 @@ fn a_title_is_1_to_120_characters_whatever_their_bytes() {
 }
 
 #[test]
-fn a_title_is_neither_blank_nor_has_control_characters() {
+fn blank_title_or_control_character_is_rejected() {
     for text in ["", " ", "\u{3000}", "a\nb", "a\tb", "a\0", "\u{7f}", "a\u{85}b"] {
         assert_eq!(Title::try_from(text.to_owned()), Err(TextError { max: 120 }), "{text:?}");
         let json = serde_json::to_string(text).unwrap();
@@ -24,7 +24,7 @@ fn a_title_is_neither_blank_nor_has_control_characters() {
 }
 
 #[test]
-fn a_shipment_names_the_part_that_is_refused() {
+fn shipment_error_names_the_invalid_field() {
     let longest = "车".repeat(Shipment::MAX_CHARS);
     let shipment = Shipment::new(longest.clone(), longest.clone()).unwrap();
     assert_eq!((shipment.carrier(), shipment.tracking_no()), (longest.as_str(), longest.as_str()));

@@ -14,7 +14,7 @@ use super::statements::{mysql, postgres, sqlite};
 
 /// Prepared statements kept by a connection: the number of rows in a statement varies up to the prefetch.
 const STATEMENT_CACHE: usize = 1_024;
-/// How long SQLite waits for its write lock.
+/// Timeout for SQLite's write lock.
 const BUSY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// A message in a queue of the database broker.
@@ -53,8 +53,8 @@ macro_rules! on {
 }
 
 impl Connection {
-    /// Connects to `sqlite://`, `postgres://` or `mysql://` with the parameters of the driver. With `ca_file`, the server
-    /// must show a certificate signed by one of its authorities.
+    /// Connects to `sqlite://`, `postgres://` or `mysql://` with the driver's default parameters. With `ca_file`, the server
+    /// must present a certificate signed by one of its authorities.
     pub(crate) async fn open(url: &str, ca_file: Option<&str>) -> Result<Connection, BaselineError> {
         let scheme = url.split(':').next().unwrap_or_default();
         match scheme {
@@ -90,7 +90,7 @@ impl Connection {
                 connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
                 Ok(connection)
             }
-            other => Err(BaselineError::Unexpected(format!("{other}:// names no known database"))),
+            other => Err(BaselineError::Unexpected(format!("unsupported database URL: {other}://"))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Takes the messages that are delivered, inserts log and effects, commits, acks. Nothing is looked up.
+//! Receives the delivered messages, inserts consume-log records and effects, commits, acks. It reads no outbox rows.
 
 use handover_outbox::ports::Clock as _;
 use handover_system::SystemClock;

@@ -1,4 +1,4 @@
-//! Claims a batch, publishes it, marks it and commits, until nothing is pending. No order, no lease, no fence.
+//! Claims a batch, publishes it, marks it and commits, until nothing is pending. No ordering, leases or fencing.
 
 use chrono::TimeDelta;
 use handover_outbox::ports::Clock as _;

@@ -1,19 +1,19 @@
 //! Errors of the baseline, none of which it recovers from.
 
-/// Why the baseline stopped.
+/// Errors that stop the baseline.
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
     #[error("the database: {0}")]
     Database(#[from] sqlx::Error),
     #[error("RabbitMQ: {0}")]
     Broker(#[from] lapin::Error),
-    /// A row or an answer that the baseline does not expect.
+    /// A row or response that the baseline does not expect.
     #[error("{0}")]
     Unexpected(String),
 }
 
 impl From<serde_json::Error> for BaselineError {
     fn from(error: serde_json::Error) -> BaselineError {
-        BaselineError::Unexpected(format!("JSON cannot be read: {error}"))
+        BaselineError::Unexpected(format!("cannot parse JSON: {error}"))
     }
 }

@@ -1,5 +1,5 @@
-//! The shortest chain from commit to effect: insert and commit, publish and await the confirm, take what is delivered,
-//! insert and commit.
+//! The shortest path from commit to effect: insert and commit, publish and await the confirm, receive the message, insert
+//! and commit.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

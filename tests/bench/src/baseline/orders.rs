@@ -1,4 +1,4 @@
-//! The statements of an order in one plain transaction, on as many connections as the service has.
+//! The statements of an order in one transaction, on as many connections as the service has.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

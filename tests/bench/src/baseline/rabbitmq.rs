@@ -24,7 +24,7 @@ pub(crate) struct RabbitConnection {
 }
 
 impl RabbitConnection {
-    /// Works over this connection.
+    /// Opens a channel with publisher confirms on this connection.
     pub(crate) async fn on(connection: Connection) -> Result<RabbitConnection, BaselineError> {
         let channel = connection.create_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
@@ -80,7 +80,7 @@ impl RabbitConnection {
 
     /// Counts the ready messages and the consumers of a queue; `None` if it does not exist.
     pub(crate) async fn counts(&self, queue: &str) -> Result<Option<(u32, u32)>, BaselineError> {
-        // On a channel of its own, which a missing queue closes.
+        // A separate channel, because RabbitMQ closes the channel if the queue does not exist.
         let channel = self.connection.create_channel().await?;
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::durable() };
         match channel.queue_declare(queue.into(), options, FieldTable::default()).await {
@@ -96,9 +96,9 @@ impl RabbitConnection {
     pub(crate) async fn has_exchange(&self, exchange: &str) -> Result<bool, BaselineError> {
         let channel = self.connection.create_channel().await?;
         let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
-        let asked =
+        let declared =
             channel.exchange_declare(exchange.into(), ExchangeKind::Topic, options, FieldTable::default());
-        match asked.await {
+        match declared.await {
             Ok(()) => {
                 channel.close(200, "found".into()).await?;
                 Ok(true)
@@ -113,7 +113,7 @@ impl RabbitConnection {
         Ok(())
     }
 
-    /// Deletes a queue with its messages. RabbitMQ takes a missing queue for deleted.
+    /// Deletes a queue with its messages. Succeeds if the queue does not exist.
     pub(crate) async fn delete_queue(&self, queue: &str) -> Result<(), BaselineError> {
         self.channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await?;
         Ok(())
@@ -125,11 +125,12 @@ impl RabbitConnection {
         Ok(())
     }
 
-    /// Subscribes to a queue on a channel of its own.
+    /// Subscribes to a queue on a separate channel.
     pub(crate) async fn consume(&self, queue: &str, prefetch: u16) -> Result<Deliveries, BaselineError> {
         let channel = self.connection.create_channel().await?;
         channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
-        let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
+        let options = BasicConsumeOptions::default();
+        let arguments = FieldTable::default();
         let consumer = channel.basic_consume(queue.into(), "".into(), options, arguments).await?;
         Ok(Deliveries { channel, consumer })
     }

@@ -1,4 +1,4 @@
-//! What a figure is computed from: percentiles, medians, rates, ratios, steps, and the baseline's messages.
+//! Computation of the figures: percentiles, medians, rates, ratios, steps; and the messages of the baseline.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,14 +26,14 @@ fn percentile_is_one_of_the_durations() {
 }
 
 #[test]
-fn event_without_effect_is_an_error() {
+fn event_without_effect_is_error() {
     let now = Instant::now();
     let times = EventTimes { confirmed: Some(now), ..EventTimes::default() };
     assert!(Latencies::default().add(now, times).is_err());
 }
 
 #[test]
-fn series_median_ignores_an_outlier() {
+fn series_median_ignores_outlier() {
     let series = Series::new(vec![100.0, 1.0, 3.0]);
     assert_eq!((series.median, series.least, series.greatest), (3.0, 1.0, 100.0));
     assert_eq!(series.rounds, [100.0, 1.0, 3.0]);
@@ -42,7 +42,7 @@ fn series_median_ignores_an_outlier() {
 }
 
 #[test]
-fn rate_of_a_zero_duration_is_zero() {
+fn rate_of_zero_duration_is_zero() {
     assert_eq!(per_second(10, Duration::from_secs(4)), 2.5);
     assert_eq!(per_second(10, Duration::ZERO), 0.0);
 }
@@ -53,7 +53,7 @@ fn ratio(better: Better, service: Vec<f64>, baseline: Vec<f64>) -> f64 {
 }
 
 #[test]
-fn ratio_is_below_one_where_the_service_is_slower() {
+fn ratio_is_below_one_if_service_is_slower() {
     assert_eq!(ratio(Better::More, vec![50.0], vec![100.0]), 0.5);
     assert_eq!(ratio(Better::Less, vec![50.0], vec![100.0]), 2.0);
     assert_eq!(ratio(Better::More, vec![1.0], vec![]), 0.0);
@@ -65,22 +65,19 @@ fn table_shows_three_significant_digits() {
 }
 
 #[test]
-fn steps_are_per_thousand_longest_first_with_the_remaining_time_last() {
+fn steps_are_per_thousand_longest_first_remaining_time_last() {
     let ms = Duration::from_millis;
     let totals = BTreeMap::from([("commit".to_owned(), StatementTotals { statements: 4, time: ms(30) })]);
     let round = Measurement::new(2_000, ms(100)).with_step("publish", ms(50)).with_statements(totals);
     let steps: Vec<_> =
         steps(&[round]).into_iter().map(|step| (step.name, step.ms, step.statements)).collect();
-    let expected = [
-        ("publish", 25.0, None),
-        ("commit", 15.0, Some(2.0)),
-        ("the rest (waiting, the program)", 10.0, None),
-    ];
+    let expected =
+        [("publish", 25.0, None), ("commit", 15.0, Some(2.0)), ("other (waiting, CPU)", 10.0, None)];
     assert_eq!(steps, expected.map(|(name, ms, statements)| (name.to_owned(), ms, statements)));
 }
 
 #[test]
-fn concurrent_workers_multiply_the_time_of_the_steps() {
+fn concurrent_workers_multiply_step_time() {
     let round = Measurement::new(1_000, Duration::from_millis(100)).by_workers(4);
     assert_eq!(steps(&[round])[0].ms, 400.0);
 }
@@ -93,7 +90,7 @@ fn memory_is_read_by_field_name() {
 }
 
 #[test]
-fn statement_kind_is_its_verb_and_its_table() {
+fn statement_kind_is_operation_and_table() {
     let kinds = [
         ("BEGIN IMMEDIATE", "begin"),
         ("START TRANSACTION", "begin"),
@@ -111,7 +108,7 @@ fn statement_kind_is_its_verb_and_its_table() {
 }
 
 #[test]
-fn baseline_sends_the_same_bytes_as_the_service() {
+fn baseline_message_has_same_bytes_as_service() {
     let payload =
         r#"{"orderId":17,"orderNo":"202602041030001234","buyerId":3,"sellerId":4,"totalAmount":88.50}"#;
     for at in ["2026-02-04T10:30:00Z", "2026-02-04T10:30:00.120Z", "2026-02-04T10:30:00.123456Z"] {

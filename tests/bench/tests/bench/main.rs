@@ -1,4 +1,4 @@
-//! The benchmark: its arithmetic, its configuration, its program.
+//! Tests of the benchmark: computation of figures, configuration, program.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "real processes run on real time")]
 

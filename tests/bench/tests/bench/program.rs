@@ -1,5 +1,5 @@
-//! The binary with the smallest parameters, on SQLite with the database broker: what it prints, what it refuses, and that
-//! it removes what it created.
+//! The binary with the smallest parameters, on SQLite with the database broker: output, refused arguments, and removal of
+//! everything it created.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -82,8 +82,8 @@ fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
         .iter()
         .map(|figure| (figure["mode"].as_str().unwrap(), figure["what"].as_str().unwrap()))
         .collect();
-    let latency = ["confirm", "effect"].into_iter().flat_map(|way| {
-        ["p50", "p95", "p99", "max"].map(|name| format!("commit to {way}, {name}, 50 orders/s"))
+    let latency = ["confirm", "effect"].into_iter().flat_map(|end| {
+        ["p50", "p95", "p99", "max"].map(|name| format!("commit to {end}, {name}, 50 orders/s"))
     });
     let latency: Vec<String> = latency.collect();
     let expected: Vec<(&str, &str)> = [("orders", "1 client"), ("orders", "3 clients")]
@@ -94,8 +94,8 @@ fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
         .collect();
     assert_eq!(named, expected);
     for figure in figures {
-        for who in ["ours", "ceiling"] {
-            let series = &figure[who];
+        for series_name in ["ours", "ceiling"] {
+            let series = &figure[series_name];
             let [median, least, greatest] =
                 ["median", "least", "greatest"].map(|name| series[name].as_f64().unwrap());
             assert!(0.0 < least && least <= median && median <= greatest, "{figure}");
@@ -128,7 +128,7 @@ fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
 #[test]
 fn named_mode_is_measured_alone_and_reported_as_a_table() {
     let folder = WorkingFolder::new();
-    let ran = folder.run("drain --events 50 --rounds 1 --database sqlite://beside.db");
+    let ran = folder.run("drain --events 50 --rounds 1 --database sqlite://bench.db");
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
     let table = text(&ran.stdout);
     assert!(table.contains("50 events") && table.contains("ratio"), "{table}");
@@ -151,10 +151,10 @@ fn keep_prints_the_folder_of_the_database() {
 #[test]
 fn used_database_and_invalid_arguments_are_refused_and_change_nothing() {
     let folder = WorkingFolder::new();
-    fs::write(folder.path().join("shop.db"), "somebody's").unwrap();
+    fs::write(folder.path().join("shop.db"), "existing data").unwrap();
     for (arguments, why) in [
         ("--database sqlite://shop.db", "shop.db is in use already"),
-        ("--broker memory:", "carries nothing"),
+        ("--broker memory:", "cannot be measured"),
         ("--seconds=-1", "--seconds"),
         ("--clients 0", "--clients"),
         ("sales", "sales"),
@@ -165,7 +165,7 @@ fn used_database_and_invalid_arguments_are_refused_and_change_nothing() {
         assert_eq!(text(&ran.stdout), "", "{arguments}");
         assert_eq!(folder.files(), ["shop.db"], "{arguments}");
     }
-    assert_eq!(fs::read_to_string(folder.path().join("shop.db")).unwrap(), "somebody's");
+    assert_eq!(fs::read_to_string(folder.path().join("shop.db")).unwrap(), "existing data");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn interrupted_run_leaves_no_files() {
     stderr.read_to_string(&mut rest).unwrap();
     let ended = bench.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(1), "{rest}");
-    assert!(rest.contains("SIGINT: not measured to the end"), "{rest}");
+    assert!(rest.contains("SIGINT: benchmark interrupted; no figures"), "{rest}");
     assert_eq!(text(&ended.stdout), "");
     assert_eq!(folder.files(), Vec::<String>::new());
 }

@@ -1,9 +1,9 @@
-//! The contract of the marketplace's ports `MarketStore`, `RateLimiter` and `IdempotencyStore`: every sentence of their
-//! documentation that an adapter can break, as a rule that fails. That of the outbox under them is `handover-contract`, an
-//! adapter of the marketplace's store keeps both.
+//! The contract of the marketplace's ports `MarketStore`, `RateLimiter` and `IdempotencyStore`: each requirement of their
+//! documentation as a rule that fails if an adapter breaks it. `handover-contract` contains the rules for the outbox; an
+//! adapter of the marketplace's store must pass both suites.
 //!
-//! [`contract!`] stamps one test per rule for an adapter; [`store::RULES`], [`limiter::RULES`] and [`keys::RULES`] list the
-//! rules for other ways of running them. The rig of a store implements [`MarketRig`](store::MarketRig) and, for its outbox,
+//! [`contract!`] generates one test per rule for an adapter; [`store::RULES`], [`limiter::RULES`] and [`keys::RULES`] list the
+//! rules for other runners. The rig of a store implements [`MarketRig`](store::MarketRig) and, for its outbox,
 //! `handover_contract::store::StoreRig`:
 //!
 //! ```ignore
@@ -11,13 +11,13 @@
 //! marketplace_contract::contract!(store, my_market, fresh);
 //! ```
 //!
-//! **Invariant:** a rule asks for nothing that the port does not promise.
+//! **Invariant:** a rule requires nothing that the documentation of the port does not guarantee.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a broken rule panics with what it saw; rules race tasks and play the broker's part"
+    reason = "a broken rule panics with the observed value; rules race tasks and act as the broker"
 )]
 
 pub mod keys;
@@ -28,9 +28,9 @@ pub mod store;
 #[doc(hidden)]
 pub use handover_contract;
 
-/// Stamps one test per rule of a port's contract: `contract!(store, sqlite, sqlite_rig)` makes the tests
-/// `sqlite::orders::an_order_is_one_tenants` and so on. The port is `store`, `limiter` or `keys`, and `sqlite_rig` an
-/// `async fn` or closure that returns a fresh rig.
+/// Generates one test per rule of a port's contract: `contract!(store, sqlite, sqlite_rig)` generates the tests
+/// `sqlite::orders::an_order_is_one_tenants` and so on. The port is `store`, `limiter` or `keys`, and `sqlite_rig` is
+/// an `async fn` or closure that returns a fresh rig.
 #[macro_export]
 macro_rules! contract {
     (store, $name:ident, $fresh:expr) => {

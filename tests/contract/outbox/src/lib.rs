@@ -1,17 +1,17 @@
-//! The contract of the outbox toolkit's ports `Store` and `Broker`: every sentence of their documentation that an adapter can
-//! break, as a rule that fails. It knows no application; what an application keeps beside the outbox has a contract of its
-//! own, made with the same macros (`marketplace-contract` is one).
+//! Contract tests of the outbox toolkit's ports `Store` and `Broker`: each statement of their documentation that an
+//! adapter can violate is a rule. The crate is independent of any application; the ports of an application have their
+//! own contract, built with the same macros (for example `marketplace-contract`).
 //!
-//! A rule is an `async fn` whose name states it. It gets a rig (a fresh adapter and what surrounds it), panics with what it
-//! saw when the rule is broken, and never waits without a bound. [`contract!`] stamps one test per rule for an adapter;
-//! [`store::RULES`] and [`broker::RULES`] list the rules for other ways of running them.
+//! A rule is an `async fn` whose name states it. It gets a rig (a fresh adapter with its environment), panics with
+//! the observed values if the rule is violated, and every wait has a time limit. [`contract!`] generates one test per
+//! rule for an adapter; [`store::RULES`] and [`broker::RULES`] list the rules for other ways of running them.
 //!
-//! An adapter of a third party needs this crate alone:
+//! A third-party adapter needs only this crate:
 //!
 //! ```ignore
 //! use handover_contract::store::{StoreCapabilities, StoreRig};
 //!
-//! struct MyRig { /* the store, its wake-up notification, what has to be removed at the end */ }
+//! struct MyRig { /* the store, its wake-up notification, resources to remove at the end */ }
 //!
 //! #[async_trait::async_trait]
 //! impl StoreRig for MyRig { /* .. */ }
@@ -21,13 +21,13 @@
 //! handover_contract::contract!(store, my_store, fresh);
 //! ```
 //!
-//! **Invariant:** a rule asks for nothing that the port does not promise.
+//! **Invariant:** a rule requires nothing that the port does not guarantee.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a broken rule panics with what it saw; rules race tasks and play the broker's part"
+    reason = "a violated rule panics with the observed values; rules run tasks concurrently and forge confirms"
 )]
 
 use std::future::Future;
@@ -45,45 +45,45 @@ pub mod work;
 
 pub use rules::{RigFuture, Rule, RuleFuture, run, run_rule};
 
-/// How long a rule waits for what must happen. A sound adapter needs milliseconds; a busy machine may need seconds, and a
-/// rule that fails for that proves nothing.
+/// Time limit for expected events. A correct adapter needs milliseconds; the limit is long enough for a busy machine,
+/// so that a timeout indicates a defect.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often [`eventually`] looks without a pause, so that it sees what lasts a moment only.
-const QUICK_LOOKS: u32 = 200;
+/// Number of checks by [`eventually`] without a pause, so that short-lived states are observed.
+const QUICK_CHECKS: u32 = 200;
 
-/// The longest pause between its later looks; they grow, so that what never happens is not looked for too often.
+/// Longest pause between later checks; the pause grows, to limit the number of checks.
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
-/// Whether there is time for the long variants (`tests/run --long`).
+/// Whether the long variants of tests are enabled (`tests/run --long`).
 pub fn long() -> bool {
     std::env::var_os("HANDOVER_LONG").is_some()
 }
 
-/// The outcome of something that must happen within [`PATIENCE`].
+/// Output of a future that must complete within [`PATIENCE`].
 pub async fn within<F: Future>(what: &str, work: F) -> F::Output {
     match tokio::time::timeout(PATIENCE, work).await {
         Ok(output) => output,
-        Err(_) => panic!("{what}: nothing happened within {PATIENCE:?}"),
+        Err(_) => panic!("{what}: not completed within {PATIENCE:?}"),
     }
 }
 
-/// Looks again and again until there is something to see, at most for [`PATIENCE`].
-pub async fn eventually<T, F, L>(what: &str, mut look: F) -> T
+/// Repeats a check until it returns a value, at most for [`PATIENCE`].
+pub async fn eventually<T, F, C>(what: &str, mut check: F) -> T
 where
-    F: FnMut() -> L,
-    L: Future<Output = Option<T>>,
+    F: FnMut() -> C,
+    C: Future<Output = Option<T>>,
 {
     within(what, async {
-        for _ in 0..QUICK_LOOKS {
-            if let Some(seen) = look().await {
+        for _ in 0..QUICK_CHECKS {
+            if let Some(seen) = check().await {
                 return seen;
             }
             tokio::task::yield_now().await;
         }
         let mut pause = Duration::from_millis(1);
         loop {
-            if let Some(seen) = look().await {
+            if let Some(seen) = check().await {
                 return seen;
             }
             tokio::time::sleep(pause).await;
@@ -93,18 +93,18 @@ where
     .await
 }
 
-/// Polls a future at most so many times, each time when it asks to be polled, and drops it: a caller that goes away.
-/// `None` is a future that was dropped.
+/// Polls a future at most `polls` times, each time after it was woken, and then drops it, like a cancelled caller.
+/// Returns `None` if the future was dropped.
 pub async fn cut_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
-    Cut { polls, future: Box::pin(future) }.await
+    CancelAfter { polls, future: Box::pin(future) }.await
 }
 
-struct Cut<F: Future> {
+struct CancelAfter<F: Future> {
     polls: usize,
     future: Pin<Box<F>>,
 }
 
-impl<F: Future> Future for Cut<F> {
+impl<F: Future> Future for CancelAfter<F> {
     type Output = Option<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -120,5 +120,5 @@ impl<F: Future> Future for Cut<F> {
     }
 }
 
-/// How often a future is cut at most before a sweep gives up: no adapter yields more often than this.
+/// Maximum number of polls in a cancellation test; no adapter yields more often.
 pub const MOST_POLLS: usize = 64;

@@ -1,4 +1,4 @@
-//! Rules, and how one test for each is stamped.
+//! Rules, and macros that generate one test for each.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use super::PATIENCE;
 
-/// No rule runs longer.
-const LONGEST_RULE: Duration = Duration::from_secs(300);
+/// Time limit of a rule.
+const RULE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What a rule returns.
+/// Future returned by a rule.
 pub type RuleFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// What brings a rig.
+/// Future that creates a rig.
 pub type RigFuture<R> = Pin<Box<dyn Future<Output = Box<R>>>>;
 
-/// A rule for the adapters of one port; `R` is the port's rig, for instance `dyn StoreRig`.
+/// A rule for the adapters of one port. `R` is the port's rig, for example `dyn StoreRig`.
 pub struct Rule<R: ?Sized> {
-    /// The file it is in.
+    /// Module that contains the rule.
     pub file: &'static str,
-    /// The sentence it states.
+    /// Name of the rule.
     pub name: &'static str,
-    /// Runs it on a fresh rig; panics if it is broken.
+    /// Runs the rule on a fresh rig; panics if it is violated.
     pub run: for<'a> fn(&'a R) -> RuleFuture<'a>,
 }
 
-/// Runs the rule of this file and name on a fresh rig, in a runtime of its own.
+/// Runs a rule on a fresh rig, in its own runtime.
 ///
-/// Everything that depends on the rule or the adapter is behind a pointer: a stamped test compiles to one call.
+/// All code that depends on the rule or the adapter is behind a pointer: a generated test compiles to one call.
 pub fn run_rule<R: ?Sized + 'static>(rig: fn() -> RigFuture<R>, rules: &[Rule<R>], file: &str, name: &str) {
     let rule = rules.iter().find(|rule| rule.file == file && rule.name == name).expect("a rule of the list");
     run(async {
@@ -36,7 +36,7 @@ pub fn run_rule<R: ?Sized + 'static>(rig: fn() -> RigFuture<R>, rules: &[Rule<R>
     });
 }
 
-/// Runs a test to its end, in a runtime of its own.
+/// Runs a test to completion, in its own runtime.
 pub fn run(test: impl Future<Output = ()>) {
     run_boxed(Box::pin(test));
 }
@@ -44,16 +44,16 @@ pub fn run(test: impl Future<Output = ()>) {
 fn run_boxed(test: Pin<Box<dyn Future<Output = ()> + '_>>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    runtime.block_on(async { tokio::time::timeout(LONGEST_RULE, test).await.expect("the rule ends") });
+    runtime.block_on(async { tokio::time::timeout(RULE_TIMEOUT, test).await.expect("the rule ends") });
     runtime.shutdown_timeout(PATIENCE);
 }
 
-/// Lists the rules of a port, each under the file it is in: makes `RULES` of them, and the macro `$list` from which
-/// [`contract!`](crate::contract) stamps its tests. For the ports of an application too.
+/// Lists the rules of a port by module: defines `RULES` and the macro `$list`, from which
+/// [`contract!`](crate::contract) generates tests. Also for the ports of an application.
 #[macro_export]
 macro_rules! rules {
     ($list:ident: $rig:ident; $($file:ident: [$($rule:ident),* $(,)?])*) => {
-        /// Every rule of this port's contract.
+        /// All rules of this port's contract.
         pub static RULES: &[$crate::Rule<dyn $rig>] = &[$($($crate::Rule {
             file: stringify!($file),
             name: stringify!($rule),
@@ -75,9 +75,9 @@ macro_rules! rules {
     };
 }
 
-/// Stamps one test per rule of a port's contract: `contract!(store, sqlite, sqlite_rig)` makes the tests
-/// `sqlite::units::a_unit_reads_its_own_writes` and so on. The port is `store` or `broker`, and `sqlite_rig` an
-/// `async fn` or closure that returns a fresh rig.
+/// Generates one test per rule of a port's contract: `contract!(store, sqlite, sqlite_rig)` generates
+/// `sqlite::units::a_unit_reads_its_own_writes` and so on. The port is `store` or `broker`; `sqlite_rig` is an `async
+/// fn` or closure that returns a fresh rig.
 #[macro_export]
 macro_rules! contract {
     (store, $name:ident, $fresh:expr) => {
@@ -94,8 +94,9 @@ macro_rules! contract {
     };
 }
 
-/// Stamps one test per rule of a list that [`rules!`](crate::rules) made, for the `contract!` of another crate: the name of
-/// the tests, the rig's type, what returns a fresh rig, the list, and the macro with its names.
+/// Generates one test per rule of a list made by [`rules!`](crate::rules), for the `contract!` macro of another
+/// crate. Arguments: name of the test module, type of the rig, constructor of a fresh rig, the list, and the macro
+/// with the rule names.
 #[macro_export]
 macro_rules! stamp {
     ($name:ident, $rig:ty, $fresh:expr, $rules:path, $list:path) => {

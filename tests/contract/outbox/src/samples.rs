@@ -1,7 +1,7 @@
-//! Sample values to test with: plain, valid, and the same in every run. Change what matters by struct update:
+//! Sample values for tests: simple, valid, and the same in every run. Other values are set by struct update:
 //! `NewEvent { occurred_at: later(5), ..event("e-1", 7, 1) }`.
 //!
-//! The events are those of a library, which no application here is: the toolkit knows no type and no aggregate.
+//! The events are those of a lending library: the toolkit is independent of event types and aggregates.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{
@@ -13,26 +13,26 @@ use handover_outbox::ports::{
     PublishOutcome, Redrive, RelayId, Route, UnorderedTypes,
 };
 
-/// The kind of the aggregates that sample events are about.
+/// Aggregate type of the sample events.
 pub const BOOK: &str = "Book";
-/// The type of [`event`].
+/// Event type of [`event`].
 pub const BOOK_LENT: &str = "BOOK_LENT";
-/// Another type.
+/// Another event type.
 pub const BOOK_ADDED: &str = "BOOK_ADDED";
-/// Another type.
+/// Another event type.
 pub const BOOK_RETURNED: &str = "BOOK_RETURNED";
-/// The type whose events have no place in the order of their aggregate: see [`unordered`].
+/// An event type that is excluded from the order of its aggregate: see [`unordered`].
 pub const BOOK_OVERDUE: &str = "BOOK_OVERDUE";
 
-/// A title, message or name that only survives where text is kept as it is.
+/// A text with special characters, to check that texts are stored unchanged.
 pub const AWKWARD: &str = "二手相机 “Zenit” 📷 it's \"50%\" off \\ ; -- é";
 
-/// When every sample begins: a moment with microseconds.
+/// Time of every sample, with microseconds.
 pub fn start() -> DateTime<Utc> {
     DateTime::from_timestamp_micros(1_770_201_000_123_456).expect("a moment within range")
 }
 
-/// So many seconds after [`start`]; before it, if negative.
+/// [`start`] plus this number of seconds, which may be negative.
 pub fn later(seconds: i64) -> DateTime<Utc> {
     start() + TimeDelta::seconds(seconds)
 }
@@ -47,7 +47,7 @@ pub fn event_id(text: &str) -> EventId {
     text.parse().expect("a legal event id")
 }
 
-/// A run of a relay.
+/// Id of a run of a relay.
 pub fn relay(name: &str) -> RelayId {
     RelayId(name.to_owned())
 }
@@ -62,7 +62,7 @@ pub fn partition(id: i64) -> Partition {
     Partition::of(TenantId::DEFAULT, id)
 }
 
-/// A [`BOOK_LENT`] about a book of tenant 1.
+/// A [`BOOK_LENT`] event of a book of tenant 1.
 pub fn event(id: &str, book: i64, seq: i64) -> NewEvent {
     NewEvent {
         event_id: event_id(id),
@@ -76,12 +76,12 @@ pub fn event(id: &str, book: i64, seq: i64) -> NewEvent {
     }
 }
 
-/// The types of the samples that have no place in the order of their aggregate.
+/// The sample event types that are excluded from the order of their aggregate.
 pub fn unordered() -> UnorderedTypes {
     [BOOK_OVERDUE].into_iter().collect()
 }
 
-/// Asks for what is due at a moment in every partition, at most 100 rows.
+/// Query for at most 100 rows of all partitions that are due at this time.
 pub fn due_at(now: DateTime<Utc>) -> DueQuery {
     DueQuery {
         partitions: PartitionSet::ALL,
@@ -97,7 +97,7 @@ pub fn of_type(event_type: &str, event: NewEvent) -> NewEvent {
     NewEvent { event_type: event_type.to_owned(), ..event }
 }
 
-/// Proof that a broker has the event, as `mark_sent` asks for.
+/// Proof that a broker stored the event, as `mark_sent` requires it.
 pub fn confirmed(id: &str) -> Confirmed {
     match Outgoing::new(event_id(id), "book.lent".into(), Message::default()).confirmed() {
         PublishOutcome::Confirmed(proof) => proof,
@@ -107,18 +107,18 @@ pub fn confirmed(id: &str) -> Confirmed {
     }
 }
 
-/// A failed publish that is tried again at `due`.
+/// A failed publish that is retried at `due`.
 pub fn to_retry(id: &str, due: Option<DateTime<Utc>>) -> FailedPublish {
     FailedPublish {
         event_id: event_id(id),
         status: OutboxStatus::Retry,
         retry_count: 1,
         next_retry_time: due,
-        error: "消息发送失败: no queue takes it".into(),
+        error: "消息发送失败: no queue matches".into(),
     }
 }
 
-/// A failed publish that was the last.
+/// A failed publish without a further attempt.
 pub fn to_failed(id: &str) -> FailedPublish {
     FailedPublish {
         status: OutboxStatus::Failed,
@@ -128,12 +128,12 @@ pub fn to_failed(id: &str) -> FailedPublish {
     }
 }
 
-/// A row that is to be published again then.
+/// A redrive of a row that becomes due at this time.
 pub fn redrive(id: &str, due: DateTime<Utc>) -> Redrive {
     Redrive { event_id: event_id(id), due }
 }
 
-/// An entry of the history of an event of tenant 1: its first attempt was not confirmed.
+/// A history entry of an event of tenant 1: its first attempt was not confirmed.
 pub fn history_entry(id: &str) -> HistoryEntry {
     HistoryEntry {
         tenant: TenantId::DEFAULT,
@@ -141,12 +141,12 @@ pub fn history_entry(id: &str) -> HistoryEntry {
         kind: HistoryKind::Retry,
         consumer: None,
         attempts: 1,
-        detail: Some("消息发送失败: no queue takes it".into()),
+        detail: Some("消息发送失败: no queue matches".into()),
         at: start(),
     }
 }
 
-/// A row of the consume log about this event: the first, applied at once.
+/// A consume-log record of this event: the first one, applied.
 pub fn consumption(consumer: &str, event: &NewEvent) -> Consumption {
     Consumption {
         consumer: consumer.to_owned(),
@@ -169,7 +169,7 @@ pub fn consumption(consumer: &str, event: &NewEvent) -> Consumption {
     }
 }
 
-/// What is read back after a consumption was recorded.
+/// The record as it is read after it was written.
 pub fn as_recorded(written: &Consumption) -> ConsumeRecord {
     ConsumeRecord {
         status: written.status,
@@ -181,7 +181,7 @@ pub fn as_recorded(written: &Consumption) -> ConsumeRecord {
     }
 }
 
-/// The same as a person looks at it.
+/// The record as operators read it.
 pub fn as_consumed(written: &Consumption) -> Consumed {
     Consumed {
         consumer: written.consumer.clone(),
@@ -219,7 +219,7 @@ pub fn audit_entry(action: &str) -> AuditEntry {
         selection: "{\"eventIds\":[\"e-1\"]}".into(),
         matched: 2,
         changed: 1,
-        reason: Some("the cause is mended".into()),
+        reason: Some("the cause is fixed".into()),
         trace_id: "trace-1".into(),
         at: start(),
     }
@@ -242,7 +242,7 @@ pub fn dead_letter(queue: &str, key: &str) -> DeadLetter {
     }
 }
 
-/// Bodies of messages that others send, each with its name: no adapter may refuse one.
+/// Message bodies from untrusted publishers, with names: an adapter MUST accept all of them.
 pub fn hostile_bodies() -> Vec<(&'static str, String)> {
     let controls: String = (0..0x20).chain(0x7f..0xa0).filter_map(char::from_u32).collect();
     vec![
@@ -251,7 +251,7 @@ pub fn hostile_bodies() -> Vec<(&'static str, String)> {
         ("NUL alone", "\0".into()),
         ("NUL as an escape", r#"{"title":"\u0000"}"#.into()),
         ("100 KB of NUL", "\0".repeat(100_000)),
-        ("bytes that are no UTF-8, as they are handed on", "\\xff\\x00 \u{fffd}\u{feff}".into()),
+        ("escaped bytes that are not UTF-8", "\\xff\\x00 \u{fffd}\u{feff}".into()),
         ("control characters", controls),
         ("characters of four bytes", "📷".repeat(40_000)),
         ("not a character", "\u{ffff}\u{10ffff}".into()),
@@ -263,12 +263,12 @@ pub fn hostile_bodies() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A message on its way, with every property set.
+/// A message to be published, with every property set.
 pub fn outgoing(id: &str, routing_key: &str) -> Outgoing {
     sent_by(event_id(id), Route::Topic(routing_key.to_owned()), message(id))
 }
 
-/// A message that goes this way.
+/// A message with this destination.
 pub fn sent_by(event: EventId, route: Route, message: Message) -> Outgoing {
     match route {
         Route::Topic(key) => Outgoing::new(event, key, message),

@@ -1,4 +1,4 @@
-//! Steps and assertions of rules about units of work, for the store of any application.
+//! Steps and assertions for rules about units of work, for the store of any application.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use handover_outbox::ports::{Changed, StoreError, UnitOfWork};
 
 use super::within;
 
-/// Commits a unit of work, which has to succeed.
+/// Commits a unit of work; the commit must succeed.
 pub async fn commit<U: UnitOfWork + ?Sized>(unit: Box<U>) {
     within("commit", unit.commit()).await.expect("the unit commits");
 }
@@ -21,7 +21,7 @@ pub fn changes_none(changed: Result<Changed, StoreError>) {
     assert_eq!(changed.expect("finding no row is no error"), Changed::None);
 }
 
-/// Asserts that a unique key or an expectation was in the way.
+/// Asserts a conflict on a unique key or an expected state.
 pub fn is_conflict<T: Debug>(result: Result<T, StoreError>) {
     assert!(matches!(result, Err(StoreError::Conflict { .. })), "expected a conflict, got {result:?}");
 }

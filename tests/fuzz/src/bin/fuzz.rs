@@ -1,6 +1,7 @@
-//! Fuzzes one decoder, guided by coverage: libFuzzer's command line, and `HANDOVER_DECODER` says which decoder.
+//! Fuzzes one decoder with libFuzzer, guided by coverage. It has libFuzzer's command line; `HANDOVER_DECODER` selects the
+//! decoder.
 //!
-//! `tests/run` builds it with the instrumentation that libFuzzer needs; built otherwise it says so and ends.
+//! `tests/run` builds it with the instrumentation that libFuzzer needs. Without instrumentation it prints an error and exits.
 
 #![cfg_attr(fuzzing, no_main)]
 
@@ -11,29 +12,27 @@ mod guided {
     use handover_fuzz::{DECODERS, Decoder, PLANTED};
     use libfuzzer_sys::fuzz_target;
 
-    fn chosen() -> &'static Decoder {
+    fn selected() -> &'static Decoder {
         static CHOSEN: OnceLock<Decoder> = OnceLock::new();
-        CHOSEN.get_or_init(named)
+        CHOSEN.get_or_init(from_environment)
     }
 
-    fn named() -> Decoder {
+    fn from_environment() -> Decoder {
         let name = std::env::var("HANDOVER_DECODER").unwrap_or_default();
-        let known = || DECODERS.into_iter().chain([PLANTED]);
-        known().find(|decoder| decoder.name == name).unwrap_or_else(|| {
-            let known: Vec<&str> = known().map(|decoder| decoder.name).collect();
-            eprintln!("HANDOVER_DECODER is \"{name}\"; set it to one of {}", known.join(", "));
+        let all = || DECODERS.into_iter().chain([PLANTED]);
+        all().find(|decoder| decoder.name == name).unwrap_or_else(|| {
+            let all: Vec<&str> = all().map(|decoder| decoder.name).collect();
+            eprintln!("HANDOVER_DECODER is \"{name}\"; set it to one of {}", all.join(", "));
             std::process::exit(2)
         })
     }
 
-    // Chosen before the first input: nothing is fuzzed under a name that nobody has.
-    fuzz_target!(init: chosen(), |bytes: &[u8]| (chosen().decode)(bytes));
+    // Selected before the first input, so that an unknown name is an error.
+    fuzz_target!(init: selected(), |bytes: &[u8]| (selected().decode)(bytes));
 }
 
 #[cfg(not(fuzzing))]
 fn main() -> std::process::ExitCode {
-    eprintln!(
-        "fuzz: built without instrumentation, so nothing would guide it; `tests/run --help` says how it is built"
-    );
+    eprintln!("fuzz: built without coverage instrumentation; see `tests/run --help` for how to build it");
     std::process::ExitCode::from(2)
 }

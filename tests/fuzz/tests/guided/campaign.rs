@@ -1,4 +1,4 @@
-//! One run of libFuzzer on one decoder: what it is given, and what it says.
+//! One run of libFuzzer on one decoder.
 
 use std::fmt;
 use std::fs;
@@ -8,47 +8,46 @@ use std::time::Duration;
 
 use handover_fuzz::{Decoder, dictionary};
 
-/// An input that takes longer is a finding.
+/// Timeout per input in seconds; a slower input is a finding.
 const TIMEOUT_S: u32 = 10;
-/// So is one that takes more memory, in MiB.
+/// Memory limit in MiB; an input that exceeds it is a finding.
 const MEMORY: u32 = 2048;
 
-/// A decoder with the folders of what is tried on it.
+/// A decoder with its corpus and findings.
 pub(crate) struct Campaign {
     program: PathBuf,
     decoder: Decoder,
-    /// What led somewhere: stays for the next run.
+    /// Inputs that reach new code; kept for the next run.
     corpus: PathBuf,
-    /// What was found.
+    /// Inputs of findings.
     found: PathBuf,
 }
 
-/// How a run ended.
-pub(crate) struct Ended {
-    /// Whether nothing was found.
+/// Result of a run.
+pub(crate) struct RunResult {
+    /// Whether there was no finding.
     pub(crate) success: bool,
-    /// The places in the program that report when they are reached.
+    /// Number of instrumented edges in the program.
     pub(crate) counters: u64,
-    /// How many of their edges some input reached, and in how many ways.
+    /// Number of edges reached, and of features (edges with hit counts).
     coverage: (u64, u64),
-    /// How many inputs are worth keeping.
+    /// Number of inputs in the corpus.
     corpus: u64,
-    /// How many inputs were tried.
+    /// Number of executed inputs.
     pub(crate) inputs: u64,
-    /// What it wrote.
     pub(crate) output: String,
     kept: Option<PathBuf>,
 }
 
 impl Campaign {
-    /// With its samples in its corpus, and its dictionary beside it.
+    /// Prepares the corpus with the samples, and the dictionary.
     pub(crate) fn of(decoder: &Decoder) -> Campaign {
         let program = std::env::var_os("HANDOVER_FUZZ").map(PathBuf::from);
-        let program = program.expect("HANDOVER_FUZZ names no program: run `tests/run --long fuzz`");
-        // In the target folder: no run begins from nothing.
+        let program = program.expect("HANDOVER_FUZZ is not set: run `tests/run --long fuzz`");
+        // In the target folder, so that the corpus survives between runs.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz");
-        let (corpus, found) =
-            (folder.join("corpus").join(decoder.name), folder.join("found").join(decoder.name));
+        let corpus = folder.join("corpus").join(decoder.name);
+        let found = folder.join("found").join(decoder.name);
         for folder in [&corpus, &found] {
             fs::create_dir_all(folder).unwrap();
         }
@@ -56,61 +55,63 @@ impl Campaign {
             fs::write(corpus.join(format!("sample-{n}")), sample).unwrap();
         }
         let campaign = Campaign { program, decoder: *decoder, corpus, found };
-        fs::write(campaign.words(), dictionary(decoder)).unwrap();
+        fs::write(campaign.dictionary_path(), dictionary(decoder)).unwrap();
         campaign
     }
 
-    fn words(&self) -> PathBuf {
+    fn dictionary_path(&self) -> PathBuf {
         self.found.with_extension("dict")
     }
 
-    /// Leaves the samples alone.
-    pub(crate) fn forget(&self) {
-        let learnt = fs::read_dir(&self.corpus).unwrap().chain(fs::read_dir(&self.found).unwrap());
-        for file in learnt.map(|entry| entry.unwrap().path()) {
+    /// Removes all inputs except the samples.
+    pub(crate) fn reset(&self) {
+        let files = fs::read_dir(&self.corpus).unwrap().chain(fs::read_dir(&self.found).unwrap());
+        for file in files.map(|entry| entry.unwrap().path()) {
             if !file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("sample-")) {
                 fs::remove_file(file).unwrap();
             }
         }
     }
 
-    /// Goes on until something is found, for no longer than this.
-    pub(crate) fn run(&self, time: Duration) -> Ended {
+    /// Runs until the first finding, at most for this time.
+    pub(crate) fn run(&self, time: Duration) -> RunResult {
         let output = Command::new(&self.program)
             .env("HANDOVER_DECODER", self.decoder.name)
             .arg(&self.corpus)
             .arg(format!("-max_total_time={}", time.as_secs()))
             .arg(format!("-timeout={TIMEOUT_S}"))
             .arg(format!("-rss_limit_mb={MEMORY}"))
-            .arg(format!("-dict={}", self.words().display()))
+            .arg(format!("-dict={}", self.dictionary_path().display()))
             .arg(format!("-artifact_prefix={}/", self.found.display()))
             .arg("-print_final_stats=1")
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        Ended::of(output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+        RunResult::of(output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     }
 
-    /// What was found, and how to see it again.
-    pub(crate) fn told(&self, ended: &Ended) -> String {
-        let lines: Vec<&str> = ended.output.lines().collect();
+    /// Description of a finding, with a command to reproduce it.
+    pub(crate) fn describe(&self, result: &RunResult) -> String {
+        let lines: Vec<&str> = result.output.lines().collect();
         let last = lines[lines.len().saturating_sub(60)..].join("\n");
-        let Some(kept) = &ended.kept else { return last };
-        let (name, program, input) = (self.decoder.name, self.program.display(), kept.display());
+        let Some(kept) = &result.kept else { return last };
+        let name = self.decoder.name;
+        let program = self.program.display();
+        let input = kept.display();
         format!(
-            "{last}\n\ninput: b\"{}\"\nagain: HANDOVER_DECODER={name} {program} {input}\n",
-            ended.input().unwrap_or_default().escape_ascii()
+            "{last}\n\ninput: b\"{}\"\nreproduce: HANDOVER_DECODER={name} {program} {input}\n",
+            result.input().unwrap_or_default().escape_ascii()
         )
     }
 }
 
-impl Ended {
-    fn of(success: bool, output: String) -> Ended {
+impl RunResult {
+    fn of(success: bool, output: String) -> RunResult {
         let number = |text: &str| text.trim().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
         let after = |mark: &str| output.rsplit_once(mark).and_then(|(_, rest)| number(rest)).unwrap_or(0);
         let counters = output.split_once("INFO: Loaded 1 modules").and_then(|(_, rest)| rest.split_once('('));
         let kept = output.rsplit_once("Test unit written to ").and_then(|(_, rest)| rest.lines().next());
-        Ended {
+        RunResult {
             success,
             counters: counters.and_then(|(_, rest)| number(rest)).unwrap_or(0),
             coverage: (after(" cov: "), after(" ft: ")),
@@ -121,13 +122,13 @@ impl Ended {
         }
     }
 
-    /// The input that was found.
+    /// The input of the finding.
     pub(crate) fn input(&self) -> Option<Vec<u8>> {
         self.kept.as_ref().and_then(|kept| fs::read(kept).ok())
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for RunResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seed = self.output.split_once("INFO: Seed: ").and_then(|(_, rest)| rest.lines().next());
         let (edges, features) = self.coverage;

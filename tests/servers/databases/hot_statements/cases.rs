@@ -1,4 +1,4 @@
-//! The statements, by the port that runs them.
+//! The frequent statements, by the port that runs them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,18 +20,18 @@ use marketplace_contract::samples::{
 use marketplace_domain::{Asset, CreditStep, OrderStatus, Purse};
 use marketplace_sql::SqlMarket;
 
-use super::fill::{CONSUMER, LIVE};
+use super::fill::{ACTIVE, CONSUMER};
 
 /// A statement, or a few that belong together.
 pub(super) struct Case {
     pub(super) name: &'static str,
-    /// By which it may read. The key of a table is PRIMARY on MariaDB.
+    /// Allowed indexes. The primary key is named PRIMARY on MariaDB.
     pub(super) indexes: &'static [&'static str],
-    /// Runs it; tells how many rows it returned.
+    /// Runs the statement. Returns the number of returned rows.
     pub(super) run: for<'s> fn(&'s SqlMarket) -> Pin<Box<dyn Future<Output = usize> + Send + 's>>,
 }
 
-/// A read outside of a transaction.
+/// A read outside a transaction.
 macro_rules! view {
     ($name:literal, $indexes:expr, |$view:ident| $read:expr) => {
         Case {
@@ -47,7 +47,7 @@ macro_rules! view {
     };
 }
 
-/// Statements of a unit of work. On tables without rows a conflict ends it.
+/// Statements of a unit of work. On empty tables the unit ends with a conflict.
 macro_rules! unit {
     ($name:literal, $indexes:expr, |$unit:ident| $work:expr) => {
         Case {
@@ -66,9 +66,9 @@ macro_rules! unit {
     };
 }
 
-/// An order without effects: a second one of the same fact would be a conflict.
+/// An order without effects: a second effect of the same fact would be a conflict.
 fn new_order() -> i64 {
-    static NEXT: AtomicI64 = AtomicI64::new(LIVE + 1_000);
+    static NEXT: AtomicI64 = AtomicI64::new(ACTIVE + 1_000);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
@@ -81,15 +81,15 @@ const DUE: [&str; 5] = [
 ];
 
 pub(super) const CASES: &[Case] = &[
-    view!("what is due", DUE, |view| view
+    view!("due rows", DUE, |view| view
         .outbox_view()
         .outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) })),
-    view!("what is due, held by failed ones", DUE, |view| view.outbox_view().outbox_due(&DueQuery {
+    view!("due rows, held by failed ones", DUE, |view| view.outbox_view().outbox_due(&DueQuery {
         on_failed: OnFailed::Hold,
         limit: 200,
         ..due_at(later(60))
     })),
-    view!("when the next is due", ["idx_status_time"], |view| view
+    view!("next due time", ["idx_status_time"], |view| view
         .outbox_view()
         .outbox_next_due(PartitionSet::ALL, later(60))),
     view!("rows of events", ["uk_event_id"], |view| view.outbox_view().outbox_by_event(&[
@@ -98,7 +98,7 @@ pub(super) const CASES: &[Case] = &[
         event_id("sent-8")
     ])),
     view!("rows about aggregates", ["idx_aggregate"], |view| view.outbox_view().outbox_about(&[
-        aggregate(LIVE),
+        aggregate(ACTIVE),
         aggregate(7),
         aggregate(8)
     ])),
@@ -139,25 +139,25 @@ pub(super) const CASES: &[Case] = &[
         CONSUMER,
         &[BOOK_LENT, BOOK_RETURNED],
         0,
-        &[aggregate(LIVE), aggregate(7), aggregate(8), aggregate(9)]
+        &[aggregate(ACTIVE), aggregate(7), aggregate(8), aggregate(9)]
     )),
     view!("a record", ["uk_consumer_event"], |view| view
         .outbox_view()
         .consumption(CONSUMER, &event_id("sent-7"))),
-    unit!("recording what is known", ["uk_consumer_event"], |unit| async {
-        let mut again = consumption(CONSUMER, &event("due", LIVE, 1));
-        again.expected = Expected::At(ConsumeStatus::Failed, 1);
-        again.status = ConsumeStatus::Failed;
-        again.next_retry_time = Some(start());
-        unit.outbox().record(&[again]).await
+    unit!("updating a record", ["uk_consumer_event"], |unit| async {
+        let mut retried = consumption(CONSUMER, &event("due", ACTIVE, 1));
+        retried.expected = Expected::At(ConsumeStatus::Failed, 1);
+        retried.status = ConsumeStatus::Failed;
+        retried.next_retry_time = Some(start());
+        unit.outbox().record(&[retried]).await
     }),
-    view!("what no delivery brings back", ["idx_consume_unsettled"], |view| view.outbox_view().leftovers(
+    view!("records without a delivery", ["idx_consume_unsettled"], |view| view.outbox_view().leftovers(
         CONSUMER,
         later(60),
         later(60),
         100
     )),
-    view!("what was never delivered", ["idx_outbox_sent", "uk_consumer_event"], |view| view
+    view!("events that were never delivered", ["idx_outbox_sent", "uk_consumer_event"], |view| view
         .outbox_view()
         .unseen(CONSUMER, &[BOOK_LENT], 0, later(-60), later(60), 100)),
     view!("records of events", ["idx_consume_event", "uk_consumer_event"], |view| view
@@ -203,7 +203,7 @@ pub(super) const CASES: &[Case] = &[
     view!("dead letters of keys", ["idx_dead_letters_key", "uk_dead_letter"], |view| view
         .outbox_view()
         .dead_letters_of(&["dead".to_owned(), "sent-7".to_owned()])),
-    view!("how many letters are undecided", ["idx_dead_letters_undecided"], |view| async {
+    view!("number of undecided dead letters", ["idx_dead_letters_undecided"], |view| async {
         view.outbox_view().undecided_dead_letters(Some(TenantId::DEFAULT)).await.map(Some)
     }),
     unit!("parking", ["uk_dead_letter", "idx_dead_letters_key"], |unit| unit
@@ -211,7 +211,7 @@ pub(super) const CASES: &[Case] = &[
         .park(&[dead_letter("a.queue", "dead"), dead_letter("a.queue", "dead-too")])),
     view!("an order", ["orders_pkey", "PRIMARY"], |view| view.order_by_id(TenantId::DEFAULT, order_id(7))),
     view!("orders", ["orders_pkey", "PRIMARY"], |view| view
-        .orders_by_id(TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(LIVE)])),
+        .orders_by_id(TenantId::DEFAULT, &[order_id(7), order_id(8), order_id(ACTIVE)])),
     unit!("moving an order", ["orders_pkey", "PRIMARY"], |unit| async {
         let order = marketplace_contract::samples::order(7);
         unit.advance_order(&order_moved_to(&order, OrderStatus::Paid, later(1))).await
@@ -231,11 +231,11 @@ pub(super) const CASES: &[Case] = &[
     view!("frozen holds", ["idx_holds_frozen"], |view| view.holds_frozen(later(60), None, 100)),
     unit!("locking holds", ["asset_holds_pkey", "PRIMARY"], |unit| unit.lock_holds(
         Asset::Wallet,
-        &[(tenant(1), order_id(7)), (tenant(1), order_id(8)), (tenant(1), order_id(LIVE))]
+        &[(tenant(1), order_id(7)), (tenant(1), order_id(8)), (tenant(1), order_id(ACTIVE))]
     )),
     unit!("locking balances", ["asset_balances_pkey", "PRIMARY"], |unit| unit.lock_balances(
         Purse::Wallet,
-        &[(tenant(1), user(LIVE)), (tenant(1), user(LIVE + 1))],
+        &[(tenant(1), user(ACTIVE)), (tenant(1), user(ACTIVE + 1))],
         start()
     )),
     view!("operations by their keys", ["uk_asset_operations"], |view| view
@@ -245,25 +245,25 @@ pub(super) const CASES: &[Case] = &[
     view!("shipments of orders", ["uk_shipments"], |view| view.effects_of(
         EffectKind::Shipment,
         TenantId::DEFAULT,
-        &[order_id(7), order_id(8), order_id(LIVE)]
+        &[order_id(7), order_id(8), order_id(ACTIVE)]
     )),
     view!("listing changes of orders", ["uk_listing_changes"], |view| view.effects_of(
         EffectKind::ListingChange,
         TenantId::DEFAULT,
-        &[order_id(7), order_id(8), order_id(LIVE)]
+        &[order_id(7), order_id(8), order_id(ACTIVE)]
     )),
     view!("notifications of orders", ["uk_notifications"], |view| view.effects_of(
         EffectKind::Notification,
         TenantId::DEFAULT,
-        &[order_id(7), order_id(8), order_id(LIVE)]
+        &[order_id(7), order_id(8), order_id(ACTIVE)]
     )),
     view!("credit changes of orders", ["uk_credit_changes"], |view| view.effects_of(
         EffectKind::CreditChange,
         TenantId::DEFAULT,
-        &[order_id(7), order_id(8), order_id(LIVE)]
+        &[order_id(7), order_id(8), order_id(ACTIVE)]
     )),
     unit!("changing credit", ["buyer_credit_pkey", "PRIMARY", "uk_credit_changes"], |unit| unit
-        .change_credit(&[credit_change(LIVE, new_order(), CreditStep::Completed, "sent-7")])),
+        .change_credit(&[credit_change(ACTIVE, new_order(), CreditStep::Completed, "sent-7")])),
     unit!("changing listings", ["idx_listing_changes_product", "listings_pkey", "PRIMARY"], |unit| unit
         .change_listings(&[
             listing_change(7, new_order(), ListingChangeKind::Occupied, "sent-7"),

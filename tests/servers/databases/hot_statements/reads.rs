@@ -1,4 +1,4 @@
-//! What a database server has read of which table, by which index.
+//! Rows that a database server has read, by table and index.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -11,8 +11,8 @@ use serde_json::Value as Json;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection as _, Row as _};
 
-/// The rows of a table that were read by an index; `none` where there was none: a scan, or rows that MariaDB fetches
-/// again after it has sorted them.
+/// Rows of a table that were read by an index. The index is `none` for scans, and for rows that MariaDB fetches again after it
+/// has sorted them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Read {
     pub(super) table: String,
@@ -20,18 +20,19 @@ pub(super) struct Read {
     pub(super) rows: usize,
 }
 
-/// What the server says about one database.
+/// Read statistics of one database.
 pub(super) enum Reads {
     /// Counters by table and index.
     MariaDb { connection: MySqlConnection, database: String, seen: BTreeMap<(String, String), usize> },
-    /// The log with the plans of what was run, and how much of it was read.
+    /// The log with executed plans, and the position up to which it was read.
     Postgres { log: PathBuf, database: String, seen: u64 },
 }
 
 impl Reads {
-    /// Has the server count, or log, from now on.
+    /// Enables counting or logging on the server.
     pub(super) async fn of(database: &TestDatabase) -> Reads {
-        let (server, name) = (database.server(), database.name().to_owned());
+        let server = database.server();
+        let name = database.name().to_owned();
         match server.kind() {
             ServerKind::MariaDb => {
                 server.execute("SET GLOBAL userstat = 1").await.unwrap();
@@ -53,29 +54,29 @@ impl Reads {
         }
     }
 
-    /// Counts what is read from now on.
-    pub(super) async fn forget(&mut self) {
+    /// Starts counting from zero.
+    pub(super) async fn reset(&mut self) {
         match self {
             Reads::MariaDb { connection, database, seen } => *seen = counters(connection, database).await,
             Reads::Postgres { log, seen, .. } => *seen = std::fs::metadata(log).unwrap().len(),
         }
     }
 
-    /// PostgreSQL keeps a plan once a statement has run five times; MariaDB plans each time.
-    pub(super) fn runs_until_a_plan_is_kept(&self) -> u32 {
+    /// PostgreSQL caches a plan after five executions of a statement; MariaDB plans each execution.
+    pub(super) fn runs_until_plan_is_cached(&self) -> u32 {
         match self {
             Reads::MariaDb { .. } => 1,
             Reads::Postgres { .. } => 7,
         }
     }
 
-    /// Whether these may be rows that were fetched a second time: then only their number tells.
-    pub(super) fn sorted(&self, read: &Read) -> bool {
+    /// Whether these may be rows that were fetched again after sorting; then only their number is checked.
+    pub(super) fn may_be_sorted(&self, read: &Read) -> bool {
         matches!(self, Reads::MariaDb { .. }) && read.index == "none"
     }
 
-    /// What was read since then.
-    pub(super) async fn since(&mut self) -> Vec<Read> {
+    /// Rows read since the last [`reset`](Reads::reset).
+    pub(super) async fn rows_read(&mut self) -> Vec<Read> {
         match self {
             Reads::MariaDb { connection, database, seen } => {
                 let now = counters(connection, database).await;
@@ -97,7 +98,7 @@ impl Reads {
     }
 }
 
-/// The rows read since the server started, by table and index.
+/// Rows read rows_read the server started, by table and index.
 async fn counters(connection: &mut MySqlConnection, database: &str) -> BTreeMap<(String, String), usize> {
     let by_index = "SELECT table_name, index_name, rows_read FROM information_schema.index_statistics \
                     WHERE table_schema = ?";
@@ -110,7 +111,7 @@ async fn counters(connection: &mut MySqlConnection, database: &str) -> BTreeMap<
             counters.insert(key, usize::try_from(rows).unwrap());
         }
     }
-    // What a table gave that no index did.
+    // Rows of the table that were not read by an index.
     let of_indexes: BTreeMap<String, usize> = counters.iter().filter(|((_, index), _)| index != "none").fold(
         BTreeMap::new(),
         |mut sums, ((table, _), rows)| {
@@ -126,7 +127,7 @@ async fn counters(connection: &mut MySqlConnection, database: &str) -> BTreeMap<
     counters
 }
 
-/// The scans of the plans that were logged for a database behind this place of the log.
+/// The scans of the plans logged for a database after this position of the log.
 fn logged(log: &PathBuf, database: &str, from: u64) -> Vec<Read> {
     let mut file = std::fs::File::open(log).unwrap();
     file.seek(SeekFrom::Start(from)).unwrap();
@@ -143,7 +144,7 @@ fn logged(log: &PathBuf, database: &str, from: u64) -> Vec<Read> {
         while let Some(line) = lines.next_if(|line| line.starts_with('\t')) {
             plan.push_str(line);
         }
-        // The last one may not be there to its end yet.
+        // The last plan may not be complete yet.
         if let Ok(plan) = serde_json::from_str::<Json>(&plan) {
             scans(&plan["Plan"], &mut reads);
         }
@@ -165,12 +166,12 @@ fn scans(node: &Json, reads: &mut Vec<Read>) {
         let rows = (of_each * loops).ceil() as usize;
         reads.push(Read { table: text("Relation Name"), index: text("Index Name"), rows });
     }
-    // Rows that a join takes from what it keeps in memory.
+    // Rows that a join reads from its own memory.
     let compared = number("Rows Removed by Join Filter") * loops;
     if compared > 0.0 {
         reads.push(Read { table: "a join".to_owned(), index: "none".to_owned(), rows: compared as usize });
     }
-    for below in node["Plans"].as_array().into_iter().flatten() {
-        scans(below, reads);
+    for child in node["Plans"].as_array().into_iter().flatten() {
+        scans(child, reads);
     }
 }

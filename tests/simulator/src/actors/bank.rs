@@ -1,7 +1,6 @@
-//! The books of the payment gateway: what came in, what it was asked to pay back, and what it still has to report.
+//! Model of the payment gateway: its payments, its refunds, and the reports that it still has to send.
 //!
-//! It decides once how a payment or a refund ends, and stands by it. A request under a key that it knows is the same
-//! request; it reports again what became of it.
+//! It decides the result of a payment or refund once. A repeated refund request has the same result, which is reported again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,114 +15,114 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::by_gateway;
-use super::journal::{Journal, Told};
+use super::journal::{ClientResponse, Journal};
 use crate::faults::{Fault, Faults};
 
-/// How often it reports a refund until it is heard; then no more until it is asked again.
+/// Maximum number of attempts to report a refund; after that it is reported only if the request is repeated.
 const REPORTS: usize = 4;
 
-/// The gateway behind all processes of a run. Clones are the same one.
+/// The gateway of all processes of a run. Clones share the state.
 #[derive(Clone)]
-pub(crate) struct Bank {
+pub(crate) struct GatewayModel {
     faults: Faults,
-    books: Arc<Mutex<Books>>,
+    state: Arc<Mutex<GatewayState>>,
     reports: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct Books {
+struct GatewayState {
     payments: BTreeMap<PaymentId, (PaymentResult, Money)>,
-    refunds: BTreeMap<RefundId, PaidBack>,
-    /// What is to be reported, and when.
+    refunds: BTreeMap<RefundId, GatewayRefund>,
+    /// Pending reports, with the time when they are due.
     due: Vec<(Instant, RefundId)>,
 }
 
-/// A refund that it was asked for.
+/// A refund that was requested from the gateway.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PaidBack {
+pub(crate) struct GatewayRefund {
     pub(crate) payment: PaymentId,
     pub(crate) amount: Money,
     pub(crate) result: RefundResult,
 }
 
-impl Bank {
-    pub(crate) fn new(faults: Faults) -> Bank {
-        Bank { faults, books: Arc::default(), reports: Arc::default() }
+impl GatewayModel {
+    pub(crate) fn new(faults: Faults) -> GatewayModel {
+        GatewayModel { faults, state: Arc::default(), reports: Arc::default() }
     }
 
-    /// How this payment ends: decided when it is first asked.
+    /// Result of a payment, which is decided at the first call.
     pub(crate) fn decide(&self, payment: &Payment) -> PaymentResult {
-        if let Some((result, _)) = self.books().payments.get(&payment.id) {
+        if let Some((result, _)) = self.state().payments.get(&payment.id) {
             return *result;
         }
-        let fails = self.faults.dice.permille(150);
+        let fails = self.faults.random.permille(150);
         let result = if fails { PaymentResult::Failed } else { PaymentResult::Success };
-        self.books().payments.insert(payment.id, (result, payment.amount));
+        self.state().payments.insert(payment.id, (result, payment.amount));
         result
     }
 
-    /// What came in by this payment.
+    /// Amount received by a payment; `None` if it did not succeed.
     pub(crate) fn received(&self, payment: PaymentId) -> Option<Money> {
-        let books = self.books();
-        let (result, amount) = books.payments.get(&payment)?;
+        let state = self.state();
+        let (result, amount) = state.payments.get(&payment)?;
         (*result == PaymentResult::Success).then_some(*amount)
     }
 
-    /// Everything it was asked to pay back.
-    pub(crate) fn refunds(&self) -> BTreeMap<RefundId, PaidBack> {
-        self.books().refunds.clone()
+    /// All requested refunds.
+    pub(crate) fn refunds(&self) -> BTreeMap<RefundId, GatewayRefund> {
+        self.state().refunds.clone()
     }
 
-    /// A request to pay back is taken, for the first time or again.
-    pub(crate) fn take(&self, request: &RefundRequest) {
-        let known = self.books().refunds.get(&request.refund).copied();
-        match known {
-            Some(known) if (known.payment, known.amount) != (request.payment, request.amount) => {
+    /// Accepts a refund request, new or repeated.
+    pub(crate) fn accept_refund(&self, request: &RefundRequest) {
+        let earlier = self.state().refunds.get(&request.refund).copied();
+        match earlier {
+            Some(earlier) if (earlier.payment, earlier.amount) != (request.payment, request.amount) => {
                 self.faults.violation(format!(
-                    "refund {} was of payment {} over {}, and is of {} over {} now",
-                    request.refund, known.payment, known.amount, request.payment, request.amount
+                    "refund {} was for payment {} and {}, the repeated request is for payment {} and {}",
+                    request.refund, earlier.payment, earlier.amount, request.payment, request.amount
                 ));
             }
             Some(_) => {}
-            None => self.take_new(request),
+            None => self.accept_new_refund(request),
         }
-        if self.faults.strikes(Fault::ReportLost) {
+        if self.faults.occurs(Fault::ReportLost) {
             return;
         }
-        let dice = &self.faults.dice;
-        let wait = if self.faults.strikes(Fault::ReportedFirst) {
+        let random = &self.faults.random;
+        let wait = if self.faults.occurs(Fault::ReportedBeforeResponse) {
             Duration::ZERO
-        } else if self.faults.strikes(Fault::ReportedLate) {
-            dice.millis(3_000..10_000)
+        } else if self.faults.occurs(Fault::ReportedLate) {
+            random.millis(3_000..10_000)
         } else {
-            dice.millis(20..1_500)
+            random.millis(20..1_500)
         };
         let due = Instant::now() + wait;
-        let mut books = self.books();
-        books.due.push((due, request.refund));
-        if self.faults.strikes(Fault::ReportedAgain) {
-            books.due.push((due + dice.millis(0..3_000), request.refund));
+        let mut state = self.state();
+        state.due.push((due, request.refund));
+        if self.faults.occurs(Fault::ReportedAgain) {
+            state.due.push((due + random.millis(0..3_000), request.refund));
         }
-        drop(books);
+        drop(state);
         self.reports.notify_one();
     }
 
-    fn take_new(&self, request: &RefundRequest) {
-        let fails = self.faults.strikes(Fault::RefundFails);
+    fn accept_new_refund(&self, request: &RefundRequest) {
+        let fails = self.faults.occurs(Fault::RefundFails);
         let result = if fails { RefundResult::Failed } else { RefundResult::Success };
-        let came = self.received(request.payment).map_or(0, Money::minor);
-        let mut books = self.books();
-        let live = books
+        let received_minor = self.received(request.payment).map_or(0, Money::minor);
+        let mut state = self.state();
+        let live = state
             .refunds
             .values()
             .filter(|it| it.payment == request.payment && it.result == RefundResult::Success);
-        let went: i64 = live.map(|it| it.amount.minor()).sum();
-        let paid_back = PaidBack { payment: request.payment, amount: request.amount, result };
-        books.refunds.insert(request.refund, paid_back);
-        drop(books);
-        if went + request.amount.minor() > came {
+        let refunded_minor: i64 = live.map(|it| it.amount.minor()).sum();
+        let refund = GatewayRefund { payment: request.payment, amount: request.amount, result };
+        state.refunds.insert(request.refund, refund);
+        drop(state);
+        if refunded_minor + request.amount.minor() > received_minor {
             self.faults.violation(format!(
-                "refund {}: {came} came by payment {}, {went} went back, {} are asked for",
+                "refund {}: {received_minor} received by payment {}, {refunded_minor} already refunded, {} requested",
                 request.refund,
                 request.payment,
                 request.amount.minor()
@@ -131,19 +130,19 @@ impl Bank {
         }
     }
 
-    /// The next refund that is to be reported, when its time has come.
+    /// Waits until the next report is due.
     pub(crate) async fn next_report(&self) -> RefundId {
         loop {
-            let next = self.books().due.iter().copied().min();
+            let next = self.state().due.iter().copied().min();
             let Some((due, refund)) = next else {
                 self.reports.notified().await;
                 continue;
             };
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let mut books = self.books();
-                if let Some(place) = books.due.iter().position(|it| *it == (due, refund)) {
-                    books.due.swap_remove(place);
+                let mut state = self.state();
+                if let Some(place) = state.due.iter().position(|it| *it == (due, refund)) {
+                    state.due.swap_remove(place);
                 }
                 return refund;
             }
@@ -155,13 +154,13 @@ impl Bank {
         }
     }
 
-    /// Reports how a refund ended, a few times if it is not heard.
+    /// Reports the result of a refund; repeats a report that failed.
     pub(crate) async fn report(self, app: App, journal: Journal, refund: RefundId) {
-        let Some(PaidBack { result, .. }) = self.refunds().get(&refund).copied() else { return };
+        let Some(GatewayRefund { result, .. }) = self.refunds().get(&refund).copied() else { return };
         let faults = &self.faults;
-        if faults.strikes(Fault::UnknownRefund) {
-            let unknown = RefundId::try_from(9_000_000_000_000).expect("a legal id");
-            self.refused(&app, unknown, result).await;
+        if faults.occurs(Fault::UnknownRefund) {
+            let unknown = RefundId::try_from(9_000_000_000_000).expect("a valid id");
+            self.assert_refused(&app, unknown, result).await;
         }
         for _ in 0..REPORTS {
             let context = by_gateway(faults, TenantId::DEFAULT);
@@ -169,45 +168,45 @@ impl Bank {
                 Ok(settled) => {
                     if settled.status != settled_as(result) {
                         let by = settled.status;
-                        faults.violation(format!("refund {refund} was reported as {result:?} and is {by}"));
+                        faults.violation(format!("refund {refund} was reported as {result:?}, but is {by}"));
                     }
-                    journal.tell("the gateway", Told::PaidBack(refund, settled.status));
+                    journal.record("the gateway", ClientResponse::RefundSettled(refund, settled.status));
                     break;
                 }
                 Err(error @ UseCaseError::Store(_)) => {
-                    faults.note("the gateway", || format!("is not heard about refund {refund}: {error}"));
-                    faults.sleep(faults.dice.millis(50..500)).await;
+                    faults.note("the gateway", || format!("report of refund {refund} failed: {error}"));
+                    faults.sleep(faults.random.millis(50..500)).await;
                 }
                 Err(error) => {
                     faults.violation(format!(
-                        "refund {refund} is {result:?}, and the report is refused: {error}"
+                        "refund {refund} is {result:?}, but the report was refused: {error}"
                     ));
                     return;
                 }
             }
         }
-        if faults.strikes(Fault::Contradiction) {
+        if faults.occurs(Fault::Contradiction) {
             let opposite = match result {
                 RefundResult::Success => RefundResult::Failed,
                 RefundResult::Failed => RefundResult::Success,
             };
-            // Only what was heard can be contradicted.
-            if journal.told().contains(&Told::PaidBack(refund, settled_as(result))) {
-                self.refused(&app, refund, opposite).await;
+            // Only an accepted report can be contradicted.
+            if journal.responses().contains(&ClientResponse::RefundSettled(refund, settled_as(result))) {
+                self.assert_refused(&app, refund, opposite).await;
             }
         }
     }
 
-    /// A report that must be refused whenever it comes.
-    async fn refused(&self, app: &App, refund: RefundId, result: RefundResult) {
+    /// Sends a report that must be refused.
+    async fn assert_refused(&self, app: &App, refund: RefundId, result: RefundResult) {
         let context = by_gateway(&self.faults, TenantId::DEFAULT);
         if settle_refund(app, &context, SettleRefund { refund, result }).await.is_ok() {
-            self.faults.violation(format!("a report that cannot be true settled refund {refund}"));
+            self.faults.violation(format!("an invalid report settled refund {refund}"));
         }
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, GatewayState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,86 +1,92 @@
-//! How a buyer buys, and wants the money back: with assets of all kinds, often more than there are.
+//! Orders and refund requests of buyers; orders use all kinds of assets, often more than the buyer has.
 
 use marketplace::App;
 use marketplace::use_cases::*;
 use marketplace_domain::*;
 
-use super::journal::{Journal, Listed, Told};
+use super::journal::{ClientResponse, Journal, ListedProduct};
 use super::{by_operator, by_user, user};
 use crate::faults::{Fault, Faults};
 
-/// Somebody buys something.
+/// A random buyer orders a random product.
 pub(super) async fn buy(app: &App, faults: &Faults, journal: &Journal) {
-    let Some(product) = faults.dice.pick(&journal.products()).copied() else { return };
-    let buyer = user(100 + faults.dice.below(5));
+    let Some(product) = faults.random.pick(&journal.products()).copied() else { return };
+    let buyer = user(100 + faults.random.below(5));
     let who = format!("buyer {buyer}");
-    let earns = app.rules.points.earned_per_unit > 1;
-    let command = basket(faults, journal, (product, buyer), earns);
+    let earns_much = app.rules.points.earned_per_unit > 1;
+    let command = choose_assets(faults, journal, (product, buyer), earns_much);
     let place = async || {
         let context = by_user(faults, product.tenant, buyer);
         match place_order(app, &context, command).await {
-            Ok(order) => journal.placed(&who, product.tenant, order.id),
-            Err(error) => journal.failed(&who, &context, &error),
+            Ok(order) => journal.record_placed(&who, product.tenant, order.id),
+            Err(error) => journal.record_error(&who, &context, &error),
         }
     };
-    if faults.strikes(Fault::AsksTwice) {
+    if faults.occurs(Fault::ConcurrentRepeat) {
         tokio::join!(place(), place());
     } else {
         place().await;
     }
 }
 
-/// What is to be paid with what. Nobody looks whether it has so much.
-fn basket(faults: &Faults, journal: &Journal, (product, buyer): (Listed, UserId), earns: bool) -> PlaceOrder {
-    let dice = &faults.dice;
+/// Chooses the assets of an order, without regard to the buyer's balance.
+fn choose_assets(
+    faults: &Faults,
+    journal: &Journal,
+    (product, buyer): (ListedProduct, UserId),
+    earns_much: bool,
+) -> PlaceOrder {
+    let random = &faults.random;
     let mut command = PlaceOrder::of(product.id);
-    // Mostly those who have been given something; or where much is earned, and can be spent.
-    if !journal.has_gifts(product.tenant, buyer) {
-        if earns && dice.permille(500) {
+    // Assets are mostly used by buyers who got some, or if points are earned at a high rate.
+    if !journal.has_grants(product.tenant, buyer) {
+        if earns_much && random.permille(500) {
             let most = product.price.minor().min(4_000).unsigned_abs();
-            let points = i64::try_from(1 + dice.below(most)).unwrap_or(1);
-            command.points = Points::try_from(points).expect("a legal number");
+            let points = i64::try_from(1 + random.below(most)).unwrap_or(1);
+            command.points = Points::try_from(points).expect("a valid number");
         }
         return command;
     }
-    if dice.permille(250) {
+    if random.permille(250) {
         return command;
     }
     let mut left = product.price.minor();
-    let mine = |mine: &super::journal::Issued| (mine.tenant, mine.user) == (product.tenant, buyer);
+    let is_own =
+        |coupon: &super::journal::IssuedCoupon| (coupon.tenant, coupon.user) == (product.tenant, buyer);
     let mut coupons = journal.coupons();
-    // Sometimes one that somebody else has: there is none of this number for this buyer.
-    if !dice.permille(50) {
-        coupons.retain(mine);
+    // Sometimes a coupon of another user, which must be refused.
+    if !random.permille(50) {
+        coupons.retain(is_own);
     }
-    if dice.permille(500)
-        && let Some(coupon) = dice.pick(&coupons)
+    if random.permille(500)
+        && let Some(coupon) = random.pick(&coupons)
     {
         command.coupon = Some(coupon.id);
         left = (left - coupon.discount.minor()).max(0);
     }
-    let some = |most: i64| i64::try_from(dice.below(most.max(1).unsigned_abs())).unwrap_or(0);
-    if dice.permille(300) {
-        let points = if dice.permille(30) { left + 1 } else { some(left.min(4_000) + 1) };
-        command.points = Points::try_from(points).expect("a legal number");
+    let some = |most: i64| i64::try_from(random.below(most.max(1).unsigned_abs())).unwrap_or(0);
+    if random.permille(300) {
+        let points = if random.permille(30) { left + 1 } else { some(left.min(4_000) + 1) };
+        command.points = Points::try_from(points).expect("a valid number");
         left = (left - points).max(0);
     }
-    if dice.permille(400) {
-        // All that is left, or some of it, or more.
-        let wallet = match dice.below(20) {
+    if random.permille(400) {
+        // The remaining amount, a part of it, or more.
+        let wallet = match random.below(20) {
             0..=5 => left,
             6..=18 => some(left + 1),
             _ => left + 1,
         };
-        command.wallet = Money::from_minor(wallet).expect("a legal amount");
+        command.wallet = Money::from_minor(wallet).expect("a valid amount");
     }
     command
 }
 
-/// The buyer or an operator wants the order paid back; sometimes the seller tries to ship it all the same.
+/// The buyer or an operator requests a refund; sometimes the seller tries to ship the order meanwhile.
 pub(super) async fn refund(app: &App, faults: &Faults, journal: &Journal, order: &Order) {
-    let operator = faults.dice.permille(300);
+    let operator = faults.random.permille(300);
     let who = if operator { "an operator".to_owned() } else { format!("buyer {}", order.buyer) };
-    let ask = async || {
+    let request = async || {
         let context = if operator {
             by_operator(faults, order.tenant)
         } else {
@@ -89,35 +95,35 @@ pub(super) async fn refund(app: &App, faults: &Faults, journal: &Journal, order:
         let command = RequestRefund { order: order.id, reason: "not as described".to_owned() };
         match request_refund(app, &context, command).await {
             Ok(refund) if refund.order != order.id => faults.violation(format!(
-                "order {} was asked to be paid back, refund {} is another's",
+                "the refund request for order {} returned refund {} of another order",
                 order.id, refund.id
             )),
-            Ok(refund) => journal.tell(&who, Told::Refunds(order.id, refund.id)),
-            Err(error) => journal.failed(&who, &context, &error),
+            Ok(refund) => journal.record(&who, ClientResponse::RefundRequested(order.id, refund.id)),
+            Err(error) => journal.record_error(&who, &context, &error),
         }
     };
-    if faults.strikes(Fault::AsksTwice) {
-        tokio::join!(ask(), ask());
+    if faults.occurs(Fault::ConcurrentRepeat) {
+        tokio::join!(request(), request());
     } else {
-        ask().await;
+        request().await;
     }
-    if faults.dice.permille(400) {
+    if faults.random.permille(400) {
         ship(app, faults, journal, order).await;
     }
 }
 
-/// The seller ships.
+/// The seller ships the order.
 pub(super) async fn ship(app: &App, faults: &Faults, journal: &Journal, order: &Order) {
-    let shipment = Shipment::new("SF".into(), format!("SF{}", order.id)).expect("a legal shipment");
+    let shipment = Shipment::new("SF".into(), format!("SF{}", order.id)).expect("a valid shipment");
     let context = by_user(faults, order.tenant, order.seller);
     let who = format!("seller {}", order.seller);
     match ship_order(app, &context, order.id, shipment).await {
-        Ok(after) => journal.tell(&who, Told::Reached(order.id, after.status)),
+        Ok(after) => journal.record(&who, ClientResponse::StatusReached(order.id, after.status)),
         Err(error) => {
             if matches!(error, UseCaseError::Order(OrderRefusal::Refunding { .. })) {
-                faults.cover(|coverage| coverage.place("a shipment refused while its refund was running"));
+                faults.cover(|coverage| coverage.situation("shipment refused during a refund"));
             }
-            journal.failed(&who, &context, &error);
+            journal.record_error(&who, &context, &error);
         }
     }
 }

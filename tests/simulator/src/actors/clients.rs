@@ -1,4 +1,4 @@
-//! Buyers and sellers: they buy, pay, ship, complete, cancel and look; some hang up, some look where they may not.
+//! Buyers and sellers: they buy, pay, ship, complete, cancel and read; some disconnect, some try forbidden requests.
 
 use std::time::Duration;
 
@@ -7,91 +7,92 @@ use marketplace::App;
 use marketplace::use_cases::*;
 use marketplace_domain::{Money, Order, OrderId, Title};
 
-use super::journal::{Journal, Listed, Told};
-use super::{Scene, buying, by_user, gateway, repeats, tenants, user};
+use super::journal::{ClientResponse, Journal, ListedProduct};
+use super::{ActorState, buying, by_user, gateway, repeats, tenants, user};
 use crate::faults::{Fault, Faults};
 
-/// How long a client waits that does not hang up.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a client that does not disconnect.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One thing a client does. What it was refused or promised it writes down.
-pub(crate) async fn act(app: &App, scene: &Scene) {
-    let faults = &scene.faults;
-    let patience = if faults.strikes(Fault::HangUp) { faults.dice.millis(1..60) } else { PATIENCE };
-    // A client that hangs up learns nothing, whatever has happened.
-    let answered = tokio::time::timeout(patience, act_once(app, scene)).await;
-    if answered.is_err() {
-        faults.note("a client", || "hangs up".to_owned());
+/// One random action of a client. Responses are recorded in the journal.
+pub(crate) async fn act(app: &App, actor_state: &ActorState) {
+    let faults = &actor_state.faults;
+    let timeout = if faults.occurs(Fault::Disconnect) { faults.random.millis(1..60) } else { TIMEOUT };
+    // A client that disconnects gets no response, whatever the outcome.
+    let response = tokio::time::timeout(timeout, act_once(app, actor_state)).await;
+    if response.is_err() {
+        faults.note("a client", || "disconnects".to_owned());
     }
 }
 
-async fn act_once(app: &App, Scene { faults, journal, bank }: &Scene) {
+async fn act_once(app: &App, ActorState { faults, journal, gateway_model }: &ActorState) {
     let orders = journal.orders();
-    let roll = faults.dice.below(100);
-    if orders.is_empty() || roll < 38 {
+    let number = faults.random.below(100);
+    if orders.is_empty() || number < 38 {
         return buying::buy(app, faults, journal).await;
     }
-    if roll < 42 {
+    if number < 42 {
         return shelve(app, faults, journal).await;
     }
-    if roll < 45 {
+    if number < 45 {
         return list(app, faults, journal).await;
     }
-    if roll < 50 {
-        return repeats::some(app, faults, journal).await;
+    if number < 50 {
+        return repeats::send_repeatedly(app, faults, journal).await;
     }
-    let Some((tenant, id)) = faults.dice.pick(&orders).copied() else { return };
-    if roll < 53 {
-        return look_where_it_may_not(app, faults, tenant, id).await;
+    let Some((tenant, id)) = faults.random.pick(&orders).copied() else { return };
+    if number < 53 {
+        return try_forbidden_access(app, faults, tenant, id).await;
     }
-    let Ok(Some(order)) = look(app, tenant, id).await else { return };
-    match faults.dice.below(12) {
-        0..=5 => gateway::pay(app, faults, journal, bank, &order).await,
+    let Ok(Some(order)) = read_order(app, tenant, id).await else { return };
+    match faults.random.below(12) {
+        0..=5 => gateway::pay(app, faults, journal, gateway_model, &order).await,
         6 | 7 => buying::refund(app, faults, journal, &order).await,
-        _ => step(app, faults, journal, &order).await,
+        _ => advance_order(app, faults, journal, &order).await,
     }
 }
 
 async fn list(app: &App, faults: &Faults, journal: &Journal) {
     let [first, second] = tenants();
-    let tenant = if faults.dice.permille(600) { first } else { second };
-    let seller = user(200 + faults.dice.below(4));
-    let title = Title::try_from(format!("thing {:x}", faults.dice.below(u64::MAX))).expect("a legal title");
-    let price = Money::from_minor(100 + i64::try_from(faults.dice.below(9_000)).unwrap_or(0));
-    let price = price.expect("a legal price");
+    let tenant = if faults.random.permille(600) { first } else { second };
+    let seller = user(200 + faults.random.below(4));
+    let title = Title::try_from(format!("thing {:x}", faults.random.below(u64::MAX))).expect("a valid title");
+    let price = Money::from_minor(100 + i64::try_from(faults.random.below(9_000)).unwrap_or(0));
+    let price = price.expect("a valid price");
     let command = ListProduct { title: title.clone(), price };
     match list_product(app, &by_user(faults, tenant, seller), command).await {
-        Ok(product) => journal.listed(Listed { tenant, id: product.id, seller, price }, title),
-        Err(error) => faults.note(&format!("seller {seller}"), || format!("does not know: {error}")),
+        Ok(product) => journal.record_listed(ListedProduct { tenant, id: product.id, seller, price }, title),
+        Err(error) => faults.note(&format!("seller {seller}"), || format!("outcome unknown: {error}")),
     }
 }
 
 async fn shelve(app: &App, faults: &Faults, journal: &Journal) {
-    let Some(Listed { tenant, id, seller, .. }) = faults.dice.pick(&journal.products()).copied() else {
+    let Some(ListedProduct { tenant, id, seller, .. }) = faults.random.pick(&journal.products()).copied()
+    else {
         return;
     };
-    let shelf = if faults.dice.permille(400) { Shelf::Off } else { Shelf::On };
+    let shelf = if faults.random.permille(400) { Shelf::Off } else { Shelf::On };
     let context = by_user(faults, tenant, seller);
     if let Err(error) = shelve_product(app, &context, id, shelf).await {
-        journal.failed(&format!("seller {seller}"), &context, &error);
+        journal.record_error(&format!("seller {seller}"), &context, &error);
     }
 }
 
-/// Somebody who is no party of the order, or of another marketplace, must not find it, nor move it.
-async fn look_where_it_may_not(app: &App, faults: &Faults, tenant: TenantId, id: OrderId) {
-    let (tenant, who) = if faults.dice.permille(500) {
-        (tenant, user(700 + faults.dice.below(3)))
+/// A user who is not a party of the order, or is of another tenant, must not see or change it.
+async fn try_forbidden_access(app: &App, faults: &Faults, tenant: TenantId, id: OrderId) {
+    let (tenant, requester) = if faults.random.permille(500) {
+        (tenant, user(700 + faults.random.below(3)))
     } else {
         let [first, second] = tenants();
-        // The same numbers there are other people.
+        // The same ids are other users in the other tenant.
         let other = if tenant == first { second } else { first };
-        (other, user(100 + faults.dice.below(5)))
+        (other, user(100 + faults.random.below(5)))
     };
-    if faults.dice.permille(300) {
-        return pay_as_the_seller(app, faults, tenant, id).await;
+    if faults.random.permille(300) {
+        return try_payment_as_seller(app, faults, tenant, id).await;
     }
-    let context = by_user(faults, tenant, who);
-    let seen = match faults.dice.below(4) {
+    let context = by_user(faults, tenant, requester);
+    let result = match faults.random.below(4) {
         3 => {
             let command = RequestRefund { order: id, reason: "curious".to_owned() };
             request_refund(app, &context, command).await.map(|_| ())
@@ -100,24 +101,23 @@ async fn look_where_it_may_not(app: &App, faults: &Faults, tenant: TenantId, id:
         1 => cancel_order(app, &context, id).await.map(|_| ()),
         _ => complete_order(app, &context, id).await.map(|_| ()),
     };
-    match seen {
+    match result {
         Err(UseCaseError::NotFound { .. }) => {
-            faults.cover(|coverage| coverage.place("a refusal of a stranger"));
+            faults.cover(|coverage| coverage.situation("refused access of another user"));
         }
         Err(UseCaseError::Store(_) | UseCaseError::Broker(_)) => {}
-        Ok(_) => faults.violation(format!("a stranger, {who} of tenant {tenant}, got at order {id}")),
+        Ok(_) => faults.violation(format!("user {requester} of tenant {tenant} got access to order {id}")),
         Err(error) => {
-            faults
-                .violation(format!("a stranger, {who} of tenant {tenant}, was told of order {id}: {error}"));
+            faults.violation(format!("user {requester} of tenant {tenant} learned of order {id}: {error}"));
         }
     }
 }
 
-/// A seller sees the order, and must neither pay it nor have it paid back.
-async fn pay_as_the_seller(app: &App, faults: &Faults, tenant: TenantId, id: OrderId) {
-    let Ok(Some(order)) = look(app, tenant, id).await else { return };
+/// A seller sees the order, but must not pay it or request a refund.
+async fn try_payment_as_seller(app: &App, faults: &Faults, tenant: TenantId, id: OrderId) {
+    let Ok(Some(order)) = read_order(app, tenant, id).await else { return };
     let context = by_user(faults, tenant, order.seller);
-    let done = if faults.dice.permille(500) {
+    let done = if faults.random.permille(500) {
         let start = StartPayment { order: id, method: "card".into() };
         start_payment(app, &context, start).await.map(|payment| format!("payment {}", payment.id))
     } else {
@@ -129,21 +129,21 @@ async fn pay_as_the_seller(app: &App, faults: &Faults, tenant: TenantId, id: Ord
     }
 }
 
-async fn step(app: &App, faults: &Faults, journal: &Journal, order: &Order) {
+async fn advance_order(app: &App, faults: &Faults, journal: &Journal, order: &Order) {
     let context = by_user(faults, order.tenant, order.buyer);
-    let reached = match faults.dice.below(5) {
+    let reached = match faults.random.below(5) {
         0 | 1 => return buying::ship(app, faults, journal, order).await,
         2 | 3 => complete_order(app, &context, order.id).await,
         _ => cancel_order(app, &context, order.id).await,
     };
     let who = format!("buyer {}", order.buyer);
     match reached {
-        Ok(after) => journal.tell(&who, Told::Reached(order.id, after.status)),
-        Err(error) => journal.failed(&who, &context, &error),
+        Ok(after) => journal.record(&who, ClientResponse::StatusReached(order.id, after.status)),
+        Err(error) => journal.record_error(&who, &context, &error),
     }
 }
 
-async fn look(
+async fn read_order(
     app: &App,
     tenant: TenantId,
     id: OrderId,

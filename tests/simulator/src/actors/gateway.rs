@@ -1,19 +1,25 @@
-//! The payment gateway: reports how payments ended, until it is heard, and not always as one would wish.
+//! Payments: the buyer starts one, the gateway reports the result until it is accepted, sometimes with faults.
 
 use marketplace::App;
 use marketplace::use_cases::*;
 use marketplace_domain::{Money, Order, Payment, PaymentId, PaymentResult, Settlement};
 
-use super::bank::Bank;
-use super::journal::{Journal, Told};
+use super::bank::GatewayModel;
+use super::journal::{ClientResponse, Journal};
 use super::{by_gateway, by_user};
 use crate::faults::{Fault, Faults};
 
-/// How often a buyer tries again whose order still has something to be locked.
+/// Maximum number of attempts of a buyer whose order still waits for locks.
 const TRIES: usize = 4;
 
-/// The buyer pays; the gateway reports.
-pub(super) async fn pay(app: &App, faults: &Faults, journal: &Journal, bank: &Bank, order: &Order) {
+/// The buyer pays, then the gateway reports the result.
+pub(super) async fn pay(
+    app: &App,
+    faults: &Faults,
+    journal: &Journal,
+    gateway_model: &GatewayModel,
+    order: &Order,
+) {
     let who = format!("buyer {}", order.buyer);
     let mut tries = TRIES;
     let payment = loop {
@@ -22,53 +28,52 @@ pub(super) async fn pay(app: &App, faults: &Faults, journal: &Journal, bank: &Ba
         match start_payment(app, &context, start).await {
             Ok(payment) => break payment,
             Err(error) => {
-                journal.failed(&who, &context, &error);
+                journal.record_error(&who, &context, &error);
                 tries -= 1;
-                if tries == 0 || !come_again(faults, &error).await {
+                if tries == 0 || !wait_for_locks(faults, &error).await {
                     return;
                 }
             }
         }
     };
     if payment.order != order.id {
-        faults.violation(format!(
-            "order {} was asked to be paid, payment {} is another's",
-            order.id, payment.id
-        ));
+        faults
+            .violation(format!("paying order {} returned payment {} of another order", order.id, payment.id));
     }
     if payment.amount == Money::ZERO {
-        // Nothing is left for the gateway to do.
-        faults.cover(|coverage| coverage.place("a payment without the gateway"));
-        return journal.tell(&who, Told::Settled(payment.id));
+        // No amount is left for the gateway.
+        faults.cover(|coverage| coverage.situation("payment without the gateway"));
+        return journal.record(&who, ClientResponse::PaymentSettled(payment.id));
     }
-    let result = bank.decide(&payment);
-    if faults.strikes(Fault::ReportedLate) {
-        faults.sleep(faults.dice.millis(3_000..10_000)).await;
+    let result = gateway_model.decide(&payment);
+    if faults.occurs(Fault::ReportedLate) {
+        faults.sleep(faults.random.millis(3_000..10_000)).await;
     }
-    if faults.strikes(Fault::WrongAmount) {
-        let amount = Money::from_minor(payment.amount.minor() + 1).expect("a legal amount");
-        refused(app, faults, &payment, Settlement { amount, ..report(&payment, result) }).await;
+    if faults.occurs(Fault::WrongAmount) {
+        let amount = Money::from_minor(payment.amount.minor() + 1).expect("a valid amount");
+        assert_refused(app, faults, &payment, Settlement { amount, ..report(&payment, result) }).await;
     }
-    if faults.strikes(Fault::UnknownPayment) {
-        let unknown = PaymentId::try_from(9_000_000_000_000).expect("a legal id");
-        refused(app, faults, &Payment { id: unknown, ..payment.clone() }, report(&payment, result)).await;
+    if faults.occurs(Fault::UnknownPayment) {
+        let unknown = PaymentId::try_from(9_000_000_000_000).expect("a valid id");
+        assert_refused(app, faults, &Payment { id: unknown, ..payment.clone() }, report(&payment, result))
+            .await;
     }
-    let again = if faults.strikes(Fault::ReportedAgain) { 1 + faults.dice.below(2) } else { 0 };
-    let mut heard = false;
-    // It reports until it is heard, and sometimes once more.
-    for _ in 0..4 + again {
+    let repetitions = if faults.occurs(Fault::ReportedAgain) { 1 + faults.random.below(2) } else { 0 };
+    let mut accepted = false;
+    // The gateway reports until a report is accepted, and sometimes again.
+    for _ in 0..4 + repetitions {
         let settled = settle(app, faults, journal, &payment, report(&payment, result)).await;
-        heard |= settled;
-        if heard && again == 0 {
+        accepted |= settled;
+        if accepted && repetitions == 0 {
             break;
         }
     }
-    if heard && faults.strikes(Fault::Contradiction) {
+    if accepted && faults.occurs(Fault::Contradiction) {
         let opposite = match result {
             PaymentResult::Success => PaymentResult::Failed,
             PaymentResult::Failed => PaymentResult::Success,
         };
-        refused(app, faults, &payment, report(&payment, opposite)).await;
+        assert_refused(app, faults, &payment, report(&payment, opposite)).await;
     }
 }
 
@@ -86,31 +91,31 @@ async fn settle(
     let context = by_gateway(faults, payment.tenant);
     match settle_payment(app, &context, SettlePayment { payment: payment.id, report }).await {
         Ok(settled) => {
-            journal.tell("the gateway", Told::Settled(settled.id));
+            journal.record("the gateway", ClientResponse::PaymentSettled(settled.id));
             true
         }
         Err(error) => {
-            journal.failed("the gateway", &context, &error);
-            come_again(faults, &error).await;
+            journal.record_error("the gateway", &context, &error);
+            wait_for_locks(faults, &error).await;
             false
         }
     }
 }
 
-/// Whether it is worth while to come again soon: then it is soon.
-async fn come_again(faults: &Faults, error: &UseCaseError) -> bool {
-    let soon = matches!(error, UseCaseError::AssetsNotLocked);
-    if soon {
-        faults.cover(|coverage| coverage.place("a payment that waited for its locks"));
-        faults.sleep(faults.dice.millis(50..800)).await;
+/// Returns whether the request should be repeated, after waiting for that.
+async fn wait_for_locks(faults: &Faults, error: &UseCaseError) -> bool {
+    let waiting = matches!(error, UseCaseError::AssetsNotLocked);
+    if waiting {
+        faults.cover(|coverage| coverage.situation("payment that waited for its locks"));
+        faults.sleep(faults.random.millis(50..800)).await;
     }
-    soon
+    waiting
 }
 
-/// A report that must be refused whenever it comes.
-async fn refused(app: &App, faults: &Faults, payment: &Payment, report: Settlement) {
+/// Sends a report that must be refused.
+async fn assert_refused(app: &App, faults: &Faults, payment: &Payment, report: Settlement) {
     let context = by_gateway(faults, payment.tenant);
     if settle_payment(app, &context, SettlePayment { payment: payment.id, report }).await.is_ok() {
-        faults.violation(format!("a report that cannot be true settled payment {}", payment.id));
+        faults.violation(format!("an invalid report settled payment {}", payment.id));
     }
 }

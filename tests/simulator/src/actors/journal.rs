@@ -1,4 +1,4 @@
-//! What clients were told. It must be true for ever.
+//! Journal of the responses that clients received. They must remain true.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,27 +12,27 @@ use marketplace_domain::{
 
 use crate::faults::Faults;
 
-/// What a client was told.
+/// A response that a client received.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ClientResponse {
     Placed(OrderId),
-    Reached(OrderId, OrderStatus),
-    Settled(PaymentId),
-    /// A refund of this order was begun, or is being processed.
-    Refunds(OrderId, RefundId),
-    /// The gateway was heard: so the refund ended.
-    PaidBack(RefundId, RefundStatus),
-    /// So much of this was given to a user, once.
-    Given(Gift),
-    /// So many events were redriven in this trace.
+    StatusReached(OrderId, OrderStatus),
+    PaymentSettled(PaymentId),
+    /// A refund of this order was requested or is in progress.
+    RefundRequested(OrderId, RefundId),
+    /// The gateway's report was accepted: the refund has this result.
+    RefundSettled(RefundId, RefundStatus),
+    /// Assets were granted to a user.
+    AssetGranted(GrantRecord),
+    /// This number of events was redriven, with this trace id.
     Redriven(String, u64),
-    /// The command in this trace was refused for good: it changed nothing.
+    /// The command with this trace id was refused for this reason: it must have changed nothing.
     Refused(String, String),
 }
 
-/// What an operator gave in one trace: minor units or points; of a coupon, what it takes off.
+/// A grant with its trace id; `amount` in minor units or points, for a coupon its discount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Gift {
+pub(crate) struct GrantRecord {
     pub(crate) tenant: TenantId,
     pub(crate) user: UserId,
     pub(crate) asset: Asset,
@@ -40,158 +40,158 @@ pub(crate) struct Gift {
     pub(crate) trace: String,
 }
 
-/// A coupon, and whose it is.
+/// An issued coupon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Issued {
+pub(crate) struct IssuedCoupon {
     pub(crate) tenant: TenantId,
     pub(crate) user: UserId,
     pub(crate) id: CouponId,
     pub(crate) discount: Money,
 }
 
-/// A listing that is asked for under an idempotency key, again and again.
+/// A request to list a product with an idempotency key, which is repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Keyed {
+pub(crate) struct KeyedListing {
     pub(crate) scope: RequestScope,
     pub(crate) title: Title,
 }
 
-/// A product and where it is sold.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Listed {
+pub(crate) struct ListedProduct {
     pub(crate) tenant: TenantId,
     pub(crate) id: ProductId,
     pub(crate) seller: UserId,
     pub(crate) price: Money,
 }
 
-/// What all clients of a run share.
+/// The journal of a run. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Journal {
     faults: Faults,
-    book: Arc<Mutex<Book>>,
+    state: Arc<Mutex<JournalState>>,
 }
 
 #[derive(Default)]
-struct Book {
-    told: Vec<Told>,
+struct JournalState {
+    responses: Vec<ClientResponse>,
     orders: Vec<(TenantId, OrderId)>,
-    products: Vec<Listed>,
-    titles: Vec<(Listed, Title)>,
-    coupons: Vec<Issued>,
-    /// Requests under keys, with what they were answered.
-    keyed: Vec<(Keyed, Option<String>)>,
+    products: Vec<ListedProduct>,
+    titles: Vec<(ListedProduct, Title)>,
+    coupons: Vec<IssuedCoupon>,
+    /// Requests with idempotency keys, with their responses.
+    keyed: Vec<(KeyedListing, Option<String>)>,
 }
 
 impl Journal {
     pub(crate) fn new(faults: Faults) -> Journal {
-        Journal { faults, book: Arc::default() }
+        Journal { faults, state: Arc::default() }
     }
 
-    pub(crate) fn told(&self) -> Vec<Told> {
-        self.book().told.clone()
+    pub(crate) fn responses(&self) -> Vec<ClientResponse> {
+        self.state().responses.clone()
     }
 
-    pub(crate) fn add_product(&self, product: Listed) {
-        self.book().products.push(product);
+    pub(crate) fn add_product(&self, product: ListedProduct) {
+        self.state().products.push(product);
     }
 
-    /// A seller was told that it is listed. Titles are told apart: one listing is one product.
-    pub(crate) fn listed(&self, product: Listed, title: Title) {
+    /// Records a listed product. Titles are unique, so that a product created twice is detected.
+    pub(crate) fn record_listed(&self, product: ListedProduct, title: Title) {
         self.faults.note(&format!("seller {}", product.seller), || {
-            format!("is told: product {} is listed", product.id)
+            format!("receives: product {} is listed", product.id)
         });
-        let mut book = self.book();
-        book.titles.push((product, title));
-        book.products.push(product);
+        let mut state = self.state();
+        state.titles.push((product, title));
+        state.products.push(product);
     }
 
-    pub(crate) fn titles(&self) -> Vec<(Listed, Title)> {
-        self.book().titles.clone()
+    pub(crate) fn titles(&self) -> Vec<(ListedProduct, Title)> {
+        self.state().titles.clone()
     }
 
-    /// A seller begins to ask for this.
-    pub(crate) fn asked(&self, request: Keyed) {
-        self.book().keyed.push((request, None));
+    /// Records a request before it is sent.
+    pub(crate) fn record_request(&self, request: KeyedListing) {
+        self.state().keyed.push((request, None));
     }
 
-    /// A request under a key was answered: always the same.
-    pub(crate) fn answered(&self, request: &Keyed, answer: &str) {
+    /// Records the response to a request with a key; it must always be the same.
+    pub(crate) fn record_keyed_response(&self, request: &KeyedListing, response: &str) {
         self.faults.note(&format!("seller {}", request.scope.user), || {
-            format!("is told under {}: product {answer}", request.scope.key)
+            format!("receives for {}: product {response}", request.scope.key)
         });
-        let mut book = self.book();
-        let Some((_, before)) = book.keyed.iter_mut().find(|(one, _)| one == request) else { return };
-        let first = before.get_or_insert_with(|| answer.to_owned()).clone();
-        drop(book);
-        if first != answer {
+        let mut state = self.state();
+        let Some((_, before)) = state.keyed.iter_mut().find(|(one, _)| one == request) else { return };
+        let first = before.get_or_insert_with(|| response.to_owned()).clone();
+        drop(state);
+        if first != response {
             let key = &request.scope.key;
-            self.faults.violation(format!("{key} was answered with product {first}, and with {answer}"));
+            self.faults.violation(format!("{key} returned product {first} first, and then {response}"));
         }
     }
 
-    pub(crate) fn was_answered(&self, request: &Keyed) -> bool {
-        self.book().keyed.iter().any(|(one, answer)| one == request && answer.is_some())
+    pub(crate) fn has_response(&self, request: &KeyedListing) -> bool {
+        self.state().keyed.iter().any(|(one, response)| one == request && response.is_some())
     }
 
-    pub(crate) fn keyed(&self) -> Vec<Keyed> {
-        self.book().keyed.iter().map(|(request, _)| request.clone()).collect()
+    pub(crate) fn keyed(&self) -> Vec<KeyedListing> {
+        self.state().keyed.iter().map(|(request, _)| request.clone()).collect()
     }
 
-    pub(crate) fn answers(&self) -> Vec<(Keyed, Option<String>)> {
-        self.book().keyed.clone()
+    pub(crate) fn keyed_responses(&self) -> Vec<(KeyedListing, Option<String>)> {
+        self.state().keyed.clone()
     }
 
-    pub(crate) fn products(&self) -> Vec<Listed> {
-        self.book().products.clone()
+    pub(crate) fn products(&self) -> Vec<ListedProduct> {
+        self.state().products.clone()
     }
 
     pub(crate) fn orders(&self) -> Vec<(TenantId, OrderId)> {
-        self.book().orders.clone()
+        self.state().orders.clone()
     }
 
-    /// A coupon was issued.
-    pub(crate) fn issued(&self, coupon: Issued) {
-        self.book().coupons.push(coupon);
+    pub(crate) fn record_coupon(&self, coupon: IssuedCoupon) {
+        self.state().coupons.push(coupon);
     }
 
-    /// Whether a user was given anything, as far as anybody was told.
-    pub(crate) fn has_gifts(&self, tenant: TenantId, user: UserId) -> bool {
-        let is_its = |told: &Told| matches!(told, Told::Given(it) if (it.tenant, it.user) == (tenant, user));
-        self.book().told.iter().any(is_its)
+    /// Whether a grant to this user was acknowledged.
+    pub(crate) fn has_grants(&self, tenant: TenantId, user: UserId) -> bool {
+        let is_grant = |response: &ClientResponse| matches!(response, ClientResponse::AssetGranted(it) if (it.tenant, it.user) == (tenant, user));
+        self.state().responses.iter().any(is_grant)
     }
 
-    pub(crate) fn coupons(&self) -> Vec<Issued> {
-        self.book().coupons.clone()
+    pub(crate) fn coupons(&self) -> Vec<IssuedCoupon> {
+        self.state().coupons.clone()
     }
 
-    pub(crate) fn placed(&self, who: &str, tenant: TenantId, order: OrderId) {
-        let mut book = self.book();
-        if !book.orders.contains(&(tenant, order)) {
-            book.orders.push((tenant, order));
+    pub(crate) fn record_placed(&self, who: &str, tenant: TenantId, order: OrderId) {
+        let mut state = self.state();
+        if !state.orders.contains(&(tenant, order)) {
+            state.orders.push((tenant, order));
         }
-        drop(book);
-        self.tell(who, Told::Placed(order));
+        drop(state);
+        self.record(who, ClientResponse::Placed(order));
     }
 
-    pub(crate) fn tell(&self, who: &str, told: Told) {
-        self.faults.note(who, || match &told {
-            Told::Placed(order) => format!("is told: order {order} is placed"),
-            Told::Reached(order, status) => format!("is told: order {order} is {status}"),
-            Told::Settled(payment) => format!("is told: payment {payment} is settled"),
-            Told::Refunds(order, refund) => format!("is told: order {order} is paid back by refund {refund}"),
-            Told::PaidBack(refund, status) => format!("is told: refund {refund} is {status}"),
-            Told::Given(Gift { user, asset, amount, .. }) => {
-                format!("is told: buyer {user} has {} {asset} more", asset.show(*amount))
+    pub(crate) fn record(&self, who: &str, response: ClientResponse) {
+        self.faults.note(who, || match &response {
+            ClientResponse::Placed(order) => format!("receives: order {order} is placed"),
+            ClientResponse::StatusReached(order, status) => format!("receives: order {order} is {status}"),
+            ClientResponse::PaymentSettled(payment) => format!("receives: payment {payment} is settled"),
+            ClientResponse::RefundRequested(order, refund) => {
+                format!("receives: order {order} is refunded by refund {refund}")
             }
-            Told::Redriven(_, count) => format!("is told: {count} events are redriven"),
-            Told::Refused(_, why) => format!("is refused: {why}"),
+            ClientResponse::RefundSettled(refund, status) => format!("receives: refund {refund} is {status}"),
+            ClientResponse::AssetGranted(GrantRecord { user, asset, amount, .. }) => {
+                format!("receives: buyer {user} got {} {asset}", asset.show(*amount))
+            }
+            ClientResponse::Redriven(_, count) => format!("receives: {count} events are redriven"),
+            ClientResponse::Refused(_, why) => format!("is refused: {why}"),
         });
-        self.book().told.push(told);
+        self.state().responses.push(response);
     }
 
-    /// An error: a refusal is a promise that nothing happened, a failure of the system is none.
-    pub(crate) fn failed(&self, who: &str, context: &CommandContext, error: &UseCaseError) {
+    /// Records an error. A refusal guarantees that nothing changed; after a failure of the system the outcome is unknown.
+    pub(crate) fn record_error(&self, who: &str, context: &CommandContext, error: &UseCaseError) {
         match error {
             UseCaseError::NotFound { .. }
             | UseCaseError::NotAllowed { .. }
@@ -203,16 +203,16 @@ impl Journal {
             | UseCaseError::AssetsNotLocked
             | UseCaseError::KeyTaken
             | UseCaseError::NothingHeld => {
-                self.tell(who, Told::Refused(context.trace.trace_id.clone(), error.to_string()));
+                self.record(who, ClientResponse::Refused(context.trace.trace_id.clone(), error.to_string()));
             }
-            // Another attempt at the same request may do it.
+            // A repetition of the request may succeed.
             UseCaseError::InProgress | UseCaseError::Store(_) | UseCaseError::Broker(_) => {
-                self.faults.note(who, || format!("does not know: {error}"));
+                self.faults.note(who, || format!("outcome unknown: {error}"));
             }
         }
     }
 
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, JournalState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,5 @@
-//! Everybody who wants something of the application, or happens to it. An actor draws from the run's dice, acts through
-//! the use cases, and writes into the journal what it was told.
+//! Actors: clients, operators, the gateway and the environment. An actor draws random numbers of the run, calls use cases,
+//! and records the responses in the journal.
 
 pub(crate) mod bank;
 mod buying;
@@ -17,39 +17,39 @@ use handover_events::Trace;
 use marketplace::{Actor, CommandContext, Role};
 use marketplace_domain::UserId;
 
-use self::bank::Bank;
+use self::bank::GatewayModel;
 use self::journal::Journal;
 use super::faults::Faults;
 
-/// What all actors of a run have to do with.
+/// State that the actors of a run share.
 #[derive(Clone)]
-pub(crate) struct Scene {
+pub(crate) struct ActorState {
     pub(crate) faults: Faults,
     pub(crate) journal: Journal,
-    pub(crate) bank: Bank,
+    pub(crate) gateway_model: GatewayModel,
 }
 
-/// The marketplaces of a run. Nobody of the one sees anything of the other.
+/// The tenants of a run, which must be isolated from each other.
 pub(crate) fn tenants() -> [TenantId; 2] {
-    [TenantId::DEFAULT, TenantId::try_from(2).expect("a small positive number is an id")]
+    [TenantId::DEFAULT, TenantId::try_from(2).expect("a small positive number is a valid id")]
 }
 
-/// The buyers of both marketplaces: the same numbers are other people in the other.
+/// The buyers of each tenant. The same id is another user in another tenant.
 pub(crate) fn buyers() -> impl Iterator<Item = UserId> {
     (100..105).map(user)
 }
 
 pub(crate) fn user(number: u64) -> UserId {
     let number = i64::try_from(number).expect("a small number");
-    UserId::try_from(number).expect("a small positive number is an id")
+    UserId::try_from(number).expect("a small positive number is a valid id")
 }
 
 fn context(faults: &Faults, tenant: TenantId, actor: Actor) -> CommandContext {
-    let trace = Trace { trace_id: format!("sim-{:016x}", faults.dice.below(u64::MAX)), traceparent: None };
+    let trace = Trace { trace_id: format!("sim-{:016x}", faults.random.below(u64::MAX)), traceparent: None };
     CommandContext { actor, tenant, trace, idempotency: None }
 }
 
-/// A signed-in user's command, in a trace of its own.
+/// Context of a user's command, with a new trace id.
 pub(crate) fn by_user(faults: &Faults, tenant: TenantId, id: UserId) -> CommandContext {
     context(faults, tenant, Actor::User { id, roles: vec![Role::User] })
 }
@@ -58,7 +58,7 @@ pub(crate) fn by_gateway(faults: &Faults, tenant: TenantId) -> CommandContext {
     context(faults, tenant, Actor::Gateway)
 }
 
-/// An operator's command, who sees its own tenant.
+/// Context of an operator's command, limited to one tenant.
 pub(crate) fn by_operator(faults: &Faults, tenant: TenantId) -> CommandContext {
     context(faults, tenant, Actor::User { id: user(900), roles: vec![Role::Operator] })
 }

@@ -1,5 +1,5 @@
-//! Rows of the outbox that somebody inserts by hand (004 Q5): the event of a fact once more, an event that its order
-//! contradicts, an event that can never be sent.
+//! Outbox rows inserted manually with SQL (004 Q5): a second event of a fact, an event that contradicts its order, an
+//! unpublishable row.
 
 use std::sync::Arc;
 
@@ -15,38 +15,38 @@ use marketplace_domain::{
 use crate::faults::Faults;
 use crate::oracle::is_ordered;
 
-const BY_HAND: &str = "by-hand-";
+const MANUAL: &str = "by-hand-";
 const CONTRADICTION: &str = "by-hand-contradiction-";
-const UNSENDABLE: &str = "by-hand-unsendable-";
+const UNPUBLISHABLE: &str = "by-hand-unsendable-";
 
-/// An order that nobody places: no id gets that far.
-const NO_ORDER: i64 = 9_000_000_000;
+/// Ids from here on belong to no order.
+const FIRST_UNKNOWN_ORDER: i64 = 9_000_000_000;
 
-/// Whether somebody inserted this event by hand.
-pub(crate) fn is_by_hand(event: &EventId) -> bool {
-    event.as_str().starts_with(BY_HAND)
+/// Whether this event was inserted manually.
+pub(crate) fn is_manual(event: &EventId) -> bool {
+    event.as_str().starts_with(MANUAL)
 }
 
-/// Whether this event announces what never happened, or can never be sent.
-pub(crate) fn is_misleading(event: &EventId) -> bool {
-    is_contradiction(event) || is_unsendable(event)
+/// Whether this event contradicts its order or is unpublishable.
+pub(crate) fn is_invalid(event: &EventId) -> bool {
+    is_contradiction(event) || is_unpublishable(event)
 }
 
-/// Whether this event announces what its order contradicts for ever.
+/// Whether this event contradicts its order permanently.
 pub(crate) fn is_contradiction(event: &EventId) -> bool {
     event.as_str().starts_with(CONTRADICTION)
 }
 
-/// Whether the row of this event can never be sent.
-pub(crate) fn is_unsendable(event: &EventId) -> bool {
-    event.as_str().starts_with(UNSENDABLE)
+/// Whether the row of this event is unpublishable.
+pub(crate) fn is_unpublishable(event: &EventId) -> bool {
+    event.as_str().starts_with(UNPUBLISHABLE)
 }
 
-/// Somebody takes an event for lost and inserts it once more, under a new id.
-pub(crate) async fn repeat(app: &App, faults: &Faults, tenant: TenantId) {
-    let Some(row) = some_row(app, faults, tenant).await else { return };
+/// Inserts an existing event again under a new id, as if it were lost.
+pub(crate) async fn insert_second(app: &App, faults: &Faults, tenant: TenantId) {
+    let Some(row) = random_row(app, faults, tenant).await else { return };
     let event = NewEvent {
-        event_id: new_id(faults, BY_HAND),
+        event_id: new_id(faults, MANUAL),
         event_type: row.event_type.clone(),
         aggregate: row.aggregate.clone(),
         aggregate_seq: row.aggregate_seq,
@@ -58,45 +58,45 @@ pub(crate) async fn repeat(app: &App, faults: &Faults, tenant: TenantId) {
     faults
         .note("an operator", || format!("inserts {} {} as {}", row.event_type, row.event_id, event.event_id));
     if insert(app, event).await {
-        faults.cover(|coverage| coverage.place("a second event of a fact"));
+        faults.cover(|coverage| coverage.situation("second event of a fact"));
     }
 }
 
-/// Somebody inserts an event of something that did not happen, or one that nobody can read.
-pub(crate) async fn mislead(app: &App, faults: &Faults, tenant: TenantId) {
-    let Some(row) = some_row(app, faults, tenant).await else { return };
+/// Inserts an event that contradicts its order, or an unpublishable row.
+pub(crate) async fn insert_invalid(app: &App, faults: &Faults, tenant: TenantId) {
+    let Some(row) = random_row(app, faults, tenant).await else { return };
     let Ok(id) = OrderId::try_from(row.aggregate.id) else { return };
     let Ok(mut view) = app.view().await else { return };
     let Ok(Some(order)) = view.order_by_id(tenant, id).await else { return };
     drop(view);
-    let (event, place) = if faults.dice.permille(400) {
-        (unsendable(faults, &order, &row), "a row that can never be sent")
+    let (event, place) = if faults.random.permille(400) {
+        (unpublishable(faults, &order, &row), "unpublishable row")
     } else {
         let Some(event) = contradiction(faults, &order, &row) else { return };
-        (event, "an event that its order contradicts")
+        (event, "event that contradicts its order")
     };
     faults.note("an operator", || {
         format!("inserts {} {} of order {}", event.event_type, event.event_id, event.aggregate.id)
     });
     if insert(app, event).await {
-        faults.cover(|coverage| coverage.place(place));
+        faults.cover(|coverage| coverage.situation(place));
     }
 }
 
-/// An event of an order, of a type that has a place in the order of its events.
-async fn some_row(app: &App, faults: &Faults, tenant: TenantId) -> Option<OutboxRow> {
+/// A random ordered event of an order.
+async fn random_row(app: &App, faults: &Faults, tenant: TenantId) -> Option<OutboxRow> {
     let mut view = app.view().await.ok()?;
     let filter = OutboxFilter { tenant: Some(tenant), ..OutboxFilter::default() };
     let mut rows = view.outbox_view().outbox_page(&filter, None, 50).await.ok()?;
     drop(view);
     rows.retain(|row| {
         let is_of_order = row.aggregate.kind == AggregateType::Order.as_str();
-        is_of_order && is_ordered(row) && !is_misleading(&row.event_id)
+        is_of_order && is_ordered(row) && !is_invalid(&row.event_id)
     });
-    faults.dice.pick(&rows).cloned()
+    faults.random.pick(&rows).cloned()
 }
 
-/// An event that stays wrong whatever the order does from here on.
+/// An event that contradicts its order whatever happens to the order later.
 fn contradiction(faults: &Faults, order: &Order, row: &OutboxRow) -> Option<NewEvent> {
     let now = row.create_time;
     let paid =
@@ -113,35 +113,37 @@ fn contradiction(faults: &Faults, order: &Order, row: &OutboxRow) -> Option<NewE
         cancelled_at: now,
         product: order.product,
     };
-    let nobody = OrderId::try_from(NO_ORDER + order.id.get()).expect("a positive number is an id");
-    let of_nobody = OrderPaid { order: OrderFacts { order_id: nobody, ..order.facts() }, ..paid.clone() };
-    let mut wrong = vec![EventBody::OrderPaid(of_nobody)];
+    let unknown_order =
+        OrderId::try_from(FIRST_UNKNOWN_ORDER + order.id.get()).expect("a positive number is a valid id");
+    let of_unknown_order =
+        OrderPaid { order: OrderFacts { order_id: unknown_order, ..order.facts() }, ..paid.clone() };
+    let mut candidates = vec![EventBody::OrderPaid(of_unknown_order)];
     if order.was_paid() {
-        wrong.push(EventBody::OrderCancelled(cancelled));
+        candidates.push(EventBody::OrderCancelled(cancelled));
     } else if order.status == OrderStatus::Cancelled {
-        wrong.extend([EventBody::OrderPaid(paid), EventBody::OrderStatusChanged(shipped)]);
+        candidates.extend([EventBody::OrderPaid(paid), EventBody::OrderStatusChanged(shipped)]);
     }
-    let body = faults.dice.pick(&wrong)?;
-    let event = by_hand(new_id(faults, CONTRADICTION), row, (body.event_type().as_str(), body.to_json()));
+    let body = faults.random.pick(&candidates)?;
+    let event = manual_row(new_id(faults, CONTRADICTION), row, (body.event_type().as_str(), body.to_json()));
     Some(NewEvent { aggregate: AggregateRef { id: body.aggregate_id(), ..row.aggregate.clone() }, ..event })
 }
 
-/// A row that no relay can make a message of.
-fn unsendable(faults: &Faults, order: &Order, row: &OutboxRow) -> NewEvent {
+/// A row that the relay cannot convert to a message.
+fn unpublishable(faults: &Faults, order: &Order, row: &OutboxRow) -> NewEvent {
     let paid = EventType::OrderPaid.as_str();
-    let about_another = format!("{{\"orderId\":{}}}", NO_ORDER + order.id.get());
-    let wrong = [
+    let of_another_order = format!("{{\"orderId\":{}}}", FIRST_UNKNOWN_ORDER + order.id.get());
+    let candidates = [
         (paid, "[]".to_owned()),
         (paid, "no JSON".to_owned()),
-        (paid, about_another),
+        (paid, of_another_order),
         ("ORDER_LOST", row.payload.clone()),
     ];
-    let wrong = faults.dice.pick(&wrong).cloned().unwrap_or((paid, String::new()));
-    by_hand(new_id(faults, UNSENDABLE), row, wrong)
+    let candidate = faults.random.pick(&candidates).cloned().unwrap_or((paid, String::new()));
+    manual_row(new_id(faults, UNPUBLISHABLE), row, candidate)
 }
 
-/// A row with the defaults of its columns, about the aggregate of another row.
-fn by_hand(event_id: EventId, row: &OutboxRow, (event_type, payload): (&str, String)) -> NewEvent {
+/// A row with the column defaults, for the aggregate of another row.
+fn manual_row(event_id: EventId, row: &OutboxRow, (event_type, payload): (&str, String)) -> NewEvent {
     NewEvent {
         event_id,
         event_type: event_type.to_owned(),
@@ -155,10 +157,10 @@ fn by_hand(event_id: EventId, row: &OutboxRow, (event_type, payload): (&str, Str
 }
 
 fn new_id(faults: &Faults, prefix: &str) -> EventId {
-    format!("{prefix}{:x}", faults.dice.below(u64::MAX)).parse().expect("a legal id")
+    format!("{prefix}{:x}", faults.random.below(u64::MAX)).parse().expect("a valid id")
 }
 
-/// Whether the row is certainly there.
+/// Inserts a row; returns whether it is known to be committed.
 async fn insert(app: &App, event: NewEvent) -> bool {
     let events = Arc::new([event]);
     let inserted = with_tx::<_, _, (), StoreError, _>(&app.tx, move |unit, attempt| {

@@ -1,4 +1,4 @@
-//! What happens to broker, database and clocks by itself.
+//! Faults of the environment: broker, database and clocks.
 
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_memory::MemoryBroker;
@@ -12,35 +12,35 @@ use marketplace_memory::MemoryStore;
 use crate::faults::{Fault, Faults};
 use crate::ports::clock::FaultyClock;
 
-/// Outages of the broker, and everything else that lasts for a while. Never ends.
-pub(crate) async fn of_the_broker(faults: &Faults, broker: &MemoryBroker) {
-    let dice = &faults.dice;
+/// Injects lasting faults of the broker. Never returns.
+pub(crate) async fn disturb_broker(faults: &Faults, broker: &MemoryBroker) {
+    let random = &faults.random;
     loop {
-        faults.sleep(dice.millis(500..4_000)).await;
-        if faults.strikes(Fault::Away) {
-            faults.note("weather", || "the broker goes away".into());
+        faults.sleep(random.millis(500..4_000)).await;
+        if faults.occurs(Fault::Unreachable) {
+            faults.note("environment", || "the broker becomes unreachable".into());
             broker.set_reachable(false);
-            faults.sleep(dice.millis(200..5_000)).await;
+            faults.sleep(random.millis(200..5_000)).await;
             broker.set_reachable(true);
-            faults.note("weather", || "the broker is back".into());
+            faults.note("environment", || "the broker is reachable again".into());
         }
-        if faults.strikes(Fault::Blocked) {
-            faults.note("weather", || "the broker takes no messages".into());
+        if faults.occurs(Fault::Blocked) {
+            faults.note("environment", || "the broker blocks publishers".into());
             broker.set_blocked(Some("low on memory"));
-            faults.sleep(dice.millis(200..5_000)).await;
+            faults.sleep(random.millis(200..5_000)).await;
             broker.set_blocked(None);
         }
-        if faults.strikes(Fault::Unroutable) {
-            faults.note("weather", || "the bindings are gone".into());
+        if faults.occurs(Fault::Unroutable) {
+            faults.note("environment", || "the bindings are removed".into());
             faults.set_unroutable(true);
-            faults.sleep(dice.millis(50..5_000)).await;
+            faults.sleep(random.millis(50..5_000)).await;
             faults.set_unroutable(false);
         }
-        if faults.strikes(Fault::Litter) {
-            litter(faults, broker);
+        if faults.occurs(Fault::ForeignMessage) {
+            inject_foreign_message(faults, broker);
         }
-        if faults.strikes(Fault::Purged) {
-            purge(faults, broker);
+        if faults.occurs(Fault::Purged) {
+            purge_queue(faults, broker);
         }
     }
 }
@@ -57,9 +57,9 @@ const CONSUMED: [&str; 9] = [
     WEBHOOK_QUEUE,
 ];
 
-/// Puts something into a queue that is no event of ours.
-fn litter(faults: &Faults, broker: &MemoryBroker) {
-    let number = faults.dice.below(1_000_000);
+/// Puts a message into a queue that is not one of the application's events.
+fn inject_foreign_message(faults: &Faults, broker: &MemoryBroker) {
+    let number = faults.random.below(1_000_000);
     let bodies = [
         format!("no JSON at all {number}"),
         format!("{{\"eventId\":\"stray-{number}\"}}"),
@@ -68,84 +68,84 @@ fn litter(faults: &Faults, broker: &MemoryBroker) {
              \"aggregateId\":1,\"occurredAt\":\"2026-02-04T10:30:00Z\",\"traceId\":\"t\",\"payload\":{{}}}}"
         ),
     ];
-    if let (Some(body), Some(queue)) = (faults.dice.pick(&bodies), faults.dice.pick(&CONSUMED)) {
-        faults.note("weather", || format!("litter in {queue}: {body}"));
-        faults.seen(|seen| seen.strays.push(body.clone()));
+    if let (Some(body), Some(queue)) = (faults.random.pick(&bodies), faults.random.pick(&CONSUMED)) {
+        faults.note("environment", || format!("foreign message in {queue}: {body}"));
+        faults.observed(|observed| observed.foreign_bodies.push(body.clone()));
         broker.inject(queue, Message { body: body.clone(), ..Message::default() });
     }
 }
 
-/// A queue loses what nobody holds. The database has it all, but for what was no event of ours.
-fn purge(faults: &Faults, broker: &MemoryBroker) {
-    // Dead letters are only moved through their queue; one lost there is one that no table ever had.
-    if let Some(queue) = faults.dice.pick(&CONSUMED) {
+/// Removes the ready messages of a queue. The outbox still has all events, but foreign messages are lost.
+fn purge_queue(faults: &Faults, broker: &MemoryBroker) {
+    // The dead-letter queue is never purged: a dead letter lost there is not in any table yet.
+    if let Some(queue) = faults.random.pick(&CONSUMED) {
         let lost = broker.purge(queue);
-        faults.note("weather", || format!("{queue} loses {lost} messages"));
+        faults.note("environment", || format!("{queue} loses {lost} messages"));
         if lost > 0 {
-            faults.seen(|seen| seen.lost_strays.append(&mut seen.strays));
+            faults.observed(|observed| observed.purged_foreign_bodies.append(&mut observed.foreign_bodies));
         }
     }
 }
 
-/// Now and then somebody deletes a row of the outbox that everybody has consumed. Never ends.
-pub(crate) async fn of_the_outbox(plain: &App, faults: &Faults, store: &MemoryStore) {
+/// Deletes outbox rows that all consumers have applied. Never returns.
+pub(crate) async fn delete_rows(plain: &App, faults: &Faults, store: &MemoryStore) {
     let paid = EventType::OrderPaid.as_str();
     let filter = OutboxFilter {
         event_type: Some(paid.to_owned()),
         status: Some(OutboxStatus::Sent),
         ..OutboxFilter::default()
     };
-    let takers = standard(plain).iter().filter(|it| it.handler.takes().contains(&paid)).count();
+    let consumers = standard(plain).iter().filter(|it| it.handler.takes().contains(&paid)).count();
     if !faults.has(Fault::RowDeleted) {
         return;
     }
     loop {
-        faults.sleep(faults.dice.millis(500..2_500)).await;
+        faults.sleep(faults.random.millis(500..2_500)).await;
         let Ok(mut view) = store.view().await else { continue };
         let Ok(rows) = view.outbox_view().outbox_page(&filter, None, 20).await else { continue };
         for row in rows {
             let consumed =
                 view.outbox_view().consumed_of(std::slice::from_ref(&row.event_id)).await.unwrap_or_default();
             let applied = consumed.iter().filter(|it| it.record.status == ConsumeStatus::Success).count();
-            if applied == takers && faults.strikes(Fault::RowDeleted) && store.lose_event(&row.event_id) {
-                faults.note("weather", || format!("the row of {} is deleted", row.event_id));
-                faults.seen(|seen| seen.deleted.insert(row.event_id));
+            if applied == consumers && faults.occurs(Fault::RowDeleted) && store.lose_event(&row.event_id) {
+                faults.note("environment", || format!("the row of {} is deleted", row.event_id));
+                faults.observed(|observed| observed.deleted.insert(row.event_id));
                 break;
             }
         }
     }
 }
 
-/// What happens to the clocks of processes and of the database. Never ends.
-pub(crate) async fn of_the_clocks(faults: &Faults, clocks: &[FaultyClock], store: &MemoryStore) {
-    let dice = &faults.dice;
+/// Injects faults of the clocks of processes and database. Never returns.
+pub(crate) async fn disturb_clocks(faults: &Faults, clocks: &[FaultyClock], store: &MemoryStore) {
+    let random = &faults.random;
     for clock in clocks {
-        if faults.strikes(Fault::Skew) {
-            clock.set_skew(either_way(faults, 2_000));
+        if faults.occurs(Fault::Skew) {
+            clock.set_skew(random_offset(faults, 2_000));
         }
     }
     loop {
-        faults.sleep(dice.millis(500..4_000)).await;
-        let Some(clock) = dice.pick(clocks) else { return };
-        if faults.strikes(Fault::Step) {
-            let by = either_way(faults, 5_000);
-            faults.note("weather", || format!("a clock steps by {by} ms"));
+        faults.sleep(random.millis(500..4_000)).await;
+        let Some(clock) = random.pick(clocks) else { return };
+        if faults.occurs(Fault::Step) {
+            let by = random_offset(faults, 5_000);
+            faults.note("environment", || format!("a clock steps by {by} ms"));
             clock.set_skew(by);
         }
-        if faults.strikes(Fault::Freeze) {
-            faults.note("weather", || "a clock stands".into());
-            clock.set_standing(true);
-            faults.sleep(dice.millis(100..4_000)).await;
-            clock.set_standing(false);
+        if faults.occurs(Fault::Freeze) {
+            faults.note("environment", || "a clock stops".into());
+            clock.set_stopped(true);
+            faults.sleep(random.millis(100..4_000)).await;
+            clock.set_stopped(false);
         }
-        if faults.strikes(Fault::DatabaseStep) {
-            let by = either_way(faults, 300_000);
-            faults.note("weather", || format!("the clock of the database steps by {by} ms"));
+        if faults.occurs(Fault::DatabaseStep) {
+            let by = random_offset(faults, 300_000);
+            faults.note("environment", || format!("the clock of the database steps by {by} ms"));
             store.move_database_clock(chrono::TimeDelta::milliseconds(by));
         }
     }
 }
 
-fn either_way(faults: &Faults, most: i64) -> i64 {
-    i64::try_from(faults.dice.below(2 * most.unsigned_abs())).unwrap_or(0) - most
+fn random_offset(faults: &Faults, most: i64) -> i64 {
+    i64::try_from(faults.random.below(2 * most.unsigned_abs())).unwrap_or(0) - most
 }

@@ -1,6 +1,6 @@
-//! Plays bad days.
+//! Command-line program of the simulator.
 
-#![allow(clippy::disallowed_methods, reason = "how long a person waits is real time")]
+#![allow(clippy::disallowed_methods, reason = "progress and rates are measured in real time")]
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -11,36 +11,36 @@ use handover_simulator::{Profile, Run, play, story};
 use indicatif::{ProgressBar, ProgressStyle};
 use mimalloc::MiMalloc;
 
-/// A day is hundreds of thousands of small allocations; this allocator is a tenth faster with them than glibc's.
+/// A run makes hundreds of thousands of small allocations, for which mimalloc is 10 % faster than glibc's allocator.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Plays the whole application through thousands of bad days, in virtual time; one seed is one reproducible day.
+/// Runs the whole application with injected faults, in virtual time; one seed is one reproducible run.
 #[derive(Parser)]
 #[command(name = "simulate", max_term_width = 100)]
 struct Arguments {
-    /// How many seeds to play
+    /// Number of seeds to run
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     seeds: u64,
-    /// The first of them
+    /// The first seed
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     first_seed: u64,
-    /// The kind of day: storm, database, broker or process; all of them where none is named
+    /// Profile of the faults: storm, database, broker or process [default: all of them]
     #[arg(long)]
     profile: Option<Profile>,
-    /// How many threads; as many as there are processors where none is given
+    /// Number of threads [default: number of processors]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Plays this seed alone and tells its story
+    /// Run only this seed and print its log
     #[arg(long, conflicts_with_all = ["seeds", "first_seed", "jobs", "traces"])]
     seed: Option<u64>,
-    /// Ends the trouble of that seed after so many milliseconds
+    /// End the fault phase of that seed after this many milliseconds of virtual time
     #[arg(long, requires = "seed", value_name = "MS")]
     until: Option<u64>,
-    /// Prints one number for each seed's story: the same in every build
+    /// Print a hash of the log of each seed, which is the same in every build
     #[arg(long)]
     traces: bool,
-    /// Plants this fault in the application (a build with `--features mutants`)
+    /// Activate this planted fault in the application (needs a build with `--features mutants`)
     #[cfg(feature = "mutants")]
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(marketplace::mutants::names()))]
     mutant: Option<String>,
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let profiles = arguments.profile.map_or(Profile::ALL.to_vec(), |profile| vec![profile]);
     if let Some(seed) = arguments.seed {
-        return tell(&arguments, seed, profiles.first().copied().unwrap_or(Profile::Storm));
+        return run_one(&arguments, seed, profiles.first().copied().unwrap_or(Profile::Storm));
     }
     let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     for profile in profiles {
@@ -72,15 +72,15 @@ fn main() -> ExitCode {
             }
             continue;
         }
-        if !many(&arguments, profile, jobs) {
+        if !run_many(&arguments, profile, jobs) {
             return ExitCode::FAILURE;
         }
     }
     ExitCode::SUCCESS
 }
 
-/// One seed with its story.
-fn tell(arguments: &Arguments, seed: u64, profile: Profile) -> ExitCode {
+/// Runs one seed and prints its log.
+fn run_one(arguments: &Arguments, seed: u64, profile: Profile) -> ExitCode {
     arguments.plant();
     let until = arguments.until.map(std::time::Duration::from_millis);
     let outcome = play(Run { until, story: true, ..Run::new(seed, profile) });
@@ -89,22 +89,22 @@ fn tell(arguments: &Arguments, seed: u64, profile: Profile) -> ExitCode {
     }
     println!("{} orders, {} events", outcome.orders, outcome.events);
     for broken in &outcome.violations {
-        println!("BROKEN: {broken}");
+        println!("VIOLATION: {broken}");
     }
     if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Many seeds of one profile; false if one of them breaks a promise.
-fn many(arguments: &Arguments, profile: Profile, jobs: usize) -> bool {
+/// Runs many seeds of one profile; returns false if one of them violates an invariant.
+fn run_many(arguments: &Arguments, profile: Profile, jobs: usize) -> bool {
     let bar = ProgressBar::new(arguments.seeds).with_style(style());
     bar.set_message(profile.name());
     let begun = Instant::now();
     let seeds = arguments.first_seed..arguments.first_seed + arguments.seeds;
-    let day = |seed| {
+    let run_seed = |seed| {
         arguments.plant();
         play(Run::new(seed, profile))
     };
-    let tally = campaign::run(seeds, jobs, day, || bar.inc(1));
+    let tally = campaign::run(seeds, jobs, run_seed, || bar.inc(1));
     bar.finish_and_clear();
     print(profile, &tally, begun.elapsed().as_secs_f64());
     let Some(seed) = tally.failed else { return true };

@@ -1,4 +1,4 @@
-//! Holds, earned points and refunds of one order: each as its events say, and no others.
+//! Holds, earned points and refunds of one order match its events.
 
 use std::collections::BTreeMap;
 
@@ -6,41 +6,41 @@ use handover_events::*;
 use handover_outbox::ports::*;
 use marketplace_domain::*;
 
-use super::Case;
-use crate::actors::rows_by_hand::is_misleading;
+use super::Checker;
+use crate::actors::rows_by_hand::is_invalid;
 
-/// What all orders together have done to purses and coupons.
+/// Use of purses and coupons by all orders.
 #[derive(Default)]
-pub(super) struct Used {
-    /// What a user's purse has more since the gifts, frozen or not; less where it is negative.
+pub(super) struct AssetUsage {
+    /// Change of a user's purse since the grants, including frozen amounts.
     pub(super) purses: BTreeMap<(TenantId, UserId, Purse), i64>,
-    /// What is frozen in it.
+    /// Frozen amount of a purse.
     pub(super) frozen: BTreeMap<(TenantId, UserId, Purse), i64>,
-    /// Which orders have a coupon, and how.
+    /// Orders that use a coupon, with the resulting status of the coupon.
     pub(super) coupons: BTreeMap<(TenantId, CouponId), Vec<(OrderId, CouponStatus)>>,
 }
 
 pub(super) async fn check(
-    case: &mut Case<'_>,
+    checker: &mut Checker<'_>,
     order: &Order,
     rows: &[&OutboxRow],
-    used: &mut Used,
+    usage: &mut AssetUsage,
 ) -> Result<(), StoreError> {
-    let holds = case.view.holds_of(order.tenant, order.id).await?;
-    let operations = case.view.operations_of(order.tenant, order.id).await?;
+    let holds = checker.view.holds_of(order.tenant, order.id).await?;
+    let operations = checker.view.operations_of(order.tenant, order.id).await?;
     for asset in Asset::HELD {
         let hold = holds.iter().find(|hold| hold.asset == asset);
-        check_hold(case, order, rows, (asset, hold));
-        check_operations(case, order, (asset, hold), &operations);
+        check_hold(checker, order, rows, (asset, hold));
+        check_operations(checker, order, (asset, hold), &operations);
         if let Some(hold) = hold {
-            add(used, hold);
+            add(usage, hold);
         }
     }
-    check_points(case, order, rows, &operations, used);
-    check_refunds(case, order, &operations).await
+    check_points(checker, order, rows, &operations, usage);
+    check_refunds(checker, order, &operations).await
 }
 
-fn add(used: &mut Used, hold: &Hold) {
+fn add(usage: &mut AssetUsage, hold: &Hold) {
     let purse = match hold.asset {
         Asset::Wallet => Some(Purse::Wallet),
         Asset::Points => Some(Purse::Points),
@@ -52,41 +52,41 @@ fn add(used: &mut Used, hold: &Hold) {
         HoldStatus::Committed | HoldStatus::Released => return,
     };
     if let Some(coupon) = hold.coupon {
-        used.coupons.entry((hold.tenant, coupon)).or_default().push((hold.order, status));
+        usage.coupons.entry((hold.tenant, coupon)).or_default().push((hold.order, status));
     }
     if let Some(purse) = purse {
-        let into = if status == CouponStatus::Locked { &mut used.frozen } else { &mut used.purses };
+        let into = if status == CouponStatus::Locked { &mut usage.frozen } else { &mut usage.purses };
         let sign = if status == CouponStatus::Locked { 1 } else { -1 };
         *into.entry((hold.tenant, hold.user, purse)).or_default() += sign * hold.amount;
     }
 }
 
 /// Whether this consumer has applied an event of this type.
-fn applied(case: &Case<'_>, consumer: &str, rows: &[&OutboxRow], kind: EventType) -> bool {
+fn applied(checker: &Checker<'_>, consumer: &str, rows: &[&OutboxRow], kind: EventType) -> bool {
     let mut of_kind = rows.iter().filter(|row| row.event_type == kind.as_str());
     of_kind.any(|row| {
-        let record = case.record(consumer, &row.event_id);
+        let record = checker.record(consumer, &row.event_id);
         record.is_some_and(|record| record.status == ConsumeStatus::Success)
     })
 }
 
-/// Whether nothing but a person can end this hold: the event that should have is parked, or held by a failed one.
-pub(super) fn is_parked(case: &Case<'_>, order: &Order, asset: Asset) -> bool {
+/// Whether only an operator can end this hold: the event that would end it is dead, or blocked by a FAILED one.
+pub(super) fn is_dead_or_blocked(checker: &Checker<'_>, order: &Order, asset: Asset) -> bool {
     let paid = EventType::OrderPaid.as_str();
     let about = |row: &&OutboxRow| {
         let is_about = row.aggregate.tenant == order.tenant && row.aggregate.id == order.id.get();
-        is_about && row.event_type == paid && !is_misleading(&row.event_id)
+        is_about && row.event_type == paid && !is_invalid(&row.event_id)
     };
-    let mut events = case.rows.iter().filter(about).peekable();
+    let mut events = checker.rows.iter().filter(about).peekable();
     events.peek().is_some()
         && events.all(|row| {
-            let record = case.record(asset.as_str(), &row.event_id);
-            record.is_some_and(|record| record.status == ConsumeStatus::Dead) || case.is_held(row)
+            let record = checker.record(asset.as_str(), &row.event_id);
+            record.is_some_and(|record| record.status == ConsumeStatus::Dead) || checker.is_blocked(row)
         })
 }
 
 fn check_hold(
-    case: &mut Case<'_>,
+    checker: &mut Checker<'_>,
     order: &Order,
     rows: &[&OutboxRow],
     (asset, hold): (Asset, Option<&Hold>),
@@ -95,8 +95,8 @@ fn check_hold(
         HoldStatus::Committed if hold.reverted => "REVERTED",
         HoldStatus::Frozen | HoldStatus::Committed | HoldStatus::Released => hold.status.as_str(),
     });
-    let has = |kind| applied(case, asset.as_str(), rows, kind);
-    let due = if !order.assets.names(asset) {
+    let has = |kind| applied(checker, asset.as_str(), rows, kind);
+    let expected = if !order.assets.names(asset) {
         None
     } else {
         match order.status {
@@ -108,7 +108,7 @@ fn check_hold(
                 Some("COMMITTED")
             }
             OrderStatus::Cancelled if has(EventType::OrderCancelled) => Some("RELEASED"),
-            // What should have ended it was given up: then a lock may stay, but for the reaper.
+            // The event that should have ended the hold is dead: the hold is missing, or the reaper releases it.
             OrderStatus::Cancelled if hold.is_none() => None,
             OrderStatus::Cancelled => Some("RELEASED"),
             OrderStatus::Pending
@@ -116,7 +116,7 @@ fn check_hold(
             | OrderStatus::Shipped
             | OrderStatus::Completed
             | OrderStatus::Refunded => {
-                if is_parked(case, order, asset) {
+                if is_dead_or_blocked(checker, order, asset) {
                     Some("FROZEN")
                 } else {
                     state
@@ -124,15 +124,18 @@ fn check_hold(
             }
         }
     };
-    if state != due {
+    if state != expected {
         let status = order.status;
-        case.breaks(format!("order {} is {status}, its {asset} hold {state:?}, due is {due:?}", order.id));
+        checker.violation(format!(
+            "order {} is {status}, its {asset} hold is {state:?}, expected {expected:?}",
+            order.id
+        ));
     }
 }
 
-/// Each operation at most once, over what is held; a hold ends in one of two ways.
+/// Each operation occurs at most once with the amount of the hold, and a hold ends in one of two ways.
 fn check_operations(
-    case: &mut Case<'_>,
+    checker: &mut Checker<'_>,
     order: &Order,
     (asset, hold): (Asset, Option<&Hold>),
     operations: &[AssetOperation],
@@ -144,113 +147,120 @@ fn check_operations(
     let (releases, reverts) = (of(OperationKind::Release), of(OperationKind::Revert));
     let ends = commits.len() + releases.len();
     let kept = hold.filter(|hold| hold.amount > 0);
-    let due = match kept.map(|hold| (hold.status, hold.reverted)) {
+    let expected = match kept.map(|hold| (hold.status, hold.reverted)) {
         None => (0, 0, 0),
         Some((HoldStatus::Frozen, _)) => (1, 0, 0),
         Some((HoldStatus::Committed, true)) => (1, 1, 1),
         Some((HoldStatus::Committed | HoldStatus::Released, _)) => (1, 1, 0),
     };
-    if (locks.len(), ends, reverts.len()) != due {
+    if (locks.len(), ends, reverts.len()) != expected {
         let kinds: Vec<_> = operations.iter().filter(|it| it.asset == asset).map(|it| it.kind).collect();
-        case.breaks(format!("order {} has the {asset} hold {hold:?} and the operations {kinds:?}", order.id));
+        checker.violation(format!(
+            "order {} has the {asset} hold {hold:?}, but the operations {kinds:?}",
+            order.id
+        ));
     }
     let amount = kept.map(|hold| hold.amount);
     let mut moved = locks.iter().chain(&commits).chain(&releases).chain(&reverts);
     if moved.any(|it| Some(it.amount) != amount)
         || kept.is_some_and(|it| it.amount != order.assets.amount(asset))
     {
-        case.breaks(format!("the {asset} of order {} moved by another amount than it names", order.id));
+        checker.violation(format!("an operation on the {asset} of order {} has a wrong amount", order.id));
     }
 }
 
-/// Points are earned once by a paid order, and taken back once by its refund.
+/// A paid order earns points once, and its refund revokes them once.
 fn check_points(
-    case: &mut Case<'_>,
+    checker: &mut Checker<'_>,
     order: &Order,
     rows: &[&OutboxRow],
     operations: &[AssetOperation],
-    used: &mut Used,
+    usage: &mut AssetUsage,
 ) {
     let of = |kind: OperationKind| -> Vec<i64> {
         operations.iter().filter(|it| it.kind == kind).map(|it| it.amount).collect()
     };
-    let (earned, back) = (of(OperationKind::Earn), of(OperationKind::Unearn));
-    let was_paid = order.pay_time.is_some();
-    let per_unit = i64::from(case.evidence.app.rules.points.earned_per_unit);
-    let worth = if was_paid { order.payable.minor() / 100 * per_unit } else { 0 };
-    let paid = applied(case, "points", rows, EventType::OrderPaid);
-    let refunded = applied(case, "points", rows, EventType::OrderRefunded);
-    // Taken back before it was earned: then it is not earned any more.
-    let never = refunded && back == [0];
-    let due: &[i64] = if worth == 0 || never || !paid { &[] } else { &[worth] };
-    let due_back: &[i64] = if !refunded {
+    let (earned, revoked) = (of(OperationKind::Earn), of(OperationKind::Unearn));
+    let is_paid = order.pay_time.is_some();
+    let per_unit = i64::from(checker.evidence.app.rules.points.earned_per_unit);
+    let worth = if is_paid { order.payable.minor() / 100 * per_unit } else { 0 };
+    let paid = applied(checker, "points", rows, EventType::OrderPaid);
+    let refunded = applied(checker, "points", rows, EventType::OrderRefunded);
+    // Points revoked before they were earned are never earned.
+    let never_earned = refunded && revoked == [0];
+    let expected: &[i64] = if worth == 0 || never_earned || !paid { &[] } else { &[worth] };
+    let expected_revoked: &[i64] = if !refunded {
         &[]
     } else if earned.is_empty() {
         &[0]
     } else {
         &earned
     };
-    if earned != due || back != due_back {
-        case.breaks(format!(
-            "order {} earned {earned:?} points, due {due:?}; taken back {back:?}, due {due_back:?}",
+    if earned != expected || revoked != expected_revoked {
+        checker.violation(format!(
+            "order {} earned {earned:?} points, expected {expected:?}; revoked {revoked:?}, expected {expected_revoked:?}",
             order.id
         ));
     }
-    let net = earned.iter().sum::<i64>() - back.iter().sum::<i64>();
-    *used.purses.entry((order.tenant, order.buyer, Purse::Points)).or_default() += net;
+    let net = earned.iter().sum::<i64>() - revoked.iter().sum::<i64>();
+    *usage.purses.entry((order.tenant, order.buyer, Purse::Points)).or_default() += net;
 }
 
-/// Each refund is settled, announced and booked; no more goes back than came; each late payment has one.
+/// Each refund is settled and has its event and its ledger entries; refunds do not exceed the payment; each late payment
+/// has a refund.
 async fn check_refunds(
-    case: &mut Case<'_>,
+    checker: &mut Checker<'_>,
     order: &Order,
     operations: &[AssetOperation],
 ) -> Result<(), StoreError> {
-    let payments = case.view.payments_of(order.tenant, order.id).await?;
-    let refunds = case.view.refunds_of(order.tenant, order.id).await?;
-    let bank = case.evidence.bank.refunds();
+    let payments = checker.view.payments_of(order.tenant, order.id).await?;
+    let refunds = checker.view.refunds_of(order.tenant, order.id).await?;
+    let gateway_refunds = checker.evidence.gateway_model.refunds();
     for refund in &refunds {
-        let announced: Vec<&str> = case
+        let announced: Vec<&str> = checker
             .rows
             .iter()
             .filter(|row| row.aggregate.kind == "Refund" && row.aggregate.id == refund.id.get())
             .map(|row| row.event_type.as_str())
             .collect();
-        let due: &[&str] = match refund.status {
+        let expected: &[&str] = match refund.status {
             RefundStatus::Processing => &[],
             RefundStatus::Success => &["REFUND_SUCCEEDED"],
             RefundStatus::Failed => &["REFUND_FAILED"],
         };
-        if announced != due {
+        if announced != expected {
             let status = refund.status;
-            case.breaks(format!("refund {} is {status} and was announced as {announced:?}", refund.id));
+            checker.violation(format!("refund {} is {status}, but its events are {announced:?}", refund.id));
         }
-        let at_bank = bank.get(&refund.id);
+        let at_gateway = gateway_refunds.get(&refund.id);
         let succeeded =
-            at_bank.is_some_and(|it| it.result == RefundResult::Success && it.amount == refund.amount);
+            at_gateway.is_some_and(|it| it.result == RefundResult::Success && it.amount == refund.amount);
         if refund.amount > Money::ZERO && succeeded != (refund.status == RefundStatus::Success) {
-            case.breaks(format!("refund {} is {}, at the gateway {at_bank:?}", refund.id, refund.status));
+            checker.violation(format!(
+                "refund {} is {}, but at the gateway {at_gateway:?}",
+                refund.id, refund.status
+            ));
         }
         let places = [
-            (refund.status == RefundStatus::Failed, "a refund that failed"),
-            (refund.cause == RefundCause::LatePayment, "a refund of a payment that came too late"),
+            (refund.status == RefundStatus::Failed, "failed refund"),
+            (refund.cause == RefundCause::LatePayment, "refund of a late payment"),
         ];
         let reached = places.into_iter().filter(|(reached, _)| *reached);
-        case.evidence.faults.cover(|coverage| reached.for_each(|(_, place)| coverage.place(place)));
+        checker.evidence.faults.cover(|coverage| reached.for_each(|(_, place)| coverage.situation(place)));
     }
     let mut paid_back = 0;
     for payment in &payments {
         let of_payment: Vec<&Refund> = refunds.iter().filter(|it| it.payment == payment.id).collect();
         let live: Vec<&&Refund> = of_payment.iter().filter(|it| it.status != RefundStatus::Failed).collect();
-        let goes: i64 = live.iter().map(|it| it.amount.minor()).sum();
-        if live.len() > 1 || goes > payment.amount.minor() {
-            case.breaks(format!(
+        let refunded: i64 = live.iter().map(|it| it.amount.minor()).sum();
+        if live.len() > 1 || refunded > payment.amount.minor() {
+            checker.violation(format!(
                 "payment {} of order {} has the refunds {of_payment:?}",
                 payment.id, order.id
             ));
         }
         if payment.refund_due && of_payment.is_empty() {
-            case.breaks(format!("payment {} came too late, and nobody pays it back", payment.id));
+            checker.violation(format!("payment {} is late and has no refund", payment.id));
         }
         if !payment.refund_due {
             paid_back += live.iter().filter(|it| it.status == RefundStatus::Success).count();
@@ -258,41 +268,50 @@ async fn check_refunds(
     }
     if paid_back != usize::from(order.status == OrderStatus::Refunded) || order.running_refund().is_some() {
         let (status, refund) = (order.status, order.refund);
-        case.breaks(format!("order {} is {status} with {refund:?}, {paid_back} refunds succeeded", order.id));
+        checker.violation(format!(
+            "order {} is {status} with {refund:?}, but {paid_back} refunds succeeded",
+            order.id
+        ));
     }
-    check_booked(case, order, operations, (&payments, &refunds));
+    check_ledger(checker, order, operations, (&payments, &refunds));
     Ok(())
 }
 
-/// What came and went through the gateway is in the ledger once.
-fn check_booked(
-    case: &mut Case<'_>,
+/// Payments and refunds of the gateway are in the ledger once.
+fn check_ledger(
+    checker: &mut Checker<'_>,
     order: &Order,
     operations: &[AssetOperation],
     (payments, refunds): (&[Payment], &[Refund]),
 ) {
     let of = |kind: OperationKind| -> Vec<i64> {
-        let mut booked: Vec<i64> =
+        let mut in_ledger: Vec<i64> =
             operations.iter().filter(|it| it.kind == kind).map(|it| it.amount).collect();
-        booked.sort_unstable();
-        booked
+        in_ledger.sort_unstable();
+        in_ledger
     };
-    let came = payments.iter().filter(|it| it.status == PaymentStatus::Success).map(|it| it.amount.minor());
-    let went = refunds.iter().filter(|it| it.status == RefundStatus::Success).map(|it| it.amount.minor());
+    let paid = payments.iter().filter(|it| it.status == PaymentStatus::Success).map(|it| it.amount.minor());
+    let refunded = refunds.iter().filter(|it| it.status == RefundStatus::Success).map(|it| it.amount.minor());
     let sorted = |amounts: &mut dyn Iterator<Item = i64>| -> Vec<i64> {
         let mut amounts: Vec<i64> = amounts.filter(|amount| *amount > 0).collect();
         amounts.sort_unstable();
         amounts
     };
-    let (came, went) = (sorted(&mut came.into_iter()), sorted(&mut went.into_iter()));
-    let booked = (of(OperationKind::Capture), of(OperationKind::Payout));
-    if booked != (came.clone(), went.clone()) {
-        case.breaks(format!("order {}: {came:?} came and {went:?} went, {booked:?} are booked", order.id));
+    let (paid, refunded) = (sorted(&mut paid.into_iter()), sorted(&mut refunded.into_iter()));
+    let in_ledger = (of(OperationKind::Capture), of(OperationKind::Payout));
+    if in_ledger != (paid.clone(), refunded.clone()) {
+        checker.violation(format!(
+            "order {}: payments {paid:?}, refunds {refunded:?}, but ledger {in_ledger:?}",
+            order.id
+        ));
     }
     for payment in payments.iter().filter(|it| it.status == PaymentStatus::Success && it.amount > Money::ZERO)
     {
-        if case.evidence.bank.received(payment.id) != Some(payment.amount) {
-            case.breaks(format!("payment {} of {} never came in", payment.id, payment.amount));
+        if checker.evidence.gateway_model.received(payment.id) != Some(payment.amount) {
+            checker.violation(format!(
+                "payment {} of {} was not received by the gateway",
+                payment.id, payment.amount
+            ));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The same day without trouble: what was committed on the bad one is asked for once more, one thing after the other, in a
-//! world where nothing fails. Both must end the same.
+//! Comparison with a reference run: the committed commands are repeated sequentially without faults, and both runs must end
+//! in the same state.
 
 use std::collections::BTreeMap;
 
@@ -7,114 +7,123 @@ use handover_outbox::ports::*;
 use marketplace::use_cases::*;
 use marketplace_domain::*;
 
-use super::good_day::{At, GoodDay};
+use super::good_day::{OrderKey, ReferenceRun};
 use super::{Evidence, is_second, money};
 use crate::actors;
-use crate::actors::rows_by_hand::is_misleading;
+use crate::actors::rows_by_hand::is_invalid;
 
-/// What does not end as it does on a good day.
+/// Differences between the final states of the run and of its reference run.
 pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, UseCaseError> {
     let discarded =
         DeadLetterFilter { status: Some(DeadLetterStatus::Discarded), ..DeadLetterFilter::default() };
     if !evidence.store.view().await?.outbox_view().dead_letters_page(&discarded, None, 1).await?.is_empty() {
-        // What an operator gave up has no effect on purpose.
+        // Discarded events have no effects, so the states differ as intended.
         return Ok(Vec::new());
     }
     if has_refused_locks(evidence).await? {
         return Ok(Vec::new());
     }
-    let mut good = GoodDay::begin(evidence).await?;
+    let mut reference = ReferenceRun::begin(evidence).await?;
     let rows = evidence.rows().await?;
     let all: Vec<&OutboxRow> = rows.iter().collect();
-    for row in rows.iter().filter(|row| !is_second(row, &all) && !is_misleading(&row.event_id)) {
-        if let Err(error) = good.repeat(evidence, row).await {
-            if has_refused_locks(&good.evidence).await? {
+    for row in rows.iter().filter(|row| !is_second(row, &all) && !is_invalid(&row.event_id)) {
+        if let Err(error) = reference.repeat(evidence, row).await {
+            if has_refused_locks(&reference.evidence).await? {
                 break;
             }
-            good.end().await;
+            reference.end().await;
             return Err(error);
         }
     }
-    good.rest().await?;
-    if has_refused_locks(&good.evidence).await? {
-        good.end().await;
+    reference.wait_until_idle().await?;
+    if has_refused_locks(&reference.evidence).await? {
+        reference.end().await;
         return Ok(Vec::new());
     }
     let mut differences = Vec::new();
-    for (bad, same) in &good.orders {
-        let expected = seen(&good.evidence, *same, &good.names()).await?;
-        let ended = seen(evidence, *bad, &BTreeMap::new()).await?;
-        if ended != expected {
-            differences.push(format!("order {} ends as {ended:?}, on a good day as {expected:?}", bad.1));
+    for (order, copy) in &reference.orders {
+        let expected = final_state(&reference.evidence, *copy, &reference.original_orders()).await?;
+        let actual = final_state(evidence, *order, &BTreeMap::new()).await?;
+        if actual != expected {
+            differences
+                .push(format!("order {} ends as {actual:?}, in the reference run as {expected:?}", order.1));
         }
     }
-    differences.extend(different_purses(evidence, &good).await?);
-    if differences.is_empty() && !good.orders.is_empty() {
-        evidence.faults.cover(|coverage| coverage.place("an end as on a good day"));
+    differences.extend(balance_differences(evidence, &reference).await?);
+    if differences.is_empty() && !reference.orders.is_empty() {
+        evidence.faults.cover(|coverage| coverage.situation("final state of the reference run"));
     }
-    good.end().await;
+    reference.end().await;
     Ok(differences)
 }
 
-/// Whether a lock was refused on this day. Which of two orders finds enough depends on whose lock comes first, and that
-/// is free on both days.
+/// Whether a lock was refused in this run. Which of two orders gets a lock depends on the order of their events, which is
+/// not defined, so such runs are not compared.
 async fn has_refused_locks(evidence: &Evidence) -> Result<bool, StoreError> {
     let mut view = evidence.store.view().await?;
     let orders = money::orders(view.as_mut(), evidence.app.now()).await?;
     Ok(orders.iter().any(|order| order.cancel_reason == Some(CancelReason::AssetLockFailed)))
 }
 
-/// What buyers have in the end. A coupon that expired on the bad day is one that nobody used.
-async fn different_purses(evidence: &Evidence, good: &GoodDay) -> Result<Vec<String>, StoreError> {
-    let (mut bad, mut same) = (evidence.store.view().await?, good.evidence.store.view().await?);
+/// Differences of balances and coupons. A coupon that expired counts as unused.
+async fn balance_differences(
+    evidence: &Evidence,
+    reference: &ReferenceRun,
+) -> Result<Vec<String>, StoreError> {
+    let mut view = evidence.store.view().await?;
+    let mut reference_view = reference.evidence.store.view().await?;
     let mut differences = Vec::new();
     for (tenant, user) in
         actors::tenants().into_iter().flat_map(|it| actors::buyers().map(move |user| (it, user)))
     {
         for purse in [Purse::Wallet, Purse::Points] {
             let has = |it: Option<Balance>| it.map_or((0, 0, 0), |it| (it.available, it.frozen, it.debt));
-            let ended = has(bad.balance_of(tenant, user, purse).await?);
-            let expected = has(same.balance_of(tenant, user, purse).await?);
-            if ended != expected {
+            let actual = has(view.balance_of(tenant, user, purse).await?);
+            let expected = has(reference_view.balance_of(tenant, user, purse).await?);
+            if actual != expected {
                 differences.push(format!(
-                    "the {purse} of buyer {user} ends as {ended:?}, on a good day {expected:?}"
+                    "the {purse} of buyer {user} ends as {actual:?}, in the reference run as {expected:?}"
                 ));
             }
         }
     }
-    for ((tenant, id), twin) in &good.coupons {
+    for ((tenant, id), copy) in &reference.coupons {
         let is_used = |it: Option<Coupon>| it.is_some_and(|it| it.status == CouponStatus::Used);
-        let ended = is_used(bad.coupon_by_id(*tenant, *id).await?);
-        if ended != is_used(same.coupon_by_id(*tenant, *twin).await?) {
-            differences.push(format!("coupon {id} is used: {ended}, and on a good day it is not so"));
+        let actual = is_used(view.coupon_by_id(*tenant, *id).await?);
+        if actual != is_used(reference_view.coupon_by_id(*tenant, *copy).await?) {
+            differences.push(format!("coupon {id} is used: {actual}, in the reference run the opposite"));
         }
     }
     Ok(differences)
 }
 
-/// What everybody who has to do with an order finds in the end.
+/// Final state of an order.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+struct FinalState {
     status: OrderStatus,
     is_sold: bool,
     payments: Vec<(PaymentStatus, bool)>,
-    told: Vec<String>,
+    notifications: Vec<String>,
     shipments: usize,
     holds: Vec<(Asset, HoldStatus, bool)>,
     refunds: Vec<(RefundStatus, Money)>,
-    counted: Vec<String>,
-    /// Who has its product in the seller's listing: this order, another one, or nobody.
-    taken_by: Option<At>,
+    credit_changes: Vec<String>,
+    /// The order that occupies the product in the seller's listing.
+    taken_by: Option<OrderKey>,
 }
 
-/// `names` gives the orders of a good day the names that they have on the bad one.
-async fn seen(evidence: &Evidence, (tenant, id): At, names: &BTreeMap<At, At>) -> Result<Seen, UseCaseError> {
+/// Reads the final state of an order. `original_orders` maps orders of the reference run to those of the run.
+async fn final_state(
+    evidence: &Evidence,
+    (tenant, id): OrderKey,
+    original_orders: &BTreeMap<OrderKey, OrderKey>,
+) -> Result<FinalState, UseCaseError> {
     let mut view = evidence.store.view().await?;
     let order = view.order_by_id(tenant, id).await?.ok_or(UseCaseError::NotFound { what: "order" })?;
     let product = view.product_by_id(tenant, order.product).await?;
     let payments = view.payments_of(tenant, id).await?;
     let mut payments: Vec<_> = payments.iter().map(|it| (it.status, it.refund_due)).collect();
-    // One that was never reported is closed with its order on neither day, and was not asked for on the good one.
+    // A payment without a report stays PROCESSING in the run, and is not repeated in the reference run.
     payments.retain(|(status, _)| *status != PaymentStatus::Processing);
     payments.sort_by_key(|(status, due)| (status.as_str(), *due));
     let holds = view.holds_of(tenant, id).await?.into_iter();
@@ -125,20 +134,21 @@ async fn seen(evidence: &Evidence, (tenant, id): At, names: &BTreeMap<At, At>) -
         lines.sort();
         lines
     };
-    let told = view.notifications_about(tenant, id).await?.into_iter();
-    let told = told.map(|it| format!("{:?} {} {} {}", it.side, it.recipient, it.old_status, it.new_status));
-    let counted = view.credit_changes(tenant, id).await?.into_iter();
-    let counted = counted.map(|it| format!("{} {:?}", it.buyer, it.step));
+    let notifications = view.notifications_about(tenant, id).await?.into_iter();
+    let notifications =
+        notifications.map(|it| format!("{:?} {} {} {}", it.side, it.recipient, it.old_status, it.new_status));
+    let credit_changes = view.credit_changes(tenant, id).await?.into_iter();
+    let credit_changes = credit_changes.map(|it| format!("{} {:?}", it.buyer, it.step));
     let listing = view.listing_of(tenant, order.seller).await?;
     let entry = listing.iter().find(|entry| entry.product == order.product);
     let taken_by = entry.and_then(|entry| entry.taken_by).map(|order| (tenant, order));
-    Ok(Seen {
+    Ok(FinalState {
         status: order.status,
         is_sold: product.is_some_and(|product| product.status == ProductStatus::Sold),
         payments,
-        told: sorted(told.collect()),
+        notifications: sorted(notifications.collect()),
         shipments: match order.status {
-            // Whether the task was opened before the refund is a matter of time.
+            // Whether the shipment task was created before the refund depends on timing.
             OrderStatus::Refunded => 0,
             OrderStatus::Pending
             | OrderStatus::Paid
@@ -148,7 +158,7 @@ async fn seen(evidence: &Evidence, (tenant, id): At, names: &BTreeMap<At, At>) -
         },
         holds: holds.map(|it| (it.asset, it.status, it.reverted)).collect(),
         refunds,
-        counted: sorted(counted.collect()),
-        taken_by: taken_by.map(|at| names.get(&at).copied().unwrap_or(at)),
+        credit_changes: sorted(credit_changes.collect()),
+        taken_by: taken_by.map(|at| original_orders.get(&at).copied().unwrap_or(at)),
     })
 }

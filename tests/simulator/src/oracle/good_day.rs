@@ -1,4 +1,4 @@
-//! The world in which nothing fails, in which what was committed on a bad day is asked for once more.
+//! Reference run: repeats the committed commands of a run without faults.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,28 +19,28 @@ use marketplace_memory::MemoryStore;
 use super::{ALL, Evidence, unsettled};
 use crate::actors;
 
-/// How long orders may stay unpaid on the good day: longer than its commands take.
+/// Payment timeout of the reference run: longer than its commands take.
 const PENDING: Duration = Duration::from_secs(30);
 
-/// An order, and where.
-pub(super) type At = (TenantId, OrderId);
+/// An order with its tenant.
+pub(super) type OrderKey = (TenantId, OrderId);
 
-/// The world in which nothing fails.
-pub(super) struct GoodDay {
+/// A reference run.
+pub(super) struct ReferenceRun {
     app: App,
     pub(super) evidence: Evidence,
     products: BTreeMap<ProductId, ProductId>,
-    /// From the orders of the bad day to those of the good one.
-    pub(super) orders: BTreeMap<At, At>,
+    /// Orders of the run mapped to those of the reference run.
+    pub(super) orders: BTreeMap<OrderKey, OrderKey>,
     /// The same for coupons.
     pub(super) coupons: BTreeMap<(TenantId, CouponId), CouponId>,
-    /// The payment of each order that waits for its report.
-    payments: BTreeMap<At, Payment>,
+    /// Payments that wait for a report, by order of the run.
+    payments: BTreeMap<OrderKey, Payment>,
 }
 
-impl GoodDay {
-    pub(super) async fn begin(bad: &Evidence) -> Result<GoodDay, UseCaseError> {
-        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(bad.app.now()));
+impl ReferenceRun {
+    pub(super) async fn begin(run: &Evidence) -> Result<ReferenceRun, UseCaseError> {
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(run.app.now()));
         let wake = Wake::default();
         let store: Arc<MarketStore> = Arc::new(MemoryStore::new(Arc::clone(&clock), wake.clone()));
         let broker: Arc<dyn Broker> = Arc::new(MemoryBroker::new(Arc::clone(&clock)));
@@ -51,46 +51,47 @@ impl GoodDay {
             chance: Arc::new(SeededChance::new(0)),
             policy: TxPolicy::default(),
         };
-        let rules = Rules { pending_timeout: PENDING, ..(*bad.app.rules).clone() };
+        let rules = Rules { pending_timeout: PENDING, ..(*run.app.rules).clone() };
         let app = App::new(tx, Arc::clone(&broker), rules);
         service::prepare(&app).await?;
         service::start(&app, &wake, service::Roles::ALL, &Settings::default());
         let mut products = BTreeMap::new();
-        for listed in bad.journal.products() {
-            let there = bad.store.view().await?.product_by_id(listed.tenant, listed.id).await?;
-            let Some(there) = there else { continue };
-            let command = ListProduct { title: there.title, price: there.price };
-            let seller = actors::by_user(&bad.faults, listed.tenant, listed.seller);
+        for listed in run.journal.products() {
+            let original = run.store.view().await?.product_by_id(listed.tenant, listed.id).await?;
+            let Some(original) = original else { continue };
+            let command = ListProduct { title: original.title, price: original.price };
+            let seller = actors::by_user(&run.faults, listed.tenant, listed.seller);
             products.insert(listed.id, list_product(&app, &seller, command).await?.id);
         }
-        let (journal, faults) = (bad.journal.clone(), bad.faults.clone());
-        let bank = bad.bank.clone();
-        let evidence = Evidence { store, broker, app: app.clone(), journal, bank, faults, tidied: true };
+        let (journal, faults) = (run.journal.clone(), run.faults.clone());
+        let gateway_model = run.gateway_model.clone();
+        let evidence =
+            Evidence { store, broker, app: app.clone(), journal, gateway_model, faults, recovered: true };
         let (orders, payments, coupons) = Default::default();
-        let mut good = GoodDay { app, evidence, products, orders, coupons, payments };
-        good.give(bad).await?;
-        Ok(good)
+        let mut reference = ReferenceRun { app, evidence, products, orders, coupons, payments };
+        reference.repeat_grants(run).await?;
+        Ok(reference)
     }
 
-    /// What the buyers were given in the course of the bad day, all of it in the morning. No coupon expires.
-    async fn give(&mut self, bad: &Evidence) -> Result<(), UseCaseError> {
-        let mut view = bad.store.view().await?;
+    /// Repeats all grants of the run at the begin. No coupon expires.
+    async fn repeat_grants(&mut self, run: &Evidence) -> Result<(), UseCaseError> {
+        let mut view = run.store.view().await?;
         for (tenant, user) in
             actors::tenants().into_iter().flat_map(|it| actors::buyers().map(move |user| (it, user)))
         {
-            let operator = actors::by_operator(&bad.faults, tenant);
+            let operator = actors::by_operator(&run.faults, tenant);
             for purse in [Purse::Wallet, Purse::Points] {
-                let mut gifts: BTreeMap<OperationKey, i64> = BTreeMap::new();
+                let mut grants: BTreeMap<OperationKey, i64> = BTreeMap::new();
                 for entry in view.entries_page(tenant, user, purse, None, ALL).await? {
                     let operation = entry.effect.operation;
                     if matches!(operation.kind, OperationKind::Deposit | OperationKind::Grant) {
-                        gifts.insert(operation.key, operation.amount);
+                        grants.insert(operation.key, operation.amount);
                     }
                 }
-                for amount in gifts.into_values() {
+                for amount in grants.into_values() {
                     let gift = match purse {
-                        Purse::Wallet => Gift::Deposit(Money::from_minor(amount).expect("a legal amount")),
-                        Purse::Points => Gift::Grant(Points::try_from(amount).expect("a legal number")),
+                        Purse::Wallet => Gift::Deposit(Money::from_minor(amount).expect("a valid amount")),
+                        Purse::Points => Gift::Grant(Points::try_from(amount).expect("a valid number")),
                     };
                     give(&self.app, &operator, user, gift, None).await?;
                 }
@@ -106,17 +107,17 @@ impl GoodDay {
         Ok(())
     }
 
-    /// Asks for what this event of the bad day announces. The order of rows is one in which all of it can happen.
-    pub(super) async fn repeat(&mut self, bad: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
+    /// Repeats the command that caused this event. The order of the rows is one in which all commands succeed.
+    pub(super) async fn repeat(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
         let tenant = row.aggregate.tenant;
-        let by = |id| actors::by_user(&bad.faults, tenant, id);
+        let by = |id| actors::by_user(&run.faults, tenant, id);
         match row.event_type.parse::<EventType>() {
-            Ok(EventType::OrderCreated) => self.place(bad, row).await?,
+            Ok(EventType::OrderCreated) => self.place(run, row).await?,
             Ok(EventType::OrderStatusChanged) => {
                 let Some((_, order)) = self.order(row).await? else { return Ok(()) };
                 if row.payload.contains("\"newStatus\":\"shipped\"") {
                     let shipment =
-                        Shipment::new("SF".into(), format!("SF{}", order.id)).expect("a legal shipment");
+                        Shipment::new("SF".into(), format!("SF{}", order.id)).expect("a valid shipment");
                     ship_order(&self.app, &by(order.seller), order.id, shipment).await?;
                 } else {
                     complete_order(&self.app, &by(order.buyer), order.id).await?;
@@ -128,12 +129,12 @@ impl GoodDay {
                 if has(CancelReason::Buyer) {
                     cancel_order(&self.app, &by(order.buyer), order.id).await?;
                 } else if has(CancelReason::Timeout) {
-                    self.close(tenant, order.id).await?;
+                    self.cancel_overdue(tenant, order.id).await?;
                 }
-                // The failed payment closes its order here as well.
+                // Other reasons: the failed payment cancels the order in the reference run as well.
             }
-            Ok(EventType::PaymentSucceeded | EventType::PaymentFailed) => self.settle(bad, row).await?,
-            Ok(EventType::RefundSucceeded | EventType::RefundFailed) => self.pay_back(bad, row).await?,
+            Ok(EventType::PaymentSucceeded | EventType::PaymentFailed) => self.settle(run, row).await?,
+            Ok(EventType::RefundSucceeded | EventType::RefundFailed) => self.repeat_refund(run, row).await?,
             Ok(
                 EventType::OrderPaid
                 | EventType::OrderTimeout
@@ -145,42 +146,44 @@ impl GoodDay {
         Ok(())
     }
 
-    async fn place(&mut self, bad: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
-        let at = at(row);
-        let Some(order) = bad.store.view().await?.order_by_id(at.0, at.1).await? else { return Ok(()) };
+    async fn place(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
+        let order_key = order_key(row);
+        let Some(order) = run.store.view().await?.order_by_id(order_key.0, order_key.1).await? else {
+            return Ok(());
+        };
         let Some(product) = self.products.get(&order.product).copied() else { return Ok(()) };
-        let buyer = actors::by_user(&bad.faults, at.0, order.buyer);
-        let coupon = order.assets.coupon.and_then(|used| self.coupons.get(&(at.0, used.id)).copied());
+        let buyer = actors::by_user(&run.faults, order_key.0, order.buyer);
+        let coupon = order.assets.coupon.and_then(|used| self.coupons.get(&(order_key.0, used.id)).copied());
         let OrderAssets { wallet, points, .. } = order.assets;
         let command = PlaceOrder { product, coupon, wallet, points };
         let placed = place_order(&self.app, &buyer, command).await?;
-        self.orders.insert(at, (at.0, placed.id));
-        self.start_next(bad, at).await
+        self.orders.insert(order_key, (order_key.0, placed.id));
+        self.start_next(run, order_key).await
     }
 
-    /// Starts the next payment that the order had on the bad day, so that its report may also come too late.
-    async fn start_next(&mut self, bad: &Evidence, at: At) -> Result<(), UseCaseError> {
-        let Some((tenant, id)) = self.orders.get(&at).copied() else { return Ok(()) };
-        let there = bad.store.view().await?.payments_of(at.0, at.1).await?.len();
+    /// Starts the next payment that the order had in the run, so that its report can also be late.
+    async fn start_next(&mut self, run: &Evidence, order_key: OrderKey) -> Result<(), UseCaseError> {
+        let Some((tenant, id)) = self.orders.get(&order_key).copied() else { return Ok(()) };
+        let original = run.store.view().await?.payments_of(order_key.0, order_key.1).await?.len();
         let mut view = self.evidence.store.view().await?;
-        let here = view.payments_of(tenant, id).await?.len();
+        let copy = view.payments_of(tenant, id).await?.len();
         let order = view.order_by_id(tenant, id).await?.filter(|order| order.status == OrderStatus::Pending);
         drop(view);
-        if let Some(order) = order.filter(|order| here < there && order.payable > Money::ZERO) {
-            let payment = self.start(bad, &order).await?;
-            self.payments.insert(at, payment);
+        if let Some(order) = order.filter(|order| copy < original && order.payable > Money::ZERO) {
+            let payment = self.start(run, &order).await?;
+            self.payments.insert(order_key, payment);
         }
         Ok(())
     }
 
-    async fn start(&self, bad: &Evidence, order: &Order) -> Result<Payment, UseCaseError> {
-        let buyer = actors::by_user(&bad.faults, order.tenant, order.buyer);
+    async fn start(&self, run: &Evidence, order: &Order) -> Result<Payment, UseCaseError> {
+        let buyer = actors::by_user(&run.faults, order.tenant, order.buyer);
         let start = StartPayment { order: order.id, method: "card".into() };
         start_payment(&self.app, &buyer, start).await
     }
 
-    /// Until the assets of this order are locked, or will not be.
-    async fn locked(&self, (tenant, id): At) -> Result<(), StoreError> {
+    /// Waits until the locks of this order are made or refused, at most 10 s.
+    async fn wait_for_locks(&self, (tenant, id): OrderKey) -> Result<(), StoreError> {
         for _ in 0..100 {
             let mut view = self.evidence.store.view().await?;
             let order = view.order_by_id(tenant, id).await?;
@@ -194,21 +197,21 @@ impl GoodDay {
         Ok(())
     }
 
-    async fn settle(&mut self, bad: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
+    async fn settle(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
         let Ok(id) = PaymentId::try_from(row.aggregate.id) else { return Ok(()) };
-        let Some(there) = bad.store.view().await?.payment_by_id(id).await? else { return Ok(()) };
-        let at = (there.tenant, there.order);
-        let Some(here) = self.orders.get(&at).copied() else { return Ok(()) };
-        self.locked(here).await?;
-        if there.amount == Money::ZERO {
-            let order = self.evidence.store.view().await?.order_by_id(here.0, here.1).await?;
+        let Some(original) = run.store.view().await?.payment_by_id(id).await? else { return Ok(()) };
+        let order_key = (original.tenant, original.order);
+        let Some(copy) = self.orders.get(&order_key).copied() else { return Ok(()) };
+        self.wait_for_locks(copy).await?;
+        if original.amount == Money::ZERO {
+            let order = self.evidence.store.view().await?.order_by_id(copy.0, copy.1).await?;
             if let Some(order) = order {
-                self.start(bad, &order).await?;
+                self.start(run, &order).await?;
             }
             return Ok(());
         }
-        let Some(payment) = self.payments.remove(&at) else { return Ok(()) };
-        let result = match there.status {
+        let Some(payment) = self.payments.remove(&order_key) else { return Ok(()) };
+        let result = match original.status {
             PaymentStatus::Success => PaymentResult::Success,
             PaymentStatus::Failed | PaymentStatus::Processing => PaymentResult::Failed,
         };
@@ -216,45 +219,45 @@ impl GoodDay {
         let report = Settlement { transaction_id, result, amount: payment.amount };
         let gateway = CommandContext {
             actor: Actor::Gateway,
-            ..actors::by_user(&bad.faults, there.tenant, actors::user(1))
+            ..actors::by_user(&run.faults, original.tenant, actors::user(1))
         };
         settle_payment(&self.app, &gateway, SettlePayment { payment: payment.id, report }).await?;
-        self.start_next(bad, at).await
+        self.start_next(run, order_key).await
     }
 
-    /// Begins the refund if it was begun by somebody, and reports it.
-    async fn pay_back(&mut self, bad: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
+    /// Requests the refund, unless the service did it automatically, and reports its result.
+    async fn repeat_refund(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
         let Ok(id) = RefundId::try_from(row.aggregate.id) else { return Ok(()) };
-        let Some(there) = bad.store.view().await?.refund_by_id(id).await? else { return Ok(()) };
-        let Some((tenant, id)) = self.orders.get(&(there.tenant, there.order)).copied() else {
+        let Some(original) = run.store.view().await?.refund_by_id(id).await? else { return Ok(()) };
+        let Some((tenant, id)) = self.orders.get(&(original.tenant, original.order)).copied() else {
             return Ok(());
         };
         let mut view = self.evidence.store.view().await?;
         let Some(order) = view.order_by_id(tenant, id).await? else { return Ok(()) };
         let mut refunds = view.refunds_of(tenant, id).await?;
         drop(view);
-        if there.cause != RefundCause::LatePayment {
-            let command = RequestRefund { order: id, reason: there.reason };
-            let buyer = actors::by_user(&bad.faults, tenant, order.buyer);
+        if original.cause != RefundCause::LatePayment {
+            let command = RequestRefund { order: id, reason: original.reason };
+            let buyer = actors::by_user(&run.faults, tenant, order.buyer);
             refunds = vec![request_refund(&self.app, &buyer, command).await?];
         }
-        let result = match there.status {
+        let result = match original.status {
             RefundStatus::Success => RefundResult::Success,
             RefundStatus::Failed | RefundStatus::Processing => RefundResult::Failed,
         };
         for refund in refunds.iter().filter(|refund| refund.status == RefundStatus::Processing) {
             let command = SettleRefund { refund: refund.id, result };
-            settle_refund(&self.app, &actors::by_gateway(&bad.faults, tenant), command).await?;
+            settle_refund(&self.app, &actors::by_gateway(&run.faults, tenant), command).await?;
         }
         Ok(())
     }
 
-    /// Closes an order as if its deadline had passed.
-    async fn close(&self, tenant: TenantId, order: OrderId) -> Result<(), UseCaseError> {
+    /// Cancels an order as if its deadline had passed.
+    async fn cancel_overdue(&self, tenant: TenantId, order: OrderId) -> Result<(), UseCaseError> {
         let rules = Rules { pending_timeout: Duration::ZERO, ..(*self.app.rules).clone() };
         let late = App { rules: Arc::new(rules), ..self.app.clone() };
-        let trace = Trace { trace_id: "a-good-day".to_owned(), traceparent: None };
-        let command = close_overdue_order::command(&late, "a good day", tenant, order, trace);
+        let trace = Trace { trace_id: "reference-run".to_owned(), traceparent: None };
+        let command = close_overdue_order::command(&late, "reference run", tenant, order, trace);
         with_tx(&self.app.tx, move |unit, _| {
             let command = command.clone();
             Box::pin(async move { command.run(unit).await.map(|_| ()) })
@@ -262,15 +265,15 @@ impl GoodDay {
         .await
     }
 
-    /// The order of the good day that this event of the bad one is about.
-    async fn order(&self, row: &OutboxRow) -> Result<Option<(At, Order)>, StoreError> {
-        let Some(here) = self.orders.get(&at(row)).copied() else { return Ok(None) };
-        let order = self.evidence.store.view().await?.order_by_id(here.0, here.1).await?;
-        Ok(order.map(|order| (here, order)))
+    /// The order of the reference run that corresponds to the order of this event.
+    async fn order(&self, row: &OutboxRow) -> Result<Option<(OrderKey, Order)>, StoreError> {
+        let Some(copy) = self.orders.get(&order_key(row)).copied() else { return Ok(None) };
+        let order = self.evidence.store.view().await?.order_by_id(copy.0, copy.1).await?;
+        Ok(order.map(|order| (copy, order)))
     }
 
-    /// Until all is quiet, and the last deadline has passed.
-    pub(super) async fn rest(&self) -> Result<(), StoreError> {
+    /// Waits until no work is pending, at most until the last deadline has passed.
+    pub(super) async fn wait_until_idle(&self) -> Result<(), StoreError> {
         let step = Duration::from_secs(2);
         let mut left = 4 * PENDING;
         while !unsettled(&self.evidence, 1).await?.is_empty() && !left.is_zero() {
@@ -280,19 +283,19 @@ impl GoodDay {
         Ok(())
     }
 
-    /// Ends its world.
+    /// Ends the reference run.
     pub(super) async fn end(self) {
         self.app.tx.tasks.kill();
         self.app.tx.tasks.ended().await;
     }
 
-    /// The orders of the bad day by those of the good one.
-    pub(super) fn names(&self) -> BTreeMap<At, At> {
-        self.orders.iter().map(|(bad, good)| (*good, *bad)).collect()
+    /// Orders of the reference run mapped to those of the run.
+    pub(super) fn original_orders(&self) -> BTreeMap<OrderKey, OrderKey> {
+        self.orders.iter().map(|(run, reference)| (*reference, *run)).collect()
     }
 }
 
-fn at(row: &OutboxRow) -> At {
-    let id = OrderId::try_from(row.aggregate.id).expect("an order has a legal id");
+fn order_key(row: &OutboxRow) -> OrderKey {
+    let id = OrderId::try_from(row.aggregate.id).expect("an order has a valid id");
     (row.aggregate.tenant, id)
 }

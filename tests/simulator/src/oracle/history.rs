@@ -1,4 +1,4 @@
-//! Orders, payments and products against the events that announce them.
+//! Orders, payments and products match their events.
 
 use std::collections::BTreeMap;
 
@@ -7,56 +7,70 @@ use handover_outbox::ports::*;
 use marketplace::queues::INVENTORY_QUEUE;
 use marketplace_domain::*;
 
-use super::{Case, is_second};
-use crate::actors::journal::Listed;
+use super::{Checker, is_second};
+use crate::actors::journal::ListedProduct;
 
-/// Each change of an order has its events, and the order stands where they say.
-pub(super) async fn check(case: &mut Case<'_>, order: &Order, rows: &[&OutboxRow]) -> Result<(), StoreError> {
+/// Each change of an order has its event, and the state of the order is that of its last event.
+pub(super) async fn check(
+    checker: &mut Checker<'_>,
+    order: &Order,
+    rows: &[&OutboxRow],
+) -> Result<(), StoreError> {
     let mut changes: Vec<&&OutboxRow> = rows
         .iter()
         .filter(|row| row.event_type != EventType::OrderTimeout.as_str() && !is_second(row, rows))
         .collect();
-    // One that was lost is announced later than those that follow it.
+    // A lost event may have been appended again after later ones.
     changes.sort_by_key(|row| row.aggregate_seq);
-    let payments = case.view.payments_of(order.tenant, order.id).await?;
-    let silent = silent_changes(case, order, &payments).await?;
+    let payments = checker.view.payments_of(order.tenant, order.id).await?;
+    let silent = silent_changes(checker, order, &payments).await?;
     let numbers: Vec<i64> = changes.iter().map(|row| row.aggregate_seq).collect();
     let ascending = numbers.first() == Some(&1) && numbers.is_sorted_by(|a, b| a < b);
     let is_whole = numbers.last().is_some_and(|last| *last <= order.version);
     if !ascending || !is_whole || numbers.len() as i64 + silent != order.version {
         let version = order.version;
-        case.breaks(format!(
-            "order {} has version {version}, {silent} silent ones, events {numbers:?}",
+        checker.violation(format!(
+            "order {} has version {version}, {silent} changes without an event, and the events {numbers:?}",
             order.id
         ));
     }
-    let told = changes.last().and_then(|row| reached(row));
-    if told.as_deref() != Some(order.status.as_str()) {
-        case.breaks(format!("order {} is {} and its events end with {told:?}", order.id, order.status));
+    let last_status = changes.last().and_then(|row| announced_status(row));
+    if last_status.as_deref() != Some(order.status.as_str()) {
+        checker.violation(format!(
+            "order {} is {}, but its events end with {last_status:?}",
+            order.id, order.status
+        ));
     }
     if order.status == OrderStatus::Pending {
-        case.breaks(format!("order {} is pending, long after its deadline", order.id));
+        checker.violation(format!("order {} is pending, long after its deadline", order.id));
     }
     let was_paid = changes.iter().any(|row| row.event_type == EventType::OrderPaid.as_str());
     let used = payments.iter().filter(|it| it.status == PaymentStatus::Success && !it.refund_due).count();
     if used != usize::from(was_paid) {
-        case.breaks(format!("order {} was paid: {was_paid}, and keeps {used} payments", order.id));
+        checker.violation(format!(
+            "order {}: paid: {was_paid}, but {used} payments without a refund due",
+            order.id
+        ));
     }
     for payment in &payments {
-        check_payment(case, payment);
+        check_payment(checker, payment);
     }
     if payments.iter().any(|payment| payment.refund_due) {
-        case.evidence.faults.cover(|coverage| coverage.place("a payment that came too late"));
+        checker.evidence.faults.cover(|coverage| coverage.situation("late payment"));
     }
     for row in rows {
-        note_places(case, row);
+        cover_situations(checker, row);
     }
     Ok(())
 }
 
-/// How many changes of the order announce nothing: the beginning of a refund, and its failure.
-async fn silent_changes(case: &mut Case<'_>, order: &Order, payments: &[Payment]) -> Result<i64, StoreError> {
-    let refunds = case.view.refunds_of(order.tenant, order.id).await?;
+/// Number of changes without an event of the order: begin and failure of a refund.
+async fn silent_changes(
+    checker: &mut Checker<'_>,
+    order: &Order,
+    payments: &[Payment],
+) -> Result<i64, StoreError> {
+    let refunds = checker.view.refunds_of(order.tenant, order.id).await?;
     let paid_with = |refund: &&Refund| payments.iter().any(|it| it.id == refund.payment && !it.refund_due);
     let changes = refunds.iter().filter(paid_with).map(|refund| match refund.status {
         RefundStatus::Processing | RefundStatus::Success => 1,
@@ -65,8 +79,7 @@ async fn silent_changes(case: &mut Case<'_>, order: &Order, payments: &[Payment]
     Ok(changes.sum())
 }
 
-/// The status that an event announces.
-fn reached(row: &OutboxRow) -> Option<String> {
+fn announced_status(row: &OutboxRow) -> Option<String> {
     let status = match row.event_type.parse::<EventType>().ok()? {
         EventType::OrderCreated => OrderStatus::Pending,
         EventType::OrderPaid => OrderStatus::Paid,
@@ -86,9 +99,9 @@ fn reached(row: &OutboxRow) -> Option<String> {
     Some(status.as_str().to_owned())
 }
 
-/// A payment that is settled was announced so, once.
-fn check_payment(case: &mut Case<'_>, payment: &Payment) {
-    let announced: Vec<&str> = case
+/// A settled payment has exactly one event.
+fn check_payment(checker: &mut Checker<'_>, payment: &Payment) {
+    let announced: Vec<&str> = checker
         .rows
         .iter()
         .filter(|row| row.aggregate.kind == "Payment" && row.aggregate.id == payment.id.get())
@@ -100,62 +113,67 @@ fn check_payment(case: &mut Case<'_>, payment: &Payment) {
         PaymentStatus::Failed => &["PAYMENT_FAILED"],
     };
     if announced != expected {
-        case.breaks(format!(
-            "payment {} is {} and was announced as {announced:?}",
+        checker.violation(format!(
+            "payment {} is {}, but its events are {announced:?}",
             payment.id, payment.status
         ));
     }
 }
 
-/// Sold to one, or nobody's.
-pub(super) async fn check_products(case: &mut Case<'_>, orders: &[Order]) -> Result<(), StoreError> {
+/// A product is sold if and only if it has exactly one live order.
+pub(super) async fn check_products(checker: &mut Checker<'_>, orders: &[Order]) -> Result<(), StoreError> {
     let mut live: BTreeMap<ProductId, Vec<OrderId>> = BTreeMap::new();
     for order in orders.iter().filter(|order| !order.status.frees_product()) {
         live.entry(order.product).or_default().push(order.id);
     }
-    for listed in case.evidence.journal.products() {
-        let Some(product) = case.view.product_by_id(listed.tenant, listed.id).await? else {
-            case.breaks(format!("product {} is lost", listed.id));
+    for listed in checker.evidence.journal.products() {
+        let Some(product) = checker.view.product_by_id(listed.tenant, listed.id).await? else {
+            checker.violation(format!("product {} does not exist", listed.id));
             continue;
         };
         let orders = live.get(&listed.id).map(Vec::as_slice).unwrap_or_default();
         if orders.len() > 1 || (orders.len() == 1) != (product.status == ProductStatus::Sold) {
-            case.breaks(format!(
+            checker.violation(format!(
                 "product {} is {} with the live orders {orders:?}",
                 listed.id, product.status
             ));
         }
-        if case.evidence.tidied {
-            check_listing(case, listed, orders).await?;
+        if checker.evidence.recovered {
+            check_listing(checker, listed, orders).await?;
         }
     }
     Ok(())
 }
 
-/// When every event has had its effect, the seller's listing is what it would be had they come one after the other.
-async fn check_listing(case: &mut Case<'_>, listed: Listed, live: &[OrderId]) -> Result<(), StoreError> {
-    let discarded =
-        |letter: &DeadLetter| letter.status == DeadLetterStatus::Discarded && letter.queue == INVENTORY_QUEUE;
-    let entries = case.view.listing_of(listed.tenant, listed.seller).await?;
+/// When every event has been applied, the seller's listing must match the live orders.
+async fn check_listing(
+    checker: &mut Checker<'_>,
+    listed: ListedProduct,
+    live: &[OrderId],
+) -> Result<(), StoreError> {
+    let discarded = |dead_letter: &DeadLetter| {
+        dead_letter.status == DeadLetterStatus::Discarded && dead_letter.queue == INVENTORY_QUEUE
+    };
+    let entries = checker.view.listing_of(listed.tenant, listed.seller).await?;
     let Some(entry) = entries.iter().find(|entry| entry.product == listed.id) else { return Ok(()) };
-    if entry.taken_by.as_ref() != live.first() && !case.letters.values().any(discarded) {
+    if entry.taken_by.as_ref() != live.first() && !checker.dead_letters.values().any(discarded) {
         let taken = entry.taken_by;
-        case.breaks(format!(
-            "the listing of product {} has it taken by {taken:?}, live is {live:?}",
+        checker.violation(format!(
+            "the listing of product {} shows order {taken:?}, but the live orders are {live:?}",
             listed.id
         ));
     }
     Ok(())
 }
 
-fn note_places(case: &Case<'_>, row: &OutboxRow) {
+fn cover_situations(checker: &Checker<'_>, row: &OutboxRow) {
     let has = |text: &str| row.payload.contains(text);
-    let places = [
-        (row.status == OutboxStatus::Failed, "a FAILED event"),
-        (row.retry_count > 0, "a publish after a failed one"),
-        (has("\"reason\":\"timeout\""), "an order closed by its deadline"),
-        (has("\"newStatus\":\"completed\""), "a completed order"),
+    let situations = [
+        (row.status == OutboxStatus::Failed, "FAILED event"),
+        (row.retry_count > 0, "publish after a failed one"),
+        (has("\"reason\":\"timeout\""), "order cancelled by its deadline"),
+        (has("\"newStatus\":\"completed\""), "completed order"),
     ];
-    let reached = places.into_iter().filter(|(reached, _)| *reached);
-    case.evidence.faults.cover(|coverage| reached.for_each(|(_, place)| coverage.place(place)));
+    let reached = situations.into_iter().filter(|(reached, _)| *reached);
+    checker.evidence.faults.cover(|coverage| reached.for_each(|(_, place)| coverage.situation(place)));
 }

@@ -1,5 +1,5 @@
-//! What buyers and sellers must find when all is quiet: each told once of each change, in order, and each end of an order
-//! counted once.
+//! Notifications and credit: buyer and seller are notified once of each change, in order, and each end of an order counts
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,43 +8,43 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::Case;
+use super::Checker;
 
-/// What the changes of each buyer's credit add up to.
-pub(super) type Counted = BTreeMap<(TenantId, UserId), CreditCounts>;
+/// Sum of the credit changes of each buyer.
+pub(super) type CreditTotals = BTreeMap<(TenantId, UserId), CreditCounts>;
 
 pub(super) async fn check(
-    case: &mut Case<'_>,
+    checker: &mut Checker<'_>,
     order: &Order,
     rows: &[&OutboxRow],
-    counted: &mut Counted,
+    totals: &mut CreditTotals,
 ) -> Result<(), StoreError> {
-    check_notifications(case, order, rows).await?;
-    check_credit(case, order, rows, counted).await
+    check_notifications(checker, order, rows).await?;
+    check_credit(checker, order, rows, totals).await
 }
 
-/// Every change of status is told to the buyer and to the seller, once and in order.
+/// Buyer and seller are notified of each change of status, once and in order.
 async fn check_notifications(
-    case: &mut Case<'_>,
+    checker: &mut Checker<'_>,
     order: &Order,
     rows: &[&OutboxRow],
 ) -> Result<(), StoreError> {
-    let due = case.due("status-sync", rows, &[EventType::OrderStatusChanged]);
-    let all = case.view.notifications_about(order.tenant, order.id).await?;
+    let expected = checker.expected_events("status-sync", rows, &[EventType::OrderStatusChanged]);
+    let all = checker.view.notifications_about(order.tenant, order.id).await?;
     for (side, user) in [(OrderSide::Buyer, order.buyer), (OrderSide::Seller, order.seller)] {
         let own = all.iter().filter(|it| it.side == side && it.recipient == user);
-        let told: Vec<EventId> = own.map(|it| it.event_id.clone()).collect();
-        case.compare("status-sync", order, &due, &told);
+        let notified: Vec<EventId> = own.map(|it| it.event_id.clone()).collect();
+        checker.compare("status-sync", order, &expected, &notified);
     }
-    let facts: BTreeSet<String> = case.facts(&due).into_iter().collect();
+    let facts: BTreeSet<String> = checker.facts(&expected).into_iter().collect();
     if all.len() != 2 * facts.len() {
-        case.breaks(format!("status-sync told {} of order {}", all.len(), order.id));
+        checker.violation(format!("status-sync wrote {} notifications for order {}", all.len(), order.id));
     }
     Ok(())
 }
 
-/// What an event counts as, read from its payload and not from the handler.
-fn counts_as(row: &OutboxRow) -> Option<CreditStep> {
+/// The credit change of an event, derived from its payload independently of the handler.
+fn credit_step_of(row: &OutboxRow) -> Option<CreditStep> {
     let has = |text: &str| row.payload.contains(text);
     match row.event_type.as_str() {
         "ORDER_CANCELLED" if has("\"reason\":\"buyer\"") => Some(CreditStep::CancelledByBuyer),
@@ -54,38 +54,38 @@ fn counts_as(row: &OutboxRow) -> Option<CreditStep> {
     }
 }
 
-/// Every end of an order that counts is counted once, in order; the counts are added to those of the buyer.
+/// Each end of an order counts once and in order; adds the counts to the buyer's sum.
 async fn check_credit(
-    case: &mut Case<'_>,
+    checker: &mut Checker<'_>,
     order: &Order,
     rows: &[&OutboxRow],
-    counted: &mut Counted,
+    totals: &mut CreditTotals,
 ) -> Result<(), StoreError> {
     let types = [EventType::OrderCancelled, EventType::OrderStatusChanged];
-    let mut due = case.due("buyer-credit", rows, &types);
+    let mut expected = checker.expected_events("buyer-credit", rows, &types);
     let steps: BTreeMap<&EventId, CreditStep> =
-        rows.iter().filter_map(|row| Some((&row.event_id, counts_as(row)?))).collect();
-    due.retain(|event| steps.contains_key(event));
-    let changes = case.view.credit_changes(order.tenant, order.id).await?;
-    let had: Vec<EventId> = changes.iter().map(|change| change.event_id.clone()).collect();
-    case.compare("buyer-credit", order, &due, &had);
+        rows.iter().filter_map(|row| Some((&row.event_id, credit_step_of(row)?))).collect();
+    expected.retain(|event| steps.contains_key(event));
+    let changes = checker.view.credit_changes(order.tenant, order.id).await?;
+    let applied: Vec<EventId> = changes.iter().map(|change| change.event_id.clone()).collect();
+    checker.compare("buyer-credit", order, &expected, &applied);
     for change in &changes {
         if change.buyer != order.buyer || steps.get(&change.event_id) != Some(&change.step) {
-            case.breaks(format!("buyer-credit counted {change:?} of order {}", order.id));
+            checker.violation(format!("buyer-credit has the wrong change {change:?} for order {}", order.id));
         }
-        let counts = counted.entry((order.tenant, change.buyer)).or_default();
+        let counts = totals.entry((order.tenant, change.buyer)).or_default();
         *counts = counts.and(change.step);
     }
     Ok(())
 }
 
-/// Each buyer's counts are the sum of the changes, and the score is theirs.
-pub(super) async fn check_scores(case: &mut Case<'_>, counted: &Counted) -> Result<(), StoreError> {
-    for ((tenant, buyer), counts) in counted {
-        let credit = case.view.credit_of(*tenant, *buyer).await?;
+/// Each buyer's counts are the sum of the changes, and the score matches the counts.
+pub(super) async fn check_scores(checker: &mut Checker<'_>, totals: &CreditTotals) -> Result<(), StoreError> {
+    for ((tenant, buyer), counts) in totals {
+        let credit = checker.view.credit_of(*tenant, *buyer).await?;
         if credit.as_ref().map(|credit| (credit.counts, credit.score)) != Some((*counts, counts.score())) {
-            case.breaks(format!(
-                "the credit of buyer {buyer} is {credit:?}, the changes add up to {counts:?}"
+            checker.violation(format!(
+                "the credit of buyer {buyer} is {credit:?}, the changes sum to {counts:?}"
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! What clients were told is so, and what they were refused did not happen.
+//! Acknowledged changes happened, and refused ones did not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,105 +6,111 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{ALL, Case};
-use crate::actors::journal::{Gift, Told};
+use super::{ALL, Checker};
+use crate::actors::journal::{ClientResponse, GrantRecord};
 
-pub(super) async fn check(case: &mut Case<'_>) -> Result<(), StoreError> {
-    let traces: BTreeSet<String> = case.rows.iter().filter_map(|row| row.metadata.trace_id.clone()).collect();
+pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
+    let traces: BTreeSet<String> =
+        checker.rows.iter().filter_map(|row| row.metadata.trace_id.clone()).collect();
     let mut audited: BTreeMap<String, u64> = BTreeMap::new();
-    for entry in case.view.outbox_view().audit_page(&AuditFilter::default(), None, ALL).await? {
+    for entry in checker.view.outbox_view().audit_page(&AuditFilter::default(), None, ALL).await? {
         *audited.entry(entry.effect.trace_id).or_insert(0) += entry.effect.changed;
     }
-    for told in case.evidence.journal.told() {
-        let holds = match &told {
-            Told::Placed(order) => has_event(case, *order, OrderStatus::Pending),
-            Told::Reached(order, status) => has_event(case, *order, *status),
-            Told::Settled(payment) => {
-                let settled = case.view.payment_by_id(*payment).await?;
+    for response in checker.evidence.journal.responses() {
+        let is_true = match &response {
+            ClientResponse::Placed(order) => has_event(checker, *order, OrderStatus::Pending),
+            ClientResponse::StatusReached(order, status) => has_event(checker, *order, *status),
+            ClientResponse::PaymentSettled(payment) => {
+                let settled = checker.view.payment_by_id(*payment).await?;
                 settled.is_some_and(|payment| payment.status != PaymentStatus::Processing)
             }
-            Told::Refunds(order, refund) => {
-                let refund = case.view.refund_by_id(*refund).await?;
+            ClientResponse::RefundRequested(order, refund) => {
+                let refund = checker.view.refund_by_id(*refund).await?;
                 refund.is_some_and(|refund| refund.order == *order)
             }
-            Told::PaidBack(refund, status) => {
-                let refund = case.view.refund_by_id(*refund).await?;
+            ClientResponse::RefundSettled(refund, status) => {
+                let refund = checker.view.refund_by_id(*refund).await?;
                 refund.is_some_and(|refund| refund.status == *status)
             }
-            Told::Given(gift) => {
-                let given = audited.get(&gift.trace) == Some(&1);
-                given && was_given(case.view.as_mut(), gift).await?
+            ClientResponse::AssetGranted(grant) => {
+                let granted = audited.get(&grant.trace) == Some(&1);
+                granted && was_granted(checker.view.as_mut(), grant).await?
             }
-            Told::Redriven(trace, count) => audited.get(trace).copied().unwrap_or(0) == *count,
-            Told::Refused(trace, _) => !traces.contains(trace),
+            ClientResponse::Redriven(trace, count) => audited.get(trace).copied().unwrap_or(0) == *count,
+            ClientResponse::Refused(trace, _) => !traces.contains(trace),
         };
-        if !holds {
-            case.breaks(match &told {
-                Told::Refused(trace, why) => format!("refused ({why}), and done all the same: trace {trace}"),
-                Told::Placed(_)
-                | Told::Reached(..)
-                | Told::Settled(_)
-                | Told::Refunds(..)
-                | Told::PaidBack(..)
-                | Told::Given(_)
-                | Told::Redriven(..) => format!("a client was told {told:?}, and it is not so"),
+        if !is_true {
+            checker.violation(match &response {
+                ClientResponse::Refused(trace, why) => {
+                    format!("refused ({why}), but executed: trace {trace}")
+                }
+                ClientResponse::Placed(_)
+                | ClientResponse::StatusReached(..)
+                | ClientResponse::PaymentSettled(_)
+                | ClientResponse::RefundRequested(..)
+                | ClientResponse::RefundSettled(..)
+                | ClientResponse::AssetGranted(_)
+                | ClientResponse::Redriven(..) => {
+                    format!("a client received {response:?}, but this is not true")
+                }
             });
         }
     }
-    check_repeats(case).await?;
-    check_listed(case).await
+    check_keyed_requests(checker).await?;
+    check_listed(checker).await
 }
 
-/// What was given in one trace was given once.
-async fn was_given(view: &mut dyn MarketView, gift: &Gift) -> Result<bool, StoreError> {
-    let purse = match gift.asset {
+/// A grant was executed once.
+async fn was_granted(view: &mut dyn MarketView, grant: &GrantRecord) -> Result<bool, StoreError> {
+    let purse = match grant.asset {
         Asset::Wallet => Purse::Wallet,
         Asset::Points => Purse::Points,
-        // Each is looked at by itself.
+        // Coupons are checked individually.
         Asset::Coupon | Asset::Cash => return Ok(true),
     };
-    let entries = view.entries_page(gift.tenant, gift.user, purse, None, ALL).await?;
+    let entries = view.entries_page(grant.tenant, grant.user, purse, None, ALL).await?;
     let operations = entries.into_iter().map(|entry| entry.effect.operation);
-    let in_trace = operations.filter(|it| it.trace_id.as_ref() == Some(&gift.trace));
-    let given: BTreeMap<OperationKey, i64> = in_trace.map(|it| (it.key, it.amount)).collect();
-    Ok(given.into_values().eq([gift.amount]))
+    let in_trace = operations.filter(|it| it.trace_id.as_ref() == Some(&grant.trace));
+    let granted: BTreeMap<OperationKey, i64> = in_trace.map(|it| (it.key, it.amount)).collect();
+    Ok(granted.into_values().eq([grant.amount]))
 }
 
-/// A request under an idempotency key has one effect at most, and is answered with that.
-async fn check_repeats(case: &mut Case<'_>) -> Result<(), StoreError> {
-    for (request, answer) in case.evidence.journal.answers() {
-        let all = case.view.products_page(request.scope.tenant, None, None, ALL).await?;
-        let made: Vec<String> = all
+/// A request with an idempotency key has at most one effect, which its response names.
+async fn check_keyed_requests(checker: &mut Checker<'_>) -> Result<(), StoreError> {
+    for (request, keyed_response) in checker.evidence.journal.keyed_responses() {
+        let all = checker.view.products_page(request.scope.tenant, None, None, ALL).await?;
+        let created: Vec<String> = all
             .iter()
             .filter(|product| product.title == request.title)
             .map(|product| product.id.to_string())
             .collect();
-        let holds = match &answer {
-            Some(answer) => made == [answer.as_str()],
-            None => made.len() <= 1,
+        let is_true = match &keyed_response {
+            Some(keyed_response) => created == [keyed_response.as_str()],
+            None => created.len() <= 1,
         };
-        if !holds {
+        if !is_true {
             let key = &request.scope.key;
-            case.breaks(format!("{key} was answered with {answer:?}, and its request has made {made:?}"));
+            checker
+                .violation(format!("{key} returned {keyed_response:?}, but its request created {created:?}"));
         }
     }
     Ok(())
 }
 
-/// One listing is one product, whatever became of the first attempt.
-async fn check_listed(case: &mut Case<'_>) -> Result<(), StoreError> {
-    for (listed, title) in case.evidence.journal.titles() {
-        let all = case.view.products_page(listed.tenant, None, None, ALL).await?;
+/// A listing creates one product, whatever the outcome of its first attempt.
+async fn check_listed(checker: &mut Checker<'_>) -> Result<(), StoreError> {
+    for (listed, title) in checker.evidence.journal.titles() {
+        let all = checker.view.products_page(listed.tenant, None, None, ALL).await?;
         let same: Vec<ProductId> =
             all.iter().filter(|product| product.title == title).map(|product| product.id).collect();
         if same != [listed.id] {
-            case.breaks(format!("product {} was listed once, and there are {same:?}", listed.id));
+            checker.violation(format!("product {} was listed once, but these exist: {same:?}", listed.id));
         }
     }
     Ok(())
 }
 
-fn has_event(case: &Case<'_>, order: OrderId, status: OrderStatus) -> bool {
+fn has_event(checker: &Checker<'_>, order: OrderId, status: OrderStatus) -> bool {
     let about = |row: &&OutboxRow| row.aggregate.kind == "Order" && row.aggregate.id == order.get();
     let wanted = match status {
         OrderStatus::Pending => "ORDER_CREATED",
@@ -113,8 +119,8 @@ fn has_event(case: &Case<'_>, order: OrderId, status: OrderStatus) -> bool {
         OrderStatus::Refunded => "ORDER_REFUNDED",
         OrderStatus::Shipped | OrderStatus::Completed => {
             let text = format!("\"newStatus\":\"{status}\"");
-            return case.rows.iter().filter(about).any(|row| row.payload.contains(&text));
+            return checker.rows.iter().filter(about).any(|row| row.payload.contains(&text));
         }
     };
-    case.rows.iter().filter(about).any(|row| row.event_type == wanted)
+    checker.rows.iter().filter(about).any(|row| row.event_type == wanted)
 }

@@ -1,4 +1,4 @@
-//! The broker with everything that brokers do: lost and doubled messages, lost confirms, closed channels.
+//! A broker with faults: lost and duplicated messages, lost confirms, closed channels.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -16,16 +16,16 @@ use marketplace::queues::{DEAD_LETTER_QUEUE, TIMEOUT_QUEUE};
 use super::Process;
 use crate::faults::{CrashPoint, Fault};
 
-/// A broker whose faults come from the run's dice.
+/// A broker that injects the faults of the run.
 #[derive(Clone)]
 pub(crate) struct FaultyBroker {
     pub(crate) inner: Arc<dyn Broker>,
     pub(crate) process: Process,
-    /// To see past all faults what is committed.
+    /// The store without faults, to read what is committed.
     pub(crate) plain: Arc<MarketStore>,
 }
 
-/// The same message once more.
+/// A copy of the message.
 fn copy(outgoing: &Outgoing) -> Outgoing {
     let (event, message) = (outgoing.event_id().clone(), outgoing.message().clone());
     match outgoing.route().clone() {
@@ -35,62 +35,62 @@ fn copy(outgoing: &Outgoing) -> Outgoing {
 }
 
 impl FaultyBroker {
-    fn strikes(&self, fault: Fault) -> bool {
-        self.process.faults.strikes(fault)
+    fn occurs(&self, fault: Fault) -> bool {
+        self.process.faults.occurs(fault)
     }
 
-    #[allow(clippy::disallowed_methods, reason = "this is the broker that took the message")]
+    #[allow(clippy::disallowed_methods, reason = "the wrapper is the broker")]
     async fn publish_one(&self, outgoing: Outgoing) -> Result<PublishOutcome, BrokerError> {
         let faults = &self.process.faults;
         if faults.is_unroutable() {
             return Ok(outgoing.returned("NO_ROUTE"));
         }
-        if self.strikes(Fault::Nacked) {
+        if self.occurs(Fault::Nacked) {
             return Ok(outgoing.nacked("the disk is full"));
         }
-        if self.strikes(Fault::PublishLost) {
+        if self.occurs(Fault::PublishLost) {
             return Ok(outgoing.unknown("the connection was lost before the confirm"));
         }
-        if self.strikes(Fault::ConfirmLost) {
+        if self.occurs(Fault::ConfirmLost) {
             self.inner.publish(vec![copy(&outgoing)]).await?;
             return Ok(outgoing.unknown("the connection was lost before the confirm"));
         }
-        if self.strikes(Fault::LateAfterGivingUp) {
+        if self.occurs(Fault::LateAfterTimeout) {
             self.send_late(&outgoing, 2_000..20_000);
             return Ok(outgoing.unknown("no confirm in time"));
         }
-        if self.strikes(Fault::LostAfterConfirm) {
-            faults.seen(|seen| seen.confirmed.insert(outgoing.event_id().clone()));
+        if self.occurs(Fault::LostAfterConfirm) {
+            faults.observed(|observed| observed.confirmed.insert(outgoing.event_id().clone()));
             return Ok(outgoing.confirmed());
         }
-        if self.strikes(Fault::LateAfterConfirm) {
+        if self.occurs(Fault::LateAfterConfirm) {
             self.send_late(&outgoing, 10..4_000);
-            faults.seen(|seen| seen.confirmed.insert(outgoing.event_id().clone()));
+            faults.observed(|observed| observed.confirmed.insert(outgoing.event_id().clone()));
             return Ok(outgoing.confirmed());
         }
-        if self.strikes(Fault::Doubled) {
+        if self.occurs(Fault::Duplicated) {
             self.send(copy(&outgoing)).await?;
         }
         self.forge(&outgoing).await?;
         self.send(outgoing).await
     }
 
-    /// Messages that nobody of ours sent at this time or with this body.
+    /// Publishes forged messages: too early, or with another body.
     async fn forge(&self, outgoing: &Outgoing) -> Result<(), BrokerError> {
         let (event, mut message) = (outgoing.event_id().clone(), outgoing.message().clone());
         let Route::Topic(key) = outgoing.route().clone() else { return Ok(()) };
         if key.starts_with("order.timeout.delay") {
-            if self.strikes(Fault::Early) {
+            if self.occurs(Fault::Early) {
                 self.inner
                     .publish(vec![Outgoing::to_queue(event, TIMEOUT_QUEUE.to_owned(), message)])
                     .await?;
             }
-        } else if self.strikes(Fault::Corrupted) {
+        } else if self.occurs(Fault::Corrupted) {
             message.body = message.body.replacen("\"payload\":{", "\"payload\":{\"forged\":1,", 1);
             let body = message.body.clone();
             let outcomes = self.inner.publish(vec![Outgoing::new(event, key, message)]).await?;
             if matches!(outcomes.as_slice(), [PublishOutcome::Confirmed(_)]) {
-                self.process.faults.seen(|seen| seen.strays.push(body));
+                self.process.faults.observed(|observed| observed.foreign_bodies.push(body));
             }
         }
         Ok(())
@@ -98,46 +98,47 @@ impl FaultyBroker {
 
     async fn send(&self, outgoing: Outgoing) -> Result<PublishOutcome, BrokerError> {
         let mut outcomes = self.inner.publish(vec![outgoing]).await?;
-        let outcome = outcomes.pop().ok_or_else(|| BrokerError::Unreachable("no answer".into()))?;
+        let outcome = outcomes.pop().ok_or_else(|| BrokerError::Unreachable("no response".into()))?;
         if let PublishOutcome::Confirmed(confirmed) = &outcome {
-            self.process.faults.seen(|seen| seen.confirmed.insert(confirmed.event_id().clone()));
+            self.process.faults.observed(|observed| observed.confirmed.insert(confirmed.event_id().clone()));
         }
         Ok(outcome)
     }
 
-    /// What is on its way arrives also when its publisher is dead.
+    /// Publishes the message later, even if the publisher has crashed meanwhile.
     #[allow(clippy::disallowed_methods, reason = "it is no task of a process")]
     fn send_late(&self, outgoing: &Outgoing, wait: std::ops::Range<u64>) {
         let (inner, late) = (Arc::clone(&self.inner), copy(outgoing));
-        let (faults, wait) = (self.process.faults.clone(), self.process.faults.dice.millis(wait));
+        let (faults, wait) = (self.process.faults.clone(), self.process.faults.random.millis(wait));
         tokio::spawn(async move {
             faults.sleep(wait).await;
             let _ = inner.publish(vec![late]).await;
         });
     }
 
-    /// What was refused is left alone until it is due. Where clocks go wrong, so do deadlines.
-    fn check_rests(&self, window: &[Outgoing]) {
+    /// A refused event must not be published again before its backoff ends. Not checked if clocks are wrong.
+    fn check_backoff(&self, window: &[Outgoing]) {
         let faults = &self.process.faults;
         if [Fault::Skew, Fault::Step, Fault::Freeze].into_iter().any(|fault| faults.has(fault)) {
             return;
         }
         for outgoing in window.iter().filter(|outgoing| matches!(outgoing.route(), Route::Topic(_))) {
             let event = outgoing.event_id();
-            if let Some(left) = faults.seen(|seen| seen.rest_of(event)) {
-                faults.violation(format!("{event} was published again {left:?} before its time"));
+            if let Some(left) = faults.observed(|observed| observed.remaining_backoff(event)) {
+                faults
+                    .violation(format!("{event} was published again {left:?} before the end of its backoff"));
             }
         }
     }
 
-    fn tell(&self, outcome: &PublishOutcome, route: &Route) {
-        self.process.faults.seen(|seen| match (outcome, route) {
-            // A replay that is refused costs the event no rest: its letter stays open.
+    fn record_outcome(&self, outcome: &PublishOutcome, route: &Route) {
+        self.process.faults.observed(|observed| match (outcome, route) {
+            // A refused replay causes no backoff of the event: its dead letter stays open.
             (PublishOutcome::Returned { .. } | PublishOutcome::Nacked { .. }, Route::Topic(_)) => {
-                seen.refuses(outcome.event_id())
+                observed.record_refusal(outcome.event_id())
             }
             (PublishOutcome::Confirmed(confirmed), Route::Queue(queue)) => {
-                seen.sent_back.insert((queue.clone(), confirmed.event_id().clone()));
+                observed.replayed.insert((queue.clone(), confirmed.event_id().clone()));
             }
             _ => {}
         });
@@ -165,13 +166,13 @@ impl Broker for FaultyBroker {
     }
 
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        self.check_rests(&window);
+        self.check_backoff(&window);
         self.process.faults.delay().await;
-        if self.strikes(Fault::WindowRefused) {
-            if let [alone] = window.as_slice()
-                && matches!(alone.route(), Route::Topic(_))
+        if self.occurs(Fault::WindowRefused) {
+            if let [single] = window.as_slice()
+                && matches!(single.route(), Route::Topic(_))
             {
-                self.process.faults.seen(|seen| seen.refuses(alone.event_id()));
+                self.process.faults.observed(|observed| observed.record_refusal(single.event_id()));
             }
             return Err(BrokerError::Refused { what: "a message of the window".into() });
         }
@@ -181,12 +182,12 @@ impl Broker for FaultyBroker {
             let route = outgoing.route().clone();
             replay |= matches!(route, Route::Queue(_));
             let outcome = self.publish_one(outgoing).await?;
-            self.tell(&outcome, &route);
+            self.record_outcome(&outcome, &route);
             outcomes.push(outcome);
         }
         let point =
             if replay { CrashPoint::InReplayAfterSending } else { CrashPoint::AfterPublishBeforeConfirm };
-        self.process.may_die(point).await;
+        self.process.maybe_crash(point).await;
         self.process.faults.delay().await;
         Ok(outcomes)
     }
@@ -199,11 +200,16 @@ impl Broker for FaultyBroker {
         self.process.faults.delay().await;
         let inner = self.inner.subscribe(queue, prefetch).await?;
         let broker = self.clone();
-        Ok(Box::new(FaultySubscription { inner, queue: queue.to_owned(), broker, held: Mutex::default() }))
+        Ok(Box::new(FaultySubscription {
+            inner,
+            queue: queue.to_owned(),
+            broker,
+            unsettled: Mutex::default(),
+        }))
     }
 
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
-        self.process.faults.asks_store("the depths of the queues");
+        self.process.faults.needs_connection("the depths of the queues");
         self.inner.queues().await
     }
 
@@ -216,30 +222,30 @@ struct FaultySubscription {
     inner: Box<dyn Subscription>,
     queue: String,
     broker: FaultyBroker,
-    held: Mutex<BTreeMap<DeliveryTag, Delivery>>,
+    unsettled: Mutex<BTreeMap<DeliveryTag, Delivery>>,
 }
 
 impl FaultySubscription {
-    async fn cut(&self) -> BrokerError {
+    async fn close_channel(&self) -> BrokerError {
         let _ = self.inner.close().await;
         BrokerError::Closed { queue: self.queue.clone() }
     }
 
-    /// A settlement that fails: with the connection, or alone while the subscription lives on.
-    async fn unsettled(&self) -> BrokerError {
-        if self.broker.process.faults.dice.permille(500) {
-            return self.cut().await;
+    /// A settlement that fails, either with the connection or alone.
+    async fn fail_settlement(&self) -> BrokerError {
+        if self.broker.process.faults.random.permille(500) {
+            return self.close_channel().await;
         }
-        BrokerError::Unreachable("no answer in time".into())
+        BrokerError::Unreachable("no response in time".into())
     }
 
     fn of(&self, tags: &[DeliveryTag]) -> Vec<Delivery> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        tags.iter().filter_map(|tag| held.get(tag).cloned()).collect()
+        let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        tags.iter().filter_map(|tag| unsettled.get(tag).cloned()).collect()
     }
 
-    /// Whoever acks must have committed what became of the event, and whoever acks what is no event of ours must have
-    /// parked it.
+    /// A delivery may be acknowledged only after its consume-log record is committed; a message without an event id must
+    /// be dead-lettered instead.
     async fn check_acked(&self, tags: &[DeliveryTag]) {
         let Ok(mut view) = self.broker.plain.view().await else { return };
         let faults = &self.broker.process.faults;
@@ -247,20 +253,20 @@ impl FaultySubscription {
             let id = delivery.message.message_id.clone().unwrap_or_default();
             let Some(consumer) = self.broker.process.consumers.get(self.queue.as_str()) else { continue };
             let Ok(event) = id.parse() else {
-                faults.violation(format!("{consumer} acked a stray message as if it were an event"));
+                faults.violation(format!("{consumer} acknowledged a message without an event id"));
                 continue;
             };
             if matches!(view.outbox_view().consumption(consumer, &event).await, Ok(None)) {
-                faults.violation(format!("{consumer} acked {id} before anything was committed"));
+                faults.violation(format!("{consumer} acknowledged {id} before its record was committed"));
             }
         }
     }
 
-    fn shuffle(&self, deliveries: &mut [Delivery]) {
+    fn maybe_reorder(&self, deliveries: &mut [Delivery]) {
         let faults = &self.broker.process.faults;
-        if deliveries.len() > 1 && faults.strikes(Fault::Reordered) {
+        if deliveries.len() > 1 && faults.occurs(Fault::Reordered) {
             for left in (1..deliveries.len()).rev() {
-                deliveries.swap(left, faults.dice.index(left + 1));
+                deliveries.swap(left, faults.random.index(left + 1));
             }
         }
     }
@@ -270,18 +276,19 @@ impl FaultySubscription {
 impl Subscription for FaultySubscription {
     async fn next(&self) -> Result<Vec<Delivery>, BrokerError> {
         let process = &self.broker.process;
-        if process.faults.strikes(Fault::ChannelClosed) {
-            return Err(self.cut().await);
+        if process.faults.occurs(Fault::ChannelClosed) {
+            return Err(self.close_channel().await);
         }
         let mut deliveries = self.inner.next().await?;
-        self.shuffle(&mut deliveries);
+        self.maybe_reorder(&mut deliveries);
         process.note(|| {
-            let ids = deliveries.iter().map(|it| it.message.message_id.as_deref().unwrap_or("a stray"));
+            let ids =
+                deliveries.iter().map(|it| it.message.message_id.as_deref().unwrap_or("a foreign message"));
             format!("{} delivers {}", self.queue, ids.collect::<Vec<_>>().join(" "))
         });
         {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            held.extend(deliveries.iter().map(|delivery| (delivery.tag, delivery.clone())));
+            let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+            unsettled.extend(deliveries.iter().map(|delivery| (delivery.tag, delivery.clone())));
         }
         process.faults.delay().await;
         Ok(deliveries)
@@ -292,10 +299,10 @@ impl Subscription for FaultySubscription {
         self.check_acked(tags).await;
         let drains = self.queue == DEAD_LETTER_QUEUE;
         let point = if drains { CrashPoint::AfterParkBeforeAck } else { CrashPoint::AfterEffectBeforeAck };
-        process.may_die(point).await;
+        process.maybe_crash(point).await;
         process.faults.delay().await;
-        if process.faults.strikes(Fault::SettlementLost) {
-            return Err(self.unsettled().await);
+        if process.faults.occurs(Fault::SettlementLost) {
+            return Err(self.fail_settlement().await);
         }
         self.inner.ack(tags).await
     }
@@ -303,8 +310,8 @@ impl Subscription for FaultySubscription {
     async fn nack(&self, tags: &[DeliveryTag], requeue: Requeue) -> Result<(), BrokerError> {
         let faults = &self.broker.process.faults;
         faults.delay().await;
-        if faults.strikes(Fault::SettlementLost) {
-            return Err(self.unsettled().await);
+        if faults.occurs(Fault::SettlementLost) {
+            return Err(self.fail_settlement().await);
         }
         self.inner.nack(tags, requeue).await
     }

@@ -1,4 +1,4 @@
-//! The clock of one process: it may stand, be off, or step.
+//! The clock of one process, which may stop, be wrong or step.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,43 +8,43 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_memory::VirtualClock;
 use handover_outbox::ports::Clock;
 
-/// A clock that can be stopped. Clones are the same clock.
+/// A clock that can be stopped. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct FaultyClock {
     inner: VirtualClock,
-    stands: Arc<Mutex<Option<DateTime<Utc>>>>,
+    stopped_at: Arc<Mutex<Option<DateTime<Utc>>>>,
 }
 
 impl FaultyClock {
     pub(crate) fn new(inner: VirtualClock) -> FaultyClock {
-        FaultyClock { inner, stands: Arc::default() }
+        FaultyClock { inner, stopped_at: Arc::default() }
     }
 
     pub(crate) fn set_skew(&self, millis: i64) {
         self.inner.set_skew(TimeDelta::milliseconds(millis));
     }
 
-    /// It stands at what it shows now, or goes on with the right time.
-    pub(crate) fn set_standing(&self, stands: bool) {
-        let moment = stands.then(|| self.inner.now());
-        *self.stands.lock().unwrap_or_else(PoisonError::into_inner) = moment;
+    /// Stops the clock at its current time, or continues it at the correct time.
+    pub(crate) fn set_stopped(&self, is_stopped: bool) {
+        let moment = is_stopped.then(|| self.inner.now());
+        *self.stopped_at.lock().unwrap_or_else(PoisonError::into_inner) = moment;
     }
 
-    /// Right again, as after a step of the time service.
+    /// Sets the correct time, as a time service does.
     pub(crate) fn heal(&self) {
         self.set_skew(0);
-        self.set_standing(false);
+        self.set_stopped(false);
     }
 }
 
 #[async_trait]
 impl Clock for FaultyClock {
     fn now(&self) -> DateTime<Utc> {
-        let stands = *self.stands.lock().unwrap_or_else(PoisonError::into_inner);
-        stands.unwrap_or_else(|| self.inner.now())
+        let stopped_at = *self.stopped_at.lock().unwrap_or_else(PoisonError::into_inner);
+        stopped_at.unwrap_or_else(|| self.inner.now())
     }
 
-    /// Sleeping is by the machine's monotonic clock, which does go on.
+    /// Sleeping uses the machine's monotonic clock, which does not stop.
     async fn sleep(&self, duration: Duration) {
         self.inner.sleep(duration).await;
     }

@@ -1,4 +1,4 @@
-//! The payment gateway, asked to pay back: away, silent, late, or not telling what it did.
+//! The payment gateway port with faults: unavailable, late, without a response, or with a wrong one.
 
 use std::future::pending;
 
@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
 
 use super::Process;
-use crate::actors::bank::Bank;
+use crate::actors::bank::GatewayModel;
 use crate::faults::{CrashPoint, Fault};
 
-/// One process's way to the gateway, whose faults come from the run's dice.
+/// The gateway as one process sees it; injects the faults of the run.
 pub(crate) struct FaultyGateway {
-    pub(crate) bank: Bank,
+    pub(crate) gateway_model: GatewayModel,
     pub(crate) process: Process,
 }
 
@@ -19,30 +19,30 @@ pub(crate) struct FaultyGateway {
 impl Gateway for FaultyGateway {
     async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError> {
         let faults = &self.process.faults;
-        faults.asks_store("the payment gateway");
+        faults.needs_connection("the payment gateway");
         faults.delay().await;
-        self.process.note(|| format!("asks the gateway for refund {}", request.refund));
-        if faults.strikes(Fault::Unavailable) {
+        self.process.note(|| format!("requests refund {} from the gateway", request.refund));
+        if faults.occurs(Fault::Unavailable) {
             return Err(GatewayError::Unavailable("connection refused".into()));
         }
-        if faults.strikes(Fault::Refuses) {
+        if faults.occurs(Fault::RefundRefused) {
             return Err(GatewayError::Refused("too many requests".into()));
         }
-        if faults.strikes(Fault::Silent) {
+        if faults.occurs(Fault::NoResponse) {
             return pending().await;
         }
-        self.bank.take(request);
-        if faults.strikes(Fault::TakenTwice) {
-            self.bank.take(request);
+        self.gateway_model.accept_refund(request);
+        if faults.occurs(Fault::AcceptedTwice) {
+            self.gateway_model.accept_refund(request);
         }
-        self.process.may_die(CrashPoint::AfterGatewayCall).await;
-        if faults.strikes(Fault::TakenInSilence) {
+        self.process.maybe_crash(CrashPoint::AfterGatewayCall).await;
+        if faults.occurs(Fault::AcceptedNoResponse) {
             return pending().await;
         }
-        if faults.strikes(Fault::AnswersLate) {
-            faults.sleep(faults.dice.millis(500..5_000)).await;
+        if faults.occurs(Fault::ResponseLate) {
+            faults.sleep(faults.random.millis(500..5_000)).await;
         }
-        if faults.strikes(Fault::TakenWithError) {
+        if faults.occurs(Fault::AcceptedWithError) {
             return Err(GatewayError::Unavailable("502 Bad Gateway".into()));
         }
         faults.delay().await;

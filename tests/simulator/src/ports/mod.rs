@@ -1,4 +1,4 @@
-//! The ports of one process, each with the faults of its kind in front of the honest fake.
+//! The ports of one process: each wraps a memory adapter and injects faults.
 
 pub(crate) mod broker;
 pub(crate) mod clock;
@@ -17,19 +17,19 @@ use tokio::sync::Notify;
 
 use super::faults::{CrashPoint, Faults};
 
-/// One process, as its ports know it.
+/// A simulated process, as its ports see it.
 #[derive(Clone)]
 pub(crate) struct Process {
-    /// Its name in the story.
+    /// Name in the log.
     pub(crate) name: Arc<str>,
     pub(crate) faults: Faults,
     pub(crate) tasks: Tasks,
-    /// What its operators have set.
+    /// Configuration of `outbox.on-failed`.
     pub(crate) on_failed: OnFailed,
     pub(crate) on_outage: OnOutage,
-    /// Which consumer works on which queue.
+    /// The consumer of each queue.
     pub(crate) consumers: Arc<BTreeMap<&'static str, &'static str>>,
-    /// Rung when it was killed at a point.
+    /// Notified when the process crashes at a crash point.
     pub(crate) killed: Arc<Notify>,
 }
 
@@ -38,15 +38,15 @@ impl Process {
         self.faults.note(&self.name, what);
     }
 
-    /// May be as far as this process gets.
-    pub(crate) async fn may_die(&self, point: CrashPoint) {
-        if self.tasks.is_killed() || !self.faults.strikes_at(point) {
+    /// Crashes the process at this point, if the fault occurs.
+    pub(crate) async fn maybe_crash(&self, point: CrashPoint) {
+        if self.tasks.is_killed() || !self.faults.crashes_at(point) {
             return;
         }
-        self.note(|| format!("dies {}", point.name()));
+        self.note(|| format!("crashes at {}", point.name()));
         self.tasks.kill();
         self.killed.notify_one();
-        // Whoever asked is not a task of the process, if this is still there then: a client, who waits in vain.
+        // Tasks of the process end here. A caller that is not one of its tasks (a client) never gets a response.
         pending::<()>().await;
     }
 }

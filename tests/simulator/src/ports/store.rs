@@ -1,4 +1,4 @@
-//! The store with everything that databases do: away, busy, slow, commits lost and commits of unknown outcome.
+//! A store with the faults of databases: unavailable, slow, lost commits and commits of unknown outcome.
 
 use std::sync::Arc;
 
@@ -11,27 +11,26 @@ use super::Process;
 use super::unit::Faulty;
 use crate::faults::Fault;
 
-/// A store whose faults come from the run's dice.
+/// A store that injects the faults of the run.
 pub(crate) struct FaultyStore {
     pub(crate) inner: Arc<MarketStore>,
     pub(crate) process: Process,
-    pub(crate) flavour: Flavour,
+    pub(crate) flavour: EngineFlavour,
 }
 
-/// What becomes of a unit after one of its statements failed. The port promises of both the same: it cannot be committed.
+/// Behaviour of a transaction after one of its statements failed. In both cases the port does not allow a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flavour {
-    /// Further statements work, and are lost: a lock timeout rolls back its statement alone, and the adapter refuses the
-    /// COMMIT.
+pub(crate) enum EngineFlavour {
+    /// Further statements succeed: a lock timeout rolls back only its statement, and the adapter refuses the COMMIT.
     MariaDb,
-    /// Further statements are refused.
+    /// Further statements fail.
     Postgres,
 }
 
 impl FaultyStore {
     async fn connect(&self) -> Result<(), StoreError> {
         self.process.faults.delay().await;
-        if self.process.faults.strikes(Fault::NoConnection) {
+        if self.process.faults.occurs(Fault::NoConnection) {
             return Err(StoreError::Unavailable("no connection".into()));
         }
         Ok(())
@@ -51,7 +50,7 @@ impl Store for FaultyStore {
 
     async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
         self.connect().await?;
-        let viewing = self.process.faults.opens_view();
+        let viewing = self.process.faults.open_view();
         let inner = self.inner.view().await?;
         Ok(Box::new(Wrapped(Faulty::new(inner, self.process.clone(), self.flavour, viewing))))
     }

@@ -1,4 +1,4 @@
-//! What a unit of work wrote, and what must hold when it is committed.
+//! The writes of a unit of work, and the checks at its commit.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,70 +10,71 @@ use marketplace_domain::Balance;
 
 use super::Process;
 use crate::faults::CrashPoint;
-use crate::machines::{self, Edge};
+use crate::machines::{self, Transition};
 
-/// What a unit wrote so far.
+/// The writes of a unit of work.
 #[derive(Default)]
-pub(super) struct Wrote {
-    /// Steps of state machines.
-    steps: Vec<Edge>,
-    /// The same for the story, if somebody reads it.
+pub(super) struct UnitWrites {
+    /// Transitions of state machines.
+    transitions: Vec<Transition>,
+    /// The same as log lines, if the log is recorded.
     lines: Vec<String>,
-    /// It appended events.
-    pub(super) announces: bool,
-    /// It settled outbox rows.
-    pub(super) marks: bool,
-    /// It counted an attempt before the attempt.
-    pub(super) counts: bool,
-    /// It wrote a failed attempt down.
-    pub(super) fails: bool,
-    /// It took partitions.
-    pub(super) takes: bool,
-    /// It began a replay.
-    pub(super) replays: bool,
-    /// It wrote down that the gateway is asked to pay back.
-    pub(super) claims: bool,
-    /// Balances, as it left them.
+    /// The unit appended events.
+    pub(super) appends_events: bool,
+    /// The unit settled outbox rows.
+    pub(super) settles_rows: bool,
+    /// The unit counted an attempt that has not begun.
+    pub(super) counts_attempt: bool,
+    /// The unit recorded a failed attempt.
+    pub(super) records_failure: bool,
+    /// The unit acquired partitions.
+    pub(super) acquires_partitions: bool,
+    /// The unit began a replay.
+    pub(super) begins_replay: bool,
+    /// The unit recorded a refund request to the gateway.
+    pub(super) records_refund_request: bool,
+    /// Balances that the unit wrote.
     pub(super) balances: Vec<Balance>,
-    /// An operator's action wrote it, and said so in the audit log.
+    /// The unit is an operator's action.
     pub(super) by_operator: bool,
+    /// The unit wrote to the audit log.
     pub(super) audited: bool,
-    /// Refused events and how long they rest.
-    pub(super) charged: Vec<(EventId, Duration)>,
+    /// Failed events with their backoff.
+    pub(super) backoffs: Vec<(EventId, Duration)>,
     pub(super) redriven: Vec<EventId>,
     pub(super) released: Vec<AggregateRef>,
-    /// Events that it gave up.
-    pub(super) given_up: Vec<EventId>,
-    /// Effects of events, by consumer.
+    /// Events that the unit set to FAILED or DEAD.
+    pub(super) failed_or_dead: Vec<EventId>,
+    /// Events whose effects the unit wrote, by consumer.
     pub(super) effects: BTreeSet<(&'static str, EventId)>,
-    /// Events that the log has as applied, by consumer.
+    /// Events that the unit recorded as SUCCESS, by consumer.
     pub(super) applied: BTreeSet<(String, EventId)>,
-    /// Who settles, and under which epochs.
+    /// The relay that settles, with the epochs of its partitions.
     pub(super) settler: Option<(RelayId, Vec<PartitionHold>)>,
-    /// The partitions of the rows that are settled.
+    /// Partitions of the settled rows.
     pub(super) settled: BTreeSet<Partition>,
-    /// Broken promises, should it be committed.
-    pub(super) broken: Vec<String>,
+    /// Violations; they count only if the unit is committed.
+    pub(super) violations: Vec<String>,
 }
 
-impl Wrote {
-    /// A step; `what` says of what in the words of the story.
-    pub(super) fn step(
+impl UnitWrites {
+    /// Adds a transition; `what` is the object's name in the log.
+    pub(super) fn transition(
         &mut self,
         process: &Process,
         (machine, from, to): (&'static str, &'static str, &'static str),
         what: impl FnOnce() -> String,
     ) {
-        let edge = Edge { machine, from, to };
-        self.steps.push(edge);
-        if !machines::is_legal(edge) {
-            self.broken.push(format!("{} went from {from} to {to}", what()));
+        let transition = Transition { machine, from, to };
+        self.transitions.push(transition);
+        if !machines::is_legal(transition) {
+            self.violations.push(format!("{}: illegal transition from {from} to {to}", what()));
         } else if process.faults.is_recording() {
             self.lines.push(format!("{}: {from} -> {to}", what()));
         }
     }
 
-    /// Before the commit: whoever settles a partition owns it, in the epoch that it shows. Asked of the leases themselves.
+    /// Before the commit: the relay that settles a partition must own it in the epoch that it used, according to the leases.
     pub(super) async fn check_owner(&mut self, unit: &mut Work) -> Result<(), StoreError> {
         if self.settled.is_empty() {
             return Ok(());
@@ -87,13 +88,14 @@ impl Wrote {
                 lease.partition == *partition && lease.owner == relay && Some(lease.epoch) == epoch
             });
             if relay.is_none() || !owned {
-                self.broken.push(format!("{relay:?} settled {partition:?}, which it no longer owns"));
+                self.violations.push(format!("{relay:?} settled {partition:?} without owning it"));
             }
         }
         Ok(())
     }
 
-    /// Before the commit: what is frozen is what the holds say. A purse that is written is locked, and so are its holds.
+    /// Before the commit: the frozen amount of a purse must equal its holds. A purse that is written is locked, and so are
+    /// its holds.
     pub(super) async fn check_purses(&mut self, unit: &mut Work) -> Result<(), StoreError> {
         for balance in std::mem::take(&mut self.balances) {
             let (user, purse) = (balance.user, balance.purse);
@@ -101,47 +103,50 @@ impl Wrote {
             let held: i64 = holds.iter().map(|hold| hold.amount).sum();
             if held != balance.frozen {
                 let frozen = balance.frozen;
-                self.broken.push(format!("{frozen} are frozen in the {purse} of {user}, holds say {held}"));
+                self.violations
+                    .push(format!("{frozen} are frozen in the {purse} of {user}, the holds sum to {held}"));
             }
         }
         Ok(())
     }
 
-    /// It is committed: what it did happened, and must have been right.
-    pub(super) fn happened(&self, process: &Process) {
+    /// After the commit: records the observations and violations.
+    pub(super) fn record_commit(&self, process: &Process) {
         self.lines.iter().for_each(|line| process.note(|| line.clone()));
-        process.faults.cover(|coverage| self.steps.iter().for_each(|edge| coverage.edge(*edge)));
+        process.faults.cover(|coverage| {
+            self.transitions.iter().for_each(|transition| coverage.transition(*transition))
+        });
         for (consumer, event) in &self.effects {
             if !self.applied.contains(&((*consumer).to_owned(), event.clone())) {
-                process
-                    .faults
-                    .violation(format!("{consumer} had an effect of {event} without saying so in its log"));
+                process.faults.violation(format!(
+                    "{consumer} applied an effect of {event} without a consume-log record"
+                ));
             }
         }
         if self.by_operator && !self.audited {
-            process.faults.violation("an operator changed something that is not in the audit log".to_owned());
+            process.faults.violation("a change of an operator is not in the audit log".to_owned());
         }
-        process.faults.seen(|seen| {
-            seen.given_up.extend(self.given_up.iter().cloned());
-            seen.released.extend(self.released.iter().cloned());
-            self.charged.iter().for_each(|(event, rest)| seen.charged(event, *rest));
-            self.redriven.iter().for_each(|event| seen.redriven(event));
+        process.faults.observed(|observed| {
+            observed.failed_or_dead.extend(self.failed_or_dead.iter().cloned());
+            observed.released.extend(self.released.iter().cloned());
+            self.backoffs.iter().for_each(|(event, backoff)| observed.record_backoff(event, *backoff));
+            self.redriven.iter().for_each(|event| observed.record_redrive(event));
         });
-        for broken in &self.broken {
-            process.faults.violation(broken.clone());
+        for violation in &self.violations {
+            process.faults.violation(violation.clone());
         }
     }
 
-    /// Where the process may die now that it is committed.
+    /// The crash points that follow the commit.
     pub(super) fn crash_points(&self) -> impl Iterator<Item = CrashPoint> {
         let points = [
-            (self.announces, CrashPoint::AfterCommitBeforePublish),
-            (self.marks, CrashPoint::AfterMark),
-            (self.counts, CrashPoint::AfterCountBeforeAttempt),
-            (self.fails, CrashPoint::AfterFailureBeforeNack),
-            (self.takes, CrashPoint::InHandover),
-            (self.replays, CrashPoint::InReplayBeforeSending),
-            (self.claims, CrashPoint::AfterClaimBeforeGateway),
+            (self.appends_events, CrashPoint::AfterCommitBeforePublish),
+            (self.settles_rows, CrashPoint::AfterMark),
+            (self.counts_attempt, CrashPoint::AfterCountBeforeAttempt),
+            (self.records_failure, CrashPoint::AfterFailureBeforeNack),
+            (self.acquires_partitions, CrashPoint::InPartitionAcquisition),
+            (self.begins_replay, CrashPoint::InReplayBeforeSending),
+            (self.records_refund_request, CrashPoint::AfterClaimBeforeGateway),
         ];
         points.into_iter().filter(|(reached, _)| *reached).map(|(_, point)| point)
     }

@@ -1,13 +1,13 @@
-//! A seed is the same run every time: in this process and in another one, in this build and in an optimised one.
+//! A seed is the same run in every process and in every build.
 
 use std::process::Command;
 
 use handover_simulator::{Profile, Run, play, story};
 
-/// Of each profile.
+/// Number of seeds of each profile.
 const SEEDS: u64 = 50;
 
-fn here() -> Vec<String> {
+fn hashes_of_this_process() -> Vec<String> {
     std::thread::scope(|scope| {
         let profiles = Profile::ALL.map(|profile| {
             scope.spawn(move || -> Vec<String> {
@@ -19,8 +19,9 @@ fn here() -> Vec<String> {
     })
 }
 
-/// `HANDOVER_SIMULATE` names a program of another build (`tests/run --long simulator` sets one built for development); without it, this build's.
-fn elsewhere() -> Vec<String> {
+/// Hashes from another process. `HANDOVER_SIMULATE` names the program of another build (`tests/run --long simulator` sets a
+/// development build); the default is the program of this build.
+fn hashes_of_other_process() -> Vec<String> {
     let program =
         std::env::var_os("HANDOVER_SIMULATE").unwrap_or_else(|| env!("CARGO_BIN_EXE_simulate").into());
     let output = Command::new(program).args(["--traces", "--seeds", &SEEDS.to_string()]).output().unwrap();
@@ -29,11 +30,12 @@ fn elsewhere() -> Vec<String> {
 }
 
 #[test]
-fn a_seed_is_the_same_run_in_every_process_and_build() {
-    let (here, elsewhere) = (here(), elsewhere());
+fn seed_is_the_same_run_in_every_process_and_build() {
+    let here = hashes_of_this_process();
+    let elsewhere = hashes_of_other_process();
     assert_eq!(here.len() as u64, SEEDS * Profile::ALL.len() as u64);
     assert_eq!(here, elsewhere);
     let different: std::collections::BTreeSet<&str> =
         here.iter().filter_map(|line| line.rsplit_once(' ')).map(|(_, trace)| trace).collect();
-    assert_eq!(different.len(), here.len(), "two seeds are the same run");
+    assert_eq!(different.len(), here.len(), "two seeds have the same log");
 }

@@ -1,4 +1,4 @@
-//! Reads, and what they say without what is each store's own.
+//! Runs a query and formats its result without store-specific values.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_contract::samples::{due_at, event_id, start, tenant, unordered};
@@ -11,7 +11,7 @@ use marketplace::ports::{MarketView, OrderSide};
 use marketplace_contract::samples::{order_id, payment_id, product_id, shipment_task, user};
 
 use super::super::steps::{Query, Small};
-use super::{aggregate_of, moment, partition_of, told};
+use super::{aggregate_of, moment, partition_of, rendered};
 
 fn set(partitions: &[Small]) -> PartitionSet {
     let both = |number: &Small| [partition_of(*number), Partition::of(tenant(2), *number)];
@@ -22,24 +22,24 @@ fn all(aggregates: &[(Small, &str, Small)]) -> Vec<AggregateRef> {
     aggregates.iter().map(|(of, kind, id)| aggregate_of(*of, kind, *id)).collect()
 }
 
-pub(super) async fn ask<V: MarketView + ?Sized>(view: &mut V, query: &Query) -> String {
+pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Query) -> String {
     match query.clone() {
-        Query::Product(t, id) => told(view.product_by_id(tenant(t), product_id(id)).await),
+        Query::Product(t, id) => rendered(view.product_by_id(tenant(t), product_id(id)).await),
         Query::Products { tenant: t, status, before, limit } => {
-            told(view.products_page(tenant(t), status, before.map(product_id), limit).await)
+            rendered(view.products_page(tenant(t), status, before.map(product_id), limit).await)
         }
-        Query::Order(t, id) => told(view.order_by_id(tenant(t), order_id(id)).await),
+        Query::Order(t, id) => rendered(view.order_by_id(tenant(t), order_id(id)).await),
         Query::OrderOfParty(t, id, who) => {
-            told(view.order_of_party(tenant(t), order_id(id), user(who)).await)
+            rendered(view.order_of_party(tenant(t), order_id(id), user(who)).await)
         }
         Query::Orders { tenant: t, user: who, side, status, before, limit } => {
-            told(view.orders_page(tenant(t), user(who), side, status, before.map(order_id), limit).await)
+            rendered(view.orders_page(tenant(t), user(who), side, status, before.map(order_id), limit).await)
         }
-        Query::Overdue { at, limit } => told(view.orders_overdue(moment(at), limit).await),
-        Query::Payment(id) => told(view.payment_by_id(payment_id(id)).await),
-        Query::Processing(t, order) => told(view.payment_in_processing(tenant(t), order_id(order)).await),
-        Query::Payments(t, order) => told(view.payments_of(tenant(t), order_id(order)).await),
-        Query::Due { partitions, at, on_failed, limit } => told(
+        Query::Overdue { at, limit } => rendered(view.orders_overdue(moment(at), limit).await),
+        Query::Payment(id) => rendered(view.payment_by_id(payment_id(id)).await),
+        Query::Processing(t, order) => rendered(view.payment_in_processing(tenant(t), order_id(order)).await),
+        Query::Payments(t, order) => rendered(view.payments_of(tenant(t), order_id(order)).await),
+        Query::Due { partitions, at, on_failed, limit } => rendered(
             view.outbox_view()
                 .outbox_due(&DueQuery {
                     partitions: set(&partitions),
@@ -48,17 +48,17 @@ pub(super) async fn ask<V: MarketView + ?Sized>(view: &mut V, query: &Query) -> 
                     ..due_at(moment(at))
                 })
                 .await
-                .map(nameless),
+                .map(without_ids),
         ),
         Query::NextDue { partitions, at } => {
-            told(view.outbox_view().outbox_next_due(set(&partitions), moment(at)).await)
+            rendered(view.outbox_view().outbox_next_due(set(&partitions), moment(at)).await)
         }
         Query::ByEvent(events) => {
             let wanted: Vec<_> = events.iter().map(|id| event_id(id)).collect();
             let rows = view.outbox_view().outbox_by_event(&wanted).await;
-            told(rows.map(|mut rows| {
+            rendered(rows.map(|mut rows| {
                 rows.sort_by_key(|row| row.id);
-                nameless(rows)
+                without_ids(rows)
             }))
         }
         Query::Page { tenant: t, status, aggregate, from, to, skip, limit } => {
@@ -70,10 +70,10 @@ pub(super) async fn ask<V: MarketView + ?Sized>(view: &mut V, query: &Query) -> 
                 from: from.map(moment),
                 to: to.map(moment),
             };
-            told(page(view, &filter, skip, limit).await)
+            rendered(page(view, &filter, skip, limit).await)
         }
         Query::About(aggregates) => {
-            told(view.outbox_view().outbox_about(&all(&aggregates)).await.map(nameless))
+            rendered(view.outbox_view().outbox_about(&all(&aggregates)).await.map(without_ids))
         }
         Query::Blocked { tenant: t, skip, limit } => {
             let all = view
@@ -81,14 +81,14 @@ pub(super) async fn ask<V: MarketView + ?Sized>(view: &mut V, query: &Query) -> 
                 .blocked_page(&unordered(), None, None, 1_000)
                 .await
                 .expect("a page can be read");
-            told(
+            rendered(
                 view.outbox_view()
-                    .blocked_page(&unordered(), t.map(tenant), below(&all, skip), limit)
+                    .blocked_page(&unordered(), t.map(tenant), number_before(&all, skip), limit)
                     .await
-                    .map(unnumbered),
+                    .map(without_numbers),
             )
         }
-        Query::OutboxCounts(t) => told(view.outbox_view().outbox_counts(t.map(tenant)).await),
+        Query::OutboxCounts(t) => rendered(view.outbox_view().outbox_counts(t.map(tenant)).await),
         Query::Consumed { tenant: t, event, consumer, status, skip, limit } => {
             let filter = ConsumedFilter {
                 tenant: t.map(tenant),
@@ -98,34 +98,38 @@ pub(super) async fn ask<V: MarketView + ?Sized>(view: &mut V, query: &Query) -> 
             };
             let any = ConsumedFilter::default();
             let all = view.outbox_view().consumed_page(&any, None, 1_000).await.expect("a page can be read");
-            let page = view.outbox_view().consumed_page(&filter, below(&all, skip), limit).await;
-            told(page.map(|page| unnumbered(page).into_iter().map(shown).collect::<Vec<_>>()))
+            let page = view.outbox_view().consumed_page(&filter, number_before(&all, skip), limit).await;
+            rendered(
+                page.map(|page| {
+                    without_numbers(page).into_iter().map(with_rounded_lease).collect::<Vec<_>>()
+                }),
+            )
         }
         Query::ConsumedOf(events) => {
             let events: Vec<_> = events.into_iter().map(event_id).collect();
-            told(
+            rendered(
                 view.outbox_view()
                     .consumed_of(&events)
                     .await
-                    .map(|rows| rows.into_iter().map(shown).collect::<Vec<_>>()),
+                    .map(|rows| rows.into_iter().map(with_rounded_lease).collect::<Vec<_>>()),
             )
         }
         Query::HistoryOf(events) => {
             let events: Vec<_> = events.into_iter().map(event_id).collect();
-            told(view.outbox_view().history_of(&events).await)
+            rendered(view.outbox_view().history_of(&events).await)
         }
-        Query::ConsumeCounts(t) => told(view.outbox_view().consume_counts(t.map(tenant)).await),
-        Query::Consumption(consumer, event) => told(
+        Query::ConsumeCounts(t) => rendered(view.outbox_view().consume_counts(t.map(tenant)).await),
+        Query::Consumption(consumer, event) => rendered(
             view.outbox_view().consumption(consumer, &event_id(event)).await.map(|found| found.map(rounded)),
         ),
         Query::Unapplied { consumer, types, skip, aggregates } => {
             let after_id = position(view, skip).await;
             let aggregates = all(&aggregates);
             let found = view.outbox_view().unapplied(consumer, &types, after_id, &aggregates).await;
-            told(found.map(|found| found.into_iter().map(plain).collect::<Vec<_>>()))
+            rendered(found.map(|found| found.into_iter().map(comparable).collect::<Vec<_>>()))
         }
         Query::Leftovers { consumer, idle_since, now, limit } => {
-            told(view.outbox_view().leftovers(consumer, moment(idle_since), moment(now), limit).await)
+            rendered(view.outbox_view().leftovers(consumer, moment(idle_since), moment(now), limit).await)
         }
         Query::Unseen { consumer, types, skip, after, until, limit } => {
             let after_id = position(view, skip).await;
@@ -133,70 +137,83 @@ pub(super) async fn ask<V: MarketView + ?Sized>(view: &mut V, query: &Query) -> 
                 .outbox_view()
                 .unseen(consumer, &types, after_id, moment(after), moment(until), limit)
                 .await;
-            told(found.map(nameless))
+            rendered(found.map(without_ids))
         }
-        Query::Subscription(consumer) => told(subscription(view, consumer).await),
-        Query::DeadLetter(queue, key) => told(view.outbox_view().dead_letter(queue, key).await),
+        Query::Subscription(consumer) => rendered(subscription(view, consumer).await),
+        Query::DeadLetter(queue, key) => rendered(view.outbox_view().dead_letter(queue, key).await),
         Query::DeadLetters { tenant: t, queue, status, skip, limit } => {
             let queue = queue.map(str::to_owned);
             let filter = DeadLetterFilter { tenant: t.map(tenant), queue, event_type: None, status };
             let any = DeadLetterFilter::default();
             let all =
                 view.outbox_view().dead_letters_page(&any, None, 1_000).await.expect("a page can be read");
-            told(
-                view.outbox_view().dead_letters_page(&filter, below(&all, skip), limit).await.map(unnumbered),
+            rendered(
+                view.outbox_view()
+                    .dead_letters_page(&filter, number_before(&all, skip), limit)
+                    .await
+                    .map(without_numbers),
             )
         }
         Query::DeadLettersOf(keys) => {
             let keys: Vec<_> = keys.into_iter().map(str::to_owned).collect();
-            told(view.outbox_view().dead_letters_of(&keys).await)
+            rendered(view.outbox_view().dead_letters_of(&keys).await)
         }
-        Query::Undecided(t) => told(view.outbox_view().undecided_dead_letters(t.map(tenant)).await),
+        Query::Undecided(t) => rendered(view.outbox_view().undecided_dead_letters(t.map(tenant)).await),
         Query::Audit { tenant: t, skip, limit } => {
             let all = view
                 .outbox_view()
                 .audit_page(&AuditFilter::default(), None, 1_000)
                 .await
                 .expect("a page can be read");
-            told(
+            rendered(
                 view.outbox_view()
                     .audit_page(
                         &AuditFilter { tenant: t.map(tenant), changes: limit % 2 == 1 },
-                        below(&all, skip),
+                        number_before(&all, skip),
                         limit,
                     )
                     .await
-                    .map(unnumbered),
+                    .map(without_numbers),
             )
         }
-        Query::ListingChanges(t, order) => told(view.listing_changes(tenant(t), order_id(order)).await),
-        Query::Listing(t, seller) => told(view.listing_of(tenant(t), user(seller)).await),
-        Query::Shipments(t, order) => told(view.shipment_tasks(tenant(t), order_id(order)).await),
+        Query::ListingChanges(t, order) => rendered(view.listing_changes(tenant(t), order_id(order)).await),
+        Query::Listing(t, seller) => rendered(view.listing_of(tenant(t), user(seller)).await),
+        Query::Shipments(t, order) => rendered(view.shipment_tasks(tenant(t), order_id(order)).await),
         Query::ListingPage { tenant: t, before, limit } => {
-            told(view.listings_page(tenant(t), user(20), before.map(product_id), limit).await)
+            rendered(view.listings_page(tenant(t), user(20), before.map(product_id), limit).await)
         }
         Query::ShipmentPage { tenant: t, side, skip, limit } => {
             let who = shipment_task(1, "e1");
             let who = if side == OrderSide::Buyer { who.buyer } else { who.seller };
             let all =
                 view.shipments_page(tenant(t), who, side, None, 1_000).await.expect("a page can be read");
-            told(view.shipments_page(tenant(t), who, side, below(&all, skip), limit).await.map(unnumbered))
+            rendered(
+                view.shipments_page(tenant(t), who, side, number_before(&all, skip), limit)
+                    .await
+                    .map(without_numbers),
+            )
         }
-        Query::Notifications(t, order) => told(view.notifications_about(tenant(t), order_id(order)).await),
+        Query::Notifications(t, order) => {
+            rendered(view.notifications_about(tenant(t), order_id(order)).await)
+        }
         Query::NotificationPage { tenant: t, user: who, skip, limit } => {
             let who = user(who);
             let all = view.notifications_page(tenant(t), who, None, 1_000).await.expect("a page can be read");
-            told(view.notifications_page(tenant(t), who, below(&all, skip), limit).await.map(unnumbered))
+            rendered(
+                view.notifications_page(tenant(t), who, number_before(&all, skip), limit)
+                    .await
+                    .map(without_numbers),
+            )
         }
-        Query::CreditChanges(t, order) => told(view.credit_changes(tenant(t), order_id(order)).await),
-        Query::Credit(t, buyer) => told(view.credit_of(tenant(t), user(buyer)).await),
-        Query::Relays => told(relays(view).await),
-        Query::Leases => told(leases(view).await),
+        Query::CreditChanges(t, order) => rendered(view.credit_changes(tenant(t), order_id(order)).await),
+        Query::Credit(t, buyer) => rendered(view.credit_of(tenant(t), user(buyer)).await),
+        Query::Relays => rendered(relays(view).await),
+        Query::Leases => rendered(leases(view).await),
     }
 }
 
-/// Rows without what is the store's own: their ids, and when a row was added.
-fn nameless(rows: Vec<OutboxRow>) -> Vec<OutboxRow> {
+/// Clears the store-specific values of outbox rows: row ids, and the update time of new rows.
+fn without_ids(rows: Vec<OutboxRow>) -> Vec<OutboxRow> {
     rows.into_iter()
         .map(|row| OutboxRow {
             id: 0,
@@ -206,7 +223,7 @@ fn nameless(rows: Vec<OutboxRow>) -> Vec<OutboxRow> {
         .collect()
 }
 
-/// To 10 s: whole leases are ended by a clock that runs.
+/// Rounds leases to 10 s, because they depend on a running clock.
 fn rounded(record: ConsumeRecord) -> ConsumeRecord {
     let tens = |until: DateTime<Utc>| {
         start() + TimeDelta::seconds((until - start() + TimeDelta::seconds(5)).num_seconds() / 10 * 10)
@@ -214,25 +231,25 @@ fn rounded(record: ConsumeRecord) -> ConsumeRecord {
     ConsumeRecord { lease_until: record.lease_until.map(tens), ..record }
 }
 
-fn shown(row: Consumed) -> Consumed {
+fn with_rounded_lease(row: Consumed) -> Consumed {
     Consumed { record: rounded(row.record), ..row }
 }
 
-fn plain(unapplied: Unapplied) -> (Vec<OutboxRow>, Option<ConsumeRecord>) {
-    (nameless(vec![unapplied.event]), unapplied.record.map(rounded))
+fn comparable(unapplied: Unapplied) -> (Vec<OutboxRow>, Option<ConsumeRecord>) {
+    (without_ids(vec![unapplied.event]), unapplied.record.map(rounded))
 }
 
-/// The number of the row that is so far down.
-fn below<E>(all: &[Numbered<E>], skip: usize) -> Option<i64> {
+/// The row number before which a page starts that skips `skip` rows.
+fn number_before<E>(all: &[Numbered<E>], skip: usize) -> Option<i64> {
     skip.checked_sub(1).and_then(|above| all.get(above)).map(|row| row.id)
 }
 
-/// Rows without their numbers, which are each store's own.
-fn unnumbered<E>(rows: Vec<Numbered<E>>) -> Vec<E> {
+/// Removes row numbers, which differ between stores.
+fn without_numbers<E>(rows: Vec<Numbered<E>>) -> Vec<E> {
     rows.into_iter().map(|row| row.effect).collect()
 }
 
-/// A page that begins below the row that is so far down.
+/// A page that skips `skip` rows.
 async fn page<V: MarketView + ?Sized>(
     view: &mut V,
     filter: &OutboxFilter,
@@ -241,25 +258,25 @@ async fn page<V: MarketView + ?Sized>(
 ) -> Result<Vec<OutboxRow>, StoreError> {
     let all = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1_000).await?;
     let before = skip.checked_sub(1).and_then(|above| all.get(above)).map(|row| row.id);
-    Ok(nameless(view.outbox_view().outbox_page(filter, before, limit).await?))
+    Ok(without_ids(view.outbox_view().outbox_page(filter, before, limit).await?))
 }
 
-/// The id of the nth row of the outbox: engines leave different gaps.
+/// The id of the nth outbox row. Ids have different gaps on each engine.
 async fn position<V: MarketView + ?Sized>(view: &mut V, nth: Small) -> i64 {
     let ids = ids(view).await.expect("the outbox can be read");
     let nth = usize::try_from(nth).expect("a small number");
     nth.checked_sub(1).map_or(0, |before| ids.get(before).or(ids.last()).copied().unwrap_or(0))
 }
 
-/// A subscription with the number of rows that are history to it in place of the last one's id.
+/// A subscription whose `after_id` is replaced by the number of rows up to it.
 async fn subscription<V: MarketView + ?Sized>(
     view: &mut V,
     consumer: &str,
 ) -> Result<Option<ConsumerSubscription>, StoreError> {
     let ids = ids(view).await?;
-    let history = |after_id: i64| ids.iter().filter(|id| **id <= after_id).count() as i64;
+    let rows_up_to = |after_id: i64| ids.iter().filter(|id| **id <= after_id).count() as i64;
     let found = view.outbox_view().consumer_subscription(consumer).await?;
-    Ok(found.map(|found| ConsumerSubscription { after_id: history(found.after_id), ..found }))
+    Ok(found.map(|found| ConsumerSubscription { after_id: rows_up_to(found.after_id), ..found }))
 }
 
 /// The ids of the outbox, ascending.
@@ -268,14 +285,14 @@ async fn ids<V: MarketView + ?Sized>(view: &mut V) -> Result<Vec<i64>, StoreErro
     Ok(rows.iter().rev().map(|row| row.id).collect())
 }
 
-/// The relays with what is left of their heartbeats, to 10 s.
+/// The relays with the remaining time of their heartbeats, rounded to 10 s.
 async fn relays<V: MarketView + ?Sized>(view: &mut V) -> Result<Vec<(RelayId, i64)>, StoreError> {
     let now = view.outbox_view().database_now().await?;
     let heartbeats = view.outbox_view().heartbeats().await?;
-    Ok(heartbeats.into_iter().map(|beat| (beat.relay, left(beat.alive_until, now))).collect())
+    Ok(heartbeats.into_iter().map(|beat| (beat.relay, remaining(beat.alive_until, now))).collect())
 }
 
-/// The leases with what is left of them, to 10 s; those of partitions that nobody ever had are left out.
+/// The partition leases with their remaining time, rounded to 10 s, without partitions that never had an owner.
 async fn leases<V: MarketView + ?Sized>(
     view: &mut V,
 ) -> Result<Vec<(PartitionLease, Option<i64>)>, StoreError> {
@@ -283,13 +300,13 @@ async fn leases<V: MarketView + ?Sized>(
     let leases = view.outbox_view().partition_leases().await?.into_iter().filter(|lease| lease.epoch > 0);
     Ok(leases
         .map(|lease| {
-            let left = lease.lease_until.map(|until| left(until, now));
-            (PartitionLease { lease_until: None, ..lease }, left)
+            let remaining = lease.lease_until.map(|until| remaining(until, now));
+            (PartitionLease { lease_until: None, ..lease }, remaining)
         })
         .collect())
 }
 
-/// In seconds, rounded to 10; nothing is left of what has ended.
-fn left(until: DateTime<Utc>, now: DateTime<Utc>) -> i64 {
+/// Remaining seconds, rounded to 10; zero after the end.
+fn remaining(until: DateTime<Utc>, now: DateTime<Utc>) -> i64 {
     ((until - now + TimeDelta::seconds(5)).num_seconds() / 10 * 10).max(0)
 }

@@ -1,5 +1,5 @@
-//! Plays steps on a store and writes down the answers, without what is each store's own: row ids, texts of errors,
-//! and the last seconds of leases, which count from a clock that runs.
+//! Runs steps on a store and records the results without store-specific values: row ids, error texts, and the last
+//! seconds of leases, which depend on a running clock.
 
 mod ask;
 mod write;
@@ -13,66 +13,66 @@ use handover_outbox::ports::StoreError;
 use marketplace_contract::store::MarketRig;
 
 use super::steps::{Op, Query, Small, Step, everything};
-use ask::ask;
+use ask::run_query;
 use write::apply;
 
-/// How long leases and heartbeats last: never a sum of the clock's steps.
+/// Duration of leases and heartbeats. It MUST NOT be a multiple of the clock step.
 pub(crate) const LEASE: TimeDelta = TimeDelta::seconds(50);
 const LEASE_MS: u32 = 50_000;
 const CLOCK_STEP_S: i64 = 20;
 
-/// Plays the steps, and looks at everything in the end.
+/// Runs the steps, then all queries.
 pub(crate) async fn play(rig: &dyn MarketRig, steps: &[Step]) -> Vec<String> {
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for (number, step) in steps.iter().enumerate() {
         match step {
             Step::Clock(steps) => rig.move_database_clock(TimeDelta::seconds(steps * CLOCK_STEP_S)),
-            Step::View(queries) => look(rig, number, queries, &mut answers).await,
+            Step::View(queries) => run_queries(rig, number, queries, &mut results).await,
             Step::Unit { ops, commit } => {
                 let mut unit = rig.market().begin().await.expect("a unit begins");
                 let mut failed = false;
                 for op in ops {
-                    let answer = apply(unit.as_mut(), op).await;
-                    failed = answer.contains("Err(");
-                    answers.push(format!("{number}: {op:?}: {answer}"));
+                    let result = apply(unit.as_mut(), op).await;
+                    failed = result.contains("Err(");
+                    results.push(format!("{number}: {op:?}: {result}"));
                     if failed {
                         break;
                     }
                 }
                 if *commit {
-                    // How a unit that failed refuses is its own affair.
+                    // How a failed unit refuses the commit is specific to the store.
                     let committed =
                         unit.commit().await.map_err(|error| if failed { "refused" } else { kind(&error) });
-                    answers.push(format!("{number}: commit: {committed:?}"));
+                    results.push(format!("{number}: commit: {committed:?}"));
                 }
             }
         }
     }
-    look(rig, steps.len(), &everything(), &mut answers).await;
-    answers.extend(renew_what_ended(rig).await);
-    answers
+    run_queries(rig, steps.len(), &everything(), &mut results).await;
+    results.extend(renew_expired_leases(rig).await);
+    results
 }
 
-/// In the end every lease runs out, and whoever had it asks for it back: too rare to happen by chance.
-async fn renew_what_ended(rig: &dyn MarketRig) -> Vec<String> {
+/// Lets every lease expire and renews it for its former owner, which random sequences rarely do.
+async fn renew_expired_leases(rig: &dyn MarketRig) -> Vec<String> {
     rig.move_database_clock(LEASE * 2);
     let mut unit = rig.market().begin().await.expect("a unit begins");
-    let mut answers = Vec::new();
+    let mut results = Vec::new();
     for relay in 1..=3 {
         let holds: Vec<_> =
             (1..=3).flat_map(|partition| (0..=3).map(move |epoch| (partition, epoch))).collect();
         for op in [Op::Fence { relay, holds: holds.clone() }, Op::Renew { relay, holds }] {
-            answers.push(format!("in the end: {op:?}: {}", apply(unit.as_mut(), &op).await));
+            results.push(format!("in the end: {op:?}: {}", apply(unit.as_mut(), &op).await));
         }
     }
-    answers
+    results
 }
 
-async fn look(rig: &dyn MarketRig, number: usize, queries: &[Query], answers: &mut Vec<String>) {
+async fn run_queries(rig: &dyn MarketRig, number: usize, queries: &[Query], results: &mut Vec<String>) {
     let mut view = rig.market().view().await.expect("a view opens");
     for query in queries {
-        let answer = ask(view.as_mut(), query).await;
-        answers.push(format!("{number}: {query:?}: {answer}"));
+        let result = run_query(view.as_mut(), query).await;
+        results.push(format!("{number}: {query:?}: {result}"));
     }
 }
 
@@ -87,14 +87,14 @@ fn kind(error: &StoreError) -> &'static str {
     }
 }
 
-fn told<T: Debug>(result: Result<T, StoreError>) -> String {
+fn rendered<T: Debug>(result: Result<T, StoreError>) -> String {
     match result {
         Ok(value) => format!("Ok({value:?})"),
         Err(error) => format!("Err({})", kind(&error)),
     }
 }
 
-/// Moments far apart, so that what the running clock adds does not matter.
+/// Times that are far enough apart for the running clock not to matter.
 fn moment(number: Small) -> DateTime<Utc> {
     later(number * 100)
 }

@@ -1,4 +1,4 @@
-//! Writes as they are asked of a unit of work.
+//! Runs a write in a unit of work.
 
 use handover_contract::samples::{self, confirmed, relay, tenant, unordered};
 use handover_outbox::ports::{
@@ -10,8 +10,8 @@ use marketplace_contract::samples::{self as market_samples, order_id, order_move
 use marketplace_domain::{Order, Payment, Product};
 
 use super::super::steps::{Event, Op, Row, Small};
-use super::ask::ask;
-use super::{LEASE_MS, aggregate_of, moment, partition_of, told};
+use super::ask::run_query;
+use super::{LEASE_MS, aggregate_of, moment, partition_of, rendered};
 
 fn hold((partition, epoch): (Small, i64)) -> PartitionHold {
     PartitionHold { partition: partition_of(partition), epoch }
@@ -46,13 +46,13 @@ pub(super) async fn apply(unit: &mut Work, op: &Op) -> String {
     match op.clone() {
         Op::InsertProduct { tenant: t, id, seller } => {
             let product = Product { tenant: tenant(t), seller: user(seller), ..market_samples::product(id) };
-            told(unit.insert_product(&product).await)
+            rendered(unit.insert_product(&product).await)
         }
         Op::AdvanceProduct { tenant: t, id, version, status } => {
             let before = market_samples::product(id);
             let after =
                 Product { tenant: tenant(t), version, status, update_time: moment(version), ..before };
-            told(unit.advance_product(&after).await)
+            rendered(unit.advance_product(&after).await)
         }
         Op::InsertOrder { tenant: t, id, buyer, at } => {
             let order = Order {
@@ -61,92 +61,92 @@ pub(super) async fn apply(unit: &mut Work, op: &Op) -> String {
                 create_time: moment(at),
                 ..market_samples::order(id)
             };
-            told(unit.insert_order(&order).await)
+            rendered(unit.insert_order(&order).await)
         }
         Op::AdvanceOrder { tenant: t, id, version, status } => {
             let now = unit.order_by_id(tenant(t), order_id(id)).await.expect("an order can be read");
             let now = now.unwrap_or_else(|| Order { tenant: tenant(t), ..market_samples::order(id) });
             let after = Order { version, ..order_moved_to(&now, status, moment(version)) };
-            told(unit.advance_order(&after).await)
+            rendered(unit.advance_order(&after).await)
         }
-        Op::InsertPayment { tenant: t, id, order } => told(
+        Op::InsertPayment { tenant: t, id, order } => rendered(
             unit.insert_payment(&Payment { tenant: tenant(t), ..market_samples::payment(id, order) }).await,
         ),
         Op::AdvancePayment { tenant: t, id, order, version, status, transaction } => {
             let now = unit.payment_by_id(payment_id(id)).await.expect("a payment can be read");
             let now = now.unwrap_or_else(|| market_samples::payment(id, order));
             let settled = market_samples::settled(&now, status, transaction);
-            told(unit.advance_payment(&Payment { tenant: tenant(t), version, ..settled }).await)
+            rendered(unit.advance_payment(&Payment { tenant: tenant(t), version, ..settled }).await)
         }
         Op::Append(events) => {
-            told(unit.outbox().append(&events.iter().map(new_event).collect::<Vec<_>>()).await)
+            rendered(unit.outbox().append(&events.iter().map(new_event).collect::<Vec<_>>()).await)
         }
         Op::MarkSent { events, at } => {
             let proofs: Vec<_> = events.iter().map(|id| confirmed(id)).collect();
-            told(unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), moment(at)).await)
+            rendered(unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), moment(at)).await)
         }
         Op::MarkFailed { events, at } => {
             let failed: Vec<FailedPublish> = events.iter().map(failed_publish).collect();
-            told(unit.outbox().mark_failed(&failed, moment(at)).await)
+            rendered(unit.outbox().mark_failed(&failed, moment(at)).await)
         }
         Op::Redrive { events, at } => {
             let rows: Vec<_> = events.iter().map(|(id, due)| samples::redrive(id, moment(*due))).collect();
-            told(unit.outbox().redrive(&rows, moment(at)).await)
+            rendered(unit.outbox().redrive(&rows, moment(at)).await)
         }
         Op::AddHistory(entries) => {
             let entry =
                 |(id, at): &(&str, Small)| HistoryEntry { at: moment(*at), ..samples::history_entry(id) };
             let entries: Vec<HistoryEntry> = entries.iter().map(entry).collect();
-            told(unit.outbox().add_history(&entries).await)
+            rendered(unit.outbox().add_history(&entries).await)
         }
-        Op::Release { tenant, kind, aggregate, at } => told(
+        Op::Release { tenant, kind, aggregate, at } => rendered(
             unit.outbox().release(&aggregate_of(tenant, kind, aggregate), &unordered(), moment(at)).await,
         ),
         Op::Take { relay, partition, epoch } => {
             let leases = unit.outbox().partition_leases().await.expect("leases can be read");
             let seen = leases[usize::from(partition_of(partition).number())].clone();
             let seen = PartitionLease { epoch, ..seen };
-            told(unit.outbox().take_partition(&relay_of(relay), &seen, LEASE_MS).await)
+            rendered(unit.outbox().take_partition(&relay_of(relay), &seen, LEASE_MS).await)
         }
         Op::Renew { relay, holds } => {
             let holds: Vec<_> = holds.into_iter().map(hold).collect();
             let renewed = unit.outbox().renew_partitions(&relay_of(relay), &holds, LEASE_MS).await;
-            told(renewed.map(|mut holds| {
+            rendered(renewed.map(|mut holds| {
                 holds.sort_by_key(|hold| (hold.partition, hold.epoch));
                 holds
             }))
         }
-        Op::GiveBack { relay, holds } => told(
+        Op::GiveBack { relay, holds } => rendered(
             unit.outbox().give_back(&relay_of(relay), &holds.into_iter().map(hold).collect::<Vec<_>>()).await,
         ),
-        Op::Fence { relay, holds } => told(
+        Op::Fence { relay, holds } => rendered(
             unit.outbox().fence(&relay_of(relay), &holds.into_iter().map(hold).collect::<Vec<_>>()).await,
         ),
-        Op::Heartbeat(relay) => told(unit.outbox().heartbeat(&relay_of(relay), LEASE_MS).await),
-        Op::Forget(relay) => told(unit.outbox().forget_relay(&relay_of(relay)).await),
-        Op::EndAllLeases => told(unit.outbox().end_all_leases().await),
+        Op::Heartbeat(relay) => rendered(unit.outbox().heartbeat(&relay_of(relay), LEASE_MS).await),
+        Op::Forget(relay) => rendered(unit.outbox().forget_relay(&relay_of(relay)).await),
+        Op::EndAllLeases => rendered(unit.outbox().end_all_leases().await),
         Op::Record(rows) => {
-            told(unit.outbox().record(&rows.iter().map(consumption).collect::<Vec<_>>()).await)
+            rendered(unit.outbox().record(&rows.iter().map(consumption).collect::<Vec<_>>()).await)
         }
         Op::Subscribe { consumer, at } => {
-            // Its position is an id of the engine's own; what is asked afterwards shows it as a number of rows.
+            // Its position is an engine-specific id; the later query replaces it by a number of rows.
             let subscribed = unit.outbox().subscribe_consumer(consumer, moment(at)).await;
-            told(subscribed.map(|subscribed| subscribed.checked_until))
+            rendered(subscribed.map(|subscribed| subscribed.checked_until))
         }
         Op::CheckedUntil { consumer, at } => {
-            told(unit.outbox().set_checked_until(consumer, moment(at)).await)
+            rendered(unit.outbox().set_checked_until(consumer, moment(at)).await)
         }
         Op::Park { tenant: t, queue, key, at } => {
-            let letter =
+            let dead_letter =
                 DeadLetter { tenant: tenant(t), died_at: moment(at), ..samples::dead_letter(queue, key) };
-            told(unit.outbox().park(&[letter]).await)
+            rendered(unit.outbox().park(&[dead_letter]).await)
         }
         Op::Decide { queue, key, from, to, note, at } => {
             let note = note.map(str::to_owned);
             let decision = Decision { from, note, at: moment(at), ..samples::decision(queue, key, to) };
-            told(unit.outbox().decide(&decision).await)
+            rendered(unit.outbox().decide(&decision).await)
         }
-        Op::Audit { tenant: t, action } => told(
+        Op::Audit { tenant: t, action } => rendered(
             unit.outbox()
                 .audit(&AuditEntry {
                     tenant: tenant(t),
@@ -160,29 +160,29 @@ pub(super) async fn apply(unit: &mut Work, op: &Op) -> String {
                 .into_iter()
                 .map(|(product, order, kind)| market_samples::listing_change(product, order, kind, "e1"))
                 .collect();
-            told(unit.change_listings(&changes).await)
+            rendered(unit.change_listings(&changes).await)
         }
         Op::OpenShipments(orders) => {
             let tasks: Vec<NewShipmentTask> =
                 orders.into_iter().map(|order| market_samples::shipment_task(order, "e1")).collect();
-            told(unit.open_shipments(&tasks).await)
+            rendered(unit.open_shipments(&tasks).await)
         }
         Op::Notify(rows) => {
             let row = |(t, order, recipient)| Notification {
                 tenant: tenant(t),
                 ..market_samples::notification(order, recipient, "e1")
             };
-            told(unit.notify(&rows.into_iter().map(row).collect::<Vec<_>>()).await)
+            rendered(unit.notify(&rows.into_iter().map(row).collect::<Vec<_>>()).await)
         }
         Op::ChangeCredit(rows) => {
             let row = |(t, buyer, order, step)| CreditChange {
                 tenant: tenant(t),
                 ..market_samples::credit_change(buyer, order, step, "e1")
             };
-            told(unit.change_credit(&rows.into_iter().map(row).collect::<Vec<_>>()).await)
+            rendered(unit.change_credit(&rows.into_iter().map(row).collect::<Vec<_>>()).await)
         }
-        Op::TakeIds { kind, size } => told(unit.take_id_block(kind, size).await),
-        Op::Read(query) => ask(unit, &query).await,
+        Op::TakeIds { kind, size } => rendered(unit.take_id_block(kind, size).await),
+        Op::Read(query) => run_query(unit, &query).await,
     }
 }
 

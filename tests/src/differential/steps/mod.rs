@@ -1,4 +1,4 @@
-//! What is played: units of work, views and steps of the database's clock.
+//! The steps of a sequence: units of work, views and steps of the database's clock.
 
 mod ops;
 mod queries;
@@ -15,21 +15,21 @@ use handover_outbox::ports::{DeadLetterStatus, Expected, OnFailed};
 use marketplace::ports::{IdKind, ListingChangeKind, OrderSide};
 use marketplace_domain::{CreditStep, OrderStatus, PaymentStatus, ProductStatus};
 
-/// One step.
+/// One step of a sequence.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
-    /// A unit of work and how it ends.
+    /// A unit of work that is committed or dropped.
     Unit { ops: Vec<Op>, commit: bool },
-    /// Reading outside any unit.
+    /// Queries outside a unit of work.
     View(Vec<Query>),
-    /// The database's own clock moves on by so many times 20 s.
+    /// Moves the database's clock forward by this many times 20 s.
     Clock(i64),
 }
 
-/// A number from a small universe.
+/// A number from a small set.
 pub(crate) type Small = i64;
 
-/// An event of a small universe.
+/// An event with values from small sets.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(crate) id: &'static str,
@@ -55,7 +55,7 @@ pub(crate) struct Row {
     pub(crate) at: Small,
 }
 
-/// A write, or a read in the middle of a unit.
+/// A write, or a query within a unit of work.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
     InsertProduct {
@@ -172,7 +172,7 @@ pub(crate) enum Op {
     Read(Query),
 }
 
-/// A read.
+/// A query.
 #[derive(Debug, Clone)]
 pub(crate) enum Query {
     Product(Small, Small),
@@ -320,7 +320,7 @@ fn at() -> impl Strategy<Value = Small> {
     0..=5_i64
 }
 
-/// Mostly one kind: aggregates with several events are what matters.
+/// Mostly one kind, so that aggregates with several events are common.
 fn kind() -> impl Strategy<Value = &'static str> {
     prop_oneof![4 => Just(KINDS[0]), 1 => Just(KINDS[1])]
 }

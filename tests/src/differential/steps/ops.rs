@@ -1,4 +1,4 @@
-//! Writes.
+//! Strategies for writes.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn row() -> impl Strategy<Value = Row> {
             status,
             attempts,
             retry,
-            // Only a row in PROCESSING is somebody's.
+            // Only a row in PROCESSING has a lease.
             lease: if status == ConsumeStatus::Processing { lease.or(Some(at)) } else { None },
             at,
         },
@@ -71,7 +71,7 @@ fn operating() -> impl Strategy<Value = Op> {
 fn decide() -> impl Strategy<Value = Op> {
     let status = || select(DeadLetterStatus::ALL);
     let from = prop_oneof![2 => Just(DeadLetterStatus::ALL.to_vec()), 3 => vec(status(), 0..=2)];
-    let note = some(select(&["looked at it", "mended"][..]));
+    let note = some(select(&["checked", "fixed"][..]));
     (one_of(&QUEUES), one_of(&KEYS), from, status(), note, at())
         .prop_map(|(queue, key, from, to, note, at)| Op::Decide { queue, key, from, to, note, at })
 }
@@ -149,7 +149,7 @@ fn consuming() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Mostly one that has no effect yet: a second one of the same fact is a conflict.
+/// Mostly an order without effects, because a second effect of the same fact is a conflict.
 fn order() -> impl Strategy<Value = Small> {
     1..=40_i64
 }

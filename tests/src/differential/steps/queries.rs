@@ -1,4 +1,4 @@
-//! Reads.
+//! Strategies for queries.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -148,7 +148,7 @@ pub(super) fn operators_query() -> impl Strategy<Value = Query> {
     ]
 }
 
-/// Everything that can be seen, for a look at the end.
+/// All queries for the end of a sequence.
 pub(crate) fn everything() -> Vec<Query> {
     let mut all = vec![Query::Relays, Query::Leases, Query::Overdue { at: 5, limit: 100 }];
     for tenant in [None, Some(1), Some(2)] {
@@ -156,7 +156,9 @@ pub(crate) fn everything() -> Vec<Query> {
         all.push(Query::Blocked { tenant, skip: 0, limit: 100 });
         all.push(Query::Audit { tenant, skip: 0, limit: 100 });
         all.push(Query::DeadLetters { tenant, queue: None, status: None, skip: 0, limit: 100 });
-        let (event, consumer, status) = (None, None, None);
+        let event = None;
+        let consumer = None;
+        let status = None;
         all.push(Query::Consumed { tenant, event, consumer, status, skip: 0, limit: 100 });
     }
     all.push(Query::HistoryOf(EVENTS.to_vec()));

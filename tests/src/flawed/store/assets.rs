@@ -1,4 +1,4 @@
-//! Coupons, wallets, points and refunds.
+//! Faults of coupons, wallets, points and refunds.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::*;
@@ -6,9 +6,9 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Flaw, Flawed, Unit, Wraps, linger};
+use super::{Faulty, Flaw, Unit, Wraps, yield_to_others};
 
-impl<U: MarketView + ?Sized> AssetQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> AssetQueriesWrapper for Faulty<U> {
     async fn coupons_expired(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Coupon>, StoreError> {
         let late = self.has(Flaw::CouponsExpireTooLate);
         let now = if late { now - TimeDelta::microseconds(1) } else { now };
@@ -68,8 +68,8 @@ impl AssetRepoWrapper for Unit {
             return self.inner().put_holds(holds).await;
         }
         for hold in holds {
-            let there = self.inner().lock_holds(hold.asset, &[(hold.tenant, hold.order)]).await?;
-            let version = there.first().map_or(1, |there| there.version + 1);
+            let existing = self.inner().lock_holds(hold.asset, &[(hold.tenant, hold.order)]).await?;
+            let version = existing.first().map_or(1, |existing| existing.version + 1);
             self.inner().put_holds(&[Hold { version, ..hold.clone() }]).await?;
         }
         Ok(())
@@ -87,10 +87,10 @@ impl AssetRepoWrapper for Unit {
         let users: std::collections::BTreeSet<_> = users.iter().copied().collect();
         let mut read = Vec::new();
         for (tenant, user) in users {
-            let there = self.inner().balance_of(tenant, user, purse).await?;
-            read.push(there.unwrap_or_else(|| Balance::empty(tenant, user, purse, now)));
+            let existing = self.inner().balance_of(tenant, user, purse).await?;
+            read.push(existing.unwrap_or_else(|| Balance::empty(tenant, user, purse, now)));
         }
-        linger().await;
+        yield_to_others().await;
         Ok(read)
     }
 
@@ -109,11 +109,11 @@ impl AssetRepoWrapper for Unit {
         if !self.has(Flaw::TakenOperationKeysAreIgnored) {
             return self.inner().post(postings).await;
         }
-        self.be_alone().await;
+        self.serialize().await;
         for posting in postings {
             let Posting { operation: AssetOperation { tenant, key, .. }, .. } = posting;
-            let there = self.inner().operations_by_key(*tenant, std::slice::from_ref(key)).await?;
-            if there.is_empty() {
+            let existing = self.inner().operations_by_key(*tenant, std::slice::from_ref(key)).await?;
+            if existing.is_empty() {
                 self.inner().post(std::slice::from_ref(posting)).await?;
             }
         }
@@ -121,7 +121,7 @@ impl AssetRepoWrapper for Unit {
     }
 }
 
-impl<U: MarketView + ?Sized> RefundQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> RefundQueriesWrapper for Faulty<U> {
     async fn refunds_due(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Refund>, StoreError> {
         let late = self.has(Flaw::RefundsAreDueTooLate);
         let now = if late { now - TimeDelta::microseconds(1) } else { now };
@@ -132,7 +132,7 @@ impl<U: MarketView + ?Sized> RefundQueriesWrapper for Flawed<U> {
 impl RefundRepoWrapper for Unit {
     async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError> {
         if self.has(Flaw::SecondRefundsAreIgnored) {
-            self.be_alone().await;
+            self.serialize().await;
             let taken = self.inner().refund_by_id(refund.id).await?.is_some();
             let of_order = self.inner().refunds_of(refund.tenant, refund.order).await?;
             let live =

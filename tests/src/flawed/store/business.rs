@@ -1,4 +1,4 @@
-//! Products, orders and payments.
+//! Faults of products, orders and payments.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::*;
@@ -6,9 +6,9 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Flaw, Flawed, Unit, Wraps, linger};
+use super::{Faulty, Flaw, Unit, Wraps, yield_to_others};
 
-impl<U: MarketView + ?Sized> ProductQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> ProductQueriesWrapper for Faulty<U> {
     async fn products_page(
         &mut self,
         tenant: TenantId,
@@ -37,19 +37,19 @@ impl ProductRepoWrapper for Unit {
                 return Err(error);
             }
             own.commit().await?;
-            linger().await;
+            yield_to_others().await;
             return Ok(());
         }
         if self.has(Flaw::TitlesAreTrimmed) {
             let title =
-                Title::try_from(product.title.as_str().trim().to_owned()).expect("as legal as before");
+                Title::try_from(product.title.as_str().trim().to_owned()).expect("a trimmed title is valid");
             return self.inner().insert_product(&Product { title, ..product.clone() }).await;
         }
         self.inner().insert_product(product).await
     }
 }
 
-impl<U: MarketView + ?Sized> OrderQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> OrderQueriesWrapper for Faulty<U> {
     async fn order_by_id(&mut self, tenant: TenantId, id: OrderId) -> Result<Option<Order>, StoreError> {
         let found = self.inner().order_by_id(tenant, id).await?;
         if found.is_none() && self.has(Flaw::OrdersLeakToOtherTenants) {
@@ -75,8 +75,8 @@ impl<U: MarketView + ?Sized> OrderQueriesWrapper for Flawed<U> {
         created_by: DateTime<Utc>,
         limit: u32,
     ) -> Result<Vec<(TenantId, OrderId)>, StoreError> {
-        let cut = self.has(Flaw::OverdueLeavesOutTheDeadline);
-        let created_by = if cut { created_by - TimeDelta::microseconds(1) } else { created_by };
+        let excludes_deadline = self.has(Flaw::OverdueLeavesOutTheDeadline);
+        let created_by = if excludes_deadline { created_by - TimeDelta::microseconds(1) } else { created_by };
         self.inner().orders_overdue(created_by, limit).await
     }
 }
@@ -95,7 +95,7 @@ impl OrderRepoWrapper for Unit {
     }
 }
 
-impl<U: MarketView + ?Sized> PaymentQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> PaymentQueriesWrapper for Faulty<U> {
     async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError> {
         let mut found = self.inner().payments_of(tenant, order).await?;
         if self.has(Flaw::PaymentsComeByTime) {
@@ -108,7 +108,7 @@ impl<U: MarketView + ?Sized> PaymentQueriesWrapper for Flawed<U> {
 impl PaymentRepoWrapper for Unit {
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
         if self.has(Flaw::SecondPaymentInProcessingIsIgnored) {
-            self.be_alone().await;
+            self.serialize().await;
             if self.inner().payment_by_id(payment.id).await?.is_none()
                 && self.inner().payment_in_processing(payment.tenant, payment.order).await?.is_some()
             {

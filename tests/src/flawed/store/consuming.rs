@@ -1,12 +1,12 @@
-//! The consume log.
+//! Faults of the consume log.
 
 use handover_events::*;
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Flaw, Flawed, Unit, Wraps};
+use super::{Faulty, Flaw, Unit, Wraps};
 
-impl<U: MarketView + ?Sized> ConsumeQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<U> {
     async fn unapplied(
         &mut self,
         consumer: &str,
@@ -56,7 +56,7 @@ impl ConsumeLogWrapper for Unit {
         if !self.has(Flaw::RecordIgnoresWhatIsExpected) {
             return self.inner().outbox().record(consumptions).await;
         }
-        self.be_alone().await;
+        self.serialize().await;
         for row in consumptions {
             let now = self.inner().outbox().consumption(&row.consumer, &row.event_id).await?;
             let expected = now.map_or(Expected::Absent, |now| Expected::At(now.status, now.attempts));

@@ -1,13 +1,13 @@
-//! What consumers do.
+//! Faults of the effects that consumers write.
 
 use handover_events::*;
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Flaw, Flawed, Unit, Wraps, linger};
+use super::{Faulty, Flaw, Unit, Wraps, yield_to_others};
 
-impl<U: MarketView + ?Sized> EffectQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> EffectQueriesWrapper for Faulty<U> {
     async fn listings_page(
         &mut self,
         tenant: TenantId,
@@ -39,9 +39,9 @@ impl EffectRepoWrapper for Unit {
         for change in changes {
             let applied = self.inner().listing_changes(change.tenant, change.order).await?;
             let is_first = applied.is_empty() && change.kind == ListingChangeKind::Released;
-            let forgotten = (self.has(Flaw::EffectsAreDeduplicated) && applied.contains(change))
+            let skipped = (self.has(Flaw::EffectsAreDeduplicated) && applied.contains(change))
                 || (self.has(Flaw::ReleasesThatComeFirstAreForgotten) && is_first);
-            if !forgotten {
+            if !skipped {
                 self.inner().change_listings(std::slice::from_ref(change)).await?;
             }
         }
@@ -49,7 +49,7 @@ impl EffectRepoWrapper for Unit {
     }
 }
 
-impl<U: MarketView + ?Sized> NotificationQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> NotificationQueriesWrapper for Faulty<U> {
     async fn notifications_about(
         &mut self,
         tenant: TenantId,
@@ -88,7 +88,7 @@ impl NotificationRepoWrapper for Unit {
     }
 }
 
-impl<U: MarketView + ?Sized> CreditQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> CreditQueriesWrapper for Faulty<U> {
     async fn credit_of(
         &mut self,
         tenant: TenantId,
@@ -114,10 +114,10 @@ impl CreditRepoWrapper for Unit {
             && let [change] = changes
         {
             let read = self.inner().credit_of(change.tenant, change.buyer).await?;
-            linger().await;
-            self.be_alone().await;
+            yield_to_others().await;
+            self.serialize().await;
             if self.inner().credit_of(change.tenant, change.buyer).await? != read {
-                // What was written since is written over: one of the two is not counted.
+                // The fault: this change would overwrite the concurrent one, so one of the two is not counted.
                 return Ok(());
             }
         }

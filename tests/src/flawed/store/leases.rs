@@ -1,11 +1,11 @@
-//! Leases and ids.
+//! Faults of leases and id blocks.
 
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Flaw, Flawed, Unit, Wraps};
+use super::{Faulty, Flaw, Unit, Wraps};
 
-impl<U: MarketView + ?Sized> LeaseQueriesWrapper for Flawed<U> {}
+impl<U: MarketView + ?Sized> LeaseQueriesWrapper for Faulty<U> {}
 
 impl LeaseRepoWrapper for Unit {
     async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError> {
@@ -36,7 +36,7 @@ impl LeaseRepoWrapper for Unit {
     }
 }
 
-impl<U: MarketView + ?Sized> IdQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> IdQueriesWrapper for Faulty<U> {
     async fn id_is_taken(&mut self, kind: IdKind, id: i64) -> Result<bool, StoreError> {
         Ok(!self.has(Flaw::TakenIdsAreNotSeen) && self.inner().id_is_taken(kind, id).await?)
     }

@@ -1,5 +1,5 @@
-//! A store that keeps every promise but one: which, and how its units begin and end. The files beside this one break
-//! the promises of the ports.
+//! A store with one fault: the list of faults, and how units begin and end. The other files of this folder contain the
+//! faults of each port.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -19,7 +19,7 @@ use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
 use marketplace::ports::{MarketStore, MarketView, Work};
 use marketplace_contract::store::MarketRig;
 
-/// The promise that is broken; `None` is none.
+/// The broken promise; `None` is a correct store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flaw {
     None,
@@ -105,37 +105,37 @@ pub enum Flaw {
 
 struct Shared {
     inner: Arc<MarketStore>,
-    flaw: Flaw,
+    fault: Flaw,
     /// Events that were marked as sent, for [`Flaw::SentMovesFailedRows`].
     marked: Mutex<BTreeSet<EventId>>,
-    /// Keeps units apart where a flaw would otherwise show only now and then.
-    one_at_a_time: Arc<tokio::sync::Mutex<()>>,
-    /// Rings for events that were appended and for nothing else, for [`Flaw::RedrivesAndReleasesRingNobody`].
-    bell: Wake,
+    /// Serializes units whose fault would otherwise show only under some interleavings.
+    serial: Arc<tokio::sync::Mutex<()>>,
+    /// Notified of appended events only, for [`Flaw::RedrivesAndReleasesRingNobody`].
+    appended_wake: Wake,
     /// A transaction was left open, for [`Flaw::ACutBeginSwallowsTheNextUnit`].
     left_open: AtomicBool,
 }
 
-/// The store in memory with one flaw.
+/// Rig of the in-memory store with one fault.
 pub struct FlawedStoreRig {
-    sound: MemoryStoreRig,
+    correct: MemoryStoreRig,
     shared: Arc<Shared>,
 }
 
 impl FlawedStoreRig {
-    /// A fresh rig with this flaw.
-    pub fn new(flaw: Flaw) -> FlawedStoreRig {
-        let sound = MemoryStoreRig::new();
-        let inner = sound.market();
+    /// A fresh rig with this fault.
+    pub fn new(fault: Flaw) -> FlawedStoreRig {
+        let correct = MemoryStoreRig::new();
+        let inner = correct.market();
         let shared = Shared {
             inner,
-            flaw,
+            fault,
             marked: Mutex::default(),
-            one_at_a_time: Arc::default(),
-            bell: Wake::default(),
+            serial: Arc::default(),
+            appended_wake: Wake::default(),
             left_open: AtomicBool::new(false),
         };
-        FlawedStoreRig { sound, shared: Arc::new(shared) }
+        FlawedStoreRig { correct, shared: Arc::new(shared) }
     }
 }
 
@@ -146,28 +146,28 @@ impl StoreRig for FlawedStoreRig {
     }
 
     fn wake(&self) -> Wake {
-        match self.shared.flaw {
+        match self.shared.fault {
             Flaw::CommitRingsNobody => Wake::default(),
-            Flaw::RedrivesAndReleasesRingNobody => self.shared.bell.clone(),
-            _ => self.sound.wake(),
+            Flaw::RedrivesAndReleasesRingNobody => self.shared.appended_wake.clone(),
+            _ => self.correct.wake(),
         }
     }
 
     fn move_database_clock(&self, by: TimeDelta) {
-        self.sound.move_database_clock(by);
+        self.correct.move_database_clock(by);
     }
 }
 
 #[async_trait]
 impl MarketRig for FlawedStoreRig {
     fn market(&self) -> Arc<MarketStore> {
-        Arc::new(FlawedStore(self.shared.clone()))
+        Arc::new(FaultyStore(self.shared.clone()))
     }
 }
 
-struct FlawedStore(Arc<Shared>);
+struct FaultyStore(Arc<Shared>);
 
-/// Left in a `begin` that may be dropped.
+/// Guard of a `begin` call; `cut` stays set if the call is dropped.
 struct Begun<'a> {
     shared: &'a Shared,
     cut: bool,
@@ -182,81 +182,81 @@ impl Drop for Begun<'_> {
 }
 
 #[async_trait]
-impl Store for FlawedStore {
+impl Store for FaultyStore {
     type Unit = Work;
     type View = dyn MarketView;
 
     async fn begin(&self) -> Result<Box<Work>, StoreError> {
-        let swallows = self.0.flaw == Flaw::ACutBeginSwallowsTheNextUnit;
+        let swallows = self.0.fault == Flaw::ACutBeginSwallowsTheNextUnit;
         let mut begun = Begun { shared: &self.0, cut: swallows };
         let inner = self.0.inner.begin().await?;
         begun.cut = false;
-        Ok(Box::new(Wrapped(Flawed::new(inner, &self.0))))
+        Ok(Box::new(Wrapped(Faulty::new(inner, &self.0))))
     }
 
     async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
-        Ok(Box::new(Wrapped(Flawed::new(self.0.inner.view().await?, &self.0))))
+        Ok(Box::new(Wrapped(Faulty::new(self.0.inner.view().await?, &self.0))))
     }
 }
 
-/// A unit or a view with the flaw.
-struct Flawed<U: ?Sized + Send + 'static> {
+/// A unit of work or a view with the fault.
+struct Faulty<U: ?Sized + Send + 'static> {
     inner: Option<Box<U>>,
     shared: Arc<Shared>,
-    /// A flaw refused a statement.
+    /// A statement failed because of the fault.
     failed: bool,
     /// For [`Flaw::EventsAreAppendedAfterTheCommit`].
     events: Vec<NewEvent>,
-    /// Of the events appended, for [`Flaw::RedrivesAndReleasesRingNobody`].
+    /// Partitions of appended events, for [`Flaw::RedrivesAndReleasesRingNobody`].
     appended: Vec<Partition>,
-    alone: Option<tokio::sync::OwnedMutexGuard<()>>,
+    serial_lock: Option<tokio::sync::OwnedMutexGuard<()>>,
 }
 
-/// Long enough for anyone who watches.
-async fn linger() {
+/// Yields often enough for every other task to observe the current state.
+async fn yield_to_others() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
 }
 
-type Unit = Flawed<Work>;
+type Unit = Faulty<Work>;
 
-impl<U: ?Sized + Send> Flawed<U> {
-    fn new(inner: Box<U>, shared: &Arc<Shared>) -> Flawed<U> {
-        Flawed {
+impl<U: ?Sized + Send> Faulty<U> {
+    fn new(inner: Box<U>, shared: &Arc<Shared>) -> Faulty<U> {
+        Faulty {
             inner: Some(inner),
             shared: shared.clone(),
             failed: false,
             events: Vec::new(),
             appended: Vec::new(),
-            alone: None,
+            serial_lock: None,
         }
     }
 
-    /// From here to the end of the unit.
-    async fn be_alone(&mut self) {
-        if self.alone.is_none() {
-            self.alone = Some(self.shared.one_at_a_time.clone().lock_owned().await);
+    /// Holds the lock until the unit ends.
+    async fn serialize(&mut self) {
+        if self.serial_lock.is_none() {
+            self.serial_lock = Some(self.shared.serial.clone().lock_owned().await);
         }
     }
 
-    fn has(&self, flaw: Flaw) -> bool {
-        self.shared.flaw == flaw
+    fn has(&self, fault: Flaw) -> bool {
+        self.shared.fault == fault
     }
 
-    /// Where a page begins.
+    /// The upper bound of a page.
     fn first_below(&self, before: Option<i64>) -> Option<i64> {
         before.map(|id| id + i64::from(self.has(Flaw::PagesRepeatTheirLastRow)))
     }
 }
 
-impl<U: ?Sized + Send> Drop for Flawed<U> {
+impl<U: ?Sized + Send> Drop for Faulty<U> {
     fn drop(&mut self) {
         if self.has(Flaw::DroppedUnitsCommit)
             && let Some(inner) = self.inner.take()
             && let Some(unit) = (Box::new(inner) as Box<dyn std::any::Any>).downcast::<Box<Work>>().ok()
         {
-            // The store in memory needs nothing but to be polled.
+            // The in-memory store never waits, so polling alone completes the commit.
             let mut commit = pin!(unit.commit());
             let mut context = Context::from_waker(Waker::noop());
             while commit.as_mut().poll(&mut context).is_pending() {}
@@ -273,7 +273,7 @@ mod operations;
 mod outbox;
 mod requests;
 
-impl<U: MarketView + ?Sized> Wraps for Flawed<U> {
+impl<U: MarketView + ?Sized> Wraps for Faulty<U> {
     type Inner = U;
 
     fn inner(&mut self) -> &mut U {
@@ -294,10 +294,10 @@ impl UnitWrapper for Unit {
         }
         let committed = inner.commit().await;
         if committed.is_ok() && !self.appended.is_empty() {
-            self.shared.bell.ring(self.appended.drain(..).collect());
+            self.shared.appended_wake.ring(self.appended.drain(..).collect());
         }
         if committed.is_ok() && !self.events.is_empty() {
-            linger().await;
+            yield_to_others().await;
             let mut second = self.shared.inner.begin().await?;
             second.outbox().append(&self.events).await?;
             second.commit().await?;

@@ -1,4 +1,4 @@
-//! Dead letters and the audit log.
+//! Faults of dead dead_letters, history and the audit log.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,9 @@ use handover_events::{EventId, TenantId};
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Flaw, Flawed, Unit, Wraps};
+use super::{Faulty, Flaw, Unit, Wraps};
 
-impl<U: MarketView + ?Sized> DeadLetterQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> DeadLetterQueriesWrapper for Faulty<U> {
     async fn dead_letters_page(
         &mut self,
         filter: &DeadLetterFilter,
@@ -27,7 +27,7 @@ impl<U: MarketView + ?Sized> DeadLetterQueriesWrapper for Flawed<U> {
         let mut found = self.inner().outbox_view().dead_letters_of(keys).await?;
         if self.has(Flaw::DeadLettersOfAKeyAreOfOneQueue) {
             let mut seen = BTreeSet::new();
-            found.retain(|letter| seen.insert(letter.key.clone()));
+            found.retain(|dead_letter| seen.insert(dead_letter.key.clone()));
         }
         Ok(found)
     }
@@ -39,22 +39,24 @@ impl<U: MarketView + ?Sized> DeadLetterQueriesWrapper for Flawed<U> {
 }
 
 impl DeadLetterRepoWrapper for Unit {
-    async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
+    async fn park(&mut self, dead_letters: &[DeadLetter]) -> Result<(), StoreError> {
         if self.has(Flaw::LettersAreParkedOutsideTheUnit) {
             let mut own = self.shared.inner.begin().await?;
-            own.outbox().park(letters).await?;
+            own.outbox().park(dead_letters).await?;
             return own.commit().await;
         }
-        if self.has(Flaw::ParkRefusesNul) && letters.iter().any(|letter| letter.body.contains('\0')) {
+        if self.has(Flaw::ParkRefusesNul)
+            && dead_letters.iter().any(|dead_letter| dead_letter.body.contains('\0'))
+        {
             return Err(StoreError::Backend("invalid byte sequence for encoding \"UTF8\": 0x00".into()));
         }
-        let mut parked = letters.to_vec();
+        let mut parked = dead_letters.to_vec();
         if self.has(Flaw::ParkLeavesWhatIsBeingReplayed) {
             parked.clear();
-            for letter in letters {
-                let now = self.inner().outbox().dead_letter(&letter.queue, &letter.key).await?;
+            for dead_letter in dead_letters {
+                let now = self.inner().outbox().dead_letter(&dead_letter.queue, &dead_letter.key).await?;
                 if now.is_none_or(|now| now.status != DeadLetterStatus::Replaying) {
-                    parked.push(letter.clone());
+                    parked.push(dead_letter.clone());
                 }
             }
         }
@@ -73,7 +75,7 @@ impl DeadLetterRepoWrapper for Unit {
     }
 }
 
-impl<U: MarketView + ?Sized> HistoryQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> HistoryQueriesWrapper for Faulty<U> {
     async fn history_of(&mut self, events: &[EventId]) -> Result<Vec<HistoryEntry>, StoreError> {
         let mut found = self.inner().outbox_view().history_of(events).await?;
         if self.has(Flaw::HistoryComesByTime) {
@@ -87,8 +89,9 @@ impl HistoryRepoWrapper for Unit {
     async fn add_history(&mut self, entries: &[HistoryEntry]) -> Result<(), StoreError> {
         if self.has(Flaw::HistoryIsDeduplicated) {
             let events: Vec<EventId> = entries.iter().map(|entry| entry.event_id.clone()).collect();
-            let there = self.inner().outbox().history_of(&events).await?;
-            let new: Vec<HistoryEntry> = entries.iter().filter(|it| !there.contains(it)).cloned().collect();
+            let existing = self.inner().outbox().history_of(&events).await?;
+            let new: Vec<HistoryEntry> =
+                entries.iter().filter(|it| !existing.contains(it)).cloned().collect();
             return self.inner().outbox().add_history(&new).await;
         }
         if !self.has(Flaw::HistoryIsWrittenOutsideTheUnit) {
@@ -100,7 +103,7 @@ impl HistoryRepoWrapper for Unit {
     }
 }
 
-impl<U: MarketView + ?Sized> AuditQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> AuditQueriesWrapper for Faulty<U> {
     async fn audit_page(
         &mut self,
         filter: &AuditFilter,

@@ -1,4 +1,4 @@
-//! The outbox.
+//! Faults of the outbox.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -8,10 +8,10 @@ use handover_events::*;
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Flaw, Flawed, Unit, Wraps};
+use super::{Faulty, Flaw, Unit, Wraps};
 
-impl<U: MarketView + ?Sized> Flawed<U> {
-    /// What would be due if nothing were held back, smallest id first.
+impl<U: MarketView + ?Sized> Faulty<U> {
+    /// All due rows, including those held back by an earlier row of the aggregate, in order of id.
     async fn pending(
         &mut self,
         DueQuery { partitions, now, .. }: &DueQuery,
@@ -27,12 +27,12 @@ impl<U: MarketView + ?Sized> Flawed<U> {
     }
 }
 
-impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Flawed<U> {
+impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
     async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
         let limit_of = usize::try_from(query.limit).unwrap_or(usize::MAX);
         if self.has(Flaw::DueIgnoresHeldRows) {
             let mut rows = self.pending(query).await?;
-            // In order within each aggregate: that promise is kept.
+            // Rows of one aggregate stay in order: that promise is not the broken one.
             let slots: Vec<_> = rows.iter().map(|row| row.aggregate.clone()).collect();
             rows.sort_by_key(|row| (row.aggregate_seq, row.id));
             let mut ordered = Vec::new();
@@ -171,9 +171,9 @@ impl OutboxRepoWrapper for Unit {
     }
 
     async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
-        let good = self.inner().outbox().fence(owner, holds).await?;
+        let valid = self.inner().outbox().fence(owner, holds).await?;
         let all = holds.iter().map(|hold| hold.partition).collect();
-        Ok(if self.has(Flaw::TheFenceSaysYes) { all } else { good })
+        Ok(if self.has(Flaw::TheFenceSaysYes) { all } else { valid })
     }
 
     async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError> {
@@ -199,7 +199,7 @@ impl OutboxRepoWrapper for Unit {
                 next_retry_time: Some(*due),
                 error: row.last_error.clone().unwrap_or_default(),
             };
-            let told = RedrivenRow {
+            let reported = RedrivenRow {
                 tenant: row.aggregate.tenant,
                 event_id: row.event_id.clone(),
                 status: row.status,
@@ -208,10 +208,10 @@ impl OutboxRepoWrapper for Unit {
             };
             if self.has(Flaw::RedriveMovesNewRows) && row.status == OutboxStatus::New {
                 if self.inner().outbox().mark_failed(&[again], now).await? > 0 {
-                    moved.push(told);
+                    moved.push(reported);
                 }
             } else if self.has(Flaw::RedriveTellsOfRowsThatDidNotMove) && row.status.is_pending() {
-                moved.push(told);
+                moved.push(reported);
             } else if self.has(Flaw::RedriveKeepsTheAttempts) && !moved.is_empty() && !row.status.is_pending()
             {
                 self.inner().outbox().mark_failed(&[again], now).await?;

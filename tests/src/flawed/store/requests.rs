@@ -1,16 +1,16 @@
-//! Requests under idempotency keys.
+//! Faults of requests under idempotency keys.
 
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Flaw, Flawed, Unit, Wraps};
+use super::{Faulty, Flaw, Unit, Wraps};
 
-impl<U: MarketView + ?Sized> RequestQueriesWrapper for Flawed<U> {}
+impl<U: MarketView + ?Sized> RequestQueriesWrapper for Faulty<U> {}
 
 impl RequestRepoWrapper for Unit {
     async fn insert_request(&mut self, request: &KeptRequest) -> Result<(), StoreError> {
         if self.has(Flaw::TakenScopesAreIgnored) {
-            self.be_alone().await;
+            self.serialize().await;
             if self.inner().request_of(&request.scope).await?.is_some() {
                 return Ok(());
             }
@@ -20,7 +20,7 @@ impl RequestRepoWrapper for Unit {
 
     async fn advance_request(&mut self, token: &str, after: &KeptRequest) -> Result<Changed, StoreError> {
         if self.has(Flaw::RequestsAdvanceByAnyToken) {
-            self.be_alone().await;
+            self.serialize().await;
             if let Some(before) = self.inner().request_of(&after.scope).await? {
                 return self.inner().advance_request(&before.token, after).await;
             }

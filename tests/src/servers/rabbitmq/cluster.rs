@@ -1,4 +1,4 @@
-//! Three nodes that are one broker.
+//! A RabbitMQ cluster of three nodes.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use super::node::{Node, start_mapper};
 use super::setup::USER;
 use crate::process::Fault;
 
-/// How many nodes it has: one may be away.
+/// Number of nodes. The cluster tolerates the loss of one.
 const NODES: usize = 3;
 
-/// A cluster of a test's own, with the vhost `/`. Dropping it ends it.
+/// A private cluster with the vhost `/`. Dropping it ends it.
 #[derive(Debug)]
 pub struct RabbitCluster {
     nodes: Vec<Node>,
-    /// Ends after the nodes.
+    /// Declared last, so that it ends after the nodes.
     _mapper: Watched,
 }
 
 impl RabbitCluster {
-    /// Makes and starts the nodes, and waits until each knows the others.
+    /// Creates and starts the nodes, and waits until each node sees the others.
     pub async fn start() -> Result<Arc<RabbitCluster>, Fault> {
         let (mapper, port) = start_mapper()?;
         let names: Vec<String> = (1..=NODES).map(|n| format!("handover{n}@localhost")).collect();
@@ -30,14 +30,14 @@ impl RabbitCluster {
         });
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         let cluster = RabbitCluster { nodes, _mapper: mapper };
-        // The others must not join while the first still changes its tables: they would miss a change.
+        // The other nodes must not join while the first still changes its tables: they would miss a change.
         let (first, others) = cluster.nodes.split_at(1);
         for together in [first, others] {
             for node in together {
                 node.launch()?;
             }
             for node in together {
-                node.wait_until_it_answers().await?;
+                node.wait_until_ready().await?;
             }
         }
         for node in &cluster.nodes {
@@ -46,30 +46,30 @@ impl RabbitCluster {
         Ok(Arc::new(cluster))
     }
 
-    /// A URL that names every node.
+    /// URL with the addresses of all nodes.
     pub fn url(&self) -> String {
         let hosts: Vec<String> =
             self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.ports().amqp)).collect();
         format!("amqp://{USER}:{PASSWORD}@{}/%2f", hosts.join(","))
     }
 
-    /// The names of its nodes; elsewhere a node is named by its place in this list.
+    /// Names of the nodes. Other methods take the index of a node in this list.
     pub fn names(&self) -> Vec<&str> {
         self.nodes.iter().map(Node::name).collect()
     }
 
-    /// `kill -9`; what the node has kept stays for [`restart`](RabbitCluster::restart).
+    /// Sends SIGKILL to a node. Its data is kept for [`restart`](RabbitCluster::restart).
     pub fn kill(&self, node: usize) -> Result<(), Fault> {
         self.nodes[node].kill()
     }
 
-    /// Starts a node again with what it has kept, and waits until it answers.
+    /// Starts a node again with its data, and waits until it responds.
     pub async fn restart(&self, node: usize) -> Result<(), Fault> {
         self.nodes[node].launch()?;
-        self.nodes[node].wait_until_it_answers().await
+        self.nodes[node].wait_until_ready().await
     }
 
-    /// Waits until every node has its part of every queue; all are quorum queues, and there is one.
+    /// Waits until every queue has a replica on every node. All queues are quorum queues, and there is at least one.
     pub async fn wait_until_replicated(&self) -> Result<(), Fault> {
         let online = "lists:usort([length(proplists:get_value(online, rabbit_quorum_queue:info(Q, [online]))) \
                       || Q <- rabbit_amqqueue:list(<<\"/\">>)]) =:= [3].";
@@ -79,36 +79,36 @@ impl RabbitCluster {
         Ok(())
     }
 
-    /// The node that leads a quorum queue, as this node knows it.
-    pub async fn leader(&self, queue: &str, asked: usize) -> Result<usize, Fault> {
+    /// The leader of a quorum queue as seen by node `via`.
+    pub async fn leader(&self, queue: &str, via: usize) -> Result<usize, Fault> {
         let code =
             format!("{}, proplists:get_value(leader, rabbit_quorum_queue:info(Q, [leader])).", found(queue));
-        self.named_in(&self.nodes[asked].eval(&code).await?)
+        self.node_named_in(&self.nodes[via].eval(&code).await?)
     }
 
-    /// Has this node lead a quorum queue.
+    /// Makes this node the leader of a quorum queue.
     pub async fn let_lead(&self, queue: &str, node: usize) -> Result<(), Fault> {
         let code = format!("{}, rabbit_quorum_queue:transfer_leadership(Q, node()).", found(queue));
         self.nodes[node].eval(&code).await.map(drop)
     }
 
-    /// The node that has the connection of this name.
-    pub async fn node_of_connection(&self, name: &str, asked: usize) -> Result<usize, Fault> {
+    /// The node that serves the connection of this name.
+    pub async fn node_of_connection(&self, name: &str, via: usize) -> Result<usize, Fault> {
         let code = format!(
             "[node(P) || [{{pid, P}}, {{client_properties, C}}] <- \
              rabbit_networking:connection_info_all([pid, client_properties]), \
              lists:member({{<<\"connection_name\">>, longstr, <<\"{name}\">>}}, C)]."
         );
-        self.named_in(&self.nodes[asked].eval(&code).await?)
+        self.node_named_in(&self.nodes[via].eval(&code).await?)
     }
 
-    fn named_in(&self, answer: &str) -> Result<usize, Fault> {
-        let named = self.nodes.iter().position(|node| answer.contains(node.name()));
-        named.ok_or_else(|| format!("no node is named in {answer}").into())
+    fn node_named_in(&self, response: &str) -> Result<usize, Fault> {
+        let named = self.nodes.iter().position(|node| response.contains(node.name()));
+        named.ok_or_else(|| format!("no node is named in {response}").into())
     }
 }
 
-/// Erlang that finds a queue and calls it `Q`.
+/// Erlang that looks up a queue and binds it to `Q`.
 fn found(queue: &str) -> String {
     format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"{queue}\">>))")
 }

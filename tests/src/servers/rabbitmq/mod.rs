@@ -1,4 +1,4 @@
-//! RabbitMQ.
+//! RabbitMQ servers.
 
 #![allow(clippy::disallowed_methods, reason = "real servers run on real time")]
 
@@ -20,91 +20,91 @@ pub use cluster::RabbitCluster;
 pub use setup::MAX_MESSAGE_BYTES;
 pub use vhost::TestVhost;
 
-/// Whether a server listens for `amqps` too.
+/// Whether a server offers TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encryption {
-    /// `amqp` only.
+    /// Plain connections only.
     None,
-    /// With certificates made for it, see [`RabbitServer::authorities`].
+    /// TLS with a generated certificate, see [`RabbitServer::authorities`].
     Offered,
 }
 
-/// A server of a test's own. Dropping it ends it.
+/// A private RabbitMQ server. Dropping it ends it.
 #[derive(Debug)]
 pub struct RabbitServer {
     node: Node,
-    /// How many vhosts were made.
-    made: Mutex<u32>,
-    /// Vhosts that nobody uses any more; the next that is made deletes them.
+    /// Number of vhosts created.
+    created: Mutex<u32>,
+    /// Vhosts of finished tests. They are deleted when the next vhost is created.
     finished: Mutex<Vec<String>>,
-    /// Ends after the node.
+    /// Declared last, so that it ends after the node.
     _mapper: Watched,
 }
 
 impl RabbitServer {
-    /// Makes and starts a server, and waits until it answers.
+    /// Creates and starts a server, and waits until it responds.
     pub async fn start(encryption: Encryption) -> Result<Arc<RabbitServer>, Fault> {
         let (mapper, port) = start_mapper()?;
         let node = Node::new("handover@localhost", &[], port, encryption == Encryption::Offered)?;
         let server =
-            RabbitServer { node, made: Mutex::default(), finished: Mutex::default(), _mapper: mapper };
+            RabbitServer { node, created: Mutex::default(), finished: Mutex::default(), _mapper: mapper };
         server.restart().await?;
         Ok(Arc::new(server))
     }
 
-    /// Starts it again on the same ports with what it has kept, and waits until it answers.
+    /// Starts the server again on the same ports with its data, and waits until it responds.
     pub async fn restart(&self) -> Result<(), Fault> {
         self.node.launch()?;
-        self.node.wait_until_it_answers().await
+        self.node.wait_until_ready().await
     }
 
-    /// `kill -9`; what it has kept stays for [`restart`](RabbitServer::restart).
+    /// Sends SIGKILL. The data is kept for [`restart`](RabbitServer::restart).
     pub fn kill(&self) -> Result<(), Fault> {
         self.node.kill()
     }
 
-    /// SIGSTOP: it takes connections and answers nothing.
+    /// Sends SIGSTOP: the kernel accepts connections, the server does not respond.
     pub fn pause(&self) -> Result<(), Fault> {
         self.node.pause()
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub fn go_on(&self) -> Result<(), Fault> {
         self.node.go_on()
     }
 
-    /// Where it listens for `amqp`, on 127.0.0.1.
+    /// Port for `amqp` on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.node.ports().amqp
     }
 
-    /// Where it listens for `amqps`.
+    /// Port for `amqps`.
     pub fn encrypted_port(&self) -> Option<u16> {
         self.node.ports().amqps
     }
 
-    /// Who signed its certificate, which is for `localhost`.
+    /// Certificate authority of its certificate for `localhost`, in PEM format.
     pub fn authorities(&self) -> Result<String, Fault> {
         Ok(std::fs::read_to_string(self.node.folder().join("ca.pem"))?)
     }
 
-    /// Where it keeps everything.
+    /// Folder of all its files.
     pub fn folder(&self) -> &Path {
         self.node.folder()
     }
 
-    /// Evaluates Erlang on the server: what `rabbitmqctl eval` does, without a second of start.
+    /// Evaluates Erlang on the server, like `rabbitmqctl eval`, without its start-up time of one second.
     pub async fn eval(&self, code: &str) -> Result<String, Fault> {
         self.node.eval(code).await
     }
 
-    /// Writes the names of all quorum queues to disk, which RabbitMQ 3.10 does half a second after it declared one: killed
-    /// before that, it forgets the queue.
+    /// Writes the names of all quorum queues to disk. RabbitMQ 3.10 does so half a second after a declaration; if it is
+    /// killed earlier, it loses the queue.
     pub async fn save_queues(&self) -> Result<(), Fault> {
         self.eval("[ok = dets:sync(Table) || Table <- dets:all()].").await.map(drop)
     }
 
-    /// Lets it run out of memory, or not any more: connections that publish are blocked.
+    /// Raises or clears the memory alarm. While it is raised, RabbitMQ blocks connections that publish.
     pub async fn set_memory_alarm(&self, alarm: bool) -> Result<(), Fault> {
         let share = if alarm { "0.000001" } else { "0.6" };
         self.eval(&format!("vm_memory_monitor:set_vm_memory_high_watermark({share}).")).await?;
@@ -122,13 +122,13 @@ impl RabbitServer {
         }
     }
 
-    /// An empty vhost that goes when it is dropped.
+    /// Creates an empty vhost that is deleted after the test.
     pub async fn vhost(self: &Arc<Self>) -> Result<TestVhost, Fault> {
         let finished = std::mem::take(&mut *lock(&self.finished));
         let number = {
-            let mut made = lock(&self.made);
-            *made += 1;
-            *made
+            let mut created = lock(&self.created);
+            *created += 1;
+            *created
         };
         let name = format!("test_{number}");
         let mut code: String = finished

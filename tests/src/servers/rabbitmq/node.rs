@@ -1,4 +1,4 @@
-//! One node: a process that can be killed, stopped and started again on what it has kept.
+//! One RabbitMQ node: a process that can be killed, stopped and started again with its data.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,17 +9,17 @@ use crate::process::Fault;
 use crate::servers::watched::{EndWith, Watched};
 use crate::servers::{free_port, server_folder};
 
-/// How long a node may take until it answers: many seconds where three start beside other work.
+/// How long a node may take to start: three nodes on a busy machine need many seconds.
 pub(super) const START_WITHIN: Duration = Duration::from_secs(120);
 
-/// How long a call is tried while the node does not take it.
+/// How long a call is retried while the node refuses it.
 const CALL_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A port mapper of our own, by which nodes and callers find each other.
+/// Starts a private port mapper (epmd), through which nodes and callers find each other.
 pub(super) fn start_mapper() -> Result<(Watched, u16), Fault> {
     let port = free_port()?;
     let command = [
@@ -32,7 +32,6 @@ pub(super) fn start_mapper() -> Result<(Watched, u16), Fault> {
     Ok((Watched::start(&command, &server_folder("epmd")?, EndWith::Kill)?, port))
 }
 
-/// A node.
 #[derive(Debug)]
 pub(super) struct Node {
     name: String,
@@ -43,7 +42,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// A node that is not started yet; `peers` are the nodes of the cluster that it joins, none for the first.
+    /// A node that is not started yet. `peers` are the nodes of the cluster to join; empty for the first node.
     pub(super) fn new(name: &str, peers: &[String], mapper: u16, encrypted: bool) -> Result<Node, Fault> {
         let ports = Ports {
             amqp: free_port()?,
@@ -53,24 +52,25 @@ impl Node {
         };
         let folder = server_folder("rabbitmq")?;
         configure(&folder, ports, peers)?;
-        let (name, process) = (name.to_owned(), Mutex::default());
+        let name = name.to_owned();
+        let process = Mutex::default();
         Ok(Node { name, folder, ports, process, calling: tokio::sync::Mutex::default() })
     }
 
-    /// Starts its process, for the first time or again with what it has kept.
+    /// Starts the process, for the first time or again with its data.
     pub(super) fn launch(&self) -> Result<(), Fault> {
         let command = command(&self.name, &self.folder, self.ports)?;
         *lock(&self.process) = Some(Watched::start(&command, &self.folder, EndWith::Kill)?);
         Ok(())
     }
 
-    /// Waits until it answers.
-    pub(super) async fn wait_until_it_answers(&self) -> Result<(), Fault> {
+    /// Waits until the node responds.
+    pub(super) async fn wait_until_ready(&self) -> Result<(), Fault> {
         let begun = Instant::now();
         loop {
             let error: Fault = match self.call("rabbit:is_running().").await {
-                Ok(answer) if answer.starts_with("{ok,") && answer.contains("true") => return Ok(()),
-                Ok(answer) => format!("it says {answer}").into(),
+                Ok(response) if response.starts_with("{ok,") && response.contains("true") => return Ok(()),
+                Ok(response) => format!("response: {response}").into(),
                 Err(error) => error,
             };
             let (runs, log) = match &*lock(&self.process) {
@@ -78,38 +78,38 @@ impl Node {
                 None => (false, String::new()),
             };
             if !runs || begun.elapsed() > START_WITHIN {
-                return Err(format!("RabbitMQ ({}) does not answer: {error}\n{log}", self.name).into());
+                return Err(format!("RabbitMQ ({}) does not respond: {error}\n{log}", self.name).into());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// Asks until it answers this.
+    /// Evaluates `code` until the result is `wanted`.
     pub(super) async fn wait_for(&self, code: &str, wanted: &str) -> Result<(), Fault> {
         let begun = Instant::now();
         loop {
-            let answer = self.eval(code).await?;
-            if answer.trim_end() == format!("{{ok, {wanted}}}") {
+            let response = self.eval(code).await?;
+            if response.trim_end() == format!("{{ok, {wanted}}}") {
                 return Ok(());
             }
             if begun.elapsed() > START_WITHIN {
-                return Err(format!("{} says {answer} and not {wanted}", self.name).into());
+                return Err(format!("{} returns {response} instead of {wanted}", self.name).into());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// `kill -9`; what it has kept stays.
+    /// Sends SIGKILL. The data is kept.
     pub(super) fn kill(&self) -> Result<(), Fault> {
         lock(&self.process).take().map_or(Ok(()), Watched::kill)
     }
 
-    /// SIGSTOP: it takes connections and answers nothing.
+    /// Sends SIGSTOP: the kernel accepts connections, the node does not respond.
     pub(super) fn pause(&self) -> Result<(), Fault> {
         lock(&self.process).as_ref().map_or(Ok(()), Watched::pause)
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub(super) fn go_on(&self) -> Result<(), Fault> {
         lock(&self.process).as_ref().map_or(Ok(()), Watched::go_on)
     }
@@ -126,34 +126,36 @@ impl Node {
         self.ports
     }
 
-    /// Evaluates Erlang on the node: what `rabbitmqctl eval` does, without a second of start.
+    /// Evaluates Erlang on the node, like `rabbitmqctl eval`, without its start-up time of one second.
     pub(super) async fn eval(&self, code: &str) -> Result<String, Fault> {
         let begun = Instant::now();
         loop {
-            let said = self.call(code).await?;
-            if said.starts_with("{ok,") {
-                return Ok(said);
+            let output = self.call(code).await?;
+            if output.starts_with("{ok,") {
+                return Ok(output);
             }
-            if !said.contains("failed to connect") || begun.elapsed() > CALL_WITHIN {
-                return Err(said.into());
+            if !output.contains("failed to connect") || begun.elapsed() > CALL_WITHIN {
+                return Err(output.into());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
-    /// What the node says to this code, or erl_call in its place.
+    /// Output of the node, or of `erl_call` if it fails.
     async fn call(&self, code: &str) -> Result<String, Fault> {
-        let (program, code) = (program("erl_call")?, format!("{code}\n"));
-        // The node takes one such call at a time: the next one is turned away while it forgets the last.
+        let program = program("erl_call")?;
+        let code = format!("{code}\n");
+        // The node accepts one such call at a time and refuses the next one until the previous session is removed.
         let _turn = self.calling.lock().await;
-        let (name, mapper) = (self.name.clone(), self.ports.mapper);
+        let name = self.name.clone();
+        let mapper = self.ports.mapper;
         tokio::task::spawn_blocking(move || erl_call(&program, &name, mapper, &code)).await?
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // First the process, whose shell removes the folder too; but one that was killed has no shell any more.
+        // End the process first: its shell removes the folder. After a kill there is no shell, so remove the folder here as well.
         drop(lock(&self.process).take());
         let _ = std::fs::remove_dir_all(&self.folder);
     }

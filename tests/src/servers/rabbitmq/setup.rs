@@ -1,4 +1,4 @@
-//! What a server is started with.
+//! Configuration and command line of a RabbitMQ node.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use crate::process::Fault;
 
 /// The only user.
 pub(super) const USER: &str = "handover";
-/// What nodes know each other by; they listen on 127.0.0.1 alone.
+/// Erlang cookie of the nodes, which listen on 127.0.0.1 only.
 const COOKIE: &str = "handover";
 
-/// The largest message that a test server takes.
+/// Maximum message size of the test servers.
 pub const MAX_MESSAGE_BYTES: usize = 1_048_576;
 
-/// Where a server listens, on 127.0.0.1.
+/// Ports of a node on 127.0.0.1.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ports {
     pub(super) amqp: u16,
@@ -25,7 +25,7 @@ pub(super) struct Ports {
 }
 
 pub(super) fn program(name: &str) -> Result<PathBuf, Fault> {
-    // Not the wrapper in the path: it changes to another user.
+    // Not the wrapper in PATH, which changes to another user.
     let folders = ["/usr/lib/rabbitmq/bin", "/usr/lib/erlang/bin"].map(PathBuf::from);
     find(name, &folders).ok_or_else(|| {
         format!("{name} is missing: install RabbitMQ 3.10 or later (Debian: apt-get install rabbitmq-server)")
@@ -33,7 +33,7 @@ pub(super) fn program(name: &str) -> Result<PathBuf, Fault> {
     })
 }
 
-/// What a node says to this code, or erl_call in its place.
+/// Runs `erl_call` and returns the output of the node, or of `erl_call` if it fails.
 pub(super) fn erl_call(program: &Path, node: &str, mapper: u16, code: &str) -> Result<String, Fault> {
     let mut child = Command::new(program)
         .args(["-n", node, "-c", COOKIE, "-e"])
@@ -42,13 +42,13 @@ pub(super) fn erl_call(program: &Path, node: &str, mapper: u16, code: &str) -> R
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    // Who cannot connect does not read.
+    // If `erl_call` cannot connect, it does not read its input.
     let _ = child.stdin.take().ok_or("stdin is piped")?.write_all(code.as_bytes());
     let output = child.wait_with_output()?;
     Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
-/// `peers` are the nodes of the cluster that it joins; without any it is alone, or the first.
+/// `peers` are the nodes of the cluster to join; empty for a single node and for the first node.
 pub(super) fn configure(folder: &Path, ports: Ports, peers: &[String]) -> Result<(), Fault> {
     let mut lines = vec![
         format!("listeners.tcp.default = 127.0.0.1:{}", ports.amqp),
@@ -63,7 +63,7 @@ pub(super) fn configure(folder: &Path, ports: Ports, peers: &[String]) -> Result
     if !peers.is_empty() {
         for line in [
             "peer_discovery_backend = classic_config",
-            // The first node starts at its own pace; whoever asks holds a lock that the others wait for.
+            // The first node takes its time to start; a node that queries it holds a lock that the others wait for.
             "discovery_retry_interval = 100",
             "discovery_retry_limit = 450",
         ] {
@@ -102,9 +102,9 @@ pub(super) fn command(name: &str, folder: &Path, ports: Ports) -> Result<Vec<Str
         ("RABBITMQ_CONFIG_FILE", file("rabbitmq")),
         ("RABBITMQ_CONF_ENV_FILE", file("none")),
         ("RABBITMQ_PID_FILE", file("pid")),
-        // The script then becomes the server, whose process id we know.
+        // The script then execs the server, so that the process id is that of the server.
         ("RUNNING_UNDER_SYSTEMD", "true".to_owned()),
-        // Idle schedulers that spin take the processor from the tests.
+        // Idle schedulers that spin would take CPU time from the tests.
         (
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
             format!(

@@ -1,4 +1,4 @@
-//! A vhost for each test, and what an operator can do to it.
+//! A vhost per test, and administrative operations on it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::RabbitServer;
 use super::setup::USER;
 use crate::process::Fault;
 
-/// A vhost of one test.
+/// Vhost of one test.
 #[derive(Debug)]
 pub struct TestVhost {
     pub(super) name: String,
@@ -15,38 +15,36 @@ pub struct TestVhost {
 }
 
 impl TestVhost {
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its URL, by the server's own port.
+    /// URL through the server's own port.
     pub fn url(&self) -> String {
         self.url_by(self.server.port())
     }
 
-    /// Its URL, by the port of a proxy before the server.
+    /// URL through the port of a proxy.
     pub fn url_by(&self, port: u16) -> String {
         format!("amqp://{USER}:{PASSWORD}@127.0.0.1:{port}/{}", self.name)
     }
 
-    /// Its URL with encryption, where the server offers that.
+    /// URL with TLS, if the server offers it.
     pub fn encrypted_url(&self) -> Option<String> {
         let port = self.server.encrypted_port()?;
         Some(format!("amqps://{USER}:{PASSWORD}@localhost:{port}/{}", self.name))
     }
 
-    /// The server it is in.
     pub fn server(&self) -> &Arc<RabbitServer> {
         &self.server
     }
 
-    /// A resource of it, as Erlang names it.
+    /// Erlang expression of a resource in this vhost.
     fn resource(&self, kind: &str, name: &str) -> String {
         format!("rabbit_misc:r(<<\"{}\">>, {kind}, <<\"{name}\">>)", self.name)
     }
 
-    /// Deletes a queue with all that is in it, behind everybody's back.
+    /// Deletes a queue with its messages, as an administrator.
     pub async fn delete_queue(&self, queue: &str) -> Result<(), Fault> {
         let queue = self.resource("queue", queue);
         let code = format!(
@@ -55,7 +53,7 @@ impl TestVhost {
         self.server.eval(&code).await.map(drop)
     }
 
-    /// Deletes an exchange with its bindings, behind everybody's back.
+    /// Deletes an exchange with its bindings, as an administrator.
     pub async fn delete_exchange(&self, exchange: &str) -> Result<(), Fault> {
         let exchange = self.resource("exchange", exchange);
         self.server
@@ -64,9 +62,10 @@ impl TestVhost {
             .map(drop)
     }
 
-    /// Takes a binding from a queue, behind everybody's back.
+    /// Removes a binding of a queue, as an administrator.
     pub async fn unbind(&self, exchange: &str, queue: &str, key: &str) -> Result<(), Fault> {
-        let (exchange, queue) = (self.resource("exchange", exchange), self.resource("queue", queue));
+        let exchange = self.resource("exchange", exchange);
+        let queue = self.resource("queue", queue);
         let code = format!(
             "[B] = [B || B <- rabbit_binding:list_for_source_and_destination({exchange}, {queue}), \
              element(3, B) =:= <<\"{key}\">>], ok = rabbit_binding:remove(B, <<\"test\">>)."
@@ -74,7 +73,7 @@ impl TestVhost {
         self.server.eval(&code).await.map(drop)
     }
 
-    /// Removes every binding of an exchange with this routing key, in one call. Missing ones are no error.
+    /// Removes every binding of an exchange with this routing key, in one call. Missing bindings are no error.
     pub async fn unbind_all(&self, exchange: &str, key: &str) -> Result<(), Fault> {
         let exchange = self.resource("exchange", exchange);
         let code = format!(
@@ -84,7 +83,7 @@ impl TestVhost {
         self.server.eval(&code).await.map(drop)
     }
 
-    /// How many messages each queue holds, those that were delivered and not settled included.
+    /// Number of messages in each queue, including delivered messages that are not settled.
     pub async fn messages(&self) -> Result<Vec<(String, u64)>, Fault> {
         let code = format!(
             "Count = fun(Q) -> case amqqueue:get_type(Q) of rabbit_quorum_queue -> \
@@ -94,16 +93,17 @@ impl TestVhost {
              Q <- rabbit_amqqueue:list(<<\"{}\">>)]).",
             self.name
         );
-        let said = self.server.eval(&code).await?;
-        let listed = text_of(&said);
+        let result = self.server.eval(&code).await?;
+        let listed = text_of(&result);
         let count = |entry: &str| -> Result<(String, u64), Fault> {
-            let (queue, messages) = entry.split_once('=').ok_or_else(|| format!("it says {said}"))?;
+            let (queue, messages) =
+                entry.split_once('=').ok_or_else(|| format!("unexpected result: {result}"))?;
             Ok((queue.to_owned(), messages.parse()?))
         };
         listed.split_whitespace().filter(|entry| *entry != "[]").map(count).collect()
     }
 
-    /// An argument that a queue was declared with, as text.
+    /// An argument of a queue's declaration, as text.
     pub async fn argument(&self, queue: &str, name: &str) -> Result<String, Fault> {
         let queue = self.resource("queue", queue);
         let code = format!(
@@ -114,7 +114,7 @@ impl TestVhost {
         Ok(text_of(&self.server.eval(&code).await?).to_owned())
     }
 
-    /// Lets a quorum queue forget its consumers, who are told nothing.
+    /// Removes the consumers of a quorum queue without notifying them.
     pub async fn forget_consumers(&self, queue: &str) -> Result<(), Fault> {
         let queue = self.resource("queue", queue);
         let code = format!(
@@ -125,7 +125,7 @@ impl TestVhost {
         self.server.eval(&code).await.map(drop)
     }
 
-    /// Closes every connection to it, as an operator does.
+    /// Closes all connections to the vhost, as an administrator.
     pub async fn close_connections(&self) -> Result<(), Fault> {
         let code = format!(
             "[rabbit_networking:close_connection(P, \"test\") || [{{pid, P}}, {{vhost, <<\"{}\">>}}] <- \
@@ -136,9 +136,9 @@ impl TestVhost {
     }
 }
 
-/// The text that an evaluation ended with.
-fn text_of(said: &str) -> &str {
-    said.trim_start_matches("{ok,").trim().trim_end_matches('}').trim().trim_matches('"')
+/// The text in the result of an evaluation.
+fn text_of(result: &str) -> &str {
+    result.trim_start_matches("{ok,").trim().trim_end_matches('}').trim().trim_matches('"')
 }
 
 impl Drop for TestVhost {

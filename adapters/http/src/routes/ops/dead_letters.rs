@@ -1,4 +1,4 @@
-//! `/api/v1/ops/dead-letters`: looked at, replayed, discarded.
+//! `/api/v1/ops/dead-letters`: list, replay and discard dead letters.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::body::JsonBody;
 use crate::context::Operator;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done, Page};
+use crate::envelope::{Done, Page, RouteResult};
 use crate::fields::{self, Fields};
 use crate::messages;
 use crate::query::Parameters;
 use crate::views::{DeadLetterView, DiscardView, ReplayView};
 
-/// The greatest number of characters of a letter's key: an event id, or a hash.
+/// Maximum length of a dead letter's key: an event id or a hash.
 pub(crate) const MAX_KEY_CHARS: usize = 64;
 
 type DeadLetterPage = Page<DeadLetterView>;
@@ -31,29 +31,29 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new().routes(routes!(page)).routes(routes!(replay)).routes(routes!(discard))
 }
 
-/// Shows messages that no consumer could do.
+/// Lists dead letters: messages that a consumer could not process.
 #[utoipa::path(
     get,
     path = "/",
     operation_id = "deadLetters",
     tag = "operators",
     params(
-        ("queue" = Option<kinds::QueueName>, Query, description = "Those that died there"),
-        ("eventType" = Option<kinds::EventType>, Query, description = "Of this type"),
-        ("status" = Option<kinds::LetterStatus>, Query, description = "Those of which this was decided"),
-        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
+        ("queue" = Option<kinds::QueueName>, Query, description = "Only dead letters of this queue"),
+        ("eventType" = Option<kinds::EventType>, Query, description = "Only dead letters of this event type"),
+        ("status" = Option<kinds::DeadLetterStatus>, Query, description = "Only dead letters with this status"),
+        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
         Paging,
     ),
     responses(
         (status = 200, description = "A page of dead letters", body = DeadLetterPage),
-        (status = 404, description = "There is no such tenant for you"),
+        (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
 async fn page(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     mut parameters: Parameters,
-) -> Answer {
+) -> RouteResult {
     let filter = DeadLetterFilter {
         tenant: parameters.tenant(),
         queue: parameters.visible_ascii("queue", MAX_QUEUE_CHARS),
@@ -63,14 +63,15 @@ async fn page(
             DeadLetterStatus::named(name).ok_or_else(|| messages::one_of(&names().join(" ")))
         }),
     };
-    let (before, limit) = (parameters.cursor(), parameters.limit());
+    let before = parameters.cursor();
+    let limit = parameters.limit();
     parameters.finish()?;
     let page =
         operations::dead_letters(&edge.app.outbox, &context.operator()?, filter, before, limit).await?;
     Done::page(page.items.into_iter().map(DeadLetterView::from).collect(), page.next)
 }
 
-/// Brings dead letters back to the consumers they died at.
+/// Replays dead letters: sends them to their consumers again.
 #[utoipa::path(
     post,
     path = "/replay",
@@ -78,17 +79,17 @@ async fn page(
     tag = "operators",
     request_body = bodies::ReplayRequest,
     responses(
-        (status = 200, description = "What became of it", body = ReplayView),
-        (status = 404, description = "There is no such tenant for you"),
+        (status = 200, description = "The result", body = ReplayView),
+        (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
 async fn replay(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     JsonBody(mut body): JsonBody,
-) -> Answer {
-    let letters = letters(&mut body);
-    let dry_run = body.optional("dryRun", fields::flag);
+) -> RouteResult {
+    let letters = selection(&mut body);
+    let dry_run = body.optional("dryRun", fields::boolean);
     let reason = body.optional("reason", fields::reason);
     let command = letters.zip(dry_run).zip(reason).map(|((letters, dry_run), reason)| ReplayLetters {
         letters,
@@ -100,7 +101,7 @@ async fn replay(
     Done::ok(&ReplayView::from(replayed))
 }
 
-/// Gives dead letters up.
+/// Discards dead letters.
 #[utoipa::path(
     post,
     path = "/discard",
@@ -108,17 +109,17 @@ async fn replay(
     tag = "operators",
     request_body = bodies::DiscardRequest,
     responses(
-        (status = 200, description = "What became of it", body = DiscardView),
-        (status = 404, description = "There is no such tenant for you"),
+        (status = 200, description = "The result", body = DiscardView),
+        (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
 async fn discard(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     JsonBody(mut body): JsonBody,
-) -> Answer {
-    let letters = letters(&mut body);
-    let dry_run = body.optional("dryRun", fields::flag);
+) -> RouteResult {
+    let letters = selection(&mut body);
+    let dry_run = body.optional("dryRun", fields::boolean);
     let reason = body.required("reason", fields::reason);
     let command = letters.zip(dry_run).zip(reason).map(|((letters, dry_run), reason)| DiscardLetters {
         letters,
@@ -130,8 +131,8 @@ async fn discard(
     Done::ok(&DiscardView::from(discarded))
 }
 
-/// `keys`, with or without `queue`, or `filter`; an empty filter is all that nobody decided about.
-fn letters(body: &mut Fields) -> Option<Letters> {
+/// Reads `keys` with an optional `queue`, or `filter`. An empty filter selects all open dead letters.
+fn selection(body: &mut Fields) -> Option<Letters> {
     let key = |value: &serde_json::Value| fields::visible_ascii(MAX_KEY_CHARS)(value);
     let keys = body.optional("keys", fields::named(key));
     let queue = body.optional("queue", fields::visible_ascii(MAX_QUEUE_CHARS));
@@ -140,10 +141,10 @@ fn letters(body: &mut Fields) -> Option<Letters> {
         (Some(keys), None) => Some(Letters::Keys { keys, queue: queue? }),
         (None, Some(filter)) => match queue? {
             None => Some(filter),
-            Some(_) => body.wrong("queue", messages::QUEUE_OF_FILTER),
+            Some(_) => body.reject("queue", messages::QUEUE_WITH_FILTER),
         },
-        (None, None) => body.wrong("keys", messages::KEYS_OR_FILTER),
-        (Some(_), Some(_)) => body.wrong("filter", messages::KEYS_OR_FILTER),
+        (None, None) => body.reject("keys", messages::KEYS_OR_FILTER),
+        (Some(_), Some(_)) => body.reject("filter", messages::KEYS_OR_FILTER),
     }
 }
 

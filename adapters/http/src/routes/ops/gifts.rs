@@ -1,4 +1,4 @@
-//! `/api/v1/ops/wallets`, `/points`, `/coupons`: what an operator gives a user. Under one idempotency key it is given once.
+//! `/api/v1/ops/wallets`, `/points`, `/coupons`: assets that operators grant to users, once per idempotency key.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::body::JsonBody;
 use crate::context::Operator;
 use crate::document::kinds;
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done};
+use crate::envelope::{Done, RouteResult};
 use crate::fields;
 use crate::messages::{self, Text};
 use crate::path::PathId;
 use crate::views::{AssetAmount, rfc3339};
 
-/// The greatest number of points that are granted at a time.
+/// Maximum number of points per grant.
 pub(crate) const MAX_GRANT: i64 = 1_000_000_000;
 /// The last year that every database can store.
 const LAST_YEAR: i32 = 9999;
@@ -34,8 +34,8 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = Gift)]
-pub(in crate::routes) struct GiftView {
+#[schema(as = AssetGrant)]
+pub(in crate::routes) struct AssetGrantView {
     #[schema(value_type = kinds::Id)]
     user_id: UserId,
     #[schema(value_type = kinds::Asset)]
@@ -52,11 +52,11 @@ pub(in crate::routes) struct GiftView {
     create_time: DateTime<Utc>,
 }
 
-impl From<AssetOperation> for GiftView {
-    fn from(operation: AssetOperation) -> GiftView {
+impl From<AssetOperation> for AssetGrantView {
+    fn from(operation: AssetOperation) -> AssetGrantView {
         let asset: Asset = operation.asset;
         let of = |amount: i64| AssetAmount { asset, amount };
-        GiftView {
+        AssetGrantView {
             user_id: operation.user,
             asset: asset.as_str(),
             operation: operation.kind.as_str(),
@@ -71,7 +71,7 @@ impl From<AssetOperation> for GiftView {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = IssuedCoupon)]
-pub(in crate::routes) struct IssuedView {
+pub(in crate::routes) struct IssuedCouponView {
     #[schema(value_type = kinds::Id)]
     coupon_id: CouponId,
     #[schema(value_type = kinds::Id)]
@@ -90,10 +90,10 @@ pub(in crate::routes) struct IssuedView {
     create_time: DateTime<Utc>,
 }
 
-impl IssuedView {
-    /// Given again under the same key, it may have been used since.
-    pub(in crate::routes) fn at(now: DateTime<Utc>, coupon: &Coupon) -> IssuedView {
-        IssuedView {
+impl IssuedCouponView {
+    /// Computes the status at `now`: when the request is repeated with its key, the coupon may have been used since.
+    pub(in crate::routes) fn at(now: DateTime<Utc>, coupon: &Coupon) -> IssuedCouponView {
+        IssuedCouponView {
             coupon_id: coupon.id,
             user_id: coupon.user,
             discount: coupon.discount,
@@ -105,9 +105,9 @@ impl IssuedView {
     }
 }
 
-/// Puts money into a wallet.
+/// Deposits money into a wallet.
 ///
-/// Under one key it is given to a user once for ever.
+/// A key takes effect once per user, without expiry.
 #[utoipa::path(
     post,
     path = "/wallets/{userId}/deposits",
@@ -118,8 +118,8 @@ impl IssuedView {
     ),
     request_body = bodies::Deposit,
     responses(
-        (status = 201, description = "What was given", body = GiftView),
-        (status = 404, description = "There can be no such user"),
+        (status = 201, description = "The grant", body = AssetGrantView),
+        (status = 404, description = "The user id is not valid"),
     ),
 )]
 async fn deposit(
@@ -127,17 +127,17 @@ async fn deposit(
     Operator(context): Operator,
     PathId(user): PathId<UserId>,
     JsonBody(mut body): JsonBody,
-) -> Answer {
+) -> RouteResult {
     let amount = body.required("amount", fields::price);
     let reason = body.optional("reason", fields::reason);
     let (amount, reason) = body.finish(amount.zip(reason))?;
     let operation = operations::give(&edge.app, &context, user, Gift::Deposit(amount), reason).await?;
-    Done::created(&GiftView::from(operation))
+    Done::created(&AssetGrantView::from(operation))
 }
 
-/// Gives points.
+/// Grants points to a user.
 ///
-/// Under one key they are given to a user once for ever.
+/// A key takes effect once per user, without expiry.
 #[utoipa::path(
     post,
     path = "/points/{userId}/grants",
@@ -148,8 +148,8 @@ async fn deposit(
     ),
     request_body = bodies::Grant,
     responses(
-        (status = 201, description = "What was given", body = GiftView),
-        (status = 404, description = "There can be no such user"),
+        (status = 201, description = "The grant", body = AssetGrantView),
+        (status = 404, description = "The user id is not valid"),
     ),
 )]
 async fn grant(
@@ -157,17 +157,17 @@ async fn grant(
     Operator(context): Operator,
     PathId(user): PathId<UserId>,
     JsonBody(mut body): JsonBody,
-) -> Answer {
-    let points = body.required("points", granted);
+) -> RouteResult {
+    let points = body.required("points", granted_points);
     let reason = body.optional("reason", fields::reason);
     let (points, reason) = body.finish(points.zip(reason))?;
     let operation = operations::give(&edge.app, &context, user, Gift::Grant(points), reason).await?;
-    Done::created(&GiftView::from(operation))
+    Done::created(&AssetGrantView::from(operation))
 }
 
-/// Gives a coupon.
+/// Issues a coupon to a user.
 ///
-/// Under one key it is given once for ever.
+/// A key takes effect once, without expiry.
 #[utoipa::path(
     post,
     path = "/coupons",
@@ -175,14 +175,14 @@ async fn grant(
     tag = "operators",
     request_body = bodies::NewCoupon,
     responses(
-        (status = 201, description = "The coupon", body = IssuedView),
+        (status = 201, description = "The coupon", body = IssuedCouponView),
     ),
 )]
 async fn issue(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     JsonBody(mut body): JsonBody,
-) -> Answer {
+) -> RouteResult {
     let now = edge.app.now();
     let user = body.required("userId", fields::id);
     let discount = body.required("discount", fields::price);
@@ -200,10 +200,10 @@ async fn issue(
     );
     let command = body.finish(command)?;
     let coupon = operations::issue_coupon(&edge.app, &context, command).await?;
-    Done::created(&IssuedView::at(now, &coupon))
+    Done::created(&IssuedCouponView::at(now, &coupon))
 }
 
-fn granted(value: &Value) -> Result<Points, Text> {
+fn granted_points(value: &Value) -> Result<Points, Text> {
     let points = value.as_number().and_then(|number| number.as_i64());
     let points = points.filter(|points| (1..=MAX_GRANT).contains(points)).ok_or(messages::GRANT_RANGE)?;
     Ok(Points::try_from(points)?)
@@ -213,9 +213,10 @@ fn min_spend(value: &Value) -> Result<Money, Text> {
     fields::amount_within(value, 0, messages::MIN_SPEND_RANGE)
 }
 
-/// A moment that is still to come, cut to the microsecond that is stored: asked again with the same text, it is the same.
+/// Reads a time in the future, truncated to the stored precision of one microsecond, so that a repeated request is equal to
+/// the first.
 fn expiry(value: &Value, now: DateTime<Utc>) -> Result<DateTime<Utc>, Text> {
     let time = fields::time(value)?;
     let stored = DateTime::from_timestamp_micros(time.timestamp_micros()).unwrap_or(time);
-    if stored > now && stored.year() <= LAST_YEAR { Ok(stored) } else { Err(messages::NOT_TO_COME) }
+    if stored > now && stored.year() <= LAST_YEAR { Ok(stored) } else { Err(messages::NOT_IN_FUTURE) }
 }

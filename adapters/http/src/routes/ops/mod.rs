@@ -1,4 +1,4 @@
-//! `/api/v1/ops`: what operators see and do.
+//! `/api/v1/ops`: operator routes.
 
 pub(super) mod dead_letters;
 pub(super) mod gifts;
@@ -17,14 +17,14 @@ use utoipa_axum::routes;
 use crate::context::Operator;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done, Page};
+use crate::envelope::{Done, Page, RouteResult};
 use crate::messages;
 use crate::query::Parameters;
 use crate::views::{AuditView, ConsumptionView, QueueView, StatsView};
 
-/// The greatest number of characters of an event type.
+/// Maximum length of an event type.
 pub(crate) const MAX_TYPE_CHARS: usize = 64;
-/// The greatest number of characters of a queue's name (AMQP 0-9-1: a short string), or a consumer's.
+/// Maximum length of the name of a queue (AMQP 0-9-1: a short string) or a consumer.
 pub(crate) const MAX_QUEUE_CHARS: usize = 255;
 
 type AuditPage = Page<AuditView>;
@@ -43,9 +43,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
         .routes(routes!(audit))
 }
 
-/// Shows how full each queue is.
+/// Lists the queues with their depths.
 ///
-/// Depths carry no payload: they are of all tenants.
+/// Depths contain no payloads; they cover all tenants.
 #[utoipa::path(
     get,
     path = "/queues",
@@ -59,101 +59,103 @@ async fn queues(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     parameters: Parameters,
-) -> Answer {
+) -> RouteResult {
     parameters.finish()?;
     let queues = operations::queues(&edge.app.outbox, &context.operator()?).await?;
     Done::page(queues.into_iter().map(QueueView::from).collect(), None)
 }
 
-/// Shows what consumers did with events, the newest first.
+/// Lists the consume log, newest first.
 #[utoipa::path(
     get,
     path = "/consumptions",
     operation_id = "consumptions",
     tag = "operators",
     params(
-        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
-        ("eventId" = Option<kinds::EventId>, Query, description = "With this event"),
-        ("consumer" = Option<kinds::QueueName>, Query, description = "This consumer"),
-        ("status" = Option<kinds::ConsumeStatus>, Query, description = "Those that stand there"),
+        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
+        ("eventId" = Option<kinds::EventId>, Query, description = "Only records of this event"),
+        ("consumer" = Option<kinds::QueueName>, Query, description = "Only records of this consumer"),
+        ("status" = Option<kinds::ConsumeStatus>, Query, description = "Only records with this status"),
         Paging,
     ),
     responses(
         (status = 200, description = "A page of the consume log", body = ConsumptionPage),
-        (status = 404, description = "There is no such tenant for you"),
+        (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
 async fn consumptions(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     mut parameters: Parameters,
-) -> Answer {
+) -> RouteResult {
     let filter = ConsumedFilter {
         tenant: parameters.tenant(),
         event_id: parameters.read("eventId", |text| Ok(text.parse::<EventId>()?)),
         consumer: parameters.visible_ascii("consumer", MAX_QUEUE_CHARS),
         status: parameters.named("status"),
     };
-    let (before, limit) = (parameters.cursor(), parameters.limit());
+    let before = parameters.cursor();
+    let limit = parameters.limit();
     parameters.finish()?;
     let page =
         operations::consumptions(&edge.app.outbox, &context.operator()?, filter, before, limit).await?;
     Done::page(page.items.into_iter().map(ConsumptionView::from).collect(), page.next)
 }
 
-/// Shows how far everything has come.
+/// Returns statistics of outbox, consumers, dead letters, queues and broker.
 #[utoipa::path(
     get,
     path = "/stats",
     operation_id = "stats",
     tag = "operators",
     params(
-        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
+        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
     ),
     responses(
-        (status = 200, description = "The numbers", body = StatsView),
-        (status = 404, description = "There is no such tenant for you"),
+        (status = 200, description = "The statistics", body = StatsView),
+        (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
 async fn stats(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     mut parameters: Parameters,
-) -> Answer {
+) -> RouteResult {
     let tenant = parameters.tenant();
     parameters.finish()?;
     let stats = operations::stats(&edge.app.outbox, &context.operator()?, tenant).await?;
     Done::ok(&StatsView::from(stats))
 }
 
-/// Shows what operators looked at and did, the newest first.
+/// Lists the audit log of operators' reads and changes, newest first.
 #[utoipa::path(
     get,
     path = "/audit",
     operation_id = "audit",
     tag = "operators",
     params(
-        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
-        ("changes" = Option<bool>, Query, description = "`true`: only what changed something"),
+        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
+        ("changes" = Option<bool>, Query, description = "`true`: only entries of changes"),
         Paging,
     ),
     responses(
         (status = 200, description = "A page of the audit log", body = AuditPage),
-        (status = 404, description = "There is no such tenant for you"),
+        (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
 async fn audit(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     mut parameters: Parameters,
-) -> Answer {
+) -> RouteResult {
     let changes = parameters.read("changes", |text| match text {
         "true" => Ok(true),
         "false" => Ok(false),
         _ => Err(messages::one_of("true false")),
     });
     let filter = AuditFilter { tenant: parameters.tenant(), changes: changes.unwrap_or(false) };
-    let (before, limit) = (parameters.cursor(), parameters.limit());
+    let before = parameters.cursor();
+    let limit = parameters.limit();
     parameters.finish()?;
     let page = operations::audit_log(&edge.app.outbox, &context.operator()?, filter, before, limit).await?;
     Done::page(page.items.into_iter().map(AuditView::from).collect(), page.next)

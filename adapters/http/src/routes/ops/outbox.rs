@@ -1,4 +1,4 @@
-//! `/api/v1/ops/outbox`, `/blocked`: events looked at, sent once more, let pass.
+//! `/api/v1/ops/outbox`, `/blocked`: list and redrive events, release blocked aggregates.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::body::{JsonBody, OptionalBody};
 use crate::context::Operator;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done, Page};
+use crate::envelope::{Done, Page, RouteResult};
 use crate::fields::{self, Fields};
 use crate::messages::{self, Text};
 use crate::path::{PathAggregate, PathEvent};
@@ -36,31 +36,31 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
         .routes(routes!(release))
 }
 
-/// Shows events, the newest first.
+/// Lists events, newest first.
 #[utoipa::path(
     get,
     path = "/outbox",
     operation_id = "events",
     tag = "operators",
     params(
-        ("status" = Option<kinds::OutboxStatus>, Query, description = "Those that stand there"),
-        ("eventType" = Option<kinds::EventType>, Query, description = "Of this type"),
-        ("aggregateId" = Option<kinds::AggregateId>, Query, description = "About this order, payment, ..."),
-        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
-        ("from" = Option<kinds::Time>, Query, description = "Committed since"),
-        ("to" = Option<kinds::Time>, Query, description = "Committed before"),
+        ("status" = Option<kinds::OutboxStatus>, Query, description = "Only events with this status"),
+        ("eventType" = Option<kinds::EventType>, Query, description = "Only events of this type"),
+        ("aggregateId" = Option<kinds::AggregateId>, Query, description = "Only events of this aggregate, such as an order or a payment"),
+        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
+        ("from" = Option<kinds::Time>, Query, description = "Earliest commit time (inclusive)"),
+        ("to" = Option<kinds::Time>, Query, description = "Latest commit time (exclusive)"),
         Paging,
     ),
     responses(
         (status = 200, description = "A page of events", body = EventPage),
-        (status = 404, description = "There is no such tenant for you"),
+        (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
 async fn page(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     mut parameters: Parameters,
-) -> Answer {
+) -> RouteResult {
     let filter = OutboxFilter {
         status: parameters.named("status"),
         event_type: parameters.visible_ascii("eventType", MAX_TYPE_CHARS),
@@ -70,13 +70,14 @@ async fn page(
         from: parameters.time("from"),
         to: parameters.time("to"),
     };
-    let (before, limit) = (parameters.cursor(), parameters.limit());
+    let before = parameters.cursor();
+    let limit = parameters.limit();
     parameters.finish()?;
     let page = operations::outbox(&edge.app.outbox, &context.operator()?, filter, before, limit).await?;
     Done::page(page.items.into_iter().map(EventView::from).collect(), page.next)
 }
 
-/// Shows an event.
+/// Returns an event.
 #[utoipa::path(
     get,
     path = "/outbox/{eventId}",
@@ -87,7 +88,7 @@ async fn page(
     ),
     responses(
         (status = 200, description = "The event", body = EventView),
-        (status = 404, description = "There is no such event of your tenant"),
+        (status = 404, description = "Event not found in a tenant accessible to the caller"),
     ),
 )]
 async fn one(
@@ -95,15 +96,15 @@ async fn one(
     Operator(context): Operator,
     PathEvent(id): PathEvent,
     parameters: Parameters,
-) -> Answer {
+) -> RouteResult {
     parameters.finish()?;
     let row = operations::find_event(&edge.app.outbox, &context.operator()?, &id).await?;
     Done::ok(&EventView::from(row))
 }
 
-/// Sends events once more.
+/// Redrives events.
 ///
-/// FAILED ones are tried again; SENT ones are sent a second time, and consumers ignore what they did.
+/// FAILED events are retried. SENT events are sent a second time; consumers skip events that they have already processed.
 #[utoipa::path(
     post,
     path = "/outbox/redrive",
@@ -111,26 +112,26 @@ async fn one(
     tag = "operators",
     request_body = bodies::RedriveRequest,
     responses(
-        (status = 200, description = "What became of it", body = RedriveView),
-        (status = 404, description = "There is no such tenant for you"),
+        (status = 200, description = "The result", body = RedriveView),
+        (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
 async fn redrive(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     JsonBody(mut body): JsonBody,
-) -> Answer {
+) -> RouteResult {
     let events = body.optional("eventIds", fields::named(fields::event_id));
     let filter = body.object("filter", redrive_filter);
     let after = body.optional("cursor", fields::cursor);
     let rows = match (events, filter) {
         (Some(Some(events)), Some(None)) => Some(Rows::Events(events)),
         (Some(None), Some(Some(filter))) => after.map(|after| Rows::Filter { filter, after }),
-        (Some(None), Some(None)) => body.wrong("eventIds", messages::IDS_OR_FILTER),
-        (Some(Some(_)), Some(Some(_))) => body.wrong("filter", messages::IDS_OR_FILTER),
+        (Some(None), Some(None)) => body.reject("eventIds", messages::IDS_OR_FILTER),
+        (Some(Some(_)), Some(Some(_))) => body.reject("filter", messages::IDS_OR_FILTER),
         (None, _) | (_, None) => None,
     };
-    let dry_run = body.optional("dryRun", fields::flag);
+    let dry_run = body.optional("dryRun", fields::boolean);
     let pace = body.optional("perSecond", pace);
     let reason = body.optional("reason", fields::reason);
     let command = rows.zip(dry_run).zip(pace.zip(reason)).map(|((rows, dry_run), (pace, reason))| {
@@ -158,8 +159,8 @@ fn redrive_filter(body: &mut Fields) -> Option<RedriveFilter> {
     };
     match RedriveFilter::new(filter) {
         Ok(filter) => Some(filter),
-        Err(error @ BadFilter::Empty) => body.wrong("", error),
-        Err(error @ BadFilter::Pending) => body.wrong("status", error),
+        Err(error @ BadFilter::Empty) => body.reject("", error),
+        Err(error @ BadFilter::Pending) => body.reject("status", error),
     }
 }
 
@@ -168,48 +169,49 @@ fn pace(value: &Value) -> Result<Pace, Text> {
     per_second.and_then(Pace::new).ok_or(messages::PACE_RANGE)
 }
 
-/// Shows aggregates whose next event waits: for its time, or behind a failed one that a person has to decide about.
+/// Lists aggregates whose next event waits until it is due, or is blocked by a failed event until an operator decides.
 #[utoipa::path(
     get,
     path = "/blocked",
     operation_id = "blockedAggregates",
     tag = "operators",
     params(
-        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
+        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
         Paging,
     ),
     responses(
-        (status = 200, description = "A page of aggregates; those behind a failed event only where `outbox.on-failed` is `hold`", body = BlockedPage),
-        (status = 404, description = "There is no such tenant for you"),
+        (status = 200, description = "A page of aggregates; failed events block later ones only if `outbox.on-failed` is `hold`", body = BlockedPage),
+        (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
 async fn blocked(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     mut parameters: Parameters,
-) -> Answer {
+) -> RouteResult {
     let tenant = parameters.tenant();
-    let (before, limit) = (parameters.cursor(), parameters.limit());
+    let before = parameters.cursor();
+    let limit = parameters.limit();
     parameters.finish()?;
     let page = operations::blocked(&edge.app.outbox, &context.operator()?, tenant, before, limit).await?;
     Done::page(page.items.into_iter().map(BlockedView::from).collect(), page.next)
 }
 
-/// Lets the later events of an aggregate pass.
+/// Releases a blocked aggregate: its failed events no longer block later events.
 #[utoipa::path(
     post,
     path = "/blocked/{aggregateType}/{aggregateId}/release",
     operation_id = "releaseAggregate",
     tag = "operators",
     params(
-        ("aggregateType" = kinds::EventType, Path, description = "`Order`, `Payment`, ..."),
-        ("aggregateId" = kinds::AggregateId, Path, description = "Its id"),
+        ("aggregateType" = kinds::EventType, Path, description = "Aggregate type: `Order`, `Payment`, ..."),
+        ("aggregateId" = kinds::AggregateId, Path, description = "Aggregate id"),
     ),
     request_body(content = Option<bodies::ReleaseRequest>, content_type = "application/json"),
     responses(
-        (status = 200, description = "How many events hold nothing any more", body = ReleaseView),
-        (status = 404, description = "There is no such aggregate, or no such tenant for you"),
-        (status = 409, description = "Nothing is ever held: `outbox.on-failed` is `continue`"),
+        (status = 200, description = "The number of failed events that no longer block later ones", body = ReleaseView),
+        (status = 404, description = "No such blocked aggregate, or the tenant is not accessible to the caller"),
+        (status = 409, description = "Failed events block nothing, because `outbox.on-failed` is `continue`"),
     ),
 )]
 async fn release(
@@ -217,7 +219,7 @@ async fn release(
     Operator(context): Operator,
     PathAggregate { kind, id }: PathAggregate,
     OptionalBody(mut body): OptionalBody,
-) -> Answer {
+) -> RouteResult {
     let reason = body.optional("reason", fields::reason);
     let tenant = body.optional("tenantId", fields::id::<TenantId>);
     let (reason, tenant) = body.finish(reason.zip(tenant))?;

@@ -1,4 +1,4 @@
-//! `/api/v1/ops/reconciliation`: what should be there compared with what is, looked at and mended.
+//! `/api/v1/ops/reconciliation`: reconcile business rows, events and effects, and repair differences.
 
 use std::sync::Arc;
 
@@ -16,22 +16,21 @@ use crate::body::OptionalBody;
 use crate::context::Operator;
 use crate::document::kinds;
 use crate::edge::Edge;
-use crate::envelope::{Answer, Done};
+use crate::envelope::{Done, RouteResult};
 use crate::fields;
 use crate::messages;
 use crate::query::Parameters;
 use crate::refusal::Refusal;
 use crate::views::ReconciliationView;
 
-/// How far back is looked where nobody says, and how far it can be asked for.
 const DEFAULT_WINDOW: TimeDelta = TimeDelta::hours(24);
 const MAX_WINDOW: TimeDelta = TimeDelta::days(31);
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
-    OpenApiRouter::new().routes(routes!(look)).routes(routes!(repair))
+    OpenApiRouter::new().routes(routes!(report)).routes(routes!(repair))
 }
 
-/// Compares what should be there with what is.
+/// Reconciles business rows, outbox, consume log and effects.
 ///
 /// Changes nothing.
 #[utoipa::path(
@@ -40,28 +39,31 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     operation_id = "reconciliation",
     tag = "operators",
     params(
-        ("from" = Option<kinds::Time>, Query, description = "Since; 24 hours before `to` if it is not said"),
-        ("to" = Option<kinds::Time>, Query, description = "Until; now if it is not said"),
-        ("tenantId" = Option<kinds::Id>, Query, description = "Whose rows; the operator's own tenant's if it is not said, and only `platform` may name another"),
-        ("repair" = Option<kinds::NoRepair>, Query, description = "`false`: a repair is posted to `/api/v1/ops/reconciliation/repair`"),
+        ("from" = Option<kinds::Time>, Query, description = "Start; default: 24 hours before `to`"),
+        ("to" = Option<kinds::Time>, Query, description = "End; default: now"),
+        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
+        ("repair" = Option<kinds::NoRepair>, Query, description = "Only `false`; to repair, send a POST to `/api/v1/ops/reconciliation/repair`"),
     ),
     responses(
-        (status = 200, description = "What was compared and found", body = ReconciliationView),
-        (status = 404, description = "There is no such tenant for you"),
+        (status = 200, description = "What was compared, and the findings", body = ReconciliationView),
+        (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-async fn look(
+async fn report(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     mut parameters: Parameters,
-) -> Answer {
-    let (from, to, tenant) = (parameters.time("from"), parameters.time("to"), parameters.tenant());
-    parameters.read("repair", |text| if text == "false" { Ok(()) } else { Err(messages::REPAIR_IS_POSTED) });
+) -> RouteResult {
+    let from = parameters.time("from");
+    let to = parameters.time("to");
+    let tenant = parameters.tenant();
+    parameters
+        .read("repair", |text| if text == "false" { Ok(()) } else { Err(messages::REPAIR_REQUIRES_POST) });
     parameters.finish()?;
-    reconcile(&edge, &context, Asked { from, to, tenant, repair: false, reason: None }).await
+    reconcile(&edge, &context, Selection { from, to, tenant, repair: false, reason: None }).await
 }
 
-/// Compares, and mends what can be mended.
+/// Reconciles, and repairs the findings that can be repaired.
 #[utoipa::path(
     post,
     path = "/repair",
@@ -69,24 +71,24 @@ async fn look(
     tag = "operators",
     request_body(content = Option<bodies::RepairRequest>, content_type = "application/json"),
     responses(
-        (status = 200, description = "What was compared, found and mended", body = ReconciliationView),
-        (status = 404, description = "There is no such tenant for you"),
+        (status = 200, description = "What was compared, and the findings with their repairs", body = ReconciliationView),
+        (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
 async fn repair(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     OptionalBody(mut body): OptionalBody,
-) -> Answer {
+) -> RouteResult {
     let from = body.optional("from", fields::time);
     let to = body.optional("to", fields::time);
     let tenant = body.optional("tenantId", fields::id::<TenantId>);
     let reason = body.optional("reason", fields::reason);
     let ((from, to), (tenant, reason)) = body.finish(from.zip(to).zip(tenant.zip(reason)))?;
-    reconcile(&edge, &context, Asked { from, to, tenant, repair: true, reason }).await
+    reconcile(&edge, &context, Selection { from, to, tenant, repair: true, reason }).await
 }
 
-struct Asked {
+struct Selection {
     from: Option<DateTime<Utc>>,
     to: Option<DateTime<Utc>>,
     tenant: Option<TenantId>,
@@ -94,17 +96,17 @@ struct Asked {
     reason: Option<Reason>,
 }
 
-async fn reconcile(edge: &Edge, context: &CommandContext, asked: Asked) -> Answer {
-    let until = asked.to.unwrap_or_else(|| edge.app.now());
-    let since = match asked.from {
+async fn reconcile(edge: &Edge, context: &CommandContext, selection: Selection) -> RouteResult {
+    let until = selection.to.unwrap_or_else(|| edge.app.now());
+    let since = match selection.from {
         Some(since) => Some(since),
         None => until.checked_sub_signed(DEFAULT_WINDOW),
     };
     let since = since
         .filter(|since| *since < until && until.signed_duration_since(since) <= MAX_WINDOW)
-        .ok_or_else(|| Refusal::field("from", messages::WINDOW))?;
-    let Asked { tenant, repair, reason, .. } = asked;
+        .ok_or_else(|| Refusal::field("from", messages::WINDOW_RANGE))?;
+    let Selection { tenant, repair, reason, .. } = selection;
     let command = Reconcile { tenant, since, until, grace: GRACE, repair, reason };
-    let told = operations::reconcile(&edge.app, context, command).await?;
-    Done::ok(&ReconciliationView::from(told))
+    let reconciliation = operations::reconcile(&edge.app, context, command).await?;
+    Done::ok(&ReconciliationView::from(reconciliation))
 }

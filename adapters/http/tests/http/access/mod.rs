@@ -1,4 +1,4 @@
-//! Who may do what: every route of the router with every kind of caller.
+//! Access control: calls every route of the router as every type of caller.
 
 mod routes;
 mod stage;
@@ -10,133 +10,138 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 pub(crate) use self::routes::routes;
-use self::stage::Stage;
+use self::stage::AccessFixture;
 pub(crate) use self::table::{Row, TABLE};
-use self::who::Who;
+use self::who::CallerKind;
 use crate::client::Request;
 
 #[tokio::test(start_paused = true)]
-async fn every_route_of_the_router_is_in_the_table() {
-    let stage = Stage::set().await;
-    let known: BTreeSet<_> = TABLE.iter().map(|row| (row.method.to_owned(), row.route.to_owned())).collect();
-    assert_eq!(known.len(), TABLE.len(), "a route has one row");
-    assert_eq!(routes(&stage.world.router), known);
-    assert!(TABLE.iter().all(|row| row.letters().len() == Who::ALL.len()));
+async fn access_table_lists_every_route_of_the_router() {
+    let fixture = AccessFixture::create().await;
+    let listed: BTreeSet<_> = TABLE.iter().map(|row| (row.method.to_owned(), row.route.to_owned())).collect();
+    assert_eq!(listed.len(), TABLE.len(), "a route has one row");
+    assert_eq!(routes(&fixture.world.router), listed);
+    assert!(TABLE.iter().all(|row| row.outcomes().len() == CallerKind::ALL.len()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_allowed_cells_are_done_and_the_others_change_nothing() {
-    let mut findings = Vec::new();
-    // One stage serves as long as nothing is changed on it.
-    let mut stage = Stage::set().await;
+async fn access_table_matches_responses_and_denied_requests_change_nothing() {
+    let mut failures = Vec::new();
+    // The fixture is reused until a request changes it.
+    let mut fixture = AccessFixture::create().await;
     for row in TABLE {
-        for (who, letter) in Who::ALL.into_iter().zip(row.letters()) {
-            let before = stage.rows();
-            let (status, _, text) = row.asked(&stage, who).send_raw().await;
-            let after = stage.rows();
-            let told = looks(&before, &after);
-            if told != u64::from(row.is_told_of(who, letter)) {
-                findings.push(format!(
-                    "{} {} by {who:?} ({letter}): {told} looks are in the audit log",
+        for (caller, outcome) in CallerKind::ALL.into_iter().zip(row.outcomes()) {
+            let before = fixture.rows();
+            let (status, _, text) = row.request(&fixture, caller).send_raw().await;
+            let after = fixture.rows();
+            let reads = audited_reads(&before, &after);
+            if reads != u64::from(row.is_audited_read(caller, outcome)) {
+                failures.push(format!(
+                    "{} {} by {caller:?} ({outcome}): the audit log has {reads} new reads",
                     row.method, row.route
                 ));
             }
-            if let Some(what) = row.wrong(who, letter, (status, &text), (&before, &after)) {
-                findings.push(format!("{} {} by {who:?} ({letter}): {what}", row.method, row.route));
+            if let Some(what) = row.failure(caller, outcome, (status, &text), (&before, &after)) {
+                failures.push(format!("{} {} by {caller:?} ({outcome}): {what}", row.method, row.route));
             }
             if before != after {
-                stage = Stage::set().await;
+                fixture = AccessFixture::create().await;
             }
         }
     }
-    assert!(findings.is_empty(), "\n{}", findings.join("\n"));
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-/// How many entries the audit log has more, of what changed nothing.
-fn looks(before: &[String], after: &[String]) -> u64 {
-    let count = |rows: &[String]| rows.iter().filter(|row| is_look(row)).count() as u64;
+/// Number of new audit log entries that changed nothing.
+fn audited_reads(before: &[String], after: &[String]) -> u64 {
+    let count = |rows: &[String]| rows.iter().filter(|row| is_audit_of_read(row)).count() as u64;
     count(after) - count(before)
 }
 
-fn is_look(row: &str) -> bool {
+fn is_audit_of_read(row: &str) -> bool {
     row.starts_with("audit_log ") && row.contains("changed: 0,")
 }
 
 impl Row {
-    /// Whether it is a call that changes nothing by somebody who is an operator, and no party of what it is about.
-    fn is_told_of(&self, who: Who, letter: char) -> bool {
-        let is_of_operators = self.route.starts_with("/api/v1/ops/")
+    /// Whether the audit log records the request as a read: an operator who is not a party of the order changed nothing.
+    fn is_audited_read(&self, caller: CallerKind, outcome: char) -> bool {
+        let is_for_operators = self.route.starts_with("/api/v1/ops/")
             || ["refunds", "timeline"].iter().any(|end| self.route.ends_with(end));
-        // A release that finds nothing to release is one too, and a repair looks before it mends.
-        let looks_too = self.route.ends_with("/release") && letter == '4' || self.route.ends_with("/repair");
-        let is_look = self.method == "GET" || letter == '0' || looks_too;
-        is_of_operators && is_look && who.is_operator(self.route) && matches!(letter, '0' | '2' | '4')
+        // A release of an aggregate that is not blocked is recorded as a read; a repair reads before it changes anything.
+        let also_reads =
+            self.route.ends_with("/release") && outcome == '4' || self.route.ends_with("/repair");
+        let is_read = self.method == "GET" || outcome == '0' || also_reads;
+        is_for_operators && is_read && caller.is_operator(self.route) && matches!(outcome, '0' | '2' | '4')
     }
 
-    fn letters(&self) -> Vec<char> {
-        self.cells.chars().filter(|letter| *letter != ' ').collect()
+    fn outcomes(&self) -> Vec<char> {
+        self.cells.chars().filter(|outcome| *outcome != ' ').collect()
     }
 
-    /// With an idempotency key that is there once, so that a refusal which keeps it would show.
-    fn asked(&self, stage: &Stage, who: Who) -> Request {
-        let path = stage.named(self.path);
-        let request = Request::new(&stage.world.router, self.method, &path);
+    /// Each caller has its own idempotency key, so that a rejected request that keeps its key is detected.
+    fn request(&self, fixture: &AccessFixture, caller: CallerKind) -> Request {
+        let path = fixture.named(self.path);
+        let request = Request::new(&fixture.world.router, self.method, &path);
         let request = match self.body {
             "" => request,
-            body => request.json(stage.named(body)),
+            body => request.json(fixture.named(body)),
         };
         let request = match self.method {
-            "POST" => request.header("x-idempotency-key", &format!("of-{who:?}")),
+            "POST" => request.header("x-idempotency-key", &format!("of-{caller:?}")),
             _ => request,
         };
-        who.sends(&stage.world, request)
+        caller.sends(&fixture.world, request)
     }
 
-    fn wrong(
+    /// How the response or the changed rows differ from the expected outcome.
+    fn failure(
         &self,
-        who: Who,
-        letter: char,
+        caller: CallerKind,
+        outcome: char,
         (status, text): (u16, &str),
         (before, after): (&[String], &[String]),
     ) -> Option<String> {
-        let expected = match letter {
+        let expected = match outcome {
             '0' | '2' => 200..=201,
             '>' => 303..=307,
             '1' => 401..=401,
             '3' => 403..=403,
             '4' => 404..=404,
-            other => return Some(format!("{other} means nothing")),
+            other => return Some(format!("{other} is not a known outcome")),
         };
         if !expected.contains(&status) {
-            return Some(format!("it is answered {status}: {text}"));
+            return Some(format!("the status is {status}: {text}"));
         }
-        let changes = letter == '2' && self.method == "POST";
-        // What was done is kept as the answer to its key, and who only looked in the audit log.
-        let changed = match letter {
-            '0' | '2' => kept(before).ne(kept(after)),
-            _ => before.iter().filter(|row| !is_look(row)).ne(after.iter().filter(|row| !is_look(row))),
+        let changes = outcome == '2' && self.method == "POST";
+        // A successful request also stores its response, and a read its audit log entry.
+        let changed = match outcome {
+            '0' | '2' => business_rows(before).ne(business_rows(after)),
+            _ => before
+                .iter()
+                .filter(|row| !is_audit_of_read(row))
+                .ne(after.iter().filter(|row| !is_audit_of_read(row))),
         };
         if changes != changed {
             return Some(format!("it changed {}: {text}", if changes { "nothing" } else { "something" }));
         }
-        if who.is_of_another_tenant() && before.iter().any(|row| !after.contains(row)) {
+        if caller.is_of_another_tenant() && before.iter().any(|row| !after.contains(row)) {
             return Some("it changed rows of another tenant".to_owned());
         }
-        let shown = serde_json::from_str(text).ok().and_then(|answer: Value| shows(&answer["data"]));
-        match (letter, shown) {
-            ('0', Some(true)) => Some(format!("it shows what is not the caller's: {text}")),
-            ('2', Some(false)) => Some("it shows nothing, so the other cells prove nothing".to_owned()),
+        let has_items = serde_json::from_str(text).ok().and_then(|body: Value| has_items(&body["data"]));
+        match (outcome, has_items) {
+            ('0', Some(true)) => Some(format!("it shows data of another user: {text}")),
+            ('2', Some(false)) => Some("the list is empty, so the other cells prove nothing".to_owned()),
             _ => None,
         }
     }
 }
 
-fn kept(rows: &[String]) -> impl Iterator<Item = &String> {
-    rows.iter().filter(|row| !row.starts_with("requests ") && !is_look(row))
+fn business_rows(rows: &[String]) -> impl Iterator<Item = &String> {
+    rows.iter().filter(|row| !row.starts_with("requests ") && !is_audit_of_read(row))
 }
 
-/// Whether a list has something on it; `None` for what is no list.
-fn shows(data: &Value) -> Option<bool> {
+/// Whether a list has items; `None` if the data is not a list.
+fn has_items(data: &Value) -> Option<bool> {
     let list = ["items", "entries"].iter().find_map(|name| data[*name].as_array());
     list.map(|list| !list.is_empty()).or_else(|| data["completed"].as_u64().map(|count| count > 0))
 }

@@ -1,4 +1,4 @@
-//! The routes that a router answers at, as it tells itself.
+//! Reads the routes of a router from its `Debug` output.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,11 @@ use axum::Router;
 
 const METHODS: [&str; 9] = ["get", "head", "delete", "options", "patch", "post", "put", "trace", "connect"];
 
-/// Method and path of every route. axum has no other way to ask for them than how a router looks to a person who
-/// debugs; a look that this does not understand finds no routes, and the tests of it fail.
+/// Method and path of every route. axum exposes them only in its `Debug` output. If that format changes, no routes are found
+/// and the tests fail.
 pub(crate) fn routes(router: &Router) -> BTreeSet<(String, String)> {
-    let told = format!("{router:?}");
-    let own = told.split("fallback_router:").next().unwrap();
+    let debug = format!("{router:?}");
+    let own = debug.split("fallback_router:").next().unwrap();
     let (routes, paths) = own.split_once("paths: {").unwrap();
     let paths: BTreeMap<&str, &str> = paths
         .split("RouteId(")

@@ -1,4 +1,4 @@
-//! A market with one of everything that a caller could want.
+//! Fixture of the access table: a market with resources in every relevant state.
 
 use std::time::Duration;
 
@@ -11,36 +11,38 @@ use serde_json::json;
 use super::who::{OTHER_BUYER, OTHER_SELLER};
 use crate::world::{BUYER, SELLER, Setup, World, report};
 
-/// Tables that are no state of the market: who relays at the moment, and numbers that are never used again.
+/// Tables that background tasks change: relays, partition leases and id blocks.
 const NO_STATE: [&str; 3] = ["relays ", "partitions ", "id_blocks "];
 
-/// Long enough for every event to take effect.
+/// Time after which all events have been applied.
 const SETTLED: Duration = Duration::from_secs(2);
 
-pub(crate) struct Stage {
+pub(crate) struct AccessFixture {
     pub(crate) world: World,
     names: Vec<(&'static str, String)>,
 }
 
-impl Stage {
-    pub(crate) async fn set() -> Stage {
-        let world = World::with(Setup { on_failed: OnFailed::Hold, ..World::counting() }).await;
+impl AccessFixture {
+    pub(crate) async fn create() -> AccessFixture {
+        let world = World::with(Setup { on_failed: OnFailed::Hold, ..World::with_metrics() }).await;
         let (blocked, failed) = world.failed_order().await;
         let (_, dead) = world.dead_order().await;
-        world.deposited("50").await;
-        world.granted(300).await;
+        world.deposit_to_buyer("50").await;
+        world.grant_points_to_buyer(300).await;
         world.coupon("20").await;
         let hidden = world.product().await;
         let off = format!("/api/v1/products/{hidden}/off-shelf");
         world.post_as(SELLER, &off).send().await.expect(200, "00000");
         let product = world.product().await;
         let pending = world.order().await;
-        let (_, payment) = world.paying().await;
-        let (paid, refunding) = (paid(&world).await, paid(&world).await);
+        let (_, payment) = world.order_with_payment().await;
+        let paid = paid_order(&world).await;
+        let refunding = paid_order(&world).await;
         let refunds = format!("/api/v1/orders/{refunding}/refunds");
-        let asked = world.post_as(BUYER, &refunds).json(r#"{"reason":"it is too tall"}"#).send().await;
-        let refund = asked.expect(201, "00000").id("refundId");
-        let (shipped, completed) = (shipped(&world).await, shipped(&world).await);
+        let requested = world.post_as(BUYER, &refunds).json(r#"{"reason":"it is too tall"}"#).send().await;
+        let refund = requested.expect(201, "00000").id("refundId");
+        let shipped = shipped_order(&world).await;
+        let completed = shipped_order(&world).await;
         let complete = format!("/api/v1/orders/{completed}/complete");
         world.post_as(BUYER, &complete).send().await.expect(200, "00000");
         others_order(&world).await;
@@ -60,15 +62,15 @@ impl Stage {
             ("{failed}", failed[0].clone()),
             ("{dead}", dead),
         ];
-        Stage { world, names }
+        AccessFixture { world, names }
     }
 
-    /// With the names of this stage in place.
+    /// Replaces the names in braces by the ids of this fixture.
     pub(crate) fn named(&self, text: &str) -> String {
         self.names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
     }
 
-    /// Everything that is kept.
+    /// All rows of the store, without those of background tasks.
     pub(crate) fn rows(&self) -> Vec<String> {
         let mut rows = self.world.memory.rows();
         rows.retain(|row| !NO_STATE.iter().any(|table| row.starts_with(table)));
@@ -76,22 +78,22 @@ impl Stage {
     }
 }
 
-async fn paid(world: &World) -> i64 {
-    let (order, payment) = world.paying().await;
+async fn paid_order(world: &World) -> i64 {
+    let (order, payment) = world.order_with_payment().await;
     let report = report(payment, &format!("txn-of-{order}"), "SUCCESS", "88.50");
     world.callback(&report).await.expect(200, "00000");
     order
 }
 
-async fn shipped(world: &World) -> i64 {
-    let order = paid(world).await;
-    let parcel = r#"{"carrier":"SF","trackingNo":"SF-1"}"#;
-    let ship = world.post_as(SELLER, &format!("/api/v1/orders/{order}/ship")).json(parcel);
+async fn shipped_order(world: &World) -> i64 {
+    let order = paid_order(world).await;
+    let shipment = r#"{"carrier":"SF","trackingNo":"SF-1"}"#;
+    let ship = world.post_as(SELLER, &format!("/api/v1/orders/{order}/ship")).json(shipment);
     ship.send().await.expect(200, "00000");
     order
 }
 
-/// Two who have an order of their own, and nothing to do with any other.
+/// An order between two other users, who are not parties of any other order.
 async fn others_order(world: &World) {
     let product = world.post_as(OTHER_SELLER, "/api/v1/products").json(r#"{"title":"a chair","price":7}"#);
     let product = product.send().await.expect(201, "00000").id("productId");

@@ -1,16 +1,17 @@
-//! The table: every route, and what each caller is answered.
+//! Access table: every route, and the outcome for each type of caller.
 //!
-//! A letter per caller, in the order of [`Who::ALL`]: no or a bad token four times and the gateway; buyer, other buyer,
-//! seller, other seller, other tenant's user; operator, other tenant's operator, platform, pii.
+//! One character per caller, in the order of [`CallerKind::ALL`]: four without a valid token, the gateway; buyer, other buyer,
+//! seller, other seller, user of another tenant; operator, operator of another tenant, platform, pii.
 //!
-//! - `2`: done. Of a list, with something on it; of a POST, something was changed.
-//! - `0`: done, but there is nothing of the kind for this caller: an empty list, or nothing changed.
-//! - `>`: sent on to another address. `1`: 401. `3`: 403, what the caller may see but not do. `4`: 404, what is not there for this caller.
+//! - `2`: success. A list has items; a POST changed something.
+//! - `0`: success, but without data for this caller: an empty list, or nothing changed.
+//! - `>`: redirect. `1`: 401. `3`: 403: the caller may see the resource, but not do this. `4`: 404: the caller cannot see the
+//!   resource.
 
-/// A row of the table. What is in braces in `path` and `body` is a name of the [`super::stage::Stage`].
+/// A row of the table. Names in braces in `path` and `body` are replaced by ids of the [`super::stage::AccessFixture`].
 pub(crate) struct Row {
     pub(crate) method: &'static str,
-    /// As the router knows it.
+    /// The path as in the router.
     pub(crate) route: &'static str,
     pub(crate) path: &'static str,
     pub(crate) body: &'static str,
@@ -44,7 +45,7 @@ pub(crate) const TABLE: &[Row] = &[
     post("/api/v1/refunds/callback", "/api/v1/refunds/callback",
         r#"{"refundId":{refund},"result":"SUCCESS"}"#, GATEWAY),
 
-    // Products can be seen by everybody in their tenant.
+    // Products are visible to all users of their tenant.
     get("/api/v1/products", "/api/v1/products", "1111 1 22220 2022"),
     post("/api/v1/products", "/api/v1/products", r#"{"title":"a lamp","price":5}"#, "1111 1 22222 2222"),
     get("/api/v1/products/{id}", "/api/v1/products/{product}", "1111 1 22224 2422"),
@@ -52,7 +53,7 @@ pub(crate) const TABLE: &[Row] = &[
     post("/api/v1/products/{id}/on-shelf", "/api/v1/products/{hidden}/on-shelf", "", "1111 1 33234 3433"),
 
     get("/api/v1/orders", "/api/v1/orders", "1111 1 22000 0000"),
-    // Nobody buys their own product.
+    // A seller cannot buy the own product.
     post("/api/v1/orders", "/api/v1/orders", r#"{"productId":{product}}"#, "1111 1 22324 2422"),
     get("/api/v1/orders/{id}", "/api/v1/orders/{pending}", "1111 1 24244 4444"),
     post("/api/v1/orders/{id}/cancel", "/api/v1/orders/{pending}/cancel", "", "1111 1 24344 4444"),
@@ -85,7 +86,7 @@ pub(crate) const TABLE: &[Row] = &[
         r#"{"keys":["{dead}"]}"#, "1111 1 33333 2023"),
     post("/api/v1/ops/dead-letters/discard", "/api/v1/ops/dead-letters/discard",
         r#"{"keys":["{dead}"],"reason":"known"}"#, "1111 1 33333 2023"),
-    // Whoever gives gives in the own tenant; the platform has none.
+    // Operators grant assets in their own tenant only; the platform role has no tenant.
     post("/api/v1/ops/wallets/{userId}/deposits", "/api/v1/ops/wallets/8/deposits",
         r#"{"amount":1}"#, "1111 1 33333 2233"),
     post("/api/v1/ops/points/{userId}/grants", "/api/v1/ops/points/8/grants",
@@ -95,7 +96,7 @@ pub(crate) const TABLE: &[Row] = &[
     get("/api/v1/ops/reconciliation", "/api/v1/ops/reconciliation", "1111 1 33333 2223"),
     post("/api/v1/ops/reconciliation/repair", "/api/v1/ops/reconciliation/repair", "", "1111 1 33333 2023"),
     get("/api/v1/ops/consumptions", "/api/v1/ops/consumptions", "1111 1 33333 2023"),
-    // Depths carry no payload: they are for every operator.
+    // Depths contain no payloads, so every operator may read them.
     get("/api/v1/ops/queues", "/api/v1/ops/queues", "1111 1 33333 2223"),
     get("/api/v1/ops/stats", "/api/v1/ops/stats", "1111 1 33333 2223"),
     get("/api/v1/ops/audit", "/api/v1/ops/audit", "1111 1 33333 2023"),

@@ -1,4 +1,4 @@
-//! Who calls: the columns of the table.
+//! Types of callers: the columns of the access table.
 
 use std::time::Duration;
 
@@ -17,101 +17,103 @@ pub(crate) const OTHER_SELLER: i64 = 11;
 const STAFF: i64 = 12;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum CallerKind {
     Anonymous,
-    /// What the buyer was given three hours ago, for an hour.
+    /// A token of the buyer, issued three hours ago for one hour.
     Expired,
     WrongKey,
     Unsigned,
-    /// Signs the body, and has no token.
+    /// Signs the body and has no token.
     Gateway,
     Buyer,
     OtherBuyer,
     Seller,
     OtherSeller,
-    /// The buyer's namesake in another tenant.
-    Elsewhere,
+    /// A user of another tenant with the buyer's id.
+    OtherTenantUser,
     Operator,
     OtherOperator,
-    /// In the tenant of the orders.
+    /// With a token of the tenant of the orders.
     Platform,
-    /// Sees payloads, but has no other role.
+    /// Has only the role `pii`.
     Pii,
 }
 
-impl Who {
+impl CallerKind {
     /// In the order of the table's columns.
-    pub(crate) const ALL: [Who; 14] = [
-        Who::Anonymous,
-        Who::Expired,
-        Who::WrongKey,
-        Who::Unsigned,
-        Who::Gateway,
-        Who::Buyer,
-        Who::OtherBuyer,
-        Who::Seller,
-        Who::OtherSeller,
-        Who::Elsewhere,
-        Who::Operator,
-        Who::OtherOperator,
-        Who::Platform,
-        Who::Pii,
+    pub(crate) const ALL: [CallerKind; 14] = [
+        CallerKind::Anonymous,
+        CallerKind::Expired,
+        CallerKind::WrongKey,
+        CallerKind::Unsigned,
+        CallerKind::Gateway,
+        CallerKind::Buyer,
+        CallerKind::OtherBuyer,
+        CallerKind::Seller,
+        CallerKind::OtherSeller,
+        CallerKind::OtherTenantUser,
+        CallerKind::Operator,
+        CallerKind::OtherOperator,
+        CallerKind::Platform,
+        CallerKind::Pii,
     ];
 
-    /// Who is one to the audit log; refunds of an order are for the operators of its tenant alone.
+    /// Whether the audit log records the caller as an operator. Only operators of the order's tenant may read its refunds.
     pub(crate) fn is_operator(self, route: &str) -> bool {
         match self {
-            Who::Operator | Who::OtherOperator => true,
-            Who::Platform => !route.ends_with("/refunds"),
-            Who::Anonymous
-            | Who::Expired
-            | Who::WrongKey
-            | Who::Unsigned
-            | Who::Gateway
-            | Who::Buyer
-            | Who::OtherBuyer
-            | Who::Seller
-            | Who::OtherSeller
-            | Who::Elsewhere
-            | Who::Pii => false,
+            CallerKind::Operator | CallerKind::OtherOperator => true,
+            CallerKind::Platform => !route.ends_with("/refunds"),
+            CallerKind::Anonymous
+            | CallerKind::Expired
+            | CallerKind::WrongKey
+            | CallerKind::Unsigned
+            | CallerKind::Gateway
+            | CallerKind::Buyer
+            | CallerKind::OtherBuyer
+            | CallerKind::Seller
+            | CallerKind::OtherSeller
+            | CallerKind::OtherTenantUser
+            | CallerKind::Pii => false,
         }
     }
 
     pub(crate) const fn is_of_another_tenant(self) -> bool {
-        matches!(self, Who::Elsewhere | Who::OtherOperator)
+        matches!(self, CallerKind::OtherTenantUser | CallerKind::OtherOperator)
     }
 
-    /// The request as this caller sends it.
+    /// Adds the caller's credentials to a request.
     pub(crate) fn sends(self, world: &World, request: Request) -> Request {
         let token = |user, tenant, role| world.token(user, tenant, &[role]);
         let token = match self {
-            Who::Anonymous => return request,
-            Who::Gateway => return request.signed(GATEWAY_SECRET, 0),
-            Who::Expired => issued(world, SECRET, HOUR * 3),
-            Who::WrongKey => issued(world, b"another secret of at least thirty-two bytes", Duration::ZERO),
-            Who::Unsigned => unsigned(world),
-            Who::Buyer => token(BUYER, 1, Role::User),
-            Who::OtherBuyer => token(OTHER_BUYER, 1, Role::User),
-            Who::Seller => token(SELLER, 1, Role::User),
-            Who::OtherSeller => token(OTHER_SELLER, 1, Role::User),
-            Who::Elsewhere => token(BUYER, 2, Role::User),
-            Who::Operator => token(STAFF, 1, Role::Operator),
-            Who::OtherOperator => token(STAFF, 2, Role::Operator),
-            Who::Platform => token(STAFF, 1, Role::Platform),
-            Who::Pii => token(STAFF, 1, Role::Pii),
+            CallerKind::Anonymous => return request,
+            CallerKind::Gateway => return request.signed(GATEWAY_SECRET, 0),
+            CallerKind::Expired => issued(world, SECRET, HOUR * 3),
+            CallerKind::WrongKey => {
+                issued(world, b"another secret of at least thirty-two bytes", Duration::ZERO)
+            }
+            CallerKind::Unsigned => unsigned(world),
+            CallerKind::Buyer => token(BUYER, 1, Role::User),
+            CallerKind::OtherBuyer => token(OTHER_BUYER, 1, Role::User),
+            CallerKind::Seller => token(SELLER, 1, Role::User),
+            CallerKind::OtherSeller => token(OTHER_SELLER, 1, Role::User),
+            CallerKind::OtherTenantUser => token(BUYER, 2, Role::User),
+            CallerKind::Operator => token(STAFF, 1, Role::Operator),
+            CallerKind::OtherOperator => token(STAFF, 2, Role::Operator),
+            CallerKind::Platform => token(STAFF, 1, Role::Platform),
+            CallerKind::Pii => token(STAFF, 1, Role::Pii),
         };
         request.token(&token)
     }
 }
 
-/// A token of the buyer with every role, for an hour from so long ago.
+/// A token of the buyer with every role, issued `ago` before now for one hour.
 fn issued(world: &World, secret: &[u8], ago: Duration) -> String {
     let buyer = UserId::try_from(BUYER).unwrap();
     let tokens = Tokens::new(secret).unwrap();
     tokens.issue(buyer, TenantId::DEFAULT, Role::ALL, HOUR, world.app.now() - ago).unwrap()
 }
 
-/// A token that says of itself that it needs no signature (RFC 8725 §2.1).
+/// A token with the algorithm `none` (RFC 8725 §2.1).
 fn unsigned(world: &World) -> String {
     let exp = world.app.now().timestamp() + 3600;
     let roles: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();

@@ -1,4 +1,4 @@
-//! What users have in wallet and points.
+//! Balances of wallets and points.
 
 use handover_events::TenantId;
 use handover_memory::store::tables::Row;
@@ -20,7 +20,7 @@ pub(super) fn put(statement: &mut Statement<'_>, balance: &Balance) -> Result<()
     let Balance { user, purse, available, frozen, debt, .. } = balance;
     if *available < 0 || *frozen < 0 || *debt < 0 {
         return Err(StoreError::Backend(
-            format!("balances: {purse} of user {user} is negative: {available}, {frozen}, {debt}").into(),
+            format!("balances: {purse} of user {user} would become negative: available {available}, frozen {frozen}, debt {debt}").into(),
         ));
     }
     statement.own.balances.put(balance.clone());

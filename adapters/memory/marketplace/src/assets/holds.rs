@@ -12,13 +12,13 @@ use marketplace_domain::{Asset, Hold, HoldStatus, OrderId, UserId};
 
 use crate::tables::{Market, MarketRows as _, Statement};
 
-/// The place of a hold among those of all tenants.
-type Place = (DateTime<Utc>, OrderId, Asset);
+/// Sort key of holds across all tenants.
+type Position = (DateTime<Utc>, OrderId, Asset);
 
 #[derive(Default)]
 pub(crate) struct HoldIndex {
     of_user: BTreeMap<(TenantId, UserId, Asset), BTreeSet<OrderId>>,
-    frozen: BTreeMap<Place, BTreeSet<TenantId>>,
+    frozen: BTreeMap<Position, BTreeSet<TenantId>>,
 }
 
 impl Row<Market> for Hold {
@@ -32,7 +32,7 @@ impl Row<Market> for Hold {
     fn enter(&self, index: &mut HoldIndex) {
         if self.status == HoldStatus::Frozen {
             index.of_user.entry((self.tenant, self.user, self.asset)).or_default().insert(self.order);
-            index.frozen.entry(place(self)).or_default().insert(self.tenant);
+            index.frozen.entry(position(self)).or_default().insert(self.tenant);
         }
     }
 
@@ -40,16 +40,16 @@ impl Row<Market> for Hold {
         if let Some(orders) = index.of_user.get_mut(&(self.tenant, self.user, self.asset)) {
             orders.remove(&self.order);
         }
-        if let Some(tenants) = index.frozen.get_mut(&place(self)) {
+        if let Some(tenants) = index.frozen.get_mut(&position(self)) {
             tenants.remove(&self.tenant);
             if tenants.is_empty() {
-                index.frozen.remove(&place(self));
+                index.frozen.remove(&position(self));
             }
         }
     }
 }
 
-fn place(hold: &Hold) -> Place {
+fn position(hold: &Hold) -> Position {
     (hold.create_time, hold.order, hold.asset)
 }
 
@@ -81,11 +81,11 @@ pub(super) fn frozen(
     let holds = statement.holds();
     let lower = after.map_or(Bound::Unbounded, Bound::Excluded);
     let in_order = holds.select(|table| {
-        let places = table.index.frozen.range((lower, Bound::Unbounded));
-        let made = places.take_while(move |((created, ..), _)| *created <= created_by);
-        made.flat_map(move |(place, tenants)| {
-            let (_, order, asset) = *place;
-            tenants.iter().filter_map(move |tenant| Some((*place, table.get(&(*tenant, order, asset))?)))
+        let positions = table.index.frozen.range((lower, Bound::Unbounded));
+        let created = positions.take_while(move |((created, ..), _)| *created <= created_by);
+        created.flat_map(move |(position, tenants)| {
+            let (_, order, asset) = *position;
+            tenants.iter().filter_map(move |tenant| Some((*position, table.get(&(*tenant, order, asset))?)))
         })
     });
     in_order.take(limited(limit)).cloned().collect()
@@ -93,10 +93,12 @@ pub(super) fn frozen(
 
 pub(super) fn put(statement: &mut Statement<'_>, hold: &Hold) -> Result<(), StoreError> {
     let expected = (hold.version > 1).then(|| hold.version - 1);
-    let now = statement.holds().get(&hold.key()).map(|before| before.version);
-    if now != expected {
+    let stored = statement.holds().get(&hold.key()).map(|before| before.version);
+    if stored != expected {
         let Hold { order, asset, .. } = hold;
-        return Err(conflict(format!("holds: {asset} of order {order} is at {now:?}, not {expected:?}")));
+        return Err(conflict(format!(
+            "holds: {asset} of order {order} has version {stored:?}, expected {expected:?}"
+        )));
     }
     statement.own.holds.put(hold.clone());
     Ok(())

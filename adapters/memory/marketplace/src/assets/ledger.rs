@@ -1,4 +1,4 @@
-//! The ledger: operations under their keys, and the entries of each.
+//! The ledger: operations by idempotency key, and their entries.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use crate::tables::{Market, MarketRows as _, Statement};
 
 type Key = (TenantId, OperationKey);
 
-/// An operation and its place in the order of posting.
+/// An operation and its position in the order of posting.
 #[derive(Debug, Clone)]
 pub(crate) struct OperationRow {
     number: i64,
@@ -29,7 +29,7 @@ pub(crate) struct OperationIndex {
     of_order: BTreeMap<(TenantId, OrderId), BTreeSet<(i64, OperationKey)>>,
 }
 
-/// An operation is never changed and never leaves.
+/// Operations are never updated or deleted.
 impl Row<Market> for OperationRow {
     type Key = Key;
     type Index = OperationIndex;
@@ -46,7 +46,7 @@ impl Row<Market> for OperationRow {
     }
 }
 
-/// An entry of an operation.
+/// A ledger entry and its operation.
 #[derive(Debug, Clone)]
 pub(crate) struct EntryRow {
     id: i64,
@@ -60,7 +60,7 @@ pub(crate) struct EntryIndex {
     of_operation: BTreeMap<Key, BTreeSet<i64>>,
 }
 
-/// An entry is never changed and never leaves.
+/// Entries are never updated or deleted.
 impl Row<Market> for EntryRow {
     type Key = i64;
     type Index = EntryIndex;
@@ -77,7 +77,7 @@ impl Row<Market> for EntryRow {
     }
 }
 
-/// The purse that an account is part of; the marketplace's own are of none.
+/// The purse of a user account; `None` for accounts of the marketplace.
 const fn purse(account: Account) -> Option<Purse> {
     match account {
         Account::Wallet | Account::WalletHold => Some(Purse::Wallet),
@@ -92,7 +92,7 @@ pub(super) fn by_key(
     keys: &[OperationKey],
 ) -> Vec<AssetOperation> {
     let operations = statement.operations();
-    let keys = super::each_once(keys.iter());
+    let keys = super::sorted_unique(keys.iter());
     let found = keys.into_iter().filter_map(|key| operations.get(&(tenant, key.clone())));
     found.map(|row| row.operation.clone()).collect()
 }
@@ -102,7 +102,7 @@ pub(super) fn entries_by_key(
     tenant: TenantId,
     keys: &[OperationKey],
 ) -> Vec<(OperationKey, Entry)> {
-    let keys = super::each_once(keys.iter());
+    let keys = super::sorted_unique(keys.iter());
     let of_key = |key: &OperationKey| -> Vec<Entry> { entries_of(statement, &(tenant, key.clone())) };
     keys.into_iter().flat_map(|key| of_key(key).into_iter().map(|entry| (key.clone(), entry))).collect()
 }
@@ -119,8 +119,8 @@ fn entries_of(statement: &Statement<'_>, key: &Key) -> Vec<Entry> {
 pub(super) fn of_order(statement: &Statement<'_>, order: (TenantId, OrderId)) -> Vec<AssetOperation> {
     let operations = statement.operations();
     let of_order = operations.select(|table| {
-        let places = table.index.of_order.get(&order).into_iter().flatten();
-        places.filter_map(move |(number, key)| Some((*number, table.get(&(order.0, key.clone()))?)))
+        let positions = table.index.of_order.get(&order).into_iter().flatten();
+        positions.filter_map(move |(number, key)| Some((*number, table.get(&(order.0, key.clone()))?)))
     });
     of_order.map(|row| row.operation.clone()).collect()
 }
@@ -131,7 +131,8 @@ pub(super) fn page(
     before: Option<i64>,
     limit: u32,
 ) -> Vec<Numbered<LedgerEntry>> {
-    let (entries, operations) = (statement.entries(), statement.operations());
+    let entries = statement.entries();
+    let operations = statement.operations();
     let newest_first = entries.select(|table| {
         let ids = table.index.of_user.get(&whose).into_iter().flat_map(move |ids| below(ids, before));
         ids.filter_map(|id| Some((Reverse(*id), table.get(id)?)))
@@ -151,7 +152,11 @@ pub(super) fn totals(statement: &Statement<'_>, tenant: Option<TenantId>) -> Vec
     totals.into_iter().map(|((tenant, account), total)| AccountTotal { tenant, account, total }).collect()
 }
 
-pub(super) fn flaws(statement: &Statement<'_>, tenant: Option<TenantId>, limit: u32) -> Vec<LedgerFlaw> {
+pub(super) fn inconsistencies(
+    statement: &Statement<'_>,
+    tenant: Option<TenantId>,
+    limit: u32,
+) -> Vec<LedgerFlaw> {
     let mut of_operations = BTreeMap::new();
     let mut of_users = BTreeMap::new();
     for EntryRow { operation, entry, .. } in of_tenant(statement, tenant) {
@@ -163,7 +168,7 @@ pub(super) fn flaws(statement: &Statement<'_>, tenant: Option<TenantId>, limit: 
     }
     let balances = statement.balances();
     for balance in balances.all().filter(|balance| tenant.is_none_or(|tenant| balance.tenant == tenant)) {
-        let says = match balance.purse {
+        let stored = match balance.purse {
             Purse::Wallet => {
                 vec![(Account::Wallet, balance.available), (Account::WalletHold, balance.frozen)]
             }
@@ -173,23 +178,23 @@ pub(super) fn flaws(statement: &Statement<'_>, tenant: Option<TenantId>, limit: 
                 (Account::PointsDebt, -balance.debt),
             ],
         };
-        for (account, says) in says {
-            of_users.entry((balance.tenant, balance.user, account)).or_insert((0, 0)).0 = says;
+        for (account, amount) in stored {
+            of_users.entry((balance.tenant, balance.user, account)).or_insert((0, 0)).0 = amount;
         }
     }
     let operations = statement.operations();
     let unbalanced = of_operations.into_iter().filter_map(|(key, [money, points])| {
-        let sound = money == 0 && points == 0 && operations.get(&key).is_some();
+        let is_valid = money == 0 && points == 0 && operations.get(&key).is_some();
         let (tenant, key) = key;
-        (!sound).then_some(LedgerFlaw::Unbalanced {
+        (!is_valid).then_some(LedgerFlaw::Unbalanced {
             tenant,
             key,
             sum: if money == 0 { points } else { money },
         })
     });
     let drifted = of_users.into_iter().filter_map(|((tenant, user, account), (balance, entries))| {
-        let flaw = LedgerFlaw::Drifted { tenant, user, account, balance, entries };
-        (balance != entries).then_some(flaw)
+        let drifted = LedgerFlaw::Drifted { tenant, user, account, balance, entries };
+        (balance != entries).then_some(drifted)
     });
     unbalanced.chain(drifted).take(limited(limit)).collect()
 }
@@ -206,7 +211,7 @@ pub(super) fn post(statement: &mut Statement<'_>, posting: &Posting) -> Result<(
     let Posting { operation, entries } = posting;
     if !posting.is_balanced() {
         return Err(StoreError::Backend(
-            format!("the entries of {} do not sum to zero", operation.key).into(),
+            format!("the entries of operation {} do not sum to zero", operation.key).into(),
         ));
     }
     let number = next(&mut statement.sequences.operations);
@@ -215,9 +220,9 @@ pub(super) fn post(statement: &mut Statement<'_>, posting: &Posting) -> Result<(
     if statement.operations().get(&key).is_some() {
         return Err(conflict(format!("asset_operations.key {}", operation.key)));
     }
-    let mut there: BTreeSet<Account> =
+    let mut accounts: BTreeSet<Account> =
         entries_of(statement, &key).iter().map(|entry| entry.account).collect();
-    if !entries.iter().all(|entry| there.insert(entry.account)) {
+    if !entries.iter().all(|entry| accounts.insert(entry.account)) {
         return Err(conflict(format!("ledger_entries.key {}", operation.key)));
     }
     statement.own.operations.put(row);

@@ -1,4 +1,4 @@
-//! Coupons, wallets and points: what the ports ask for, found and written in one file for each table.
+//! Coupons, wallets and points: implementation of the asset ports, with one file per table.
 
 mod balances;
 mod coupons;
@@ -116,7 +116,7 @@ impl AssetQueries for MarketUnit {
         tenant: Option<TenantId>,
         limit: u32,
     ) -> Result<Vec<LedgerFlaw>, StoreError> {
-        self.read(|statement| ledger::flaws(statement, tenant, limit)).await
+        self.read(|statement| ledger::inconsistencies(statement, tenant, limit)).await
     }
 }
 
@@ -135,7 +135,7 @@ impl AssetRepo for MarketUnit {
         asset: Asset,
         orders: &[(TenantId, OrderId)],
     ) -> Result<Vec<Hold>, StoreError> {
-        let keys = each_once(orders.iter().map(|&(tenant, order)| (tenant, order, asset)));
+        let keys = sorted_unique(orders.iter().map(|&(tenant, order)| (tenant, order, asset)));
         let locks = keys.iter().map(|&(tenant, order, asset)| Lock::Hold(tenant, order, asset)).collect();
         self.write(locks, |statement| {
             let holds = statement.holds();
@@ -145,7 +145,7 @@ impl AssetRepo for MarketUnit {
     }
 
     async fn put_holds(&mut self, holds: &[Hold]) -> Result<(), StoreError> {
-        let keys = each_once(holds.iter().map(|hold| (hold.tenant, hold.order, hold.asset)));
+        let keys = sorted_unique(holds.iter().map(|hold| (hold.tenant, hold.order, hold.asset)));
         let locks = keys.into_iter().map(|(tenant, order, asset)| Lock::Hold(tenant, order, asset)).collect();
         self.write(locks, |statement| holds.iter().try_for_each(|hold| holds::put(statement, hold))).await
     }
@@ -156,7 +156,7 @@ impl AssetRepo for MarketUnit {
         users: &[(TenantId, UserId)],
         now: DateTime<Utc>,
     ) -> Result<Vec<Balance>, StoreError> {
-        let keys = each_once(users.iter().map(|&(tenant, user)| (tenant, user, purse)));
+        let keys = sorted_unique(users.iter().map(|&(tenant, user)| (tenant, user, purse)));
         let locks = keys.iter().map(|&(tenant, user, purse)| Lock::Balance(tenant, user, purse)).collect();
         self.write(locks, |statement| {
             let balances = statement.balances();
@@ -169,7 +169,8 @@ impl AssetRepo for MarketUnit {
     }
 
     async fn put_balances(&mut self, balances: &[Balance]) -> Result<(), StoreError> {
-        let keys = each_once(balances.iter().map(|balance| (balance.tenant, balance.user, balance.purse)));
+        let keys =
+            sorted_unique(balances.iter().map(|balance| (balance.tenant, balance.user, balance.purse)));
         let locks =
             keys.into_iter().map(|(tenant, user, purse)| Lock::Balance(tenant, user, purse)).collect();
         self.write(locks, |statement| {
@@ -180,7 +181,8 @@ impl AssetRepo for MarketUnit {
 
     async fn post(&mut self, postings: &[Posting]) -> Result<(), StoreError> {
         let keys = postings.iter().map(|posting| (posting.operation.tenant, posting.operation.key.clone()));
-        let locks = each_once(keys).into_iter().map(|(tenant, key)| Lock::Operation(tenant, key)).collect();
+        let locks =
+            sorted_unique(keys).into_iter().map(|(tenant, key)| Lock::Operation(tenant, key)).collect();
         self.write(locks, |statement| {
             postings.iter().try_for_each(|posting| ledger::post(statement, posting))
         })
@@ -188,8 +190,8 @@ impl AssetRepo for MarketUnit {
     }
 }
 
-/// In order, so that of two units that lock the same rows one waits for the other.
-fn each_once<T: Ord>(keys: impl Iterator<Item = T>) -> Vec<T> {
+/// Sorts and deduplicates keys. The order prevents deadlocks between units that lock the same rows.
+fn sorted_unique<T: Ord>(keys: impl Iterator<Item = T>) -> Vec<T> {
     let mut keys: Vec<T> = keys.collect();
     keys.sort_unstable();
     keys.dedup();

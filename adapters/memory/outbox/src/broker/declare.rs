@@ -1,4 +1,4 @@
-//! Declaring: what is there stays, what differs is refused with both values.
+//! Declaration of the topology: existing queues are kept; differing arguments are rejected with both values.
 
 use std::time::Duration;
 
@@ -9,29 +9,32 @@ use super::queue::Queue;
 use super::state::{State, refused};
 
 impl State {
-    /// Checks everything before it changes anything.
+    /// Validates the whole topology before any change.
     pub(super) fn declare(&mut self, topology: &Topology) -> Result<(), BrokerError> {
         if let Some(exchange) = self.exchange.as_ref().filter(|exchange| **exchange != topology.exchange) {
-            let asked = &topology.exchange;
+            let declared = &topology.exchange;
             return Err(refused(format!(
-                "there is one exchange, {exchange}; {asked} cannot be another: use its name"
+                "exchange {exchange} exists, and this broker supports only one, so {declared} cannot be declared: \
+                 use the existing name"
             )));
         }
-        for asked in &topology.queues {
-            let Some(queue) = self.queues.get(&asked.name) else { continue };
-            let has = &queue.spec;
+        for spec in &topology.queues {
+            let Some(queue) = self.queues.get(&spec.name) else { continue };
+            let existing = &queue.spec;
             let ttl =
                 |ttl: Option<Duration>| ttl.map_or("none".to_owned(), |ttl| ttl.as_millis().to_string());
             let key = |key: &Option<String>| key.clone().unwrap_or_else(|| "none".to_owned());
             let arguments = [
-                ("x-message-ttl", ttl(has.ttl), ttl(asked.ttl)),
-                ("x-dead-letter-routing-key", key(&has.dead_letter_key), key(&asked.dead_letter_key)),
+                ("x-message-ttl", ttl(existing.ttl), ttl(spec.ttl)),
+                ("x-dead-letter-routing-key", key(&existing.dead_letter_key), key(&spec.dead_letter_key)),
             ];
-            if let Some((argument, has, asks)) = arguments.into_iter().find(|(_, has, asks)| has != asks) {
-                let name = &asked.name;
+            if let Some((argument, current, declared)) =
+                arguments.into_iter().find(|(_, current, declared)| current != declared)
+            {
+                let name = &spec.name;
                 return Err(refused(format!(
-                    "queue {name} exists with {argument} {has}, declared with {asks}: \
-                     set it back, or delete the queue once it is empty"
+                    "queue {name} exists with {argument} {current}, but is declared with {declared}: \
+                     restore the old value, or delete the queue when it is empty"
                 )));
             }
         }

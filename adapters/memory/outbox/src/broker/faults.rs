@@ -1,10 +1,10 @@
-//! What happens to a broker behind our back.
+//! Faults: changes of the broker that the application does not make.
 
 use super::queue::Queue;
 use super::state::State;
 
 impl State {
-    /// Ends every subscription, as a lost connection does.
+    /// Ends all subscriptions, like a lost connection.
     pub(super) fn disconnect(&mut self) {
         for id in self.subscribers.keys().copied().collect::<Vec<_>>() {
             self.unsubscribe(id);

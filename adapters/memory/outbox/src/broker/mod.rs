@@ -1,6 +1,6 @@
-//! The broker in memory: the topology of spec §3 with the semantics of RabbitMQ, and switches for its faults.
+//! In-memory broker: the topology of spec §3 with the semantics of RabbitMQ, and methods to inject faults.
 //!
-//! **Invariant:** between two steps every message is in exactly the places the port promises: nothing is on its way.
+//! **Invariant:** every operation is atomic: between two operations each message is exactly where the port specifies.
 
 mod declare;
 mod faults;
@@ -22,7 +22,7 @@ use queue::Stored;
 use state::State;
 use subscription::MemorySubscription;
 
-/// A broker in memory. Clones are the same broker.
+/// An in-memory broker. Clones share the same broker.
 #[derive(Clone)]
 pub struct MemoryBroker {
     shared: Arc<Shared>,
@@ -40,13 +40,13 @@ impl Shared {
 }
 
 impl MemoryBroker {
-    /// A broker with nothing declared. Messages expire by this clock.
+    /// Creates a broker without queues. Messages expire by `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> MemoryBroker {
         MemoryBroker { shared: Arc::new(Shared { state: Mutex::new(State::new()), clock }) }
     }
 
-    /// Switches the broker off or on. Off, every call is `Unreachable`; the subscriptions are over, and what they had
-    /// not settled is back in its queue.
+    /// Switches the broker off or on. While it is off, every call fails with `Unreachable`. Switching it off ends all
+    /// subscriptions and requeues their unsettled deliveries.
     pub fn set_reachable(&self, reachable: bool) {
         let mut state = self.shared.state();
         state.reachable = reachable;
@@ -55,43 +55,43 @@ impl MemoryBroker {
         }
     }
 
-    /// Lets it take no messages, as a server does that is short of memory or disk, or again take them. What is in its
-    /// queues is delivered and acked all the while.
+    /// Blocks publishing with a reason, like a server that is low on memory or disk space; `None` unblocks it. Delivery and
+    /// acknowledgement continue while publishing is blocked.
     pub fn set_blocked(&self, reason: Option<&str>) {
         self.shared.state().blocked = reason.map(str::to_owned);
     }
 
-    /// Closes every subscription as a lost connection does; the broker stays reachable.
+    /// Ends all subscriptions, like a lost connection. The broker remains reachable.
     pub fn disconnect(&self) {
         self.shared.state().disconnect();
     }
 
-    /// Takes a binding from a queue; tells whether it had it.
+    /// Removes a binding from a queue; returns whether it existed.
     pub fn unbind(&self, queue: &str, pattern: &str) -> bool {
         self.shared.state().unbind(queue, pattern)
     }
 
-    /// Gives a queue a binding; tells whether the queue exists.
+    /// Adds a binding to a queue; returns whether the queue exists.
     pub fn rebind(&self, queue: &str, pattern: &str) -> bool {
         self.shared.state().bind(queue, pattern)
     }
 
-    /// Loses what is ready in a queue; tells how much that was.
+    /// Deletes the ready messages of a queue; returns their number.
     pub fn purge(&self, queue: &str) -> usize {
         self.shared.state().purge(queue)
     }
 
-    /// Deletes a queue with its messages, bindings and subscriptions; tells whether it was there.
+    /// Deletes a queue with its messages, bindings and subscriptions; returns whether it existed.
     pub fn delete(&self, queue: &str) -> bool {
         self.shared.state().delete(queue)
     }
 
-    /// Nacks the next `count` published messages.
+    /// Rejects the next `count` published messages with a publisher nack.
     pub fn nack_next(&self, count: usize) {
         self.shared.state().nacks_left = count;
     }
 
-    /// Puts any message at the tail of a queue, past the exchange; tells whether the queue exists.
+    /// Adds a message at the tail of a queue without routing; returns whether the queue exists.
     pub fn inject(&self, queue: &str, message: Message) -> bool {
         let now = self.shared.clock.now();
         self.shared.state().enter(queue, Stored::new(Arc::new(message)), now)
@@ -110,7 +110,7 @@ impl Broker for MemoryBroker {
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         yield_now().await;
         let outcomes = self.shared.state().publish(window, self.shared.clock.now())?;
-        // From here on the messages are in their queues, also if nobody waits for the confirms.
+        // The messages are in their queues from here on, even if the caller is cancelled before the confirms.
         yield_now().await;
         Ok(outcomes)
     }

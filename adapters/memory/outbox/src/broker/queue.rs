@@ -1,7 +1,7 @@
-//! One queue: what is ready, in order.
+//! A queue: its ready messages in order.
 //!
-//! **Invariant:** positions only grow, and a message keeps its own while it stays in the queue: one that is returned
-//! stands again where it stood.
+//! **Invariant:** positions only increase, and a message keeps its position in a queue: a requeued message returns to its
+//! original position.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use handover_outbox::ports::Message;
 use handover_outbox::topology::{QueueSpec, topic_matches};
 use tokio::sync::Notify;
 
-/// A message in a queue or handed out from one.
+/// A message that is ready or delivered.
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
     pub(super) message: Arc<Message>,
     pub(super) redelivered: bool,
-    /// The queue in which it died last.
+    /// The last queue in which the message was dead-lettered by a rejection.
     pub(super) died_in: Option<String>,
-    /// The queues in which it expired since it was last published or rejected: the way of a cycle.
+    /// The queues in which the message expired since it was last published or rejected, to detect dead-letter cycles.
     pub(super) expired_in: Vec<String>,
     pub(super) expires_at: Option<DateTime<Utc>>,
 }
@@ -33,7 +33,7 @@ impl Stored {
 pub(super) struct Queue {
     pub(super) spec: QueueSpec,
     pub(super) bindings: BTreeSet<String>,
-    /// Rung when a consumer may find more than before.
+    /// Notified when more messages may be available to a consumer.
     pub(super) changed: Arc<Notify>,
     ready: BTreeMap<u64, Stored>,
     next_position: u64,
@@ -45,11 +45,11 @@ impl Queue {
         Queue { spec, bindings, changed: Arc::default(), ready: BTreeMap::new(), next_position: 0 }
     }
 
-    pub(super) fn takes(&self, key: &str) -> bool {
+    pub(super) fn is_bound_to(&self, key: &str) -> bool {
         self.bindings.iter().any(|pattern| topic_matches(pattern, key))
     }
 
-    /// Adds a message at the tail.
+    /// Adds a message at the tail and sets its expiry.
     pub(super) fn enter(&mut self, mut stored: Stored, now: DateTime<Utc>) {
         stored.expires_at =
             self.spec.ttl.and_then(|ttl| now.checked_add_signed(TimeDelta::from_std(ttl).ok()?));
@@ -58,24 +58,24 @@ impl Queue {
         self.changed.notify_waiters();
     }
 
-    /// Puts an unsettled message back where it stood. When it expires stays as it was.
-    pub(super) fn put_back(&mut self, position: u64, stored: Stored) {
+    /// Requeues an unsettled message at its original position, with its original expiry.
+    pub(super) fn requeue(&mut self, position: u64, stored: Stored) {
         self.ready.insert(position, Stored { redelivered: true, ..stored });
         self.changed.notify_waiters();
     }
 
-    /// Takes the message at the head.
+    /// Removes the message at the head.
     pub(super) fn take(&mut self) -> Option<(u64, Stored)> {
         self.ready.pop_first()
     }
 
-    /// Takes the message at the head if it has expired. Behind one that has not, none expires (as in RabbitMQ).
+    /// Removes the message at the head if it has expired. Like RabbitMQ, messages expire only at the head of a queue.
     pub(super) fn take_expired(&mut self, now: DateTime<Utc>) -> Option<Stored> {
         let head = self.ready.first_entry()?;
         head.get().expires_at.is_some_and(|at| at <= now).then(|| head.remove())
     }
 
-    /// When the head expires.
+    /// Expiry of the message at the head.
     pub(super) fn next_expiry(&self) -> Option<DateTime<Utc>> {
         self.ready.first_key_value()?.1.expires_at
     }

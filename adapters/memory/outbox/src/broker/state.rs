@@ -1,7 +1,7 @@
-//! Exchange, queues and subscriptions: every change of the broker, each in one step.
+//! State of the broker: exchange, queues and subscriptions. Every change is atomic.
 //!
-//! **Invariant:** a message that was confirmed is in a queue, or handed out and unsettled, or it was acked, died where
-//! no dead-letter key leads further, or was purged.
+//! **Invariant:** a confirmed message is ready in a queue or delivered and unsettled, until it is acknowledged, purged, or
+//! dead-lettered in a queue without a dead-letter key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use handover_outbox::ports::{
 
 use super::queue::{Queue, Stored};
 
-/// What was handed to a subscription and is not settled.
+/// A delivery that the consumer has not settled.
 #[derive(Debug)]
 struct Unsettled {
     position: u64,
@@ -31,21 +31,21 @@ pub(super) struct Subscriber {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) reachable: bool,
-    /// Why it takes no messages.
+    /// Reason why publishing is blocked.
     pub(super) blocked: Option<String>,
     pub(super) nacks_left: usize,
     pub(super) exchange: Option<String>,
     pub(super) queues: BTreeMap<String, Queue>,
     pub(super) subscribers: BTreeMap<u64, Subscriber>,
     next_subscriber: u64,
-    /// Which queues a key leads to; forgotten when a binding changes.
+    /// Cache of the queues per routing key; cleared when a binding changes.
     pub(super) routes: BTreeMap<String, Arc<[String]>>,
 }
 
-/// What a consumer says about deliveries.
+/// Settlement of deliveries by a consumer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Settlement {
-    Done,
+    Ack,
     Nack(Requeue),
 }
 
@@ -78,7 +78,7 @@ impl State {
     ) -> Result<Vec<PublishOutcome>, BrokerError> {
         self.check_reachable()?;
         if let Some(reason) = &self.blocked {
-            return Err(BrokerError::Unreachable(format!("it takes no messages: {reason}").into()));
+            return Err(BrokerError::Unreachable(format!("publishing is blocked: {reason}").into()));
         }
         if self.exchange.is_none() {
             return Err(refused("no exchange is declared: declare the topology first".to_owned()));
@@ -87,11 +87,11 @@ impl State {
         Ok(window.into_iter().map(|outgoing| self.publish_one(outgoing, now)).collect())
     }
 
-    #[allow(clippy::disallowed_methods, reason = "this is the broker that took the message")]
+    #[allow(clippy::disallowed_methods, reason = "this broker accepted the message itself")]
     fn publish_one(&mut self, outgoing: Outgoing, now: DateTime<Utc>) -> PublishOutcome {
         if self.nacks_left > 0 {
             self.nacks_left -= 1;
-            return outgoing.nacked("the broker could not take it");
+            return outgoing.nacked("the broker rejected the message");
         }
         let stored = Stored::new(Arc::new(outgoing.message().clone()));
         let routed = match outgoing.route() {
@@ -101,11 +101,11 @@ impl State {
         if routed { outgoing.confirmed() } else { outgoing.returned("312 NO_ROUTE") }
     }
 
-    /// Puts a message into every queue that its key leads to, once each; tells whether there is one.
+    /// Adds a message to each queue bound to its routing key; returns whether there is such a queue.
     fn route(&mut self, key: &str, stored: Stored, now: DateTime<Utc>) -> bool {
         let names = self.queues_of(key);
         for name in names.iter() {
-            // As in RabbitMQ: what comes back to a queue by expiring alone would go round for ever.
+            // Like RabbitMQ: a message that returns to a queue only by expiring would circulate forever.
             if !stored.expired_in.contains(name) {
                 self.enter(name, stored.clone(), now);
             }
@@ -117,18 +117,18 @@ impl State {
         if let Some(names) = self.routes.get(key) {
             return names.clone();
         }
-        let taking = self.queues.iter().filter(|(_, queue)| queue.takes(key));
-        let names: Arc<[String]> = taking.map(|(name, _)| name.clone()).collect();
+        let bound = self.queues.iter().filter(|(_, queue)| queue.is_bound_to(key));
+        let names: Arc<[String]> = bound.map(|(name, _)| name.clone()).collect();
         self.routes.insert(key.to_owned(), names.clone());
         names
     }
 
-    /// Adds a message to a queue; false if there is no such queue.
+    /// Adds a message to a queue; returns whether the queue exists.
     pub(super) fn enter(&mut self, name: &str, stored: Stored, now: DateTime<Utc>) -> bool {
         let Some(queue) = self.queues.get_mut(name) else { return false };
         queue.enter(stored, now);
         if queue.spec.ttl.is_some() && queue.len() == 1 {
-            // Consumers further down sleep until the first expiry, and this is a new one.
+            // Consumers of the dead-letter target wait for the next expiry, which has changed.
             for target in queue
                 .spec
                 .dead_letter_key
@@ -145,7 +145,7 @@ impl State {
         true
     }
 
-    /// Dead-letters what has expired by now.
+    /// Dead-letters expired messages.
     pub(super) fn expire(&mut self, now: DateTime<Utc>) {
         let delaying: Vec<String> = self
             .queues
@@ -157,20 +157,20 @@ impl State {
             while let Some(mut expired) = self.queues.get_mut(&name).and_then(|queue| queue.take_expired(now))
             {
                 expired.expired_in.push(name.clone());
-                self.bury(&name, expired, now);
+                self.dead_letter(&name, expired, now);
             }
         }
     }
 
-    /// Dead-letters one message as its queue says.
-    fn bury(&mut self, queue: &str, dead: Stored, now: DateTime<Utc>) {
+    /// Dead-letters a message with the dead-letter key of its queue.
+    fn dead_letter(&mut self, queue: &str, message: Stored, now: DateTime<Utc>) {
         let key = self.queues.get(queue).and_then(|queue| queue.spec.dead_letter_key.clone());
         if let Some(key) = key {
-            self.route(&key, Stored { redelivered: false, expires_at: None, ..dead }, now);
+            self.route(&key, Stored { redelivered: false, expires_at: None, ..message }, now);
         }
     }
 
-    /// The first expiry that may bring this queue a message.
+    /// The earliest expiry that may route a message to this queue.
     pub(super) fn next_expiry_for(&mut self, queue: &str) -> Option<DateTime<Utc>> {
         let expiring = self
             .queues
@@ -186,16 +186,17 @@ impl State {
     pub(super) fn subscribe(&mut self, queue: &str, prefetch: u16) -> Result<u64, BrokerError> {
         self.check_reachable()?;
         if !self.queues.contains_key(queue) {
-            return Err(refused(format!("there is no queue {queue}: declare the topology first")));
+            return Err(refused(format!("queue {queue} does not exist: declare the topology first")));
         }
         let id = self.next_subscriber;
         self.next_subscriber += 1;
-        let (queue, prefetch) = (queue.to_owned(), usize::from(prefetch));
+        let queue = queue.to_owned();
+        let prefetch = usize::from(prefetch);
         self.subscribers.insert(id, Subscriber { queue, prefetch, unsettled: BTreeMap::new(), next_tag: 1 });
         Ok(id)
     }
 
-    /// Hands out as many messages as the prefetch allows: none if it is used up or nothing is ready.
+    /// Delivers as many ready messages as the prefetch limit allows; `None` if the subscription has ended.
     pub(super) fn deliver(&mut self, subscriber: u64) -> Option<Vec<Delivery>> {
         let subscriber = self.subscribers.get_mut(&subscriber)?;
         let queue = self.queues.get_mut(&subscriber.queue)?;
@@ -215,13 +216,13 @@ impl State {
         Some(deliveries)
     }
 
-    /// What rings when a subscription may find more than before.
-    pub(super) fn bell(&self, subscriber: u64) -> Option<Arc<tokio::sync::Notify>> {
+    /// Notified when more messages may be available to a subscription.
+    pub(super) fn changed(&self, subscriber: u64) -> Option<Arc<tokio::sync::Notify>> {
         let subscriber = self.subscribers.get(&subscriber)?;
         Some(self.queues.get(&subscriber.queue)?.changed.clone())
     }
 
-    /// Settles deliveries; false if the subscription is over.
+    /// Settles deliveries; returns `false` if the subscription has ended.
     pub(super) fn settle(
         &mut self,
         id: u64,
@@ -235,18 +236,18 @@ impl State {
         let name = subscriber.queue.clone();
         for Unsettled { position, mut stored } in settled {
             match settlement {
-                Settlement::Done => {}
+                Settlement::Ack => {}
                 Settlement::Nack(Requeue::Yes) => {
                     if let Some(queue) = self.queues.get_mut(&name) {
-                        queue.put_back(position, stored);
+                        queue.requeue(position, stored);
                     }
                 }
                 Settlement::Nack(Requeue::No) => {
-                    // A rejection is somebody's will, so that a cycle through it ends when they want.
+                    // A rejection is a decision of a consumer, so RabbitMQ does not treat it as a cycle.
                     stored.expired_in.clear();
-                    // Only here: what expires dies at nobody's consumer.
+                    // Set only on rejection: expired messages were not rejected by a consumer.
                     stored.died_in = Some(name.clone());
-                    self.bury(&name, stored, now);
+                    self.dead_letter(&name, stored, now);
                 }
             }
         }
@@ -256,12 +257,12 @@ impl State {
         true
     }
 
-    /// Ends a subscription and returns what it had not settled.
+    /// Ends a subscription and requeues its unsettled deliveries.
     pub(super) fn unsubscribe(&mut self, id: u64) {
         let Some(subscriber) = self.subscribers.remove(&id) else { return };
         if let Some(queue) = self.queues.get_mut(&subscriber.queue) {
             for Unsettled { position, stored } in subscriber.unsettled.into_values() {
-                queue.put_back(position, stored);
+                queue.requeue(position, stored);
             }
             queue.changed.notify_waiters();
         }

@@ -1,4 +1,4 @@
-//! A consumer's end of a queue.
+//! Subscription of a consumer to a queue.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use tokio::sync::futures::OwnedNotified;
 use super::Shared;
 use super::state::Settlement;
 
-/// A subscription. Dropping it is closing it.
+/// A subscription. Dropping it closes it.
 pub(super) struct MemorySubscription {
     shared: Arc<Shared>,
     id: u64,
     queue: String,
 }
 
-/// What a look at the queue found.
-enum Found {
+/// Result of polling the queue.
+enum Polled {
     Deliveries(Vec<Delivery>),
-    /// Nothing. Look again when this rings, or after this long.
-    Nothing(OwnedNotified, Option<Duration>),
+    /// No message is ready. Poll again after the notification or after the duration.
+    Empty(OwnedNotified, Option<Duration>),
 }
 
 impl MemorySubscription {
@@ -35,20 +35,20 @@ impl MemorySubscription {
         BrokerError::Closed { queue: self.queue.clone() }
     }
 
-    fn look(&self) -> Result<Found, BrokerError> {
+    fn poll(&self) -> Result<Polled, BrokerError> {
         let now = self.shared.clock.now();
         let mut state = self.shared.state();
         state.check_reachable()?;
         state.expire(now);
         let deliveries = state.deliver(self.id).ok_or_else(|| self.closed())?;
         if !deliveries.is_empty() {
-            return Ok(Found::Deliveries(deliveries));
+            return Ok(Polled::Deliveries(deliveries));
         }
-        let bell = state.bell(self.id).ok_or_else(|| self.closed())?;
+        let changed = state.changed(self.id).ok_or_else(|| self.closed())?;
         let until = state.next_expiry_for(&self.queue);
         let wait = until.map(|until| (until - now).to_std().unwrap_or(Duration::ZERO));
-        // Made before the state is let go: no ring can be missed.
-        Ok(Found::Nothing(bell.notified_owned(), wait))
+        // Created while the state is locked, so that no notification is missed.
+        Ok(Polled::Empty(changed.notified_owned(), wait))
     }
 
     async fn settle(&self, tags: &[DeliveryTag], settlement: Settlement) -> Result<(), BrokerError> {
@@ -61,7 +61,7 @@ impl MemorySubscription {
                 return Err(self.closed());
             }
         }
-        // From here on it is settled, also if nobody waits for the answer.
+        // The deliveries are settled from here on, even if the caller is cancelled.
         yield_now().await;
         Ok(())
     }
@@ -72,10 +72,10 @@ impl Subscription for MemorySubscription {
     async fn next(&self) -> Result<Vec<Delivery>, BrokerError> {
         yield_now().await;
         loop {
-            // Nothing is awaited between taking deliveries and returning them: a dropped call holds none.
-            let (bell, wait) = match self.look()? {
-                Found::Deliveries(deliveries) => return Ok(deliveries),
-                Found::Nothing(bell, wait) => (bell, wait),
+            // There is no await between taking deliveries and returning them, so a cancelled call loses none.
+            let (changed, wait) = match self.poll()? {
+                Polled::Deliveries(deliveries) => return Ok(deliveries),
+                Polled::Empty(changed, wait) => (changed, wait),
             };
             let expiry = async {
                 match wait {
@@ -85,14 +85,14 @@ impl Subscription for MemorySubscription {
             };
             tokio::select! {
                 biased;
-                () = bell => {}
+                () = changed => {}
                 () = expiry => {}
             }
         }
     }
 
     async fn ack(&self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {
-        self.settle(tags, Settlement::Done).await
+        self.settle(tags, Settlement::Ack).await
     }
 
     async fn nack(&self, tags: &[DeliveryTag], requeue: Requeue) -> Result<(), BrokerError> {

@@ -1,4 +1,4 @@
-//! What operators asked for and did.
+//! The audit log of operators.
 
 use std::cmp::Reverse;
 

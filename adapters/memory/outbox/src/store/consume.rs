@@ -1,4 +1,4 @@
-//! The consume log as it is read.
+//! Queries of the consume log.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,8 +26,7 @@ pub(super) struct ConsumptionRow {
 
 #[derive(Default)]
 pub(super) struct ConsumptionIndex {
-    /// Rows that are not settled, by consumer: when they last changed, in which order they were inserted, of which
-    /// event.
+    /// Unsettled rows by consumer: time of the last change, insertion order, event.
     open: BTreeMap<String, BTreeSet<(DateTime<Utc>, i64, EventId)>>,
     by_id: BTreeMap<i64, (String, EventId)>,
     by_event: BTreeMap<EventId, BTreeSet<i64>>,
@@ -64,7 +63,7 @@ impl Row<OutboxTables> for ConsumptionRow {
     }
 
     fn leave(&self, index: &mut ConsumptionIndex) {
-        // Id, consumer and event of a row never change, and `enter` overwrites their entries.
+        // The id, consumer and event of a row never change, and `enter` overwrites their entries.
         if let Some(open) = index.open.get_mut(&self.is.consumer) {
             open.remove(&self.entry());
         }
@@ -132,7 +131,7 @@ fn takes(types: &[&str], after_id: i64, row: &OutboxRow) -> bool {
     row.id > after_id && types.contains(&row.event_type.as_str())
 }
 
-/// Whether nobody may come back for it.
+/// Whether no running attempt or pending redelivery will process the row.
 fn is_leftover(row: &Consumption, idle_since: DateTime<Utc>, now: DateTime<Utc>) -> bool {
     if row.consume_time > now {
         return !row.status.is_settled();

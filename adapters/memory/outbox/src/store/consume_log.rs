@@ -1,4 +1,4 @@
-//! The consume log as it is written.
+//! Writes to the consume log.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -21,19 +21,19 @@ impl<X: Tables> ConsumeLog for MemoryUnit<X> {
         self.write_outbox(locks, |statement| {
             for consumption in consumptions {
                 let row = find(statement, &consumption.consumer, &consumption.event_id);
-                let known = row.map(|row| row.id);
-                let holds = match consumption.expected {
+                let existing_id = row.map(|row| row.id);
+                let matches_expectation = match consumption.expected {
                     Expected::Absent => row.is_none(),
                     Expected::At(status, attempts) => {
                         row.is_some_and(|row| row.is.status == status && row.is.attempts == attempts)
                     }
                 };
-                if !holds {
+                if !matches_expectation {
                     let what =
                         format!("consume_log of {} for {}", consumption.event_id, consumption.consumer);
                     return Err(conflict(what));
                 }
-                let id = known.unwrap_or_else(|| next(&mut statement.sequences.consumptions));
+                let id = existing_id.unwrap_or_else(|| next(&mut statement.sequences.consumptions));
                 statement.own.consumptions.put(ConsumptionRow { id, is: consumption.clone() });
             }
             Ok(())

@@ -20,7 +20,7 @@ use super::unit::MemoryUnit;
 #[derive(Debug, Clone)]
 pub(super) struct DeadLetterRow {
     id: i64,
-    letter: DeadLetter,
+    dead_letter: DeadLetter,
 }
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Row<OutboxTables> for DeadLetterRow {
     type Index = DeadLetterIndex;
 
     fn key(&self) -> (String, String) {
-        (self.letter.queue.clone(), self.letter.key.clone())
+        (self.dead_letter.queue.clone(), self.dead_letter.key.clone())
     }
 
     fn enter(&self, index: &mut DeadLetterIndex) {
@@ -49,7 +49,8 @@ impl Row<OutboxTables> for DeadLetterRow {
 impl<X: Tables> DeadLetterQueries for MemoryUnit<X> {
     async fn dead_letter(&mut self, queue: &str, key: &str) -> Result<Option<DeadLetter>, StoreError> {
         let key = (queue.to_owned(), key.to_owned());
-        self.read_outbox(|statement| statement.dead_letters().get(&key).map(|row| row.letter.clone())).await
+        self.read_outbox(|statement| statement.dead_letters().get(&key).map(|row| row.dead_letter.clone()))
+            .await
     }
 
     async fn dead_letters_page(
@@ -59,15 +60,15 @@ impl<X: Tables> DeadLetterQueries for MemoryUnit<X> {
         limit: u32,
     ) -> Result<Vec<Numbered<DeadLetter>>, StoreError> {
         self.read_outbox(|statement| {
-            let letters = statement.dead_letters();
-            let newest_first = letters.select(|table| {
+            let dead_letters = statement.dead_letters();
+            let newest_first = dead_letters.select(|table| {
                 let ids = table.index.by_id.range(..before.unwrap_or(i64::MAX)).rev();
                 ids.filter_map(|(id, key)| Some((Reverse(*id), table.get(key)?)))
             });
             newest_first
-                .filter(|row| passes(filter, &row.letter))
+                .filter(|row| passes(filter, &row.dead_letter))
                 .take(limited(limit))
-                .map(|row| Numbered { id: row.id, effect: row.letter.clone() })
+                .map(|row| Numbered { id: row.id, effect: row.dead_letter.clone() })
                 .collect()
         })
         .await
@@ -75,23 +76,27 @@ impl<X: Tables> DeadLetterQueries for MemoryUnit<X> {
 
     async fn dead_letters_of(&mut self, keys: &[String]) -> Result<Vec<DeadLetter>, StoreError> {
         self.read_outbox(|statement| {
-            let letters = statement.dead_letters();
-            let in_order = letters.select(|table| {
+            let dead_letters = statement.dead_letters();
+            let in_order = dead_letters.select(|table| {
                 table.index.by_id.iter().filter_map(|(id, key)| Some((*id, table.get(key)?)))
             });
-            in_order.map(|row| &row.letter).filter(|letter| keys.contains(&letter.key)).cloned().collect()
+            in_order
+                .map(|row| &row.dead_letter)
+                .filter(|dead_letter| keys.contains(&dead_letter.key))
+                .cloned()
+                .collect()
         })
         .await
     }
 
     async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError> {
         self.read_outbox(|statement| {
-            let letters = statement.dead_letters();
-            let undecided = letters
+            let dead_letters = statement.dead_letters();
+            let undecided = dead_letters
                 .all()
-                .map(|row| &row.letter)
-                .filter(|letter| tenant.is_none_or(|tenant| letter.tenant == tenant))
-                .filter(|letter| match letter.status {
+                .map(|row| &row.dead_letter)
+                .filter(|dead_letter| tenant.is_none_or(|tenant| dead_letter.tenant == tenant))
+                .filter(|dead_letter| match dead_letter.status {
                     DeadLetterStatus::Open | DeadLetterStatus::Replaying => true,
                     DeadLetterStatus::Replayed | DeadLetterStatus::Discarded => false,
                 });
@@ -101,38 +106,43 @@ impl<X: Tables> DeadLetterQueries for MemoryUnit<X> {
     }
 }
 
-fn passes(filter: &DeadLetterFilter, letter: &DeadLetter) -> bool {
-    filter.tenant.is_none_or(|tenant| letter.tenant == tenant)
-        && filter.queue.as_ref().is_none_or(|queue| letter.queue == *queue)
-        && (filter.event_type.is_none() || letter.event_type == filter.event_type)
-        && filter.status.is_none_or(|status| letter.status == status)
+fn passes(filter: &DeadLetterFilter, dead_letter: &DeadLetter) -> bool {
+    filter.tenant.is_none_or(|tenant| dead_letter.tenant == tenant)
+        && filter.queue.as_ref().is_none_or(|queue| dead_letter.queue == *queue)
+        && (filter.event_type.is_none() || dead_letter.event_type == filter.event_type)
+        && filter.status.is_none_or(|status| dead_letter.status == status)
 }
 
 #[async_trait]
 impl<X: Tables> DeadLetterRepo for MemoryUnit<X> {
-    async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
-        let letters: Vec<DeadLetter> = letters.iter().map(DeadLetter::storable).collect();
-        let locks =
-            letters.iter().map(|letter| Lock::DeadLetter(letter.queue.clone(), letter.key.clone())).collect();
+    async fn park(&mut self, dead_letters: &[DeadLetter]) -> Result<(), StoreError> {
+        let dead_letters: Vec<DeadLetter> = dead_letters.iter().map(DeadLetter::storable).collect();
+        let locks = dead_letters
+            .iter()
+            .map(|dead_letter| Lock::DeadLetter(dead_letter.queue.clone(), dead_letter.key.clone()))
+            .collect();
         self.write_outbox(locks, |statement| {
-            for letter in &letters {
-                let parked =
-                    statement.dead_letters().get(&(letter.queue.clone(), letter.key.clone())).cloned();
+            for dead_letter in &dead_letters {
+                let parked = statement
+                    .dead_letters()
+                    .get(&(dead_letter.queue.clone(), dead_letter.key.clone()))
+                    .cloned();
                 let row = match parked {
                     None => {
                         let id = next(&mut statement.sequences.dead_letters);
                         let status = DeadLetterStatus::Open;
-                        let letter = DeadLetter { status, decided_at: None, note: None, ..letter.clone() };
-                        DeadLetterRow { id, letter }
+                        let dead_letter =
+                            DeadLetter { status, decided_at: None, note: None, ..dead_letter.clone() };
+                        DeadLetterRow { id, dead_letter }
                     }
-                    Some(mut row) => match row.letter.status {
+                    Some(mut row) => match row.dead_letter.status {
                         DeadLetterStatus::Open => continue,
                         DeadLetterStatus::Replaying
                         | DeadLetterStatus::Replayed
                         | DeadLetterStatus::Discarded => {
-                            row.letter.status = DeadLetterStatus::Open;
-                            row.letter.reason.clone_from(&letter.reason);
-                            row.letter.died_at = letter.died_at;
+                            row.dead_letter.status = DeadLetterStatus::Open;
+                            row.dead_letter.reason.clone_from(&dead_letter.reason);
+                            row.dead_letter.died_at = dead_letter.died_at;
                             row
                         }
                     },
@@ -147,13 +157,14 @@ impl<X: Tables> DeadLetterRepo for MemoryUnit<X> {
     async fn decide(&mut self, decision: &Decision) -> Result<Changed, StoreError> {
         let key = (decision.queue.clone(), decision.key.clone());
         self.write_outbox(vec![Lock::DeadLetter(key.0.clone(), key.1.clone())], |statement| {
-            let letter = statement.dead_letters().get(&key).cloned();
-            let Some(mut row) = letter.filter(|row| decision.from.contains(&row.letter.status)) else {
+            let dead_letter = statement.dead_letters().get(&key).cloned();
+            let Some(mut row) = dead_letter.filter(|row| decision.from.contains(&row.dead_letter.status))
+            else {
                 return Ok(Changed::None);
             };
-            row.letter.status = decision.to;
-            row.letter.decided_at = Some(decision.at);
-            row.letter.note = decision.note.clone().or(row.letter.note);
+            row.dead_letter.status = decision.to;
+            row.dead_letter.decided_at = Some(decision.at);
+            row.dead_letter.note = decision.note.clone().or(row.dead_letter.note);
             statement.own.dead_letters.put(row);
             Ok(Changed::One)
         })

@@ -13,7 +13,7 @@ use super::unit::MemoryUnit;
 
 impl Row<OutboxTables> for Numbered<HistoryEntry> {
     type Key = i64;
-    /// Rows by their event.
+    /// Row ids by event.
     type Index = BTreeMap<EventId, BTreeSet<i64>>;
 
     fn key(&self) -> i64 {

@@ -1,4 +1,4 @@
-//! Leases of partitions, heartbeats of relays.
+//! Partition leases and relay heartbeats.
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -32,8 +32,8 @@ impl Row<OutboxTables> for Heartbeat {
     }
 }
 
-/// The row of a hold that is still good: same owner, same epoch.
-pub(super) fn still_held<'s>(
+/// The lease of a partition if the relay still owns it in the same epoch.
+pub(super) fn current_lease<'s>(
     statement: &'s Statement<'_>,
     owner: &RelayId,
     hold: &PartitionHold,
@@ -116,7 +116,7 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
             let lease_until = Some(in_ms(statement, for_ms));
             let mut renewed = Vec::new();
             for hold in holds {
-                if let Some(lease) = still_held(statement, relay, hold).cloned() {
+                if let Some(lease) = current_lease(statement, relay, hold).cloned() {
                     statement.own.partitions.put(PartitionLease { lease_until, ..lease });
                     renewed.push(*hold);
                 }
@@ -129,7 +129,7 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
     async fn give_back(&mut self, relay: &RelayId, holds: &[PartitionHold]) -> Result<(), StoreError> {
         self.write_outbox(locks_of(holds), |statement| {
             for hold in holds {
-                if let Some(lease) = still_held(statement, relay, hold).cloned() {
+                if let Some(lease) = current_lease(statement, relay, hold).cloned() {
                     statement.own.partitions.put(PartitionLease { owner: None, lease_until: None, ..lease });
                 }
             }
@@ -141,7 +141,8 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
     async fn end_all_leases(&mut self) -> Result<(), StoreError> {
         let locks = self
             .read_outbox(|statement| {
-                let (relays, consumptions) = (statement.relays(), statement.consumptions());
+                let relays = statement.relays();
+                let consumptions = statement.consumptions();
                 let relays = relays.all().map(|row| Lock::Relay(row.relay.clone()));
                 let processing = consumptions.all().filter(|row| row.is.status == ConsumeStatus::Processing);
                 let processing =
@@ -159,7 +160,7 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
             for row in leases {
                 statement.own.partitions.put(PartitionLease { owner: None, lease_until: None, ..row });
             }
-            // Long ago by any clock: consumers judge their leases by another clock than relays.
+            // In the past by any clock: consumers and relays compare their leases with different clocks.
             let ended = DateTime::UNIX_EPOCH;
             let processing: Vec<_> = statement
                 .consumptions()

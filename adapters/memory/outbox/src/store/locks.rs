@@ -1,6 +1,6 @@
-//! Row locks: exclusive, held until their unit ends.
+//! Row locks: exclusive, held until the unit of work ends.
 //!
-//! **Invariant:** a unit waits for at most one other, so a deadlock is a cycle found by following single steps.
+//! **Invariant:** a unit waits for at most one other unit, so a deadlock is found by following a single chain.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::statement::Tables;
 use super::unit::MemoryUnit;
 use super::{Shared, transient};
 
-/// How long a statement waits for row locks before it gives up.
+/// Lock timeout of a statement.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(1);
 
-/// What of the outbox can be locked: rows and the entries of unique keys.
+/// Lockable objects of the outbox: rows and entries of unique keys.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Lock {
     Event(EventId),
@@ -28,19 +28,19 @@ pub(super) enum Lock {
     Partition(Partition),
 }
 
-/// What a unit can lock: one table of locks for both halves, so that a deadlock across them is found.
+/// A lock of either half. One lock table covers both, so that deadlocks across them are detected.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AnyLock<L> {
     Outbox(Lock),
-    /// Of the application.
+    /// A lock of the application's tables.
     Own(L),
 }
 
-/// One run of one unit; never used twice.
+/// Identifies a unit of work; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct UnitId(pub(super) u64);
 
-/// Who holds what, and who waits for whom.
+/// The holder of each lock, and the units that wait for others.
 #[derive(Debug)]
 pub(super) struct LockTable<L> {
     holders: BTreeMap<AnyLock<L>, Holder>,
@@ -59,34 +59,34 @@ struct Holder {
     ended: Arc<Notify>,
 }
 
-enum Taken {
-    Now,
-    Already,
+enum LockAttempt {
+    Acquired,
+    AlreadyHeld,
     Busy(Arc<Notify>),
     Deadlock,
 }
 
 impl<L: Clone + Ord> LockTable<L> {
-    fn take(&mut self, lock: &AnyLock<L>, unit: UnitId, ended: &Arc<Notify>) -> Taken {
+    fn take(&mut self, lock: &AnyLock<L>, unit: UnitId, ended: &Arc<Notify>) -> LockAttempt {
         let Some(holder) = self.holders.get(lock) else {
             self.holders.insert(lock.clone(), Holder { unit, ended: ended.clone() });
-            return Taken::Now;
+            return LockAttempt::Acquired;
         };
         if holder.unit == unit {
-            return Taken::Already;
+            return LockAttempt::AlreadyHeld;
         }
         let mut next = Some(holder.unit);
         while let Some(other) = next {
             if other == unit {
-                return Taken::Deadlock;
+                return LockAttempt::Deadlock;
             }
             next = self.waiting_for.get(&other).copied();
         }
         self.waiting_for.insert(unit, holder.unit);
-        Taken::Busy(holder.ended.clone())
+        LockAttempt::Busy(holder.ended.clone())
     }
 
-    /// Frees what an ended unit held, and wakes who waits for it in the order in which they began to.
+    /// Releases the locks of an ended unit, and notifies its waiters in the order in which they started to wait.
     pub(super) fn release(&mut self, held: Vec<AnyLock<L>>, ended: &Notify) {
         for lock in &held {
             self.holders.remove(lock);
@@ -95,7 +95,7 @@ impl<L: Clone + Ord> LockTable<L> {
     }
 }
 
-/// Says who waits for as long as it does, also when its future is dropped.
+/// Registers a waiting unit; unregisters it when the wait ends or its future is dropped.
 struct Waiting<'a, X: Tables> {
     shared: &'a Shared<X>,
     unit: UnitId,
@@ -108,31 +108,31 @@ impl<X: Tables> Drop for Waiting<'_, X> {
 }
 
 impl<X: Tables> MemoryUnit<X> {
-    /// Takes locks in the order given, and waits for those that other units hold.
+    /// Acquires locks in the given order, and waits for those held by other units.
     pub(super) async fn take_locks(&mut self, locks: Vec<AnyLock<X::Lock>>) -> Result<(), StoreError> {
         let shared = self.shared.clone();
-        let mut gives_up = None;
+        let mut timeout = None;
         for lock in locks {
             loop {
                 let freed = {
                     let mut state = shared.state();
                     match state.locks.take(&lock, self.id, &self.ended) {
-                        Taken::Already => break,
-                        Taken::Now => {
+                        LockAttempt::AlreadyHeld => break,
+                        LockAttempt::Acquired => {
                             self.held.push(lock);
                             break;
                         }
-                        Taken::Deadlock => return Err(transient("deadlock")),
-                        // Made before the state is let go: no end of that unit can be missed.
-                        Taken::Busy(ended) => ended.notified_owned(),
+                        LockAttempt::Deadlock => return Err(transient("deadlock")),
+                        // Created while the state is locked, so that the end of that unit is not missed.
+                        LockAttempt::Busy(ended) => ended.notified_owned(),
                     }
                 };
                 let _waiting = Waiting { shared: &shared, unit: self.id };
-                let gives_up = gives_up.get_or_insert_with(|| shared.clock.sleep(LOCK_WAIT));
+                let timeout = timeout.get_or_insert_with(|| shared.clock.sleep(LOCK_WAIT));
                 tokio::select! {
                     biased;
                     () = freed => {}
-                    () = gives_up => return Err(transient("lock timeout")),
+                    () = timeout => return Err(transient("lock timeout")),
                 }
             }
         }

@@ -1,10 +1,10 @@
-//! The store in memory: READ COMMITTED with row locks, as the real ones run.
+//! In-memory store: READ COMMITTED with row locks, like the SQL adapters.
 //!
-//! **Invariant:** what a unit writes is in its own overlay until the commit applies it whole, under one guard.
+//! **Invariant:** the changes of a unit are in its own overlay until the commit applies them atomically, under one mutex.
 //!
-//! **Invariant:** a conditional write locks first, then reads the latest committed row: it decides on nothing stale.
+//! **Invariant:** a conditional write locks first and then reads the latest committed row, so it never uses stale data.
 //!
-//! **Invariant:** row ids are taken at the insert and seen at the commit; the order of commits is not that of ids.
+//! **Invariant:** row ids are assigned at the insert and become visible at the commit, so ids may become visible out of order.
 
 mod audit;
 mod consume;
@@ -37,7 +37,7 @@ use statement::{Half, Tables};
 
 pub use unit::MemoryUnit;
 
-/// A database in memory, with the outbox and the tables `X` of an application, and one process's way to it. Clones are
+/// Handle of one process to an in-memory database with the outbox and the tables `X` of an application. Clones belong to
 /// the same process.
 pub struct MemoryStore<X: Tables = ()> {
     shared: Arc<Shared<X>>,
@@ -50,7 +50,7 @@ impl<X: Tables> Clone for MemoryStore<X> {
     }
 }
 
-/// What all processes share.
+/// State shared by all processes.
 struct Shared<X: Tables> {
     state: Mutex<State<X>>,
     clock: Arc<dyn Clock>,
@@ -71,7 +71,7 @@ impl<X: Tables> Shared<X> {
 }
 
 impl<X: Tables> MemoryStore<X> {
-    /// An empty database. Its own time is this clock's until it is moved; commits of this handle wake this `Wake`.
+    /// Creates an empty database. Its time is that of `clock` until it is moved. Commits through this handle notify `wake`.
     pub fn new(clock: Arc<dyn Clock>, wake: Wake) -> MemoryStore<X> {
         let state = State {
             outbox: Half::of(OutboxTables::with_partitions()),
@@ -83,18 +83,18 @@ impl<X: Tables> MemoryStore<X> {
         MemoryStore { shared: Arc::new(Shared { state: Mutex::new(state), clock }), wake }
     }
 
-    /// Another process's way to the same database, with that process's `Wake`.
+    /// Creates the handle of another process to the same database.
     pub fn for_process(&self, wake: Wake) -> MemoryStore<X> {
         MemoryStore { shared: self.shared.clone(), wake }
     }
 
-    /// Moves the database's own time, on which leases alone depend, by this much more.
+    /// Moves the time of the database by an additional offset. Only leases depend on this time.
     pub fn move_database_clock(&self, by: TimeDelta) {
         let mut state = self.shared.state();
         state.database_offset = state.database_offset.checked_add(&by).unwrap_or(state.database_offset);
     }
 
-    /// Deletes the row of an event that was sent, as a person does by SQL; whether there was one.
+    /// Deletes the row of a sent event, as a manual SQL statement could; returns whether it existed.
     pub fn lose_event(&self, event: &EventId) -> bool {
         let mut state = self.shared.state();
         let sent = |row: &&OutboxRow| row.event_id == *event && row.status == OutboxStatus::Sent;
@@ -105,12 +105,12 @@ impl<X: Tables> MemoryStore<X> {
         true
     }
 
-    /// Changes committed rows of the application past all units and locks. `work` MUST NOT use the store.
+    /// Changes committed rows of the application, bypassing units and locks. `work` MUST NOT use the store: it would deadlock.
     pub fn alter<T>(&self, work: impl FnOnce(&mut X) -> T) -> T {
         work(&mut self.shared.state().own.tables)
     }
 
-    /// Every committed row as text, behind the name of its table: to compare two moments.
+    /// All committed rows as text, prefixed with the table name, to compare two states.
     pub fn rows(&self) -> Vec<String> {
         let state = self.shared.state();
         let mut rows = state.outbox.tables.dump();
@@ -118,7 +118,7 @@ impl<X: Tables> MemoryStore<X> {
         rows
     }
 
-    /// The database's own time.
+    /// The time of the database.
     pub fn database_now(&self) -> DateTime<Utc> {
         moved(self.shared.clock.now(), self.shared.state().database_offset)
     }
@@ -142,12 +142,12 @@ impl<X: Tables> Store for MemoryStore<X> {
 
     async fn view(&self) -> Result<Box<MemoryUnit<X>>, StoreError> {
         yield_now().await;
-        // A unit that writes nothing locks nothing.
+        // A unit that only reads takes no locks.
         Ok(Box::new(self.unit()))
     }
 }
 
-/// The error of a taken unique key, or of a row that another unit changed.
+/// The error for a violated unique key, or for a row that another unit changed.
 pub fn conflict(what: impl Into<String>) -> StoreError {
     StoreError::Conflict { what: what.into() }
 }
@@ -156,7 +156,7 @@ fn transient(why: &'static str) -> StoreError {
     StoreError::Transient(why.into())
 }
 
-/// How many rows a limit lets through.
+/// Converts a row limit to `usize`.
 pub fn limited(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }

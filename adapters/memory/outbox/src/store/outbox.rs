@@ -1,4 +1,4 @@
-//! The outbox: what may be published, and how far each row has come.
+//! The outbox: queries, and state transitions of rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use handover_outbox::ports::{
     UnorderedTypes,
 };
 
-use super::leases::still_held;
+use super::leases::current_lease;
 use super::locks::Lock;
 use super::outbox_due::{blocked, blocking, due, is_unreleased, waiting};
 use super::outbox_index::{of_aggregate, of_event};
@@ -168,8 +168,8 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
     async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
         let locks = holds.iter().map(|hold| Lock::Partition(hold.partition)).collect();
         self.write_outbox(locks, |statement| {
-            let good = holds.iter().filter(|hold| still_held(statement, owner, hold).is_some());
-            Ok(good.map(|hold| hold.partition).collect())
+            let owned = holds.iter().filter(|hold| current_lease(statement, owner, hold).is_some());
+            Ok(owned.map(|hold| hold.partition).collect())
         })
         .await
     }
@@ -233,7 +233,7 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
                         retry_count: row.retry_count,
                         sent_time: row.sent_time,
                     };
-                    let again = OutboxRow {
+                    let redriven = OutboxRow {
                         status: OutboxStatus::Retry,
                         retry_count: 0,
                         next_retry_time: Some(*due),
@@ -241,8 +241,8 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
                         update_time: now,
                         ..row.clone()
                     };
-                    moved.insert(event_id.clone(), (again.partition(), before));
-                    statement.own.outbox.put(again);
+                    moved.insert(event_id.clone(), (redriven.partition(), before));
+                    statement.own.outbox.put(redriven);
                 }
                 Ok(moved)
             })
@@ -269,13 +269,13 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
             .write_outbox(locks, |statement| {
                 let mut released = 0;
                 for event in &found {
-                    // Somebody else may have released or redriven it while its lock was waited for.
+                    // Another unit may have released or redriven the row while this one waited for its lock.
                     let Some(row) = of_event(statement, event).filter(|row| is_unreleased(row)).cloned()
                     else {
                         continue;
                     };
-                    let free = OutboxRow { released_time: Some(now), update_time: now, ..row };
-                    statement.own.outbox.put(free);
+                    let released_row = OutboxRow { released_time: Some(now), update_time: now, ..row };
+                    statement.own.outbox.put(released_row);
                     released += 1;
                 }
                 Ok(released)
@@ -288,7 +288,7 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
     }
 }
 
-/// Changes the event's row if it is pending; tells whether.
+/// Changes the row of an event if it is pending; returns whether it did.
 fn settle(
     statement: &mut Statement<'_>,
     event: &EventId,

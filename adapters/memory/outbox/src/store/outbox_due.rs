@@ -1,4 +1,4 @@
-//! Which rows of the outbox may be published now, and whose are held.
+//! Due outbox rows, blocked aggregates, and aggregates that wait for a retry.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use handover_events::{AggregateRef, OutboxStatus, TenantId};
 use handover_outbox::ports::{Blocked, DueQuery, Numbered, OnFailed, OutboxRow, UnorderedTypes};
 
 use super::limited;
-use super::outbox_index::{of_aggregate, place};
+use super::outbox_index::{of_aggregate, position};
 use super::outbox_tables::{OutboxRows as _, Statement};
 use super::tables::below;
 
@@ -16,67 +16,68 @@ fn is_due(row: &OutboxRow, now: DateTime<Utc>) -> bool {
     row.next_retry_time.is_none_or(|due| due <= now)
 }
 
-/// Whether it was given up and nobody released it. Under `hold` it holds back later events of its aggregate, if it is
-/// ordered.
+/// Whether the row is FAILED and not released. With `outbox.on-failed = "hold"` such a row blocks later events of its
+/// aggregate, if its type is ordered.
 pub(super) fn is_unreleased(row: &OutboxRow) -> bool {
     row.status == OutboxStatus::Failed && row.released_time.is_none()
 }
 
-/// What of one aggregate may go: its ordered due rows up to the first that holds back the rest.
-struct Line<'s> {
-    free: Vec<&'s OutboxRow>,
+/// Publishable rows of one aggregate: its ordered due rows up to the first row that blocks the rest.
+struct AggregateQueue<'s> {
+    publishable: Vec<&'s OutboxRow>,
     taken: usize,
 }
 
-impl<'s> Line<'s> {
+impl<'s> AggregateQueue<'s> {
     fn of(
         statement: &'s Statement<'_>,
         aggregate: &AggregateRef,
         DueQuery { now, on_failed, unordered, .. }: &DueQuery,
-    ) -> Line<'s> {
-        let mut free = Vec::new();
+    ) -> AggregateQueue<'s> {
+        let mut publishable = Vec::new();
         for row in ordered(statement, aggregate, unordered) {
             match row.status {
-                OutboxStatus::New | OutboxStatus::Retry if is_due(row, *now) => free.push(row),
-                // Sent once more: whoever takes it could have it already.
+                OutboxStatus::New | OutboxStatus::Retry if is_due(row, *now) => publishable.push(row),
+                // A redriven row that was sent before: consumers may already have it, so it does not block.
                 OutboxStatus::Retry if row.sent_time.is_some() => {}
-                // Only a person inserts a row that is due later.
+                // Only a row inserted with SQL is NEW and due later.
                 OutboxStatus::New => {}
                 OutboxStatus::Retry => break,
                 OutboxStatus::Failed if *on_failed == OnFailed::Hold && is_unreleased(row) => break,
                 OutboxStatus::Failed | OutboxStatus::Sent => {}
             }
         }
-        Line { free, taken: 0 }
+        AggregateQueue { publishable, taken: 0 }
     }
 
-    /// The rows not taken yet, up to and with this one; none if this one is held back.
+    /// Takes the remaining rows up to and including this one; none if this row is blocked.
     fn take_up_to(&mut self, row: &OutboxRow) -> &[&'s OutboxRow] {
         let first = self.taken;
-        let waiting = self.free.get(first..).unwrap_or_default();
-        let Some(position) = waiting.iter().position(|free| free.id == row.id) else { return &[] };
+        let waiting = self.publishable.get(first..).unwrap_or_default();
+        let Some(position) = waiting.iter().position(|candidate| candidate.id == row.id) else { return &[] };
         self.taken = first + position + 1;
         waiting.get(..=position).unwrap_or_default()
     }
 }
 
-/// What may be published now, smallest id first.
+/// Rows that may be published now, in ascending order of id.
 pub(super) fn due(statement: &Statement<'_>, query: &DueQuery) -> Vec<OutboxRow> {
     let most = limited(query.limit);
     let outbox = statement.outbox();
     let pending = outbox
         .select(|table| table.index.pending.iter().filter_map(|id| Some((*id, table.get(id)?))))
         .filter(|row| query.partitions.contains(row.partition()) && is_due(row, query.now));
-    let mut lines: BTreeMap<&AggregateRef, Line<'_>> = BTreeMap::new();
+    let mut queues: BTreeMap<&AggregateRef, AggregateQueue<'_>> = BTreeMap::new();
     let mut due = Vec::new();
     for row in pending {
         if due.len() >= most {
             break;
         }
         if query.unordered.is_ordered(&row.event_type) {
-            let line =
-                lines.entry(&row.aggregate).or_insert_with(|| Line::of(statement, &row.aggregate, query));
-            due.extend_from_slice(line.take_up_to(row));
+            let aggregate_queue = queues
+                .entry(&row.aggregate)
+                .or_insert_with(|| AggregateQueue::of(statement, &row.aggregate, query));
+            due.extend_from_slice(aggregate_queue.take_up_to(row));
         } else {
             due.push(row);
         }
@@ -85,7 +86,7 @@ pub(super) fn due(statement: &Statement<'_>, query: &DueQuery) -> Vec<OutboxRow>
     due.into_iter().cloned().collect()
 }
 
-/// The ordered rows of an aggregate, in their order.
+/// The rows of an aggregate with ordered types, in sequence order.
 fn ordered<'s>(
     statement: &'s Statement<'_>,
     aggregate: &AggregateRef,
@@ -94,7 +95,7 @@ fn ordered<'s>(
     of_aggregate(statement, aggregate).filter(|row| unordered.is_ordered(&row.event_type))
 }
 
-/// The events of an aggregate that hold back later ones under `hold`, in their order.
+/// The rows of an aggregate that block later ones with `outbox.on-failed = "hold"`, in sequence order.
 pub(super) fn blocking<'s>(
     statement: &'s Statement<'_>,
     aggregate: &AggregateRef,
@@ -103,7 +104,7 @@ pub(super) fn blocking<'s>(
     ordered(statement, aggregate, unordered).filter(|row| is_unreleased(row))
 }
 
-/// The blocked aggregates, the one with the greatest number first.
+/// The blocked aggregates, in descending order of id.
 pub(super) fn blocked(
     statement: &Statement<'_>,
     unordered: &UnorderedTypes,
@@ -122,11 +123,11 @@ pub(super) fn blocked(
         .filter(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant))
         .filter(first_of_its_aggregate)
         .take(limited(limit))
-        .map(|row| Numbered { id: row.id, effect: held_by(statement, unordered, row) })
+        .map(|row| Numbered { id: row.id, effect: blocked_by(statement, unordered, row) })
         .collect()
 }
 
-/// The aggregates whose next event waits for its time, the one with the greatest number first.
+/// The aggregates whose next event waits for a retry, in descending order of id.
 pub(super) fn waiting(
     statement: &Statement<'_>,
     unordered: &UnorderedTypes,
@@ -146,15 +147,16 @@ pub(super) fn waiting(
         .filter(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant))
         .filter(|row| is_next(row) && !is_due(row, now))
         .filter(|row| {
-            !of_aggregate(statement, &row.aggregate).any(|other| is_next(other) && place(other) < place(row))
+            !of_aggregate(statement, &row.aggregate)
+                .any(|other| is_next(other) && position(other) < position(row))
         })
         .take(limited(limit))
-        .map(|row| Numbered { id: row.id, effect: held_by(statement, unordered, row) })
+        .map(|row| Numbered { id: row.id, effect: blocked_by(statement, unordered, row) })
         .collect()
 }
 
-fn held_by(statement: &Statement<'_>, unordered: &UnorderedTypes, row: &OutboxRow) -> Blocked {
-    let waits = |other: &&OutboxRow| other.status.is_pending() && place(other) > place(row);
+fn blocked_by(statement: &Statement<'_>, unordered: &UnorderedTypes, row: &OutboxRow) -> Blocked {
+    let is_waiting = |other: &&OutboxRow| other.status.is_pending() && position(other) > position(row);
     Blocked {
         aggregate: row.aggregate.clone(),
         event_id: row.event_id.clone(),
@@ -162,6 +164,6 @@ fn held_by(statement: &Statement<'_>, unordered: &UnorderedTypes, row: &OutboxRo
         last_error: row.last_error.clone(),
         since: row.update_time,
         until: row.status.is_pending().then_some(row.next_retry_time).flatten(),
-        held: ordered(statement, &row.aggregate, unordered).filter(waits).fold(0, |held, _| held + 1),
+        held: ordered(statement, &row.aggregate, unordered).filter(is_waiting).fold(0, |held, _| held + 1),
     }
 }

@@ -1,4 +1,4 @@
-//! How outbox rows are found: by event, by aggregate, by what is still to be done with them.
+//! Indexes of outbox rows: by event, by aggregate, by state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +10,15 @@ use super::outbox_due::is_unreleased;
 use super::outbox_tables::{OutboxRows as _, OutboxTables, Statement};
 use super::tables::{Row, Table};
 
-/// The place of a row in the order of its aggregate.
-type Place = (i64, i64);
+/// Position of a row within its aggregate: `aggregate_seq`, then id.
+type Position = (i64, i64);
 
 #[derive(Default)]
 pub(super) struct OutboxIndex {
     by_event: BTreeMap<EventId, i64>,
-    by_aggregate: BTreeMap<AggregateRef, BTreeSet<Place>>,
+    by_aggregate: BTreeMap<AggregateRef, BTreeSet<Position>>,
     pub(super) pending: BTreeSet<i64>,
-    /// What nobody released since it was given up.
+    /// FAILED rows that were not released.
     pub(super) unreleased: BTreeSet<i64>,
     pub(super) retries: BTreeSet<(DateTime<Utc>, i64)>,
     sent: BTreeSet<(DateTime<Utc>, i64)>,
@@ -35,11 +35,11 @@ impl Row<OutboxTables> for OutboxRow {
     fn enter(&self, index: &mut OutboxIndex) {
         index.by_event.insert(self.event_id.clone(), self.id);
         match index.by_aggregate.get_mut(&self.aggregate) {
-            Some(places) => {
-                places.insert(place(self));
+            Some(positions) => {
+                positions.insert(position(self));
             }
             None => {
-                index.by_aggregate.insert(self.aggregate.clone(), BTreeSet::from([place(self)]));
+                index.by_aggregate.insert(self.aggregate.clone(), BTreeSet::from([position(self)]));
             }
         }
         if self.status.is_pending() {
@@ -53,7 +53,7 @@ impl Row<OutboxTables> for OutboxRow {
     }
 
     fn leave(&self, index: &mut OutboxIndex) {
-        // Event and aggregate of a row never change, and `enter` overwrites their entries.
+        // The event and aggregate of a row never change, and `enter` overwrites their entries.
         index.pending.remove(&self.id);
         index.unreleased.remove(&self.id);
         if let Some(due) = self.next_retry_time {
@@ -65,11 +65,10 @@ impl Row<OutboxTables> for OutboxRow {
     }
 }
 
-pub(super) fn place(row: &OutboxRow) -> Place {
+pub(super) fn position(row: &OutboxRow) -> Position {
     (row.aggregate_seq, row.id)
 }
 
-/// The row of an event.
 pub(super) fn of_event<'s>(statement: &'s Statement<'_>, event: &EventId) -> Option<&'s OutboxRow> {
     let found = |table: &'s Table<OutboxRow, OutboxTables>| {
         table.index.by_event.get(event).and_then(|id| Some((*id, table.get(id)?)))
@@ -77,18 +76,18 @@ pub(super) fn of_event<'s>(statement: &'s Statement<'_>, event: &EventId) -> Opt
     statement.outbox().select(|table| found(table).into_iter()).next()
 }
 
-/// The rows of an aggregate in their order.
+/// The rows of an aggregate in sequence order.
 pub(super) fn of_aggregate<'s>(
     statement: &'s Statement<'_>,
     aggregate: &AggregateRef,
 ) -> impl Iterator<Item = &'s OutboxRow> {
     statement.outbox().select(move |table| {
-        let places = table.index.by_aggregate.get(aggregate).into_iter().flatten();
-        places.filter_map(|place| Some((*place, table.get(&place.1)?)))
+        let positions = table.index.by_aggregate.get(aggregate).into_iter().flatten();
+        positions.filter_map(|position| Some((*position, table.get(&position.1)?)))
     })
 }
 
-/// The rows sent after one moment and up to another, earliest first.
+/// The rows sent after `after` and up to `until`, earliest first.
 pub(super) fn sent_between<'s>(
     statement: &'s Statement<'_>,
     after: DateTime<Utc>,

@@ -1,4 +1,4 @@
-//! The list of the outbox's tables.
+//! Tables, locks and sequences of the outbox.
 
 use handover_events::Partition;
 use handover_outbox::ports::{AuditEntry, Heartbeat, HistoryEntry, Numbered, OutboxRow, PartitionLease};
@@ -9,7 +9,7 @@ use super::locks::Lock;
 use crate::tables;
 
 tables! {
-    /// Every table of the outbox, as committed.
+    /// The committed tables of the outbox.
     pub(super) struct OutboxTables {
         outbox: OutboxRow,
         history: Numbered<HistoryEntry>,
@@ -26,11 +26,11 @@ tables! {
     type Sequences = OutboxSequences;
 }
 
-/// One statement on the outbox's tables.
+/// A statement on the tables of the outbox.
 pub(super) type Statement<'s> = super::statement::Statement<'s, OutboxTables>;
 
 impl OutboxTables {
-    /// An empty outbox: no rows but those of the partitions.
+    /// Creates an empty outbox that contains only the partition rows.
     pub(super) fn with_partitions() -> OutboxTables {
         let mut tables = OutboxTables::default();
         for partition in Partition::all() {
@@ -40,7 +40,7 @@ impl OutboxTables {
     }
 }
 
-/// The last row id of each table that numbers its rows.
+/// The last assigned row id per table.
 #[derive(Default)]
 pub(super) struct OutboxSequences {
     pub(super) outbox: i64,

@@ -1,4 +1,4 @@
-//! What one statement sees and changes: the tables of the outbox, or those that an application adds.
+//! Statements on the tables of the outbox or of an application.
 
 use std::convert::Infallible;
 
@@ -7,21 +7,21 @@ use handover_outbox::ports::Clock;
 
 use crate::clock::moved;
 
-/// Tables with all that belongs to them. An application's are made by [`tables!`](crate::tables).
+/// A set of tables with its changes, locks and sequences. An application defines its own with [`tables!`](crate::tables).
 ///
-/// `()` has no tables: the store keeps the outbox alone.
+/// `()` has no tables: the store contains only the outbox.
 pub trait Tables: Default + Send + 'static {
-    /// What a unit has changed in them.
+    /// Uncommitted changes of a unit of work.
     type Changes: Default + Send;
-    /// What can be locked: rows, and the entries of unique keys.
+    /// Lockable objects: rows and entries of unique keys.
     type Lock: Clone + Ord + Send;
-    /// The last row ids given out. What a unit took and did not commit is never used.
+    /// The last assigned row ids. Ids of a unit that does not commit are not reused.
     type Sequences: Default + Send;
 
-    /// Makes a unit's changes committed ones. MUST NOT fail: the outbox's are committed with them.
+    /// Commits the changes of a unit. MUST NOT panic, because the changes of the outbox are committed together with them.
     fn apply(&mut self, changes: Self::Changes);
 
-    /// Every committed row as text, behind the name of its table.
+    /// All committed rows as text, prefixed with the table name.
     fn dump(&self) -> Vec<String>;
 }
 
@@ -37,12 +37,12 @@ impl Tables for () {
     }
 }
 
-/// Makes [`Tables`]: their struct, the struct of a unit's changes, and a trait for [`Statement`] with a method for each
-/// table that returns it as the statement sees it. Every row needs `Row` and `Debug`.
+/// Defines [`Tables`]: the struct of the tables, the struct of a unit's changes, and a trait for [`Statement`] with one method
+/// per table, which returns the table as the statement sees it. Each row type must implement `Row` and `Debug`.
 ///
 /// ```ignore
 /// tables! {
-///     /// Every table of the library, as committed.
+///     /// The committed tables of the library.
 ///     pub struct Library { books: Book, loans: Loan }
 ///     pub struct LibraryChanges;
 ///     pub(crate) trait LibraryRows;
@@ -66,7 +66,7 @@ macro_rules! tables {
             $(pub(crate) $name: $crate::store::tables::Table<$row, $tables>),+
         }
 
-        /// Everything that a unit has changed.
+        /// The uncommitted changes of a unit.
         #[derive(Default)]
         $changes_vis struct $changes {
             $(pub(crate) $name: $crate::store::tables::Overlay<$row, $tables>),+
@@ -88,7 +88,7 @@ macro_rules! tables {
             }
         }
 
-        /// The tables as a statement sees them.
+        /// The tables as seen by a statement.
         $seen_vis trait $seen {
             $(fn $name(&self) -> $crate::store::tables::Merged<'_, $row, $tables>;)+
         }
@@ -101,7 +101,7 @@ macro_rules! tables {
     };
 }
 
-/// Tables and their sequences: the outbox's half of the database, or the application's.
+/// Half of the database: the tables and sequences of the outbox, or of the application.
 pub(super) struct Half<X: Tables> {
     pub(super) tables: X,
     sequences: X::Sequences,
@@ -113,19 +113,19 @@ impl<X: Tables> Half<X> {
     }
 }
 
-/// The next id of a sequence.
+/// Returns the next id of a sequence.
 pub fn next(sequence: &mut i64) -> i64 {
     *sequence += 1;
     *sequence
 }
 
-/// One statement of one unit: the latest committed rows, and the unit's own on top.
+/// A statement of a unit. It sees the latest committed rows overlaid with the changes of the unit.
 pub struct Statement<'s, X: Tables> {
-    /// The latest committed rows alone.
+    /// The latest committed rows, without the changes of the unit.
     pub committed: &'s X,
-    /// What the unit has changed: a statement writes here.
+    /// The changes of the unit; a statement writes here.
     pub own: &'s mut X::Changes,
-    /// The last row ids given out, to all units.
+    /// The last assigned row ids, shared by all units.
     pub sequences: &'s mut X::Sequences,
     clock: &'s dyn Clock,
     database_offset: TimeDelta,
@@ -141,7 +141,7 @@ impl<'s, X: Tables> Statement<'s, X> {
         Statement { committed: &half.tables, own, sequences: &mut half.sequences, clock, database_offset }
     }
 
-    /// The database's own time.
+    /// The time of the database.
     pub fn database_now(&self) -> DateTime<Utc> {
         moved(self.clock.now(), self.database_offset)
     }

@@ -1,36 +1,36 @@
-//! Tables with their indexes, and what a unit has changed on top of them.
+//! Tables with their indexes, and overlays with the uncommitted changes of a unit.
 //!
-//! **Invariant:** an index is written by [`Table::put`] and [`Table::remove`] alone, so it cannot drift from its rows.
+//! **Invariant:** only [`Table::put`] and [`Table::remove`] write an index, so it always matches the rows.
 //!
-//! The parameter `X` is the struct of the tables ([`super::statement::Tables`]): it is local to the crate that implements
-//! [`Row`] for a foreign type.
+//! The parameter `X` is the struct of the tables ([`super::statement::Tables`]). It is local to the crate that implements
+//! [`Row`], so that a row can be a foreign type (orphan rule).
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::ops::Bound;
 
-/// A row of one of the tables `X`: its primary key, and its entries in the table's secondary indexes.
+/// A row of a table of `X`: its primary key, and its entries in the secondary indexes.
 pub trait Row<X>: Clone {
     /// The primary key.
     type Key: Ord + Clone;
-    /// The secondary indexes of its table.
+    /// The secondary indexes of the table.
     type Index: Default;
 
-    /// Its primary key, which MUST NOT change while the row is in a table.
+    /// Returns the primary key, which MUST NOT change while the row is in a table.
     fn key(&self) -> Self::Key;
 
-    /// Adds its entries to the indexes.
+    /// Adds the entries of the row to the indexes.
     fn enter(&self, _index: &mut Self::Index) {}
 
     /// Removes the entries that [`Row::enter`] added.
     fn leave(&self, _index: &mut Self::Index) {}
 }
 
-/// Rows by primary key, and their indexes.
+/// A table: rows by primary key, and its indexes.
 pub struct Table<R: Row<X>, X> {
     rows: BTreeMap<R::Key, R>,
-    /// For reading; see the module's invariant.
+    /// The indexes. Read only; see the invariant of the module.
     pub index: R::Index,
 }
 
@@ -41,17 +41,17 @@ impl<R: Row<X>, X> Default for Table<R, X> {
 }
 
 impl<R: Row<X>, X> Table<R, X> {
-    /// The row of a primary key.
+    /// The row with a primary key.
     pub fn get(&self, key: &R::Key) -> Option<&R> {
         self.rows.get(key)
     }
 
-    /// Every row by its primary key.
+    /// All rows by primary key.
     pub fn rows(&self) -> &BTreeMap<R::Key, R> {
         &self.rows
     }
 
-    /// Inserts a row, or replaces the one of its primary key.
+    /// Inserts a row, or replaces the row with the same primary key.
     pub fn put(&mut self, row: R) {
         match self.rows.entry(row.key()) {
             Entry::Occupied(mut entry) => {
@@ -66,7 +66,7 @@ impl<R: Row<X>, X> Table<R, X> {
         }
     }
 
-    /// Deletes the row of a primary key, if there is one.
+    /// Deletes the row with a primary key, if it exists.
     pub fn remove(&mut self, key: &R::Key) {
         if let Some(old) = self.rows.remove(key) {
             old.leave(&mut self.index);
@@ -74,8 +74,7 @@ impl<R: Row<X>, X> Table<R, X> {
     }
 }
 
-/// What a unit has written to a table and not committed. Most units write to few tables: one that is left alone costs
-/// nothing.
+/// Uncommitted changes of a unit to a table. Most units change few tables, so an empty overlay allocates nothing.
 pub struct Overlay<R: Row<X>, X>(Option<Box<Written<R, X>>>);
 
 /// The rows of an [`Overlay`].
@@ -97,21 +96,21 @@ impl<R: Row<X>, X> Default for Written<R, X> {
 }
 
 impl<R: Row<X>, X> Overlay<R, X> {
-    /// Inserts a row, or replaces the one of its primary key, once the unit commits.
+    /// Inserts a row, or replaces the row with the same primary key, when the unit commits.
     pub fn put(&mut self, row: R) {
         let written = self.0.get_or_insert_default();
         written.removed.remove(&row.key());
         written.table.put(row);
     }
 
-    /// Deletes the row of a primary key, once the unit commits.
+    /// Deletes the row with a primary key when the unit commits.
     pub fn remove(&mut self, key: &R::Key) {
         let written = self.0.get_or_insert_default();
         written.table.remove(key);
         written.removed.insert(key.clone());
     }
 
-    /// Changes the committed table accordingly.
+    /// Applies the changes to the committed table.
     pub fn apply(self, table: &mut Table<R, X>) {
         let Some(written) = self.0 else { return };
         for key in &written.removed {
@@ -129,7 +128,7 @@ impl<R: Row<X>, X> Written<R, X> {
     }
 }
 
-/// A table as a statement sees it: the latest committed rows under the unit's own.
+/// A table as seen by a statement: the latest committed rows overlaid with the changes of the unit.
 pub struct Merged<'a, R: Row<X>, X> {
     committed: &'a Table<R, X>,
     own: Option<&'a Written<R, X>>,
@@ -144,12 +143,12 @@ impl<R: Row<X>, X> Clone for Merged<'_, R, X> {
 impl<R: Row<X>, X> Copy for Merged<'_, R, X> {}
 
 impl<'a, R: Row<X>, X> Merged<'a, R, X> {
-    /// A committed table under what a unit has written to it.
+    /// Combines a committed table and an overlay.
     pub fn new(committed: &'a Table<R, X>, own: &'a Overlay<R, X>) -> Self {
         Merged { committed, own: own.0.as_deref() }
     }
 
-    /// The row of a primary key.
+    /// The row with a primary key.
     pub fn get(self, key: &R::Key) -> Option<&'a R> {
         match self.own {
             None => self.committed.get(key),
@@ -159,9 +158,9 @@ impl<'a, R: Row<X>, X> Merged<'a, R, X> {
         }
     }
 
-    /// Rows that `pick` finds by an index, in its order: it yields pairs of sort key and row, ascending.
+    /// Selects rows by an index. `pick` must yield pairs of sort key and row in ascending order of the key.
     ///
-    /// Each committed row that the unit has changed is left out, so that it is found as the unit left it or not at all.
+    /// A committed row that the unit has changed is skipped, so that only the changed version is found, if it matches.
     pub fn select<T: Ord, I: Iterator<Item = (T, &'a R)>>(
         self,
         pick: impl Fn(&'a Table<R, X>) -> I,
@@ -173,18 +172,18 @@ impl<'a, R: Row<X>, X> Merged<'a, R, X> {
         InOrder { left: committed.peekable(), right: written.peekable() }
     }
 
-    /// As [`Merged::select`], for all rows in the order of their keys.
+    /// Selects all rows in the order of their primary keys; see [`Merged::select`].
     pub fn all(self) -> impl Iterator<Item = &'a R> {
         self.select(|table| table.rows.iter())
     }
 }
 
-/// The members of a set below a bound, greatest first: what a page shows.
+/// The members of a set below a bound, in descending order, for pagination.
 pub fn below<T: Ord + Copy>(set: &BTreeSet<T>, before: Option<T>) -> impl Iterator<Item = &T> {
     set.range((Bound::Unbounded, before.map_or(Bound::Unbounded, Bound::Excluded))).rev()
 }
 
-/// The numbered rows of a table below a bound, greatest number first: what a page shows.
+/// The rows with an id below a bound, in descending order of id, for pagination.
 pub fn rows_below<R: Row<X, Key = i64>, X>(
     table: &Table<R, X>,
     before: Option<i64>,
@@ -193,7 +192,7 @@ pub fn rows_below<R: Row<X, Key = i64>, X>(
     table.rows.range((Bound::Unbounded, upper)).rev().map(|(id, row)| (*id, row))
 }
 
-/// Two ascending iterators as one.
+/// Merges two ascending iterators.
 struct InOrder<A: Iterator, B: Iterator> {
     left: Peekable<A>,
     right: Peekable<B>,

@@ -1,7 +1,7 @@
-//! The unit of work: its statements, its commit and its end.
+//! The unit of work: statements, commit and rollback.
 //!
-//! **Invariant:** a statement takes all its locks before it changes anything, and then changes everything in one step:
-//! dropped while it waits, it has changed nothing.
+//! **Invariant:** a statement acquires all its locks before it changes anything, and then applies all changes in one step.
+//! A statement cancelled while it waits for locks changes nothing.
 
 use std::mem;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use super::outbox_tables::{OutboxChanges, OutboxTables};
 use super::statement::{Statement, Tables};
 use super::{Shared, State};
 
-/// One transaction on the outbox and on the tables of an application.
+/// A transaction on the outbox and on the tables of an application. Dropping it rolls back.
 pub struct MemoryUnit<X: Tables = ()> {
     pub(super) shared: Arc<Shared<X>>,
     pub(super) id: UnitId,
-    /// The locks it holds, to be freed at its end.
+    /// The locks that the unit holds; released when it ends.
     pub(super) held: Vec<AnyLock<X::Lock>>,
-    /// Notified when it ends.
+    /// Notified when the unit ends.
     pub(super) ended: Arc<Notify>,
-    /// Of the events it appended.
+    /// The partitions of appended, redriven and released rows, to notify their relays after the commit.
     pub(super) appended: Vec<Partition>,
     changes: Changes<X>,
     failed: bool,
     wake: Wake,
 }
 
-/// Everything that a unit has changed in both halves.
+/// The uncommitted changes of a unit in both halves.
 struct Changes<X: Tables> {
     outbox: OutboxChanges,
     own: X::Changes,
@@ -59,7 +59,7 @@ impl<X: Tables> MemoryUnit<X> {
         }
     }
 
-    /// A statement that only reads the application's tables.
+    /// Runs a statement that only reads the application's tables.
     pub async fn read<T>(
         &mut self,
         work: impl FnOnce(&Statement<'_, X>) -> T + Send,
@@ -67,8 +67,8 @@ impl<X: Tables> MemoryUnit<X> {
         self.write(Vec::new(), |statement| Ok(work(statement))).await
     }
 
-    /// A statement that writes the application's tables: takes the locks in the order given, then works on what is
-    /// committed by then. An error fails the unit.
+    /// Runs a statement that writes the application's tables. It acquires the locks in the given order and then sees the rows
+    /// committed by then. After an error the unit rejects all further statements and the commit.
     pub async fn write<T>(
         &mut self,
         locks: Vec<X::Lock>,
@@ -81,7 +81,7 @@ impl<X: Tables> MemoryUnit<X> {
         .await
     }
 
-    /// As [`MemoryUnit::read`], of the outbox's tables.
+    /// Like [`MemoryUnit::read`], for the tables of the outbox.
     pub(super) async fn read_outbox<T>(
         &mut self,
         work: impl FnOnce(&Statement<'_, OutboxTables>) -> T + Send,
@@ -89,7 +89,7 @@ impl<X: Tables> MemoryUnit<X> {
         self.write_outbox(Vec::new(), |statement| Ok(work(statement))).await
     }
 
-    /// As [`MemoryUnit::write`], on the outbox's tables.
+    /// Like [`MemoryUnit::write`], for the tables of the outbox.
     pub(super) async fn write_outbox<T>(
         &mut self,
         locks: Vec<Lock>,
@@ -120,7 +120,7 @@ impl<X: Tables> MemoryUnit<X> {
         result
     }
 
-    /// As PostgreSQL does, refuses everything after a failed statement: what passes here passes everywhere.
+    /// Rejects everything after a failed statement, like PostgreSQL, the strictest of the supported engines.
     fn check(&self) -> Result<(), StoreError> {
         if self.failed {
             return Err(StoreError::Backend("an earlier statement of this unit failed".into()));
@@ -155,7 +155,7 @@ impl<X: Tables> UnitOfWork for MemoryUnit<X> {
         if !self.appended.is_empty() {
             self.wake.ring(self.appended.iter().copied().collect());
         }
-        // From here on it is committed, also if nobody waits for the answer.
+        // The unit is committed from here on, even if the caller is cancelled.
         yield_now().await;
         Ok(())
     }

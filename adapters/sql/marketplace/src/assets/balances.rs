@@ -1,4 +1,4 @@
-//! What users have in their purses.
+//! Balances of the users' purses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ const COLUMNS: &str = "tenant_id, user_id, purse, available, frozen, debt, versi
 const KEY: &str = "tenant_id, user_id, purse";
 const REPLACED: &[&str] = &["available", "frozen", "debt", "version", "update_time"];
 
-/// Whose purse.
+/// Owner of a purse.
 type Owner = (TenantId, UserId);
 
 fn balance(row: &Row) -> Result<Balance, StoreError> {
@@ -48,7 +48,7 @@ pub(super) async fn of(
     user: UserId,
     purse: Purse,
 ) -> Result<Option<Balance>, StoreError> {
-    // A row of version 0 was made to be locked, and nothing came of it.
+    // A row of version 0 was created only for locking and holds no balance.
     let sql = format!(
         "SELECT {COLUMNS} FROM asset_balances WHERE tenant_id = ? AND user_id = ? AND purse = ? AND version > 0"
     );
@@ -56,7 +56,7 @@ pub(super) async fn of(
     session.fetch_one(&sql, values).await?.as_ref().map(balance).transpose()
 }
 
-/// Locks the balances of these users.
+/// The statement that reads and locks the balances of these users.
 pub(crate) fn locking(
     dialect: &dyn Dialect,
     purse: Purse,
@@ -76,8 +76,8 @@ pub(crate) fn locking(
     })
 }
 
-/// Locks the rows that are there, in the order of their key.
-async fn lock_those_there(
+/// Reads and locks the rows that exist, in the order of their key.
+async fn lock_existing(
     session: &mut Session,
     purse: Purse,
     owners: impl Iterator<Item = Owner>,
@@ -113,23 +113,23 @@ pub(super) async fn lock(
 ) -> Result<Vec<Balance>, StoreError> {
     let owners: BTreeSet<Owner> = users.iter().copied().collect();
     let mut found = BTreeMap::new();
-    lock_those_there(session, purse, owners.iter().copied(), &mut found).await?;
+    lock_existing(session, purse, owners.iter().copied(), &mut found).await?;
     let missing: Vec<Owner> = owners.into_iter().filter(|owner| !found.contains_key(owner)).collect();
     if !missing.is_empty() {
-        // A row that is not there cannot be locked, so it is made. Somebody else may have made it meanwhile: then it is
-        // waited for, and stays as it is.
+        // A missing row cannot be locked, so it is created. If another unit of work creates it concurrently, the upsert
+        // waits for that unit and leaves the row unchanged.
         let empty = |(tenant, user): &Owner| row_of(&Balance::empty(*tenant, *user, purse, now));
         put_rows(session, missing.iter().flat_map(empty).collect(), &["purse"]).await?;
-        lock_those_there(session, purse, missing.into_iter(), &mut found).await?;
+        lock_existing(session, purse, missing.into_iter(), &mut found).await?;
     }
-    let as_seen = |balance: Balance| {
+    let with_time = |balance: Balance| {
         if balance.version > 0 { balance } else { Balance { update_time: now, ..balance } }
     };
-    Ok(found.into_values().map(as_seen).collect())
+    Ok(found.into_values().map(with_time).collect())
 }
 
 pub(super) async fn put(session: &mut Session, balances: &[Balance]) -> Result<(), StoreError> {
-    // One statement cannot write a row twice; the last is what remains.
+    // One statement cannot write a row twice, so only the last state is written.
     let last: BTreeMap<_, &Balance> =
         balances.iter().map(|balance| ((balance.tenant, balance.user, balance.purse), balance)).collect();
     put_rows(session, last.into_values().flat_map(row_of).collect(), REPLACED).await

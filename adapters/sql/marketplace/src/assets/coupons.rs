@@ -51,7 +51,7 @@ pub(super) async fn page(
     session.fetch(&sql, values).await?.iter().map(coupon).collect()
 }
 
-/// The coupons that are to be written down as expired.
+/// Available coupons whose expiry time has passed.
 pub(crate) fn to_expire(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (String, Vec<Value>) {
     let index = dialect.index("idx_coupons_expiry");
     let sql = format!(

@@ -11,11 +11,11 @@ use marketplace_domain::{Asset, CouponId, Hold, OrderId, UserId};
 const COLUMNS: &str = "tenant_id, order_id, asset, user_id, amount, coupon_id, status, reverted, version, create_time, \
                        update_time";
 const KEY: &str = "tenant_id, order_id, asset";
-/// What a later state of a hold replaces: all but its key.
+/// The columns that a later state of a hold replaces: all but the key.
 const REPLACED: &[&str] =
     &["user_id", "amount", "coupon_id", "status", "reverted", "version", "create_time", "update_time"];
 
-/// Which hold.
+/// Key of a hold.
 type Key = (TenantId, OrderId, Asset);
 
 fn key(hold: &Hold) -> Key {
@@ -80,8 +80,8 @@ pub(super) async fn of_user(
     session.fetch(&sql, values).await?.iter().map(hold).collect()
 }
 
-/// The place of an asset in the order of assets, as the column `asset_no` says it.
-const fn number(asset: Asset) -> i64 {
+/// The value of the generated column `asset_no`, which defines the order of assets.
+const fn asset_no(asset: Asset) -> i64 {
     match asset {
         Asset::Coupon => 0,
         Asset::Wallet => 1,
@@ -90,7 +90,7 @@ const fn number(asset: Asset) -> i64 {
     }
 }
 
-/// A page of the pending holds that are old enough.
+/// A page of the frozen holds that were created at or before a time.
 pub(crate) fn pending(
     dialect: &dyn Dialect,
     created_by: DateTime<Utc>,
@@ -101,12 +101,12 @@ pub(crate) fn pending(
     let mut sql =
         format!("SELECT {COLUMNS} FROM asset_holds {index} WHERE status = 'FROZEN' AND create_time <= ?");
     let mut values = values![created_by];
-    if let Some((made, order, asset)) = after {
-        // The first condition bounds the scan: not every engine sees that in the comparison of three columns.
+    if let Some((created, order, asset)) = after {
+        // The first condition limits the scan: not every engine derives that from the comparison of three columns.
         sql.push_str(
             " AND create_time >= ? AND (create_time > ? OR order_id > ? OR (order_id = ? AND asset_no > ?))",
         );
-        values.extend(values![made, made, order.get(), order.get(), number(asset)]);
+        values.extend(values![created, created, order.get(), order.get(), asset_no(asset)]);
     }
     sql.push_str(" ORDER BY create_time, order_id, asset_no LIMIT ?");
     values.push(most.into());
@@ -168,9 +168,9 @@ pub(super) async fn put(session: &mut Session, holds: &[Hold]) -> Result<(), Sto
 }
 
 async fn put_distinct(session: &mut Session, holds: &[Hold]) -> Result<(), StoreError> {
-    let (new, known): (Vec<&Hold>, Vec<&Hold>) = holds.iter().partition(|hold| hold.version <= 1);
+    let (new, existing): (Vec<&Hold>, Vec<&Hold>) = holds.iter().partition(|hold| hold.version <= 1);
     for asset in Asset::HELD {
-        let expected: Vec<&Hold> = known.iter().copied().filter(|hold| hold.asset == asset).collect();
+        let expected: Vec<&Hold> = existing.iter().copied().filter(|hold| hold.asset == asset).collect();
         if expected.is_empty() {
             continue;
         }
@@ -184,8 +184,8 @@ async fn put_distinct(session: &mut Session, holds: &[Hold]) -> Result<(), Store
     let insert = format!("INSERT INTO asset_holds ({COLUMNS})");
     let replace = session.dialect().or_replace(KEY, REPLACED);
     let rows = |holds: Vec<&Hold>| holds.into_iter().flat_map(row_of).collect();
-    session.insert(&insert, 11, rows(known), &replace).await?;
-    // One that is there after all meets the key.
+    session.insert(&insert, 11, rows(existing), &replace).await?;
+    // If a hold exists after all, the primary key makes the insert fail.
     session.insert(&insert, 11, rows(new), "").await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the ledger adds up to, and where it does not.
+//! Totals of the ledger, and checks for discrepancies.
 
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
@@ -6,7 +6,7 @@ use handover_sql::{Dialect, Row, Session, Value, values};
 use marketplace::ports::{AccountTotal, LedgerFlaw};
 use marketplace_domain::{Account, Asset, OperationKey};
 
-/// Narrows a query to one tenant, if it is about one.
+/// The `WHERE` clause, with its parameters, that limits a query to one tenant; empty for all tenants.
 fn of_tenant(column: &str, tenant: Option<TenantId>) -> (String, Vec<Value>) {
     match tenant {
         None => (String::new(), Vec::new()),
@@ -33,23 +33,25 @@ pub(super) async fn totals(
         })
     };
     let mut totals = rows.iter().map(total).collect::<Result<Vec<_>, StoreError>>()?;
-    // Not in SQL: the order of accounts is not that of their names.
+    // Sorted here, because the order of accounts is not alphabetical.
     totals.sort_by_key(|total| (total.tenant, total.account));
     Ok(totals)
 }
 
-/// The names of the accounts that are kept in money, or in points, as a list for `IN`.
-fn kept_in(asset: Asset) -> String {
+/// The names of the accounts that hold this asset, as a list for `IN`.
+fn accounts_of(asset: Asset) -> String {
     let accounts = Account::ALL.iter().filter(|account| account.asset() == asset);
     accounts.map(|account| format!("'{account}'")).collect::<Vec<_>>().join(", ")
 }
 
-/// Operations whose entries do not sum to zero, and entries of operations that are not there.
+/// Operations whose entries do not sum to zero, and entries without an operation.
 fn unbalanced(dialect: &dyn Dialect, tenant: Option<TenantId>, most: u32) -> (String, Vec<Value>) {
     let (only, mut values) = of_tenant("e.tenant_id", tenant);
-    let sum =
-        |asset| dialect.sum(&format!("CASE WHEN e.account IN ({}) THEN e.amount ELSE 0 END", kept_in(asset)));
-    let (money, points) = (sum(Asset::Wallet), sum(Asset::Points));
+    let sum = |asset| {
+        dialect.sum(&format!("CASE WHEN e.account IN ({}) THEN e.amount ELSE 0 END", accounts_of(asset)))
+    };
+    let money = sum(Asset::Wallet);
+    let points = sum(Asset::Points);
     let sql = format!(
         "SELECT e.tenant_id, e.idempotency_key, {money} AS money, {points} AS points FROM ledger_entries e \
          LEFT JOIN asset_operations o ON o.tenant_id = e.tenant_id AND o.idempotency_key = e.idempotency_key {only} \
@@ -60,9 +62,10 @@ fn unbalanced(dialect: &dyn Dialect, tenant: Option<TenantId>, most: u32) -> (St
     (sql, values)
 }
 
-fn unbalanced_flaw(row: &Row) -> Result<LedgerFlaw, StoreError> {
+fn decode_unbalanced(row: &Row) -> Result<LedgerFlaw, StoreError> {
     let row = row.of("ledger_entries", "idempotency_key");
-    let (money, points) = (row.int("money")?, row.int("points")?);
+    let money = row.int("money")?;
+    let points = row.int("points")?;
     Ok(LedgerFlaw::Unbalanced {
         tenant: row.id("tenant_id")?,
         key: OperationKey::stored(row.string("idempotency_key")?),
@@ -70,8 +73,8 @@ fn unbalanced_flaw(row: &Row) -> Result<LedgerFlaw, StoreError> {
     })
 }
 
-/// What a column of the balances says about an account: account, column, purse.
-const SAID: &[(Account, &str, &str)] = &[
+/// The column of the balances that stores the balance of an account: account, column, purse.
+const BALANCE_COLUMNS: &[(Account, &str, &str)] = &[
     (Account::Wallet, "available", "wallet"),
     (Account::WalletHold, "frozen", "wallet"),
     (Account::Points, "available", "points"),
@@ -79,36 +82,38 @@ const SAID: &[(Account, &str, &str)] = &[
     (Account::PointsDebt, "-debt", "points"),
 ];
 
-/// Balances beside the sums of their entries, where they differ; either may be missing.
+/// Accounts whose balance differs from the sum of their entries; a missing balance or entry counts as zero.
 fn drifted(dialect: &dyn Dialect, tenant: Option<TenantId>, most: u32) -> (String, Vec<Value>) {
     let (only, mut values) = of_tenant("tenant_id", tenant);
-    let said = SAID.iter().map(|(account, column, purse)| {
+    let balances = BALANCE_COLUMNS.iter().map(|(account, column, purse)| {
         format!(
-            "SELECT tenant_id, user_id, '{account}' AS account, {column} AS said, 0 AS amount FROM asset_balances \
+            "SELECT tenant_id, user_id, '{account}' AS account, {column} AS balance_part, 0 AS amount FROM asset_balances \
              WHERE purse = '{purse}'"
         )
     });
-    let said = said.collect::<Vec<_>>().join(" UNION ALL ");
-    let place: String = SAID
+    let balances = balances.collect::<Vec<_>>().join(" UNION ALL ");
+    let positions: String = BALANCE_COLUMNS
         .iter()
         .zip(0..)
-        .map(|((account, ..), place)| format!("WHEN '{account}' THEN {place} "))
+        .map(|((account, ..), position)| format!("WHEN '{account}' THEN {position} "))
         .collect();
-    let (balance, entries) = (dialect.sum("said"), dialect.sum("amount"));
+    let balance = dialect.sum("balance_part");
+    let entries = dialect.sum("amount");
     let sql = format!(
-        "SELECT tenant_id, user_id, account, {balance} AS balance, {entries} AS entries FROM ({said} UNION ALL \
-         SELECT tenant_id, user_id, account, 0 AS said, amount FROM ledger_entries WHERE user_id IS NOT NULL \
-         AND account IN ({accounts})) AS both_of \
+        "SELECT tenant_id, user_id, account, {balance} AS balance, {entries} AS entries FROM ({balances} UNION ALL \
+         SELECT tenant_id, user_id, account, 0 AS balance_part, amount FROM ledger_entries WHERE user_id IS NOT NULL \
+         AND account IN ({accounts})) AS combined \
          {only} GROUP BY tenant_id, user_id, account HAVING {balance} <> {entries} \
-         ORDER BY tenant_id, user_id, CASE account {place}ELSE {last} END LIMIT ?",
-        accounts = SAID.iter().map(|(account, ..)| format!("'{account}'")).collect::<Vec<_>>().join(", "),
-        last = SAID.len(),
+         ORDER BY tenant_id, user_id, CASE account {positions}ELSE {last} END LIMIT ?",
+        accounts =
+            BALANCE_COLUMNS.iter().map(|(account, ..)| format!("'{account}'")).collect::<Vec<_>>().join(", "),
+        last = BALANCE_COLUMNS.len(),
     );
     values.push(most.into());
     (sql, values)
 }
 
-fn drifted_flaw(row: &Row) -> Result<LedgerFlaw, StoreError> {
+fn decode_drifted(row: &Row) -> Result<LedgerFlaw, StoreError> {
     let row = row.of("asset_balances", "user_id");
     Ok(LedgerFlaw::Drifted {
         tenant: row.id("tenant_id")?,
@@ -119,20 +124,20 @@ fn drifted_flaw(row: &Row) -> Result<LedgerFlaw, StoreError> {
     })
 }
 
-pub(super) async fn flaws(
+pub(super) async fn discrepancies(
     session: &mut Session,
     tenant: Option<TenantId>,
     most: u32,
 ) -> Result<Vec<LedgerFlaw>, StoreError> {
     let (sql, values) = unbalanced(session.dialect(), tenant, most);
     let rows = session.fetch(&sql, values).await?;
-    let mut flaws = rows.iter().map(unbalanced_flaw).collect::<Result<Vec<_>, _>>()?;
-    let left = most.saturating_sub(u32::try_from(flaws.len()).unwrap_or(most));
+    let mut discrepancies = rows.iter().map(decode_unbalanced).collect::<Result<Vec<_>, _>>()?;
+    let left = most.saturating_sub(u32::try_from(discrepancies.len()).unwrap_or(most));
     if left > 0 {
         let (sql, values) = drifted(session.dialect(), tenant, left);
         for row in &session.fetch(&sql, values).await? {
-            flaws.push(drifted_flaw(row)?);
+            discrepancies.push(decode_drifted(row)?);
         }
     }
-    Ok(flaws)
+    Ok(discrepancies)
 }

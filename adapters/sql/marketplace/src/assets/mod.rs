@@ -1,4 +1,4 @@
-//! Assets: coupons, holds, balances, and the ledger. Each file has the statements of its tables.
+//! Assets: coupons, holds, balances and the ledger. Each file contains the statements on its tables.
 
 pub(crate) mod balances;
 pub(crate) mod coupons;
@@ -73,7 +73,7 @@ impl AssetQueries for MarketSession {
         tenant: TenantId,
         keys: &[OperationKey],
     ) -> Result<Vec<AssetOperation>, StoreError> {
-        operations::by_key(self, tenant, keys).await
+        operations::operations_by_key(self, tenant, keys).await
     }
 
     async fn entries_by_key(
@@ -112,7 +112,7 @@ impl AssetQueries for MarketSession {
         tenant: Option<TenantId>,
         limit: u32,
     ) -> Result<Vec<LedgerFlaw>, StoreError> {
-        ledger::flaws(self, tenant, limit).await
+        ledger::discrepancies(self, tenant, limit).await
     }
 }
 

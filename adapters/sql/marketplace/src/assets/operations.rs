@@ -1,4 +1,4 @@
-//! Operations on assets, and the entries by which they moved them.
+//! Operations on assets, and their ledger entries.
 
 use std::collections::BTreeSet;
 
@@ -49,8 +49,8 @@ fn numbered(row: &Row) -> Result<Numbered<LedgerEntry>, StoreError> {
     })
 }
 
-/// Rows of a table of the ledger by the keys of their operations.
-pub(crate) fn under_keys(
+/// The rows of `table` that belong to the operations with these keys.
+pub(crate) fn rows_by_key(
     dialect: &dyn Dialect,
     columns: &str,
     table: &str,
@@ -68,7 +68,7 @@ pub(crate) fn under_keys(
     })
 }
 
-pub(super) async fn by_key(
+pub(super) async fn operations_by_key(
     session: &mut Session,
     tenant: TenantId,
     keys: &[OperationKey],
@@ -77,7 +77,7 @@ pub(super) async fn by_key(
     let mut found = Vec::new();
     for keys in keys.into_iter().collect::<Vec<_>>().chunks(MAX_ROWS) {
         let keys = padded(keys);
-        let (sql, values) = under_keys(session.dialect(), OPERATION, "asset_operations", tenant, &keys);
+        let (sql, values) = rows_by_key(session.dialect(), OPERATION, "asset_operations", tenant, &keys);
         for row in &session.fetch(&sql, values).await? {
             found.push(operation(row)?);
         }
@@ -95,7 +95,7 @@ pub(super) async fn entries_by_key(
     for keys in keys.into_iter().collect::<Vec<_>>().chunks(MAX_ROWS) {
         let keys = padded(keys);
         let columns = format!("id, {ENTRY}");
-        let (sql, values) = under_keys(session.dialect(), &columns, "ledger_entries", tenant, &keys);
+        let (sql, values) = rows_by_key(session.dialect(), &columns, "ledger_entries", tenant, &keys);
         for row in &session.fetch(&sql, values).await? {
             let row = row.of("ledger_entries", "id");
             let entry = Entry {
@@ -120,7 +120,7 @@ pub(super) async fn of_order(
     session.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(operation).collect()
 }
 
-/// The accounts that a purse is made of.
+/// The accounts of a purse.
 const fn accounts(purse: Purse) -> &'static [Account] {
     match purse {
         Purse::Wallet => &[Account::Wallet, Account::WalletHold],
@@ -128,8 +128,8 @@ const fn accounts(purse: Purse) -> &'static [Account] {
     }
 }
 
-/// A page of the entries of a purse. Each account has its own by itself in the order of their numbers; at most a page
-/// of each is read.
+/// A page of the entries of a purse, newest first. The index returns the entries of each account in id order, so at most one
+/// page per account is read and merged.
 pub(crate) fn entries(
     dialect: &dyn Dialect,
     (tenant, user): (TenantId, UserId),
@@ -137,19 +137,20 @@ pub(crate) fn entries(
     before: Option<i64>,
     most: u32,
 ) -> (String, Vec<Value>) {
-    let (mut parts, mut values) = (Vec::new(), Vec::new());
+    let mut parts = Vec::new();
+    let mut values = Vec::new();
     for account in accounts(purse) {
         parts.push(format!(
             "SELECT * FROM (SELECT e.id AS entry_id, e.account AS entry_account, e.user_id AS entry_user, \
                e.amount AS entry_amount, e.balance_after AS entry_balance, {operation} \
-             FROM ledger_entries e {by_account} JOIN asset_operations o {by_key} \
+             FROM ledger_entries e {by_account} JOIN asset_operations o {key_hint} \
                ON o.tenant_id = e.tenant_id AND o.idempotency_key = e.idempotency_key \
              WHERE e.tenant_id = ? AND e.user_id = ? AND e.account = '{account}' AND e.id < ? \
              ORDER BY e.id DESC LIMIT ?) AS of_{account}",
             operation =
                 OPERATION.split(", ").map(|column| format!("o.{column}")).collect::<Vec<_>>().join(", "),
             by_account = dialect.index("idx_ledger_account"),
-            by_key = dialect.by_key("uk_asset_operations"),
+            key_hint = dialect.by_key("uk_asset_operations"),
         ));
         values.extend(values![tenant.get(), user.get(), before.unwrap_or(i64::MAX), most]);
     }

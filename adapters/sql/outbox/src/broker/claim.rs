@@ -1,4 +1,4 @@
-//! Claiming: a subscription takes what is ready in its queue, as far as there is room.
+//! Claiming: a subscription assigns ready messages of its queue to its session, up to the prefetch limit.
 
 use std::sync::atomic::Ordering;
 
@@ -12,42 +12,42 @@ use crate::session::Session;
 use crate::value::{Value, values};
 
 impl DatabaseSubscription {
-    /// Claims what there is room for, or finds what a dropped call claimed.
+    /// Claims messages up to the prefetch limit. If an earlier call was dropped, returns the messages that it claimed.
     pub(super) async fn claim(&self) -> Result<Vec<Delivery>, StoreError> {
-        let _gate = self.giving_back.lock().await;
+        let _gate = self.requeue_gate.lock().await;
         let room = self.prefetch.saturating_sub(lock(&self.unsettled).len());
         if room == 0 {
             return Ok(Vec::new());
         }
-        // The writer's connection, also to look: there a claim that was dropped on its way has been decided.
+        // The read uses the writer's connection too: there, the outcome of a dropped claim is decided.
         let mut session = self.broker.store.writing().await?;
         let mut messages = Vec::new();
-        if self.claiming.swap(true, Ordering::AcqRel) {
-            messages = self.held(&mut session).await?;
+        if self.claim_in_progress.swap(true, Ordering::AcqRel) {
+            messages = self.undelivered(&mut session).await?;
         }
         if messages.is_empty() {
             messages = match session.dialect.claiming() {
-                Claiming::UpdateReturning => self.claim_at_once(&mut session, room).await?,
-                Claiming::SkipLocked => self.claim_locked(&mut session, room).await?,
+                Claiming::UpdateReturning => self.claim_with_update(&mut session, room).await?,
+                Claiming::SkipLocked => self.claim_with_skip_locked(&mut session, room).await?,
             };
         }
         messages.sort_unstable_by_key(|queued| queued.id);
         lock(&self.unsettled).extend(messages.iter().map(|queued| queued.id));
-        self.claiming.store(false, Ordering::Release);
+        self.claim_in_progress.store(false, Ordering::Release);
         Ok(messages.into_iter().map(Queued::delivery).collect())
     }
 
-    /// What the session holds and nobody was told of.
-    async fn held(&self, session: &mut Session) -> Result<Vec<Queued>, StoreError> {
+    /// Messages that the session has claimed but not delivered.
+    async fn undelivered(&self, session: &mut Session) -> Result<Vec<Queued>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM outbox_broker_messages WHERE session_id = ? ORDER BY id");
         let rows = session.fetch(&sql, values![self.session]).await?;
-        let held = rows.iter().map(Queued::read).collect::<Result<Vec<_>, _>>()?;
-        let told = lock(&self.unsettled);
-        Ok(held.into_iter().filter(|queued| !told.contains(&queued.id)).collect())
+        let claimed = rows.iter().map(Queued::read).collect::<Result<Vec<_>, _>>()?;
+        let delivered = lock(&self.unsettled);
+        Ok(claimed.into_iter().filter(|queued| !delivered.contains(&queued.id)).collect())
     }
 
-    async fn claim_at_once(&self, session: &mut Session, room: usize) -> Result<Vec<Queued>, StoreError> {
-        // A session that was ended by others claims nothing: nobody would return it.
+    async fn claim_with_update(&self, session: &mut Session, room: usize) -> Result<Vec<Queued>, StoreError> {
+        // A session that another process ended must not claim: its messages would never be returned to the queue.
         let sql = format!(
             "UPDATE outbox_broker_messages SET session_id = ? WHERE id IN (SELECT id FROM outbox_broker_messages WHERE queue = ? \
              AND session_id IS NULL AND (expires_at IS NULL OR expires_at > ?) \
@@ -58,11 +58,15 @@ impl DatabaseSubscription {
         session.fetch(&sql, values).await?.iter().map(Queued::read).collect()
     }
 
-    async fn claim_locked(&self, session: &mut Session, room: usize) -> Result<Vec<Queued>, StoreError> {
+    async fn claim_with_skip_locked(
+        &self,
+        session: &mut Session,
+        room: usize,
+    ) -> Result<Vec<Queued>, StoreError> {
         session.begin().await?;
-        // Held until the commit, so that nobody ends the session meanwhile.
-        let alive = "SELECT session_id FROM outbox_broker_sessions WHERE session_id = ? FOR UPDATE";
-        if session.fetch_one(alive, values![self.session]).await?.is_none() {
+        // The row lock prevents other processes from ending the session before the commit.
+        let lock_session = "SELECT session_id FROM outbox_broker_sessions WHERE session_id = ? FOR UPDATE";
+        if session.fetch_one(lock_session, values![self.session]).await?.is_none() {
             return Ok(Vec::new());
         }
         let sql = format!(

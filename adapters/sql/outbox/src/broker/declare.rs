@@ -1,4 +1,4 @@
-//! Declaring queues and bindings: what is there stays, what contradicts it is refused.
+//! Declaration of queues and bindings: existing ones are kept; different arguments are refused.
 
 use std::collections::BTreeSet;
 
@@ -23,16 +23,18 @@ impl Inner {
 }
 
 async fn declare_queue(session: &mut Session, queue: &QueueSpec) -> Result<(), BrokerError> {
-    let wanted = QueueArguments {
+    let requested = QueueArguments {
         ttl_ms: queue.ttl.map(|ttl| i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX)),
         dead_letter_key: queue.dead_letter_key.clone(),
     };
     match existing(session, &queue.name).await.map_err(broker_error)? {
-        Some(found) if found == wanted => {}
-        Some(found) => return Err(BrokerError::Refused { what: difference(&queue.name, &found, &wanted) }),
+        Some(found) if found == requested => {}
+        Some(found) => {
+            return Err(BrokerError::Refused { what: difference(&queue.name, &found, &requested) });
+        }
         None => {
             let insert = "INSERT INTO outbox_broker_queues (queue, ttl_ms, dead_letter_key)";
-            let row = values![&queue.name, wanted.ttl_ms, wanted.dead_letter_key];
+            let row = values![&queue.name, requested.ttl_ms, requested.dead_letter_key];
             session.insert(insert, 3, row, "").await.map_err(broker_error)?;
         }
     }
@@ -64,20 +66,21 @@ async fn bindings(session: &mut Session, queue: &str) -> Result<BTreeSet<String>
     rows.iter().map(|row| row.of("outbox_broker_bindings", "queue").string("pattern")).collect()
 }
 
-fn difference(queue: &str, found: &QueueArguments, wanted: &QueueArguments) -> String {
+fn difference(queue: &str, found: &QueueArguments, requested: &QueueArguments) -> String {
     let ttl = |ttl: Option<i64>| ttl.map_or_else(|| "none".to_owned(), |ttl| format!("{ttl} ms"));
     let key = |key: &Option<String>| key.clone().unwrap_or_else(|| "none".to_owned());
     let mut differences = Vec::new();
-    if found.ttl_ms != wanted.ttl_ms {
-        differences.push(format!("its ttl is {}, asked for is {}", ttl(found.ttl_ms), ttl(wanted.ttl_ms)));
+    if found.ttl_ms != requested.ttl_ms {
+        differences.push(format!("its ttl is {}, requested is {}", ttl(found.ttl_ms), ttl(requested.ttl_ms)));
     }
-    if found.dead_letter_key != wanted.dead_letter_key {
-        let (found, wanted) = (key(&found.dead_letter_key), key(&wanted.dead_letter_key));
-        differences.push(format!("its dead-letter key is {found}, asked for is {wanted}"));
+    if found.dead_letter_key != requested.dead_letter_key {
+        let found = key(&found.dead_letter_key);
+        let requested = key(&requested.dead_letter_key);
+        differences.push(format!("its dead-letter key is {found}, requested is {requested}"));
     }
     format!(
-        "queue {queue} exists with other arguments: {}; let it drain and delete its row in outbox_broker_queues, \
-         or go back to the old setting",
+        "queue {queue} exists with other arguments: {}; wait until it is empty and delete its row in \
+         outbox_broker_queues, or restore the previous setting",
         differences.join("; ")
     )
 }

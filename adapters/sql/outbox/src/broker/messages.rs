@@ -1,4 +1,4 @@
-//! Messages as rows: entering a queue, and moving on from one.
+//! Messages as rows: inserting them into a queue, and moving them to other queues.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ impl Queued {
     }
 }
 
-/// The row of a message that enters a queue.
+/// The parameters of [`INSERT`] for a message.
 pub(super) fn row(
     queue: &str,
     message: &Message,
@@ -74,24 +74,24 @@ pub(super) fn row(
     ]
 }
 
-/// Why messages leave a queue without being done.
+/// Why messages leave a queue without an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     /// A consumer refused them.
     Rejected,
-    /// Their time there is over.
+    /// Their TTL in the queue has expired.
     Expired,
 }
 
-/// Where messages went.
+/// The queues that messages were moved to.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     pub(super) queues: BTreeSet<String>,
     pub(super) earliest_expiry: Option<DateTime<Utc>>,
 }
 
-/// Routes messages on with their queue's dead-letter key and takes them out of it. Within a transaction.
-pub(super) async fn move_on(
+/// Moves messages to the queues bound to the dead-letter key of their queue. MUST run in a transaction.
+pub(super) async fn move_by_dead_letter_key(
     session: &mut Session,
     routes: &Routes,
     messages: &[Queued],
@@ -104,7 +104,11 @@ pub(super) async fn move_on(
         let Some(key) = routes.dead_letter_key(&queued.queue) else { continue };
         let targets = routes.targets(key);
         if targets.is_empty() {
-            tracing::warn!(queue = queued.queue, key, "a dead letter is dropped: no queue takes it");
+            tracing::warn!(
+                queue = queued.queue,
+                key,
+                "broker: dead letter dropped; no queue is bound to its key"
+            );
         }
         let died_in = match cause {
             Cause::Rejected => Some(queued.queue.as_str()),
@@ -126,10 +130,10 @@ pub(super) async fn move_on(
     Ok(moved)
 }
 
-/// The earlier of two moments, where there are any.
-pub(super) fn earlier(one: Option<DateTime<Utc>>, other: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
+/// The earlier of two optional times.
+pub(super) fn earlier(left: Option<DateTime<Utc>>, right: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
+    match (left, right) {
+        (Some(left), Some(right)) => Some(left.min(right)),
+        (left, right) => left.or(right),
     }
 }

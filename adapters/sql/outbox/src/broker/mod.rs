@@ -1,12 +1,12 @@
 //! The database broker: queues as tables of the same database.
 //!
-//! A message is one row per queue it was routed to. A subscription is a session with a heartbeat; what it claims is
-//! its own until it settles it, ends, or its heartbeat runs out. Within a process waiting consumers are woken by a
-//! bell per queue; between processes they look once a second.
+//! A message is one row per queue to which it is routed. A subscription is a session with a heartbeat; the messages that
+//! it claims are assigned to it until it settles them, ends, or its heartbeat expires. Within a process, notifications
+//! wake waiting consumers; without a notification they poll once a second.
 //!
-//! **Invariant:** `Confirmed`, `ack` and `nack` answer only after the commit.
+//! **Invariant:** `Confirmed`, `ack` and `nack` return only after the commit.
 //!
-//! **Invariant:** a message is in exactly one queue row per queue at any time: moving one is one transaction.
+//! **Invariant:** a message has exactly one row per queue at any time: it is moved in one transaction.
 
 mod claim;
 mod declare;
@@ -30,10 +30,10 @@ use handover_outbox::topology::Topology;
 use crate::SqlStore;
 use crate::value::values;
 use routes::Routes;
-use subscription::{DatabaseSubscription, Ticket};
-use upkeep::Upkept;
+use subscription::{DatabaseSubscription, SubscriptionState};
+use upkeep::UpkeepState;
 
-/// A broker on the tables of a store. Clones share it.
+/// A message broker on the tables of a store. Cheap to clone: clones share the state.
 #[derive(Clone)]
 pub struct DatabaseBroker {
     inner: Arc<Inner>,
@@ -43,17 +43,17 @@ struct Inner {
     store: SqlStore,
     routes: Mutex<Option<Arc<Routes>>>,
     /// The open subscriptions of this process.
-    live: Mutex<BTreeMap<i64, Arc<Ticket>>>,
-    /// Sessions whose subscriptions were dropped: whoever comes next returns what they held.
+    live: Mutex<BTreeMap<i64, Arc<SubscriptionState>>>,
+    /// Sessions of dropped subscriptions. The next call on the broker returns their messages to the queue.
     ended: Mutex<Vec<i64>>,
-    /// When a message expires next, as far as is known.
+    /// When the next message expires, as far as this process knows.
     next_expiry: Mutex<Option<DateTime<Utc>>>,
-    /// The lock keeps upkeep to one at a time.
-    upkept: tokio::sync::Mutex<Upkept>,
+    /// The lock prevents concurrent maintenance runs.
+    upkeep_state: tokio::sync::Mutex<UpkeepState>,
 }
 
 impl DatabaseBroker {
-    /// A broker on the tables of this store.
+    /// Creates a broker on the tables of this store.
     pub fn new(store: &SqlStore) -> DatabaseBroker {
         DatabaseBroker {
             inner: Arc::new(Inner {
@@ -62,13 +62,13 @@ impl DatabaseBroker {
                 live: Mutex::default(),
                 ended: Mutex::default(),
                 next_expiry: Mutex::default(),
-                upkept: tokio::sync::Mutex::new(Upkept::new()),
+                upkeep_state: tokio::sync::Mutex::new(UpkeepState::new()),
             }),
         }
     }
 
-    /// Ends every session and returns what they hold: for a process that knows it is alone (SQLite, under the lock
-    /// file), before its first subscription.
+    /// Ends every session and returns its messages to the queue. Only for a process that is the only one on the database
+    /// (SQLite with the lock file), before its first subscription.
     pub async fn end_all_sessions(&self) -> Result<(), BrokerError> {
         self.inner.end_all_sessions().await.map_err(broker_error)
     }
@@ -79,9 +79,9 @@ impl Inner {
         self.store.clock().now()
     }
 
-    /// Wakes who waits for this queue.
-    fn ring(&self, queue: &str) {
-        self.store.bells().queue(queue);
+    /// Wakes the consumers of this queue.
+    fn notify_queue(&self, queue: &str) {
+        self.store.notifier().notify_queue(queue);
     }
 
     async fn depths(&self) -> Result<Vec<QueueDepth>, StoreError> {
@@ -129,19 +129,19 @@ impl Broker for DatabaseBroker {
         self.inner.depths().await.map_err(broker_error)
     }
 
-    /// It is in the store: what takes no messages takes no orders either.
+    /// Always `None`: the broker shares the database with the store, so a full database refuses orders too.
     async fn blocked(&self) -> Option<String> {
         None
     }
 }
 
-/// What a failed store means to who uses the broker on it.
+/// Converts an error of the store to one of the broker.
 fn broker_error(error: StoreError) -> BrokerError {
     match error {
         StoreError::Transient(_) | StoreError::Unavailable(_) | StoreError::CommitUnknown(_) => {
             BrokerError::Unreachable(Box::new(error))
         }
-        // Keys are made by the database: a conflict is two at once, and over when tried again.
+        // The database generates the keys, so a conflict is a race of two writers and a retry resolves it.
         StoreError::Conflict { .. } => BrokerError::Unreachable(Box::new(error)),
         StoreError::Corrupt { .. } | StoreError::Backend(_) => {
             BrokerError::Refused { what: error.to_string() }
@@ -149,7 +149,8 @@ fn broker_error(error: StoreError) -> BrokerError {
     }
 }
 
-/// Nothing panics while holding these locks; if it did, what they hold would still be whole.
+/// Locks a mutex. No code panics while it holds these locks, and the data would be consistent even then, so poisoning is
+/// ignored.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

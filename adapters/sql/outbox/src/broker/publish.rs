@@ -1,4 +1,4 @@
-//! Publishing: a window is one transaction.
+//! Publishing: one transaction per window.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_outbox::ports::{BrokerError, Outgoing, PublishOutcome, Route, StoreError};
 
 use super::messages::{INSERT, INSERTED, earlier, row};
-use super::upkeep::LOOK;
+use super::upkeep::POLL_INTERVAL;
 use super::{Inner, broker_error, lock};
 use crate::dialect::chunk;
 use crate::value::Value;
@@ -14,34 +14,36 @@ use crate::value::Value;
 impl Inner {
     pub(super) async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         let mut routes = self.routes().await.map_err(broker_error)?;
-        if window.iter().any(|outgoing| routes.takers(outgoing.route()).is_empty()) {
+        if window.iter().any(|outgoing| routes.target_queues(outgoing.route()).is_empty()) {
             routes = self.read_routes().await.map_err(broker_error)?;
         }
         let now = self.now();
-        let (mut rows, mut queues, mut expires) = (Vec::new(), BTreeSet::new(), None);
+        let mut rows = Vec::new();
+        let mut queues = BTreeSet::new();
+        let mut next_expiry = None;
         let mut routed = Vec::with_capacity(window.len());
         for outgoing in &window {
-            let targets = routes.takers(outgoing.route());
+            let targets = routes.target_queues(outgoing.route());
             routed.push(!targets.is_empty());
             for queue in targets {
                 let expiry = routes.expiry(queue, now);
                 rows.extend(row(queue, outgoing.message(), expiry, None));
                 queues.insert(queue.to_owned());
-                expires = earlier(expires, expiry);
+                next_expiry = earlier(next_expiry, expiry);
             }
         }
         let outcome = if rows.is_empty() { Ok(()) } else { self.enqueue(rows).await };
         if outcome.is_ok() {
-            self.expires(expires);
-            queues.iter().for_each(|queue| self.ring(queue));
+            self.schedule_expiry(next_expiry);
+            queues.iter().for_each(|queue| self.notify_queue(queue));
         }
-        answers(window, &routed, outcome)
+        outcomes(window, &routed, outcome)
     }
 
     async fn enqueue(&self, rows: Vec<Value>) -> Result<(), StoreError> {
         let count = rows.len() / INSERTED;
         if chunk(count) == count {
-            // One statement is a transaction of its own.
+            // A single statement is atomic without an explicit transaction.
             self.store.writing().await?.insert(INSERT, INSERTED, rows, "").await?;
             return Ok(());
         }
@@ -50,22 +52,22 @@ impl Inner {
         session.commit_now().await
     }
 
-    /// A message entered a queue where it expires then.
-    pub(super) fn expires(&self, expiry: Option<DateTime<Utc>>) {
+    /// Records when a message that was inserted into a queue expires.
+    pub(super) fn schedule_expiry(&self, expiry: Option<DateTime<Utc>>) {
         let Some(expiry) = expiry else { return };
         {
             let mut next = lock(&self.next_expiry);
             *next = earlier(*next, Some(expiry));
         }
-        // Who sleeps looks again within this time by itself.
-        if expiry - self.now() < TimeDelta::from_std(LOOK).unwrap_or_default() {
-            self.store.bells().all_queues();
+        // A waiting consumer polls at this interval anyway; an earlier expiry requires a wake-up.
+        if expiry - self.now() < TimeDelta::from_std(POLL_INTERVAL).unwrap_or_default() {
+            self.store.notifier().notify_local_queues();
         }
     }
 }
 
 #[allow(clippy::disallowed_methods, reason = "this is a broker adapter, and the commit was confirmed")]
-fn answers(
+fn outcomes(
     window: Vec<Outgoing>,
     routed: &[bool],
     outcome: Result<(), StoreError>,
@@ -81,16 +83,16 @@ fn answers(
             | StoreError::Backend(_)),
         ) => return Err(broker_error(error)),
     };
-    let answer = |(outgoing, is_routed): (Outgoing, &bool)| match (is_routed, &unknown) {
+    let publish_outcome = |(outgoing, is_routed): (Outgoing, &bool)| match (is_routed, &unknown) {
         (false, _) => {
             let reason = match outgoing.route() {
                 Route::Topic(key) => format!("no queue is bound to {key}"),
-                Route::Queue(queue) => format!("there is no queue {queue}"),
+                Route::Queue(queue) => format!("queue {queue} does not exist"),
             };
             outgoing.returned(reason)
         }
         (true, Some(why)) => outgoing.unknown(why.as_str()),
         (true, None) => outgoing.confirmed(),
     };
-    Ok(window.into_iter().zip(routed).map(answer).collect())
+    Ok(window.into_iter().zip(routed).map(publish_outcome).collect())
 }

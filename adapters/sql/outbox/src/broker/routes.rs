@@ -1,6 +1,6 @@
-//! Which queues take a message: the bindings, kept in memory.
+//! Routing of messages to queues, with an in-memory cache of the bindings.
 //!
-//! **Invariant:** a message is returned as unroutable only after the bindings were read anew.
+//! **Invariant:** a message is returned as unroutable only after the bindings were reloaded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use handover_outbox::topology::topic_matches;
 use super::{Inner, lock};
 use crate::value::values;
 
-/// How long bindings are believed; another process may have declared more.
-const BELIEVED: Duration = Duration::seconds(5);
+/// How long cached bindings are used; another process may declare more.
+const CACHE_TTL: Duration = Duration::seconds(5);
 
-/// What a queue does with its messages.
+/// The arguments of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueueArguments {
     pub(super) ttl_ms: Option<i64>,
     pub(super) dead_letter_key: Option<String>,
 }
 
-/// The queues and their bindings as they were read.
+/// A snapshot of the queues and bindings.
 #[derive(Debug)]
 pub(super) struct Routes {
     read_at: DateTime<Utc>,
@@ -31,8 +31,8 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// The queues that take a message which goes this way.
-    pub(super) fn takers<'r>(&'r self, route: &'r Route) -> Vec<&'r str> {
+    /// The queues to which a message with this route is delivered.
+    pub(super) fn target_queues<'r>(&'r self, route: &'r Route) -> Vec<&'r str> {
         match route {
             Route::Topic(key) => self.targets(key),
             Route::Queue(queue) => {
@@ -41,7 +41,7 @@ impl Routes {
         }
     }
 
-    /// The queues that take a message with this key, each once.
+    /// The queues bound to this routing key, each once.
     pub(super) fn targets(&self, key: &str) -> Vec<&str> {
         let mut targets: Vec<&str> = self
             .bindings
@@ -53,29 +53,29 @@ impl Routes {
         targets
     }
 
-    /// When a message that enters this queue now expires there.
+    /// When a message expires that is inserted into this queue now; `None` if the queue has no TTL.
     pub(super) fn expiry(&self, queue: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let ttl = self.queues.get(queue)?.ttl_ms?;
         now.checked_add_signed(Duration::milliseconds(ttl))
     }
 
-    /// The key that what dies in this queue is routed with.
+    /// The routing key for rejected and expired messages of this queue.
     pub(super) fn dead_letter_key(&self, queue: &str) -> Option<&str> {
         self.queues.get(queue)?.dead_letter_key.as_deref()
     }
 }
 
 impl Inner {
-    /// The bindings, not older than they are believed.
+    /// The bindings, from the cache unless it is older than [`CACHE_TTL`].
     pub(super) async fn routes(&self) -> Result<Arc<Routes>, StoreError> {
-        let known = lock(&self.routes).clone();
-        match known {
-            Some(routes) if (self.now() - routes.read_at).abs() < BELIEVED => Ok(routes),
+        let cached = lock(&self.routes).clone();
+        match cached {
+            Some(routes) if (self.now() - routes.read_at).abs() < CACHE_TTL => Ok(routes),
             Some(_) | None => self.read_routes().await,
         }
     }
 
-    /// The bindings as they are.
+    /// Reloads the bindings from the database.
     pub(super) async fn read_routes(&self) -> Result<Arc<Routes>, StoreError> {
         let read_at = self.now();
         let mut session = self.store.reading().await?;

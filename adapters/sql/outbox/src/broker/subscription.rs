@@ -1,7 +1,7 @@
-//! A consumer's end of a queue.
+//! A consumer's subscription to a queue.
 //!
-//! **Invariant:** every message that the session holds in the database is in `unsettled`, or is found again by the
-//! next call because `claiming` was left set.
+//! **Invariant:** every message that the session has claimed in the database is in `unsettled`; otherwise
+//! `claim_in_progress` is still set, so that the next call reads the claimed messages again.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
@@ -12,26 +12,26 @@ use async_trait::async_trait;
 use handover_outbox::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use tokio::sync::{Notify, watch};
 
-use super::messages::{COLUMNS, Cause, Queued, move_on};
+use super::messages::{COLUMNS, Cause, Queued, move_by_dead_letter_key};
 use super::upkeep::{SESSION_MS, Upkeep};
 use super::{Inner, broker_error, lock};
 use crate::dialect::{MAX_ROWS, marks, padded};
 use crate::session::Session;
 use crate::value::{Value, values};
 
-/// What the broker knows of an open subscription.
+/// State of an open subscription, shared with the broker.
 #[derive(Default)]
-pub(super) struct Ticket {
-    over: AtomicBool,
-    /// Rung when there is room again, or the subscription is over.
-    room: Notify,
+pub(super) struct SubscriptionState {
+    is_ended: AtomicBool,
+    /// Notified when messages were settled or the subscription ended.
+    changed: Notify,
 }
 
-impl Ticket {
-    /// The session is no more.
+impl SubscriptionState {
+    /// Marks the session as ended and wakes the consumer.
     pub(super) fn end(&self) {
-        self.over.store(true, Ordering::Release);
-        self.room.notify_one();
+        self.is_ended.store(true, Ordering::Release);
+        self.changed.notify_one();
     }
 }
 
@@ -40,13 +40,13 @@ pub(super) struct DatabaseSubscription {
     pub(super) queue: String,
     pub(super) session: i64,
     pub(super) prefetch: usize,
-    ticket: Arc<Ticket>,
+    state: Arc<SubscriptionState>,
     pub(super) unsettled: Mutex<BTreeSet<i64>>,
-    pub(super) claiming: AtomicBool,
-    /// Keeps a claim from taking again what is just being given back.
-    pub(super) giving_back: tokio::sync::Mutex<()>,
-    /// The queue's bell, and the turn of one `next` at a time.
-    bell: tokio::sync::Mutex<watch::Receiver<u64>>,
+    pub(super) claim_in_progress: AtomicBool,
+    /// Prevents a claim from running while a nack requeues messages.
+    pub(super) requeue_gate: tokio::sync::Mutex<()>,
+    /// Notifications for the queue; the lock also serializes calls of `next`.
+    notifications: tokio::sync::Mutex<watch::Receiver<u64>>,
 }
 
 impl DatabaseSubscription {
@@ -63,70 +63,70 @@ impl DatabaseSubscription {
         }
         broker.upkeep(Upkeep::Now).await.map_err(broker_error)?;
         let session = new_session(&broker, queue).await.map_err(broker_error)?;
-        let ticket = Arc::new(Ticket::default());
-        lock(&broker.live).insert(session, ticket.clone());
-        let bell = tokio::sync::Mutex::new(broker.store.bells().of(queue));
+        let state = Arc::new(SubscriptionState::default());
+        lock(&broker.live).insert(session, state.clone());
+        let notifications = tokio::sync::Mutex::new(broker.store.notifier().subscribe(queue));
         Ok(DatabaseSubscription {
             broker,
             queue: queue.to_owned(),
             session,
             prefetch: usize::from(prefetch.get()),
-            ticket,
+            state,
             unsettled: Mutex::default(),
-            claiming: AtomicBool::new(false),
-            giving_back: tokio::sync::Mutex::default(),
-            bell,
+            claim_in_progress: AtomicBool::new(false),
+            requeue_gate: tokio::sync::Mutex::default(),
+            notifications,
         })
     }
 
-    fn is_open(&self) -> Result<(), BrokerError> {
-        if self.ticket.over.load(Ordering::Acquire) {
+    fn check_open(&self) -> Result<(), BrokerError> {
+        if self.state.is_ended.load(Ordering::Acquire) {
             return Err(BrokerError::Closed { queue: self.queue.clone() });
         }
         Ok(())
     }
 
-    /// Those of the tags that are not settled yet.
-    fn open_tags(&self, tags: &[DeliveryTag]) -> Vec<i64> {
+    /// The ids of those tags that are not settled yet.
+    fn unsettled_ids(&self, tags: &[DeliveryTag]) -> Vec<i64> {
         let unsettled = lock(&self.unsettled);
         let ids: BTreeSet<i64> = tags.iter().filter_map(|tag| i64::try_from(tag.0).ok()).collect();
         ids.into_iter().filter(|id| unsettled.contains(id)).collect()
     }
 
-    fn settled(&self, ids: &[i64]) {
+    fn mark_settled(&self, ids: &[i64]) {
         let mut unsettled = lock(&self.unsettled);
         for id in ids {
             unsettled.remove(id);
         }
         drop(unsettled);
-        self.ticket.room.notify_one();
+        self.state.changed.notify_one();
     }
 
-    /// Runs `verb .. WHERE session_id = ? AND id IN (..)` over the messages.
-    async fn settle(&self, verb: &str, ids: &[i64]) -> Result<(), BrokerError> {
+    /// Runs `{statement} WHERE session_id = ? AND id IN (..)` for the messages.
+    async fn settle(&self, statement: &str, ids: &[i64]) -> Result<(), BrokerError> {
         let mut session = self.broker.store.writing().await.map_err(broker_error)?;
         let mut changed = 0;
         for ids in ids.chunks(2 * MAX_ROWS) {
             let padded = padded(ids);
-            let sql = format!("{verb} WHERE session_id = ? AND id IN ({})", marks(padded.len()));
+            let sql = format!("{statement} WHERE session_id = ? AND id IN ({})", marks(padded.len()));
             let values =
                 values![self.session].into_iter().chain(padded.into_iter().map(Value::from)).collect();
             changed += session.execute(&sql, values).await.map_err(broker_error)?;
         }
         if changed != ids.len() as u64 {
-            self.still_ours(&mut session).await?;
+            self.check_session(&mut session).await?;
         }
         Ok(())
     }
 
-    /// Whether the session is still there; without it others have what it held.
-    async fn still_ours(&self, session: &mut Session) -> Result<(), BrokerError> {
+    /// Fails if the session was ended: then its messages were returned to the queue.
+    async fn check_session(&self, session: &mut Session) -> Result<(), BrokerError> {
         let sql = "SELECT session_id FROM outbox_broker_sessions WHERE session_id = ?";
         if session.fetch_one(sql, values![self.session]).await.map_err(broker_error)?.is_none() {
             lock(&self.broker.live).remove(&self.session);
-            self.ticket.end();
+            self.state.end();
         }
-        self.is_open()
+        self.check_open()
     }
 
     async fn dead_letter(&self, ids: &[i64]) -> Result<(), BrokerError> {
@@ -150,13 +150,14 @@ impl DatabaseSubscription {
             }
         }
         if messages.len() != ids.len() {
-            self.still_ours(&mut session).await?;
+            self.check_session(&mut session).await?;
         }
-        let moved =
-            move_on(&mut session, &routes, &messages, Cause::Rejected, now).await.map_err(broker_error)?;
+        let moved = move_by_dead_letter_key(&mut session, &routes, &messages, Cause::Rejected, now)
+            .await
+            .map_err(broker_error)?;
         session.commit_now().await.map_err(broker_error)?;
-        self.broker.expires(moved.earliest_expiry);
-        moved.queues.iter().for_each(|queue| self.broker.ring(queue));
+        self.broker.schedule_expiry(moved.earliest_expiry);
+        moved.queues.iter().for_each(|queue| self.broker.notify_queue(queue));
         Ok(())
     }
 }
@@ -171,7 +172,7 @@ async fn new_session(broker: &Inner, queue: &str) -> Result<i64, StoreError> {
     Ok(id)
 }
 
-/// An id that no session had before: what an ended one had claimed must not look like another's.
+/// Generates an id that no session had before: a new session must not own the messages of an ended one.
 async fn session_id(session: &mut Session) -> Result<i64, StoreError> {
     let next = "UPDATE outbox_broker_counter SET last_session_id = last_session_id + 1 WHERE one = 1";
     session.execute(next, values![]).await?;
@@ -185,12 +186,12 @@ async fn session_id(session: &mut Session) -> Result<i64, StoreError> {
 #[async_trait]
 impl Subscription for DatabaseSubscription {
     async fn next(&self) -> Result<Vec<Delivery>, BrokerError> {
-        let mut bell = self.bell.lock().await;
+        let mut notifications = self.notifications.lock().await;
         loop {
-            // Before looking: what becomes ready from here on rings.
-            bell.borrow_and_update();
+            // Marked as seen before the query, so that messages that become ready later wake the loop below.
+            notifications.borrow_and_update();
             self.broker.upkeep(Upkeep::WhenDue).await.map_err(broker_error)?;
-            self.is_open()?;
+            self.check_open()?;
             let claimed = self.claim().await.map_err(broker_error)?;
             if !claimed.is_empty() {
                 return Ok(claimed);
@@ -198,65 +199,65 @@ impl Subscription for DatabaseSubscription {
             let pause = self.broker.pause();
             tokio::select! {
                 biased;
-                _ = bell.changed() => {}
-                () = self.ticket.room.notified() => {}
+                _ = notifications.changed() => {}
+                () = self.state.changed.notified() => {}
                 () = self.broker.store.clock().sleep(pause) => {}
             }
         }
     }
 
     async fn ack(&self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {
-        self.is_open()?;
-        let ids = self.open_tags(tags);
+        self.check_open()?;
+        let ids = self.unsettled_ids(tags);
         if !ids.is_empty() {
             self.settle("DELETE FROM outbox_broker_messages", &ids).await?;
-            self.settled(&ids);
+            self.mark_settled(&ids);
         }
         Ok(())
     }
 
     async fn nack(&self, tags: &[DeliveryTag], requeue: Requeue) -> Result<(), BrokerError> {
-        self.is_open()?;
-        let ids = self.open_tags(tags);
+        self.check_open()?;
+        let ids = self.unsettled_ids(tags);
         if ids.is_empty() {
             return Ok(());
         }
         match requeue {
             Requeue::Yes => {
-                let _gate = self.giving_back.lock().await;
+                let _gate = self.requeue_gate.lock().await;
                 self.settle("UPDATE outbox_broker_messages SET session_id = NULL, redelivered = 1", &ids)
                     .await?;
-                self.settled(&ids);
-                self.broker.ring(&self.queue);
+                self.mark_settled(&ids);
+                self.broker.notify_queue(&self.queue);
             }
             Requeue::No => {
                 self.dead_letter(&ids).await?;
-                self.settled(&ids);
+                self.mark_settled(&ids);
             }
         }
         Ok(())
     }
 
     async fn close(&self) -> Result<(), BrokerError> {
-        self.leave();
+        self.end_session();
         self.broker.return_ended().await.map_err(broker_error)
     }
 }
 
 impl DatabaseSubscription {
-    /// Hands the session over to whoever returns what it holds.
-    fn leave(&self) {
+    /// Ends the session and leaves the return of its messages to the next call on the broker.
+    fn end_session(&self) {
         if lock(&self.broker.live).remove(&self.session).is_some() {
             lock(&self.broker.ended).push(self.session);
         }
-        self.ticket.end();
+        self.state.end();
     }
 }
 
 impl Drop for DatabaseSubscription {
     fn drop(&mut self) {
-        self.leave();
-        // No task is started here: who waits for this queue, or comes next, returns what it held.
-        self.broker.ring(&self.queue);
+        self.end_session();
+        // `drop` starts no task: a waiting consumer, or the next call on the broker, returns the messages.
+        self.broker.notify_queue(&self.queue);
     }
 }

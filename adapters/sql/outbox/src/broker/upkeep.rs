@@ -1,6 +1,8 @@
-//! What whoever waits does for all: prolongs this process' sessions, ends those of dead ones, moves what expired.
+//! Maintenance, run by waiting consumers: renews the sessions of this process, ends expired sessions, moves expired
+//! messages.
 //!
-//! **Invariant:** a session and what it holds end in one transaction; a lapsed one only if it is lapsed still.
+//! **Invariant:** ending a session and returning its messages is one transaction, which checks again that the session is
+//! expired.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,40 +11,39 @@ use chrono::{DateTime, Utc};
 use handover_outbox::LeaseWatch;
 use handover_outbox::ports::StoreError;
 
-use super::messages::{COLUMNS, Cause, Queued, move_on};
+use super::messages::{COLUMNS, Cause, Queued, move_by_dead_letter_key};
 use super::{Inner, lock};
 use crate::dialect::{marks, padded};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
 
-/// How long a session lives without a heartbeat.
+/// How long a session is valid without a heartbeat.
 pub(super) const SESSION_MS: u32 = 15_000;
-/// How often sessions are prolonged and others' looked at: a third of it.
-const UPKEEP: chrono::Duration = chrono::Duration::milliseconds(SESSION_MS as i64 / 3);
-/// How often a waiting consumer looks by itself: another process may have published.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
-/// How many expired messages move in one transaction.
+/// Interval of renewing and checking sessions: a third of their validity.
+const UPKEEP_INTERVAL: chrono::Duration = chrono::Duration::milliseconds(SESSION_MS as i64 / 3);
+/// Poll interval of a waiting consumer: another process may have published.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of expired messages that one transaction moves.
 const EXPIRED_BATCH: i64 = 200;
 
-/// Whether sessions are looked after although it is not time yet.
+/// Whether sessions are maintained only when the interval has passed, or in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Upkeep {
     WhenDue,
     Now,
 }
 
-/// State of upkeep between two runs.
-pub(super) struct Upkept {
-    /// When sessions and expiries were last looked after.
-    at: Option<DateTime<Utc>>,
+/// State that is kept between two maintenance runs.
+pub(super) struct UpkeepState {
+    last_run: Option<DateTime<Utc>>,
     sessions: LeaseWatch<i64>,
 }
 
-impl Upkept {
-    pub(super) fn new() -> Upkept {
-        let length = Duration::from_millis(u64::from(SESSION_MS));
-        Upkept { at: None, sessions: LeaseWatch::new(length) }
+impl UpkeepState {
+    pub(super) fn new() -> UpkeepState {
+        let validity = Duration::from_millis(u64::from(SESSION_MS));
+        UpkeepState { last_run: None, sessions: LeaseWatch::new(validity) }
     }
 }
 
@@ -50,11 +51,11 @@ impl Inner {
     pub(super) async fn upkeep(&self, when: Upkeep) -> Result<(), StoreError> {
         self.return_ended().await?;
         let now = self.now();
-        let mut upkept = self.upkept.lock().await;
-        let is_due = upkept.at.is_none_or(|last| (now - last).abs() >= UPKEEP);
+        let mut state = self.upkeep_state.lock().await;
+        let is_due = state.last_run.is_none_or(|last| (now - last).abs() >= UPKEEP_INTERVAL);
         if is_due || when == Upkeep::Now {
-            self.look_after_sessions(&mut upkept.sessions).await?;
-            upkept.at = Some(now);
+            self.maintain_sessions(&mut state.sessions).await?;
+            state.last_run = Some(now);
         }
         while lock(&self.next_expiry).is_some_and(|next| next <= now) {
             self.expire(now).await?;
@@ -62,45 +63,45 @@ impl Inner {
         Ok(())
     }
 
-    /// How long a consumer that found nothing may sleep.
+    /// How long a consumer that found no message waits before the next poll.
     pub(super) fn pause(&self) -> Duration {
         let until_expiry =
             lock(&self.next_expiry).map(|next| (next - self.now()).to_std().unwrap_or_default());
-        until_expiry.map_or(LOOK, |pause| pause.clamp(Duration::from_millis(1), LOOK))
+        until_expiry.map_or(POLL_INTERVAL, |pause| pause.clamp(Duration::from_millis(1), POLL_INTERVAL))
     }
 
-    async fn look_after_sessions(&self, watch: &mut LeaseWatch<i64>) -> Result<(), StoreError> {
+    async fn maintain_sessions(&self, watch: &mut LeaseWatch<i64>) -> Result<(), StoreError> {
         let mut session = self.store.transaction().await?;
         let (now, until) = session.now_and(SESSION_MS).await?;
         let live: Vec<i64> = lock(&self.live).keys().copied().collect();
-        let kept = prolong(&mut session, &live, until).await?;
+        let renewed = renew(&mut session, &live, until).await?;
         let sql = "SELECT session_id, queue, alive_until FROM outbox_broker_sessions";
         let rows = session.fetch(sql, values![]).await?;
-        let sessions = rows.iter().map(seen_session).collect::<Result<Vec<_>, _>>()?;
-        let alive_until: Vec<_> = sessions.iter().map(|seen| (seen.id, seen.alive_until)).collect();
+        let sessions = rows.iter().map(stored_session).collect::<Result<Vec<_>, _>>()?;
+        let alive_until: Vec<_> = sessions.iter().map(|stored| (stored.id, stored.alive_until)).collect();
         let ended = watch.ended(now, &alive_until);
         let mut queues = BTreeSet::new();
-        for seen in sessions.into_iter().filter(|seen| ended.contains(&seen.id)) {
-            // Only as it was seen: it may have been prolonged since.
+        for stored in sessions.into_iter().filter(|stored| ended.contains(&stored.id)) {
+            // The condition on alive_until skips a session that was renewed in the meantime.
             let sql = "DELETE FROM outbox_broker_sessions WHERE session_id = ? AND alive_until = ?";
-            if session.execute(sql, values![seen.id, seen.alive_until]).await? == 1 {
-                release(&mut session, &[seen.id]).await?;
-                queues.insert(seen.queue);
+            if session.execute(sql, values![stored.id, stored.alive_until]).await? == 1 {
+                release(&mut session, &[stored.id]).await?;
+                queues.insert(stored.queue);
             }
         }
         let next_expiry = next_expiry(&mut session).await?;
         session.commit_now().await?;
         *lock(&self.next_expiry) = next_expiry;
-        queues.iter().for_each(|queue| self.ring(queue));
-        for id in live.iter().filter(|id| !kept.contains(id)) {
-            if let Some(ticket) = lock(&self.live).remove(id) {
-                ticket.end();
+        queues.iter().for_each(|queue| self.notify_queue(queue));
+        for id in live.iter().filter(|id| !renewed.contains(id)) {
+            if let Some(subscription) = lock(&self.live).remove(id) {
+                subscription.end();
             }
         }
         Ok(())
     }
 
-    /// Returns what dropped subscriptions held.
+    /// Returns the messages of dropped subscriptions to the queue.
     pub(super) async fn return_ended(&self) -> Result<(), StoreError> {
         let ended = lock(&self.ended).clone();
         if ended.is_empty() {
@@ -111,7 +112,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Ends these sessions and returns what they hold.
+    /// Ends these sessions and returns their messages to the queue.
     pub(super) async fn end_sessions(&self, ids: &[i64]) -> Result<(), StoreError> {
         let mut session = self.store.transaction().await?;
         let padded = padded(ids);
@@ -126,7 +127,7 @@ impl Inner {
         release(&mut session, &padded).await?;
         session.commit_now().await?;
         for row in &rows {
-            self.ring(row.of("outbox_broker_sessions", "session_id").text("queue")?);
+            self.notify_queue(row.of("outbox_broker_sessions", "session_id").text("queue")?);
         }
         Ok(())
     }
@@ -137,11 +138,11 @@ impl Inner {
         let sql = "UPDATE outbox_broker_messages SET session_id = NULL, redelivered = 1 WHERE session_id IS NOT NULL";
         session.execute(sql, values![]).await?;
         session.commit_now().await?;
-        self.store.bells().all_queues();
+        self.store.notifier().notify_local_queues();
         Ok(())
     }
 
-    /// Moves a batch of what expired by then.
+    /// Moves one batch of messages that have expired.
     async fn expire(&self, now: DateTime<Utc>) -> Result<(), StoreError> {
         let routes = self.routes().await?;
         let mut session = self.store.transaction().await?;
@@ -153,33 +154,33 @@ impl Inner {
         );
         let rows = session.fetch(&sql, values![now, EXPIRED_BATCH]).await?;
         let expired = rows.iter().map(Queued::read).collect::<Result<Vec<_>, _>>()?;
-        let moved = move_on(&mut session, &routes, &expired, Cause::Expired, now).await?;
+        let moved = move_by_dead_letter_key(&mut session, &routes, &expired, Cause::Expired, now).await?;
         let next_expiry = next_expiry(&mut session).await?;
         session.commit_now().await?;
         *lock(&self.next_expiry) = next_expiry;
-        moved.queues.iter().for_each(|queue| self.ring(queue));
+        moved.queues.iter().for_each(|queue| self.notify_queue(queue));
         Ok(())
     }
 }
 
-/// A session of any process.
-struct SeenSession {
+/// A session of any process, as it was read.
+struct StoredSession {
     id: i64,
     queue: String,
     alive_until: DateTime<Utc>,
 }
 
-fn seen_session(row: &Row) -> Result<SeenSession, StoreError> {
+fn stored_session(row: &Row) -> Result<StoredSession, StoreError> {
     let row = row.of("outbox_broker_sessions", "session_id");
-    Ok(SeenSession {
+    Ok(StoredSession {
         id: row.int("session_id")?,
         queue: row.string("queue")?,
         alive_until: row.time("alive_until")?,
     })
 }
 
-/// Prolongs sessions; tells which of them still are.
-async fn prolong(session: &mut Session, live: &[i64], until: DateTime<Utc>) -> Result<Vec<i64>, StoreError> {
+/// Renews sessions and returns those that still exist.
+async fn renew(session: &mut Session, live: &[i64], until: DateTime<Utc>) -> Result<Vec<i64>, StoreError> {
     if live.is_empty() {
         return Ok(Vec::new());
     }
@@ -187,8 +188,8 @@ async fn prolong(session: &mut Session, live: &[i64], until: DateTime<Utc>) -> R
     let list = marks(padded.len());
     let ids = || padded.iter().copied().map(Value::from);
     let sql = format!("UPDATE outbox_broker_sessions SET alive_until = ? WHERE session_id IN ({list})");
-    let prolonged = session.execute(&sql, values![until].into_iter().chain(ids()).collect()).await?;
-    if prolonged == live.len() as u64 {
+    let updated = session.execute(&sql, values![until].into_iter().chain(ids()).collect()).await?;
+    if updated == live.len() as u64 {
         return Ok(live.to_vec());
     }
     let sql = format!("SELECT session_id FROM outbox_broker_sessions WHERE session_id IN ({list})");
@@ -196,7 +197,7 @@ async fn prolong(session: &mut Session, live: &[i64], until: DateTime<Utc>) -> R
     rows.iter().map(|row| row.of("outbox_broker_sessions", "session_id").int("session_id")).collect()
 }
 
-/// Returns what sessions hold to its place in the queue.
+/// Returns the messages of sessions to the queue, at their original position.
 async fn release(session: &mut Session, ids: &[i64]) -> Result<(), StoreError> {
     let sql = format!(
         "UPDATE outbox_broker_messages SET session_id = NULL, redelivered = 1 WHERE session_id IN ({})",

@@ -1,9 +1,9 @@
-//! The migrations of one part of a database, which the program carries with it.
+//! The embedded migrations of one part of a database.
 
 use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
-/// The migrations of the outbox. Its tables begin with `outbox_`, beside `event_consume_log` and `dead_letters`.
+/// The migrations of the outbox. Its tables are those with the prefix `outbox_`, `event_consume_log` and `dead_letters`.
 pub(crate) static OUTBOX: Migrations = Migrations {
     part: "outbox",
     table: "outbox_migrations",
@@ -12,29 +12,30 @@ pub(crate) static OUTBOX: Migrations = Migrations {
     postgres: &[(1, "baseline", include_str!("../../../../../migrations/outbox/postgres/0001_baseline.sql"))],
 };
 
-/// A migration: its version, what it does, its statements.
+/// A migration: version, description, SQL.
 pub type MigrationFile = (i64, &'static str, &'static str);
 
 /// The migrations of one part of a database: of the outbox, or of an application with tables in the same database.
 ///
-/// A migration that was released is never changed: its checksum is recorded in the databases that have it.
+/// A released migration MUST NOT change: its checksum is recorded in every database where it was applied.
 #[derive(Debug)]
 pub struct Migrations {
-    /// What it is called: `outbox`.
+    /// Name of the part, such as `outbox`.
     pub part: &'static str,
-    /// Where its versions are recorded. A table of its own, since each part has versions of its own.
+    /// The table that records the applied versions. Each part has its own, because parts are versioned separately.
     pub table: &'static str,
-    /// On SQLite.
+    /// The migrations for SQLite.
     pub sqlite: &'static [MigrationFile],
-    /// On MySQL and MariaDB. Every statement ends a line with its semicolon and stands alone; what changes rows must have
-    /// the same result when it is run twice, since DDL is not transactional there.
+    /// The migrations for MySQL and MariaDB. DDL is not transactional there, so an interrupted migration is resumed: each
+    /// statement ends with a semicolon at the end of a line, does not depend on session state, and, if it changes rows,
+    /// is idempotent.
     pub mysql: &'static [MigrationFile],
-    /// On PostgreSQL.
+    /// The migrations for PostgreSQL.
     pub postgres: &'static [MigrationFile],
 }
 
 impl Migrations {
-    /// As the driver runs them.
+    /// The driver's migrator for these migrations.
     pub(super) fn migrator(&self, files: &[MigrationFile]) -> Migrator {
         let migration = |&(version, description, sql): &MigrationFile| {
             let no_transaction = sql.starts_with("-- no-transaction");
@@ -47,7 +48,7 @@ impl Migrations {
     }
 }
 
-/// The version that the newest migration leaves.
+/// The version of the newest migration; 0 if there are none.
 pub(crate) fn newest(files: &[MigrationFile]) -> i64 {
     files.iter().map(|(version, ..)| *version).max().unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The engines: a connection, a dialect and the meaning of errors each.
+//! The engines. Each one has a connection, a dialect and a classification of errors.
 
 pub(crate) mod migrations;
 #[cfg(feature = "mysql")]
@@ -17,7 +17,7 @@ mod postgres_bells;
 pub(crate) mod server;
 pub(crate) mod sqlite;
 
-/// Whether a server refuses this user, this password, this database or the rights on it.
+/// Whether the error means that the server refused the user, the password, the database or the privileges on it.
 #[cfg_attr(
     not(any(feature = "mysql", feature = "postgres")),
     allow(unused_variables, reason = "a file has no users")
@@ -34,19 +34,19 @@ pub(crate) fn refuses_access(error: &dyn sqlx::error::DatabaseError) -> bool {
     false
 }
 
-/// Whether it was the database that was away, or the migration that is wrong.
+/// Converts the error of a migration: an outage stays one; any other error names the version.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 fn migration_error(
     error: sqlx::migrate::MigrateError,
-    meaning: fn(&dyn sqlx::error::DatabaseError) -> crate::fault::Meaning,
+    classify: fn(&dyn sqlx::error::DatabaseError) -> crate::fault::ErrorClass,
 ) -> handover_outbox::ports::StoreError {
     use handover_outbox::ports::StoreError;
     use sqlx::migrate::MigrateError;
     if let MigrateError::Execute(cause) = error {
-        return crate::fault::store_error(cause, meaning);
+        return crate::fault::store_error(cause, classify);
     }
     if let MigrateError::ExecuteMigration(cause, version) = error {
-        let cause = crate::fault::store_error(cause, meaning);
+        let cause = crate::fault::store_error(cause, classify);
         if cause.is_outage() {
             return cause;
         }
@@ -55,9 +55,9 @@ fn migration_error(
     StoreError::Backend(Box::new(error))
 }
 
-/// A pooled connection of a driver as our [`Connection`](crate::connection::Connection).
+/// Implements [`Connection`](crate::connection::Connection) for a pooled connection of a driver.
 macro_rules! connection {
-    ($database:ty, $arguments:ty, bind: $bind:path, decode: $decode:path, meaning: $meaning:path, text: $text:path) => {
+    ($database:ty, $arguments:ty, bind: $bind:path, decode: $decode:path, classify: $classify:path, text: $text:path) => {
         #[async_trait::async_trait]
         impl $crate::connection::Connection for sqlx::pool::PoolConnection<$database> {
             async fn execute(
@@ -65,11 +65,11 @@ macro_rules! connection {
                 sql: &str,
                 values: Vec<$crate::value::Value>,
             ) -> Result<u64, handover_outbox::ports::StoreError> {
-                let fault = |error| $crate::fault::store_error(error, $meaning);
-                let arguments = bind_all(values).map_err(fault)?;
-                // Safe: statements are our constants, marks and names; values are always bound.
+                let convert = |error| $crate::fault::store_error(error, $classify);
+                let arguments = bind_all(values).map_err(convert)?;
+                // Safe: statements consist of constants, placeholders and known names; values are always bound.
                 let query = sqlx::query_with(sqlx::AssertSqlSafe($text(sql)), arguments);
-                Ok(query.execute(&mut **self).await.map_err(fault)?.rows_affected())
+                Ok(query.execute(&mut **self).await.map_err(convert)?.rows_affected())
             }
 
             async fn fetch(
@@ -78,10 +78,10 @@ macro_rules! connection {
                 values: Vec<$crate::value::Value>,
             ) -> Result<Vec<$crate::row::Row>, handover_outbox::ports::StoreError> {
                 use sqlx::{Column as _, Row as _};
-                let fault = |error| $crate::fault::store_error(error, $meaning);
-                let arguments = bind_all(values).map_err(fault)?;
+                let convert = |error| $crate::fault::store_error(error, $classify);
+                let arguments = bind_all(values).map_err(convert)?;
                 let query = sqlx::query_with(sqlx::AssertSqlSafe($text(sql)), arguments);
-                let rows = query.fetch_all(&mut **self).await.map_err(fault)?;
+                let rows = query.fetch_all(&mut **self).await.map_err(convert)?;
                 let Some(first) = rows.first() else { return Ok(Vec::new()) };
                 let columns: std::sync::Arc<[String]> =
                     first.columns().iter().map(|column| column.name().to_owned()).collect();
@@ -105,20 +105,20 @@ macro_rules! connection {
 }
 pub(crate) use connection;
 
-/// What [`pooled::Pooled`] needs of a driver's connection.
+/// Implements [`pooled::ServerConnection`] for a pooled connection of a driver.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 macro_rules! server_connection {
-    ($database:ty, $meaning:path) => {
+    ($database:ty, $classify:path) => {
         #[async_trait::async_trait]
         impl $crate::engine::pooled::ServerConnection for sqlx::pool::PoolConnection<$database> {
             async fn simple(&mut self, sql: &str) -> Result<u64, handover_outbox::ports::StoreError> {
-                // Safe: only statements of our own that take no values come here.
+                // Safe: only constant statements without parameters are passed here.
                 let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
                 let done = statement.execute(&mut **self).await;
-                Ok(done.map_err(|error| $crate::fault::store_error(error, $meaning))?.rows_affected())
+                Ok(done.map_err(|error| $crate::fault::store_error(error, $classify))?.rows_affected())
             }
 
-            fn forget(&mut self) {
+            fn close_instead_of_pooling(&mut self) {
                 self.close_on_drop();
             }
         }

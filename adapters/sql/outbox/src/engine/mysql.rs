@@ -12,11 +12,11 @@ use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef a
 use super::migrations::{MigrationFile, Migrations};
 use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, STATEMENT_S, pool, probe};
 use super::{mysql_bells, mysql_migrations};
-use crate::bells::Bells;
+use crate::bells::CommitNotifier;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
 use crate::facts::ServerFacts;
-use crate::fault::{Meaning, store_error};
+use crate::fault::{ErrorClass, store_error};
 use crate::value::Value;
 
 pub(crate) struct MysqlEngine {
@@ -34,17 +34,17 @@ impl MysqlEngine {
     }
 }
 
-/// What every connection is told, whatever the server's defaults are.
+/// Session settings of every connection, independent of the server's defaults.
 async fn set_up(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
     let settings = format!(
-        // REPEATABLE READ, the default, reads old rows beside locked new ones and locks gaps. Without a strict mode texts
-        // and numbers that do not fit are cut in silence.
+        // REPEATABLE READ, the default, mixes snapshot reads with current locked rows, and locks gaps. Without strict mode
+        // strings and numbers that do not fit are truncated silently.
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION autocommit = 1, \
          sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
          innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S} \
          /*M! , idle_transaction_timeout = {IDLE_IN_TRANSACTION_S}, max_statement_time = {STATEMENT_S} */"
     );
-    // Safe: the text is ours.
+    // Safe: the statement is a constant.
     sqlx::raw_sql(sqlx::AssertSqlSafe(settings)).execute(&mut *connection).await?;
     let levels: Vec<(String, String)> = sqlx::query_as(
         "SHOW SESSION VARIABLES WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')",
@@ -54,7 +54,7 @@ async fn set_up(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
     match levels.iter().find(|(_, level)| level != "READ-COMMITTED") {
         None if !levels.is_empty() => Ok(()),
         other => Err(sqlx::Error::Configuration(
-            format!("the isolation level is {other:?}, not READ-COMMITTED").into(),
+            format!("the isolation level is {other:?} instead of READ-COMMITTED").into(),
         )),
     }
 }
@@ -66,7 +66,7 @@ impl Engine for MysqlEngine {
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(Pooled::new(self.pool.acquire().await.map_err(fault)?, BEGIN)))
+        Ok(Box::new(Pooled::new(self.pool.acquire().await.map_err(to_store_error)?, BEGIN)))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -74,39 +74,41 @@ impl Engine for MysqlEngine {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        probe(&self.connect).await.map_err(fault)
+        probe(&self.connect).await.map_err(to_store_error)
     }
 
     async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
-        // A connection of its own: it closes with its lock whatever happens.
-        let connection = self.connect.connect().await.map_err(fault)?;
+        // A dedicated connection: closing it releases the migration lock in every case.
+        let connection = self.connect.connect().await.map_err(to_store_error)?;
         let done = mysql_migrations::run(connection, &migrations.migrator(migrations.mysql)).await;
-        done.map_err(|error| super::migration_error(error, meaning))
+        done.map_err(|error| super::migration_error(error, classify))
     }
 
     fn files(&self, migrations: &Migrations) -> &'static [MigrationFile] {
         migrations.mysql
     }
 
-    async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(fault)?;
-        let version: String =
-            sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut *connection).await.map_err(fault)?;
+    async fn server_info(&self) -> Result<Option<ServerFacts>, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
+        let version: String = sqlx::query_scalar("SELECT VERSION()")
+            .fetch_one(&mut *connection)
+            .await
+            .map_err(to_store_error)?;
         let settings: Vec<(String, String)> = sqlx::query_as(
             "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
              ('innodb_flush_log_at_trx_commit', 'log_bin', 'sync_binlog', 'innodb_doublewrite')",
         )
         .fetch_all(&mut *connection)
         .await
-        .map_err(fault)?;
-        Ok(Some(facts(&version, &settings)))
+        .map_err(to_store_error)?;
+        Ok(Some(server_info(&version, &settings)))
     }
 
     async fn guards_audit_log(&self) -> Result<bool, StoreError> {
         /// ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR.
         const DENIED: [u16; 2] = [1142, 1143];
-        let mut connection = self.pool.acquire().await.map_err(fault)?;
-        // Rights are looked at first, and no row fits.
+        let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
+        // The server checks privileges first, and the condition matches no row.
         for edit in [
             "UPDATE outbox_audit_log SET actor = actor WHERE 1 = 0",
             "DELETE FROM outbox_audit_log WHERE 1 = 0",
@@ -115,18 +117,18 @@ impl Engine for MysqlEngine {
                 Ok(_) => return Ok(false),
                 Err(sqlx::Error::Database(error))
                     if number(error.as_ref()).is_some_and(|number| DENIED.contains(&number)) => {}
-                Err(error) => return Err(fault(error)),
+                Err(error) => return Err(to_store_error(error)),
             }
         }
         Ok(true)
     }
 
-    async fn watch(&self, bells: &Bells) {
-        mysql_bells::watch(&self.pool, bells).await
+    async fn watch(&self, notifier: &CommitNotifier) {
+        mysql_bells::watch(&self.pool, notifier).await
     }
 
-    async fn tell(&self, _text: &str) -> Result<(), StoreError> {
-        // It cannot: the others look.
+    async fn send_notification(&self, _text: &str) -> Result<(), StoreError> {
+        // MySQL has no notifications: other processes poll.
         Ok(())
     }
 
@@ -135,13 +137,13 @@ impl Engine for MysqlEngine {
     }
 }
 
-/// What these settings mean for what was committed.
-fn facts(version: &str, settings: &[(String, String)]) -> ServerFacts {
+/// Extracts the version and the settings that endanger durability.
+fn server_info(version: &str, settings: &[(String, String)]) -> ServerFacts {
     let is =
         |name: &str, value: &str| settings.iter().any(|(n, v)| n == name && v.eq_ignore_ascii_case(value));
     let safe = |name: &str| match name {
         "innodb_flush_log_at_trx_commit" => is(name, "1") || is(name, "3"),
-        // Only what replicas and restored backups know of it.
+        // Without a binary log there is nothing to lose for replicas and point-in-time recovery.
         "sync_binlog" => is(name, "1") || !is("log_bin", "ON"),
         "innodb_doublewrite" => !is(name, "OFF") && !is(name, "0"),
         _ => true,
@@ -197,12 +199,12 @@ impl Dialect for MysqlDialect {
     }
 
     fn index(&self, name: &str) -> String {
-        // Without partial indexes one serves for three of SQLite's.
+        // MySQL has no partial indexes: one index replaces three of SQLite's.
         let name = match name {
             "idx_outbox_waiting" | "idx_outbox_failed" => "idx_outbox_order",
             other => other,
         };
-        // Statistics of a queue are always old, and a scan by the wrong index locks all it sees.
+        // The statistics of a queue table are always outdated, and a scan of the wrong index locks every row it reads.
         format!("FORCE INDEX ({name})")
     }
 
@@ -224,36 +226,36 @@ impl Dialect for MysqlDialect {
     }
 }
 
-fn fault(error: sqlx::Error) -> StoreError {
-    store_error(error, meaning)
+fn to_store_error(error: sqlx::Error) -> StoreError {
+    store_error(error, classify)
 }
 
 pub(super) fn number(error: &dyn DatabaseError) -> Option<u16> {
     error.try_downcast_ref::<MySqlDatabaseError>().map(MySqlDatabaseError::number)
 }
 
-/// No such user, password or database, or no rights on it, on a table or on a column.
+/// Unknown user or database, wrong password, or missing privileges on the database, a table or a column.
 pub(super) fn refuses_access(error: &dyn DatabaseError) -> bool {
     matches!(number(error), Some(1044 | 1045 | 1049 | 1698 | 1142 | 1143))
 }
 
-fn meaning(error: &dyn DatabaseError) -> Meaning {
+fn classify(error: &dyn DatabaseError) -> ErrorClass {
     if error.is_unique_violation() {
-        return Meaning::Taken;
+        return ErrorClass::UniqueViolation;
     }
     match number(error) {
-        // Deadlock, lock wait timeout, a row that changed under MariaDB's snapshot. After a lock wait timeout the server
-        // keeps what the transaction did before: the session refuses to commit it.
-        Some(1213 | 1205 | 1020) => Meaning::TryAgain,
-        // Too many connections, of this user too, or of this host; shutting down, killed, interrupted, gone, timed out.
+        // Deadlock, lock wait timeout, a row changed since MariaDB's snapshot. After a lock wait timeout the server keeps
+        // the earlier changes of the transaction; the session refuses to commit them.
+        Some(1213 | 1205 | 1020) => ErrorClass::Transient,
+        // Too many connections (in total, per user, blocked host); shutdown, killed, interrupted, lost, timed out.
         Some(1040 | 1203 | 1226 | 1129 | 1053 | 1317 | 1927 | 1969 | 2006 | 2013 | 3024 | 4031) => {
-            Meaning::Away
+            ErrorClass::Unavailable
         }
-        // The network, a full disk or table, a failed read or write, a server that takes no writes.
-        Some(1158..=1161 | 1021 | 1114 | 1026 | 1290 | 1792 | 1836) => Meaning::Away,
-        // No such user, password or database: configuration, but nobody's attempt.
-        Some(1044 | 1045 | 1049 | 1698) => Meaning::Away,
-        Some(_) | None => Meaning::Refused,
+        // Network errors, a full disk or table, a failed read or write, a read-only server.
+        Some(1158..=1161 | 1021 | 1114 | 1026 | 1290 | 1792 | 1836) => ErrorClass::Unavailable,
+        // Refused login or unknown database: a configuration error, which must not consume attempts.
+        Some(1044 | 1045 | 1049 | 1698) => ErrorClass::Unavailable,
+        Some(_) | None => ErrorClass::Permanent,
     }
 }
 
@@ -262,9 +264,9 @@ fn bind(arguments: &mut MySqlArguments, value: Value) -> Result<(), sqlx::error:
     match value {
         Value::Int(value) => arguments.add(value),
         Value::Text(value) => arguments.add(value),
-        // As the columns are: compared with a TIMESTAMP, a DATETIME would have to be converted.
+        // Bound as DATETIME, the type of the columns: comparing them with a TIMESTAMP requires a conversion.
         Value::Time(value) => arguments.add(value.map(|time| time.naive_utc())),
-        Value::List(_) => Err("this engine has no arrays".into()),
+        Value::List(_) => Err("MySQL does not support array parameters".into()),
     }
 }
 
@@ -284,11 +286,11 @@ fn decode(row: &MySqlRow, index: usize) -> Result<Value, sqlx::Error> {
     })
 }
 
-fn as_written(sql: &str) -> &str {
+fn unchanged(sql: &str) -> &str {
     sql
 }
 
 crate::engine::connection!(
-    MySql, MySqlArguments, bind: bind, decode: decode, meaning: meaning, text: as_written
+    MySql, MySqlArguments, bind: bind, decode: decode, classify: classify, text: unchanged
 );
-crate::engine::server_connection!(MySql, meaning);
+crate::engine::server_connection!(MySql, classify);

@@ -1,8 +1,8 @@
-//! How processes on MySQL learn what others committed: they look, often while there is something to find.
+//! Wake-up notifications between processes on MySQL: polling, more often while there is activity.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "wake-ups are paced on the machine's own time, and decide nothing"
+    reason = "the polling interval uses the local clock and affects no decision"
 )]
 
 use std::time::Duration;
@@ -10,65 +10,66 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, MySql, Pool};
 use tokio::time::sleep;
 
-use crate::bells::Bells;
+use crate::bells::CommitNotifier;
 use crate::dialect::{marks, padded};
 
-/// The shortest pause: something new was found.
-const SHORTEST: Duration = Duration::from_millis(20);
-/// The longest: nothing, or always the same.
-const LONGEST: Duration = Duration::from_millis(250);
-/// After a failure.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Pause after a poll that found a change.
+const MIN_PAUSE: Duration = Duration::from_millis(20);
+/// The longest pause, reached while polls find no change.
+const MAX_PAUSE: Duration = Duration::from_millis(250);
+/// Pause after a failed poll.
+const ERROR_PAUSE: Duration = Duration::from_secs(1);
 
-/// What there was to do.
+/// Work that a poll found.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
-    /// An event that was never tried; those that wait for a time are known to their relay.
+struct PollResult {
+    /// An event without any publish attempt. The relay itself schedules events that wait for a retry time.
     event: Option<i64>,
-    /// Queues with messages, among those that somebody here waits for.
+    /// Queues with ready messages, among those that consumers of this process wait for.
     queues: Vec<String>,
 }
 
-pub(super) async fn watch(pool: &Pool<MySql>, bells: &Bells) {
-    let (mut last, mut pause) = (Seen::default(), SHORTEST);
+pub(super) async fn watch(pool: &Pool<MySql>, notifier: &CommitNotifier) {
+    let mut last = PollResult::default();
+    let mut pause = MIN_PAUSE;
     loop {
         sleep(pause).await;
-        // What was rung here is in the database, where the others look.
-        drop(bells.tell());
-        match look(pool, bells).await {
-            Ok(seen) => {
-                if seen.event.is_some() {
-                    bells.heard(&format!("{:x}", u64::MAX));
+        // Other processes poll the database, so nothing has to be sent to them.
+        drop(notifier.take_pending());
+        match poll(pool, notifier).await {
+            Ok(found) => {
+                if found.event.is_some() {
+                    notifier.on_notification(&format!("{:x}", u64::MAX));
                 }
-                seen.queues.iter().for_each(|queue| bells.heard(&format!("0\n{queue}")));
-                pause = if seen == last { (pause * 2).clamp(SHORTEST, LONGEST) } else { SHORTEST };
-                last = seen;
+                found.queues.iter().for_each(|queue| notifier.on_notification(&format!("0\n{queue}")));
+                pause = if found == last { (pause * 2).clamp(MIN_PAUSE, MAX_PAUSE) } else { MIN_PAUSE };
+                last = found;
             }
             Err(error) => {
-                tracing::debug!(%error, "what other processes committed is not seen; looking again");
-                pause = AGAIN;
+                tracing::debug!(%error, "store: polling for commits of other processes failed; retrying in 1 s");
+                pause = ERROR_PAUSE;
             }
         }
     }
 }
 
-async fn look(pool: &Pool<MySql>, bells: &Bells) -> Result<Seen, sqlx::Error> {
+async fn poll(pool: &Pool<MySql>, notifier: &CommitNotifier) -> Result<PollResult, sqlx::Error> {
     let mut connection = pool.acquire().await?;
     let new = "SELECT id FROM outbox_events FORCE INDEX (idx_status_time) WHERE status = 'NEW' LIMIT 1";
     let event: Option<i64> = sqlx::query_scalar(new).fetch_optional(&mut *connection).await?;
-    let waited = padded(&bells.waited_for());
-    if waited.is_empty() {
-        return Ok(Seen { event, queues: Vec::new() });
+    let subscribed = padded(&notifier.subscribed_queues());
+    if subscribed.is_empty() {
+        return Ok(PollResult { event, queues: Vec::new() });
     }
     let ready = format!(
         "SELECT q.queue FROM outbox_broker_queues q WHERE q.queue IN ({}) AND EXISTS (SELECT 1 FROM outbox_broker_messages m \
          FORCE INDEX (idx_outbox_broker_ready) WHERE m.queue = q.queue AND m.session_id IS NULL) ORDER BY q.queue",
-        marks(waited.len())
+        marks(subscribed.len())
     );
-    // Safe: nothing but marks was put in.
+    // Safe: only placeholders were inserted.
     let mut query = sqlx::query_scalar(AssertSqlSafe(ready));
-    for queue in waited {
+    for queue in subscribed {
         query = query.bind(queue);
     }
-    Ok(Seen { event, queues: query.fetch_all(&mut *connection).await? })
+    Ok(PollResult { event, queues: query.fetch_all(&mut *connection).await? })
 }

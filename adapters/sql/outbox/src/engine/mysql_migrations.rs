@@ -1,7 +1,7 @@
 //! Migrations on MySQL and MariaDB, where DDL is not transactional.
 //!
-//! **Invariant:** a migration that was cut off is gone on with. Each statement is whole by itself, and there is a row
-//! with `success = false` from before the first: a statement of such a migration whose work is there was done before.
+//! **Invariant:** an interrupted migration is resumed. A row with `success = false` is written before the first statement.
+//! When such a migration is resumed, a statement that fails because its change exists already counts as applied.
 
 use std::time::{Duration, Instant};
 
@@ -13,25 +13,29 @@ use sqlx::{AssertSqlSafe, Connection as _};
 use super::mysql::number;
 use super::pooled::MIGRATION_WAIT_S;
 
-/// Locks are the server's, not the database's.
+/// Name of the migration lock. Named locks are global to the server, so the name contains the database.
 const LOCK: &str = "CONCAT('handover-migrations-', MD5(DATABASE()))";
 
 pub(super) async fn run(connection: MySqlConnection, migrator: &Migrator) -> Result<(), MigrateError> {
-    let mut resuming = Resuming { connection };
-    migrator.run_direct(None, &mut resuming, false).await?;
-    resuming.connection.close().await.map_err(MigrateError::from)
+    let mut resumable = ResumableMigrations { connection };
+    migrator.run_direct(None, &mut resumable, false).await?;
+    resumable.connection.close().await.map_err(MigrateError::from)
 }
 
-/// The driver's migrations, that go on where one was cut off.
-struct Resuming {
+/// The driver's migrations, able to resume an interrupted one.
+struct ResumableMigrations {
     connection: MySqlConnection,
 }
 
-impl Resuming {
-    async fn row(&mut self, table: &str, migration: &Migration) -> Result<Option<bool>, MigrateError> {
+impl ResumableMigrations {
+    async fn recorded_success(
+        &mut self,
+        table: &str,
+        migration: &Migration,
+    ) -> Result<Option<bool>, MigrateError> {
         let sql = format!("SELECT success FROM {table} WHERE version = ?");
-        let row = sqlx::query_scalar(AssertSqlSafe(sql)).bind(migration.version);
-        Ok(row.fetch_optional(&mut self.connection).await?)
+        let query = sqlx::query_scalar(AssertSqlSafe(sql)).bind(migration.version);
+        Ok(query.fetch_optional(&mut self.connection).await?)
     }
 
     async fn begin(&mut self, table: &str, migration: &Migration) -> Result<(), MigrateError> {
@@ -49,54 +53,54 @@ impl Resuming {
 
     async fn apply(&mut self, table: &str, migration: &Migration) -> Result<Duration, MigrateError> {
         let started = started();
-        let was_cut_off = self.row(table, migration).await?.is_some();
-        if !was_cut_off {
+        let is_resumed = self.recorded_success(table, migration).await?.is_some();
+        if !is_resumed {
             self.begin(table, migration).await?;
         }
         for statement in statements(migration.sql.as_str()) {
             let done = sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).execute(&mut self.connection).await;
             if let Err(error) = done
-                && !(was_cut_off && was_done(&error))
+                && !(is_resumed && was_applied(&error))
             {
                 return Err(MigrateError::ExecuteMigration(error, migration.version));
             }
         }
-        let took = started.elapsed();
+        let duration = started.elapsed();
         let sql =
             format!("UPDATE {table} SET success = true, checksum = ?, execution_time = ? WHERE version = ?");
         sqlx::query(AssertSqlSafe(sql))
             .bind(migration.checksum.as_ref())
-            .bind(i64::try_from(took.as_nanos()).unwrap_or(i64::MAX))
+            .bind(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
             .bind(migration.version)
             .execute(&mut self.connection)
             .await?;
-        Ok(took)
+        Ok(duration)
     }
 }
 
 #[allow(
     clippy::disallowed_methods,
-    reason = "how long a migration took is told to people, and decides nothing"
+    reason = "the duration of a migration is informational and affects no decision"
 )]
 fn started() -> Instant {
     Instant::now()
 }
 
-/// The statements of a file: each ends a line with its semicolon.
+/// Splits a file into statements, each of which ends with a semicolon at the end of a line.
 fn statements(sql: &str) -> impl Iterator<Item = &str> {
     sql.split_inclusive(";\n").filter(|text| {
         text.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with("--"))
     })
 }
 
-/// Whether a statement failed because what it makes is there, or what it drops is not.
-fn was_done(error: &sqlx::Error) -> bool {
-    // Table, column, key, constraint (MySQL and MariaDB differ), trigger; nothing to drop.
-    let there = [1050, 1060, 1061, 1022, 1826, 3822, 1359, 1091, 1051, 3940, 1360];
-    error.as_database_error().and_then(number).is_some_and(|number| there.contains(&number))
+/// Whether a statement failed because it creates something that exists, or drops something that does not.
+fn was_applied(error: &sqlx::Error) -> bool {
+    // Existing table, column, key, constraint (MySQL and MariaDB differ), trigger; nothing to drop.
+    let codes = [1050, 1060, 1061, 1022, 1826, 3822, 1359, 1091, 1051, 3940, 1360];
+    error.as_database_error().and_then(number).is_some_and(|number| codes.contains(&number))
 }
 
-impl Migrate for Resuming {
+impl Migrate for ResumableMigrations {
     fn create_schema_if_not_exists<'e>(
         &'e mut self,
         schema_name: &'e str,
@@ -112,7 +116,7 @@ impl Migrate for Resuming {
     }
 
     fn dirty_version<'e>(&'e mut self, _: &'e str) -> BoxFuture<'e, Result<Option<i64>, MigrateError>> {
-        // It is not in the list of those applied, and so is gone on with.
+        // A dirty migration is not in the list of applied ones, so it is resumed.
         Box::pin(async { Ok(None) })
     }
 
@@ -134,15 +138,15 @@ impl Migrate for Resuming {
     fn lock(&mut self) -> BoxFuture<'_, Result<(), MigrateError>> {
         Box::pin(async move {
             let sql = format!("SELECT GET_LOCK({LOCK}, {MIGRATION_WAIT_S})");
-            let taken: Option<i64> =
+            let acquired: Option<i64> =
                 sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut self.connection).await?;
-            if taken == Some(1) {
+            if acquired == Some(1) {
                 return Ok(());
             }
-            let waited = format!("another process has been migrating for {MIGRATION_WAIT_S} s");
+            let message = format!("another process has held the migration lock for {MIGRATION_WAIT_S} s");
             Err(MigrateError::Execute(sqlx::Error::Io(std::io::Error::new(
                 std::io::ErrorKind::TimedOut,
-                waited,
+                message,
             ))))
         })
     }
@@ -160,7 +164,7 @@ impl Migrate for Resuming {
         table_name: &'e str,
         migration: &'e Migration,
     ) -> BoxFuture<'e, Result<Duration, MigrateError>> {
-        Box::pin(Resuming::apply(self, table_name, migration))
+        Box::pin(ResumableMigrations::apply(self, table_name, migration))
     }
 
     fn revert<'e>(
@@ -178,7 +182,7 @@ mod tests {
     use crate::engine::migrations::OUTBOX;
 
     #[test]
-    fn every_statement_of_a_migration_stands_alone() {
+    fn every_statement_of_a_migration_has_one_semicolon() {
         for (_, _, sql) in OUTBOX.mysql {
             for statement in statements(sql) {
                 let code: Vec<&str> =
@@ -191,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_alone_are_no_statement() {
+    fn statements_skips_comments_without_statement() {
         let sql = "-- one\n\nCREATE TABLE a (id INT);\n\n-- two;\n\nDROP TABLE a;\n\n-- three\n";
         assert_eq!(statements(sql).count(), 2);
     }

@@ -1,10 +1,10 @@
-//! A connection to a server, out of a pool: what PostgreSQL and MySQL have in common.
+//! Pooled connections to a server, shared by PostgreSQL and MySQL.
 //!
-//! **Invariant:** a connection goes back to the pool outside of any transaction, or not at all. That a transaction may
-//! be open is noted before BEGIN is sent: the future that sends it may be dropped while the server answers, and the
-//! driver's own transactions forget to roll back then.
+//! **Invariant:** a connection returns to the pool outside a transaction, or it is closed. The flag for an open
+//! transaction is set before BEGIN is sent: the future may be dropped before the server responds, and the driver's own
+//! transactions are not rolled back in that case.
 //!
-//! **Invariant:** no statement is waited for without end: a server that is stopped, or behind a cut network, is away.
+//! **Invariant:** every statement has a time limit: a stopped or unreachable server is reported as unavailable.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -20,93 +20,93 @@ use crate::connection::{COMMIT, Connection};
 use crate::row::Row;
 use crate::value::Value;
 
-/// How long to wait for a connection.
-const ACQUIRE: Duration = Duration::from_secs(5);
-/// The longest that an answer is waited for; locks are given up before, by the server.
-const ANSWER: Duration = Duration::from_secs(15);
-/// A connection that lay idle for longer is asked first whether it still works. Under load none does.
-const FRESH: Duration = Duration::from_millis(100);
-/// The longest that such a question is waited for.
-const PING: Duration = Duration::from_secs(2);
-/// Statements that a connection keeps prepared: slices come in lengths of powers of two.
+/// Time limit for acquiring a connection.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit for the response to a statement; the server's own limits for locks and statements are shorter.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
+/// A connection that was idle for longer is tested with a ping before use. Under load none is.
+const MAX_IDLE_WITHOUT_PING: Duration = Duration::from_millis(100);
+/// Time limit for the ping.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// Capacity of the cache of prepared statements per connection. Few are needed: slice lengths are powers of two.
 pub(super) const PREPARED: usize = 256;
-/// How long the server works on a statement, in seconds: before nobody waits for it any more. Without a limit of its own a server
-/// goes on when its client has given up, and keeps the locks of the transaction.
+/// The server's time limit for a statement, in seconds; shorter than [`RESPONSE_TIMEOUT`]. Without it a server continues
+/// after the client has stopped waiting, and keeps the locks of the transaction.
 pub(super) const STATEMENT_S: u32 = 14;
-/// How long a lock is waited for, in seconds.
+/// The server's time limit for waiting for a lock, in seconds.
 pub(super) const LOCK_WAIT_S: u32 = 2;
-/// How long a transaction may do nothing, in seconds: a process that was stopped within one must not keep its locks.
+/// The server's time limit for an idle transaction, in seconds: a suspended process must not keep its locks.
 pub(super) const IDLE_IN_TRANSACTION_S: u32 = 15;
-/// How long to wait for another process that migrates, in seconds.
+/// Time limit for waiting for the migration of another process, in seconds.
 pub(super) const MIGRATION_WAIT_S: u32 = 60;
 
-/// A pool's options, with what holds for every connection of it.
+/// The pool options that both engines use.
 pub(super) fn pool<DB: Database>(connections: NonZeroU32) -> PoolOptions<DB> {
     PoolOptions::new()
         .max_connections(connections.get())
-        .acquire_timeout(ACQUIRE)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
         .test_before_acquire(false)
         .before_acquire(|connection: &mut DB::Connection, meta| {
             Box::pin(async move {
-                if meta.idle_for < FRESH {
+                if meta.idle_for < MAX_IDLE_WITHOUT_PING {
                     return Ok(true);
                 }
-                Ok(matches!(timeout(PING, connection.ping()).await, Ok(Ok(()))))
+                Ok(matches!(timeout(PING_TIMEOUT, connection.ping()).await, Ok(Ok(()))))
             })
         })
 }
 
-/// Connects once, and closes again.
+/// Opens a connection and closes it again.
 pub(super) async fn probe<O>(options: &O) -> Result<(), sqlx::Error>
 where
     O: ConnectOptions,
     O::Connection: Sized,
 {
-    let late = || std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer");
-    let connection = timeout(ACQUIRE, options.connect()).await.map_err(|_| late())??;
-    // Whatever becomes of the farewell, it has answered.
-    let _ = timeout(PING, connection.close()).await;
+    let timed_out = || std::io::Error::new(std::io::ErrorKind::TimedOut, "no response from the server");
+    let connection = timeout(ACQUIRE_TIMEOUT, options.connect()).await.map_err(|_| timed_out())??;
+    // The server has responded, so an error on closing does not matter.
+    let _ = timeout(PING_TIMEOUT, connection.close()).await;
     Ok(())
 }
 
-/// A driver's connection.
+/// The connection of a driver, pooled.
 #[async_trait]
 pub(crate) trait ServerConnection: Connection {
-    /// Runs a statement without values, unprepared: MySQL prepares neither BEGIN nor ROLLBACK.
+    /// Runs a statement without parameters, unprepared: MySQL can prepare neither BEGIN nor ROLLBACK.
     async fn simple(&mut self, sql: &str) -> Result<u64, StoreError>;
 
-    /// It is to be closed, not given back.
-    fn forget(&mut self);
+    /// Closes the connection on drop instead of returning it to the pool.
+    fn close_instead_of_pooling(&mut self);
 }
 
-/// A connection that rolls back what was begun on it before it is used again.
+/// A connection whose open transaction is rolled back before it is reused.
 pub(crate) struct Pooled<C: ServerConnection + 'static> {
-    /// Until it is given back.
+    /// `None` after the connection was lost or returned.
     connection: Option<C>,
     begin: &'static str,
-    /// A transaction was begun, and its end is not known.
-    begun: bool,
+    /// Whether a transaction may be open.
+    in_transaction: bool,
 }
 
 impl<C: ServerConnection + 'static> Pooled<C> {
     pub(super) fn new(connection: C, begin: &'static str) -> Pooled<C> {
-        Pooled { connection: Some(connection), begin, begun: false }
+        Pooled { connection: Some(connection), begin, in_transaction: false }
     }
 }
 
-/// Bounds the wait for an answer. A connection whose answer did not come is of no use any more.
-macro_rules! answered {
+/// Runs a statement with a time limit. A connection without a response is closed: its state is unknown.
+macro_rules! with_timeout {
     ($self:ident, |$connection:ident| $statement:expr) => {{
         let Some($connection) = $self.connection.as_mut() else {
             return Err(StoreError::Unavailable("the connection was lost".into()));
         };
-        let outcome = match timeout(ANSWER, $statement).await {
+        let outcome = match timeout(RESPONSE_TIMEOUT, $statement).await {
             Ok(outcome) => outcome,
-            Err(late) => Err(StoreError::Unavailable(Box::new(late))),
+            Err(elapsed) => Err(StoreError::Unavailable(Box::new(elapsed))),
         };
         if matches!(outcome, Err(StoreError::Unavailable(_))) {
             if let Some(mut lost) = $self.connection.take() {
-                lost.forget();
+                lost.close_instead_of_pooling();
             }
         }
         outcome
@@ -117,55 +117,52 @@ macro_rules! answered {
 impl<C: ServerConnection + 'static> Connection for Pooled<C> {
     async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
         if sql == self.begin {
-            self.begun = true;
+            self.in_transaction = true;
         }
         let changed = if values.is_empty() {
-            answered!(self, |connection| connection.simple(sql))?
+            with_timeout!(self, |connection| connection.simple(sql))?
         } else {
-            answered!(self, |connection| connection.execute(sql, values))?
+            with_timeout!(self, |connection| connection.execute(sql, values))?
         };
         if sql == COMMIT {
-            self.begun = false;
+            self.in_transaction = false;
         }
         Ok(changed)
     }
 
     async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        answered!(self, |connection| connection.fetch(sql, values))
+        with_timeout!(self, |connection| connection.fetch(sql, values))
     }
 }
 
 impl<C: ServerConnection + 'static> Drop for Pooled<C> {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "a connection outlives who gives it back, as in the driver's pool"
-    )]
+    #[allow(clippy::disallowed_methods, reason = "the rollback outlives the caller, as in the driver's pool")]
     fn drop(&mut self) {
-        let Some(mut connection) = self.connection.take().filter(|_| self.begun) else { return };
+        let Some(mut connection) = self.connection.take().filter(|_| self.in_transaction) else { return };
         match Handle::try_current() {
-            // Should the task itself be dropped, its runtime ends, and the driver closes what it was to give back.
+            // If the task is dropped, the runtime is shutting down, and the connection is closed.
             Ok(runtime) => drop(runtime.spawn(roll_back(connection))),
-            Err(_) => connection.forget(),
+            Err(_) => connection.close_instead_of_pooling(),
         }
     }
 }
 
 async fn roll_back<C: ServerConnection>(connection: C) {
-    // Until it is rolled back it is not to be given back, whatever becomes of this future.
-    let mut connection = Forgotten(Some(connection));
+    // If this future is dropped before the rollback succeeds, the connection is closed.
+    let mut connection = CloseOnDrop(Some(connection));
     let Some(open) = connection.0.as_mut() else { return };
-    if matches!(timeout(ANSWER, open.simple("ROLLBACK")).await, Ok(Ok(_))) {
+    if matches!(timeout(RESPONSE_TIMEOUT, open.simple("ROLLBACK")).await, Ok(Ok(_))) {
         drop(connection.0.take());
     }
 }
 
-/// Closes its connection if it still has one.
-struct Forgotten<C: ServerConnection>(Option<C>);
+/// Closes its connection on drop, unless it was taken out.
+struct CloseOnDrop<C: ServerConnection>(Option<C>);
 
-impl<C: ServerConnection> Drop for Forgotten<C> {
+impl<C: ServerConnection> Drop for CloseOnDrop<C> {
     fn drop(&mut self) {
         if let Some(connection) = self.0.as_mut() {
-            connection.forget();
+            connection.close_instead_of_pooling();
         }
     }
 }

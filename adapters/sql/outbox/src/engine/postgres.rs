@@ -15,11 +15,11 @@ use super::pooled::{
     IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, STATEMENT_S, pool, probe,
 };
 use super::postgres_bells;
-use crate::bells::Bells;
+use crate::bells::CommitNotifier;
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, LookUp, insert_values, marks, numbered};
 use crate::facts::ServerFacts;
-use crate::fault::{Meaning, store_error};
+use crate::fault::{ErrorClass, store_error};
 use crate::value::Value;
 
 pub(crate) struct PostgresEngine {
@@ -41,8 +41,9 @@ impl PostgresEngine {
     }
 }
 
-/// What every connection is told. Plans are short: compiling them costs more than it gains. And there is an index for
-/// each: a plan that was made while a queue was empty reads the whole table, and is kept when it is full.
+/// Session settings of every connection. JIT is off because the statements are short: compilation costs more than it
+/// saves. Sequential and bitmap scans are off because a plan that was made for an empty queue would scan the whole table
+/// and be reused when the queue is full; every statement has an index.
 async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let settings = format!(
         "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; SET lock_timeout = '{LOCK_WAIT_S}s'; \
@@ -50,14 +51,16 @@ async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
          SET idle_in_transaction_session_timeout = '{IDLE_IN_TRANSACTION_S}s'; SET TIME ZONE 'UTC'; SET jit = off; \
          SET enable_seqscan = off; SET enable_bitmapscan = off"
     );
-    // Safe: the text is ours.
+    // Safe: the statement is a constant.
     sqlx::raw_sql(sqlx::AssertSqlSafe(settings)).execute(&mut *connection).await?;
     let level: String =
         sqlx::query_scalar("SHOW default_transaction_isolation").fetch_one(&mut *connection).await?;
     if level == "read committed" {
         Ok(())
     } else {
-        Err(sqlx::Error::Configuration(format!("the isolation level is {level}, not read committed").into()))
+        Err(sqlx::Error::Configuration(
+            format!("the isolation level is {level} instead of read committed").into(),
+        ))
     }
 }
 
@@ -68,7 +71,7 @@ impl Engine for PostgresEngine {
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(Pooled::new(self.pool.acquire().await.map_err(fault)?, BEGIN)))
+        Ok(Box::new(Pooled::new(self.pool.acquire().await.map_err(to_store_error)?, BEGIN)))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
@@ -76,33 +79,36 @@ impl Engine for PostgresEngine {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        probe(&self.connect).await.map_err(fault)
+        probe(&self.connect).await.map_err(to_store_error)
     }
 
     async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
-        // A connection of its own: it closes with its advisory lock whatever happens.
-        let mut connection = self.connect.connect().await.map_err(fault)?;
-        // The driver waits for the lock without end, unless the server is told otherwise.
-        let patience = format!("SET lock_timeout = '{MIGRATION_WAIT_S}s'");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(patience)).execute(&mut connection).await.map_err(fault)?;
+        // A dedicated connection: closing it releases the advisory lock in every case.
+        let mut connection = self.connect.connect().await.map_err(to_store_error)?;
+        // Without this setting the driver waits for the lock without limit.
+        let lock_timeout = format!("SET lock_timeout = '{MIGRATION_WAIT_S}s'");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(lock_timeout))
+            .execute(&mut connection)
+            .await
+            .map_err(to_store_error)?;
         let migrator = migrations.migrator(migrations.postgres);
-        migrator.run_direct(None, &mut connection, false).await.map_err(of_migration)?;
-        connection.close().await.map_err(fault)
+        migrator.run_direct(None, &mut connection, false).await.map_err(migration_error)?;
+        connection.close().await.map_err(to_store_error)
     }
 
     fn files(&self, migrations: &Migrations) -> &'static [MigrationFile] {
         migrations.postgres
     }
 
-    async fn facts(&self) -> Result<Option<ServerFacts>, StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(fault)?;
+    async fn server_info(&self) -> Result<Option<ServerFacts>, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
         let settings: Vec<(String, String)> = sqlx::query_as(
             "SELECT name, setting FROM pg_settings \
              WHERE name IN ('server_version', 'fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name",
         )
         .fetch_all(&mut *connection)
         .await
-        .map_err(fault)?;
+        .map_err(to_store_error)?;
         let version =
             settings.iter().find(|(name, _)| name == "server_version").map(|(_, value)| value.as_str());
         Ok(Some(ServerFacts {
@@ -115,13 +121,13 @@ impl Engine for PostgresEngine {
         }))
     }
 
-    async fn watch(&self, bells: &Bells) {
-        postgres_bells::watch(&self.connect, bells).await
+    async fn watch(&self, notifier: &CommitNotifier) {
+        postgres_bells::watch(&self.connect, notifier).await
     }
 
-    async fn tell(&self, text: &str) -> Result<(), StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(fault)?;
-        postgres_bells::tell(&mut connection, text).await.map_err(fault)
+    async fn send_notification(&self, text: &str) -> Result<(), StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
+        postgres_bells::notify(&mut connection, text).await.map_err(to_store_error)
     }
 
     async fn close(&self) {
@@ -171,7 +177,7 @@ impl Dialect for PostgresDialect {
     }
 
     fn index(&self, _name: &str) -> String {
-        // It knows no hints. Partial indexes are the cheapest way to what they hold, whatever the statistics say.
+        // PostgreSQL has no index hints. With these settings partial indexes are the cheapest plan for any statistics.
         String::new()
     }
 
@@ -197,12 +203,12 @@ impl Dialect for PostgresDialect {
         format!("COALESCE({column}, {column})")
     }
 
-    fn hidden(&self, word: &str) -> String {
-        format!("(SELECT '{word}')")
+    fn hidden(&self, text: &str) -> String {
+        format!("(SELECT '{text}')")
     }
 
     fn left_join_one(&self, table: &str, alias: &str, _key: &str, on: &str) -> String {
-        // Without LIMIT it is a join like others, planned for what the table held when the statement was prepared.
+        // Without LIMIT the planner treats it as an ordinary join, planned for the table size at prepare time.
         format!("LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {on} LIMIT 1) AS {alias} ON TRUE")
     }
 
@@ -210,7 +216,7 @@ impl Dialect for PostgresDialect {
         let LookUp { columns, from, joined, column, keys, conditions, values, order, lock } = by;
         let (join, join_values) = joined;
         let order = if order.is_empty() { String::new() } else { format!("ORDER BY {order}") };
-        // The keys come sorted, so rows are locked in their order. OFFSET keeps the search apart from the list.
+        // Sorted keys give a fixed lock order. OFFSET 0 prevents the planner from merging the search into an outer join.
         let sql = format!(
             "SELECT r.* FROM (SELECT DISTINCT k FROM unnest(?) AS listed (k) ORDER BY k) AS listed \
              CROSS JOIN LATERAL (SELECT {columns} FROM {from} {join} WHERE {column} = listed.k AND {conditions} \
@@ -230,44 +236,46 @@ impl Dialect for PostgresDialect {
         if values.len() <= columns {
             return insert_values(into, columns, values, after);
         }
-        // An array per column: one statement for any number of rows, with few parameters to parse and to bind.
+        // One array per column: one statement for any number of rows, with few parameters.
         let mut lists = vec![Vec::with_capacity(values.len() / columns); columns];
-        for (place, value) in values.into_iter().enumerate() {
-            lists[place % columns].push(value);
+        for (index, value) in values.into_iter().enumerate() {
+            lists[index % columns].push(value);
         }
         let sql = format!("{into} SELECT * FROM unnest({}) {after}", marks(columns));
         vec![(sql, lists.into_iter().map(Value::List).collect())]
     }
 }
 
-fn fault(error: sqlx::Error) -> StoreError {
-    store_error(error, meaning)
+fn to_store_error(error: sqlx::Error) -> StoreError {
+    store_error(error, classify)
 }
 
-fn of_migration(error: MigrateError) -> StoreError {
-    super::migration_error(error, meaning)
+fn migration_error(error: MigrateError) -> StoreError {
+    super::migration_error(error, classify)
 }
 
-/// No such user, password or database, or no rights on it or on a table.
+/// Unknown user or database, wrong password, or missing privileges on the database or a table.
 pub(super) fn refuses_access(error: &dyn DatabaseError) -> bool {
     let code = error.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::code);
     matches!(code, Some("28000" | "28P01" | "3D000" | "42501"))
 }
 
-fn meaning(error: &dyn DatabaseError) -> Meaning {
+fn classify(error: &dyn DatabaseError) -> ErrorClass {
     if error.is_unique_violation() {
-        return Meaning::Taken;
+        return ErrorClass::UniqueViolation;
     }
     match error.code().as_deref() {
         // Serialization failure, deadlock, lock not available.
-        Some("40001" | "40P01" | "55P03") => Meaning::TryAgain,
-        // No such user, password or database: configuration, but nobody's attempt. A standby takes no writes.
-        Some("28000" | "28P01" | "3D000" | "25006") => Meaning::Away,
-        // Idle in a transaction for too long: the server ended it, and the connection.
-        Some("25P03") => Meaning::Away,
-        // Connection lost, out of resources, shutting down or cancelled by an operator, a failing disk.
-        Some(code) if ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => Meaning::Away,
-        Some(_) | None => Meaning::Refused,
+        Some("40001" | "40P01" | "55P03") => ErrorClass::Transient,
+        // Refused login or unknown database: a configuration error, which must not consume attempts. Read-only standby.
+        Some("28000" | "28P01" | "3D000" | "25006") => ErrorClass::Unavailable,
+        // Idle-in-transaction timeout: the server closed the connection.
+        Some("25P03") => ErrorClass::Unavailable,
+        // Connection lost, insufficient resources, shutdown or cancelled by an operator, system error.
+        Some(code) if ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => {
+            ErrorClass::Unavailable
+        }
+        Some(_) | None => ErrorClass::Permanent,
     }
 }
 
@@ -284,15 +292,15 @@ fn bind(arguments: &mut PgArguments, value: Value) -> Result<(), sqlx::error::Bo
                 .add(list(values, |value| if let Value::Text(value) = value { Some(value) } else { None })?),
             Some(Value::Time(_)) => arguments
                 .add(list(values, |value| if let Value::Time(value) = value { Some(value) } else { None })?),
-            Some(Value::List(_)) => Err("an array of arrays".into()),
+            Some(Value::List(_)) => Err("arrays of arrays are not supported".into()),
         },
     }
 }
 
-/// The members of an array, if all are of one kind.
+/// The elements of an array; fails if they differ in type.
 fn list<T>(values: Vec<Value>, of: impl Fn(Value) -> Option<T>) -> Result<Vec<T>, sqlx::error::BoxDynError> {
     let members: Option<Vec<T>> = values.into_iter().map(of).collect();
-    members.ok_or_else(|| "an array of values of several kinds".into())
+    members.ok_or_else(|| "the elements of an array differ in type".into())
 }
 
 fn decode(row: &PgRow, index: usize) -> Result<Value, sqlx::Error> {
@@ -310,21 +318,21 @@ fn decode(row: &PgRow, index: usize) -> Result<Value, sqlx::Error> {
     })
 }
 
-/// 2000-01-01, from which PostgreSQL counts, in microseconds since 1970.
+/// The PostgreSQL epoch, 2000-01-01, in microseconds since 1970-01-01.
 const EPOCH_US: i64 = 946_684_800_000_000;
 
-/// A moment. The driver's own conversion panics at `infinity`, and at years that only PostgreSQL knows.
+/// Decodes a timestamp. The driver's own conversion panics at `infinity` and at years outside chrono's range.
 fn time(raw: &PgValueRef<'_>) -> Result<DateTime<Utc>, sqlx::Error> {
     let bytes = raw.as_bytes().map_err(sqlx::Error::Decode)?;
-    // Statements that return rows are prepared, so values come in binary: eight bytes.
+    // Statements that return rows are prepared, so values arrive in binary format: eight bytes.
     let bytes = <[u8; 8]>::try_from(bytes).map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
     let micros = i64::from_be_bytes(bytes).checked_add(EPOCH_US);
     micros
         .and_then(DateTime::from_timestamp_micros)
-        .ok_or_else(|| sqlx::Error::Decode("it is infinite, or beyond all calendars".into()))
+        .ok_or_else(|| sqlx::Error::Decode("the timestamp is infinite or out of range".into()))
 }
 
 crate::engine::connection!(
-    Postgres, PgArguments, bind: bind, decode: decode, meaning: meaning, text: numbered
+    Postgres, PgArguments, bind: bind, decode: decode, classify: classify, text: numbered
 );
-crate::engine::server_connection!(Postgres, meaning);
+crate::engine::server_connection!(Postgres, classify);

@@ -1,11 +1,11 @@
-//! How processes on PostgreSQL tell each other what they committed: LISTEN and NOTIFY.
+//! Wake-up notifications between processes on PostgreSQL: LISTEN and NOTIFY.
 //!
-//! A NOTIFY goes out after the commit, on a connection of its own and at most once in a while: inside of transactions it
-//! makes every commit wait for every other.
+//! NOTIFY is sent after the commit, on a dedicated connection and at a limited rate: inside transactions it serializes
+//! all commits.
 
 #![allow(
     clippy::disallowed_methods,
-    reason = "wake-ups are paced on the machine's own time, and decide nothing"
+    reason = "the notification rate uses the local clock and affects no decision"
 )]
 
 use std::time::Duration;
@@ -13,62 +13,62 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::bells::Bells;
+use crate::bells::CommitNotifier;
 
 const CHANNEL: &str = "handover";
-/// The shortest time between two that are sent.
-const SPACING: Duration = Duration::from_millis(20);
-/// How long to wait before connecting again.
-const AGAIN: Duration = Duration::from_secs(1);
-/// The longest that an answer is waited for.
-const ANSWER: Duration = Duration::from_secs(5);
+/// Minimum interval between two notifications.
+const MIN_INTERVAL: Duration = Duration::from_millis(20);
+/// Pause before a reconnect.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+/// Time limit for sending a notification.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(super) async fn watch(connect: &PgConnectOptions, bells: &Bells) {
+pub(super) async fn watch(connect: &PgConnectOptions, notifier: &CommitNotifier) {
     loop {
-        if let Err(error) = listen(connect, bells).await {
-            tracing::debug!(%error, "wake-ups of other processes are not heard; connecting again");
+        if let Err(error) = listen(connect, notifier).await {
+            tracing::debug!(%error, "store: LISTEN connection lost; reconnecting in 1 s");
         }
-        sleep(AGAIN).await;
+        sleep(RECONNECT_PAUSE).await;
     }
 }
 
-async fn listen(connect: &PgConnectOptions, bells: &Bells) -> Result<(), sqlx::Error> {
-    // The listener keeps its connection: one of the store's pool would be missing there.
+async fn listen(connect: &PgConnectOptions, notifier: &CommitNotifier) -> Result<(), sqlx::Error> {
+    // A separate pool: the listener occupies its connection permanently, and the store's pool needs all of its own.
     let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(connect.clone());
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.listen(CHANNEL).await?;
-    let own: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut listener).await?;
-    // Before this nobody heard anything.
-    bells.may_have_missed();
+    let own_pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut listener).await?;
+    // Notifications sent before LISTEN were missed.
+    notifier.notify_all_local();
     let mut next = Instant::now();
     loop {
         tokio::select! {
-            heard = listener.try_recv() => match heard? {
-                Some(heard) if heard.process_id() == own.cast_unsigned() => {}
-                Some(heard) => bells.heard(heard.payload()),
-                // The connection was lost, and with it what was said meanwhile.
+            received = listener.try_recv() => match received? {
+                Some(notification) if notification.process_id() == own_pid.cast_unsigned() => {}
+                Some(notification) => notifier.on_notification(notification.payload()),
+                // The connection was lost, and notifications may have been missed.
                 None => return Ok(()),
             },
-            () = untold(bells, next) => {
-                if let Some(text) = bells.tell() {
-                    let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(text);
-                    timeout(ANSWER, notify.execute(&mut listener))
+            () = pending_at(notifier, next) => {
+                if let Some(payload) = notifier.take_pending() {
+                    let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(payload);
+                    timeout(RESPONSE_TIMEOUT, notify.execute(&mut listener))
                         .await
-                        .map_err(|late| sqlx::Error::Io(late.into()))??;
-                    next = Instant::now() + SPACING;
+                        .map_err(|elapsed| sqlx::Error::Io(elapsed.into()))??;
+                    next = Instant::now() + MIN_INTERVAL;
                 }
             }
         }
     }
 }
 
-/// Waits until there is something to tell, and it is time.
-async fn untold(bells: &Bells, at: Instant) {
-    bells.something_to_tell().await;
-    sleep_until(at).await;
+/// Waits until notifications are pending and the time `earliest` has passed.
+async fn pending_at(notifier: &CommitNotifier, earliest: Instant) {
+    notifier.wait_for_pending().await;
+    sleep_until(earliest).await;
 }
 
-pub(super) async fn tell(connection: &mut PgConnection, text: &str) -> Result<(), sqlx::Error> {
+pub(super) async fn notify(connection: &mut PgConnection, text: &str) -> Result<(), sqlx::Error> {
     sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(text).execute(connection).await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Which database server, and how it is spoken to.
+//! Connection options of database servers.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -17,15 +17,15 @@ use super::mysql::MysqlEngine;
 use super::postgres::PostgresEngine;
 use crate::connection::Engine;
 
-/// Connections of a pool, unless told otherwise: on two cores more of them only wait for each other.
-const CONNECTIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(7);
+/// Default size of the pool: on two cores more connections only wait for each other.
+const DEFAULT_CONNECTIONS: NonZeroU32 = NonZeroU32::MIN.saturating_add(7);
 
-/// What a URL may ask of the driver for MySQL; it passes over anything else in silence.
+/// URL parameters that the driver for MySQL supports; it ignores any other silently.
 #[cfg(feature = "mysql")]
 const MYSQL_PARAMETERS: [&str; 10] = [
     "sslmode", "ssl-mode", "sslca", "ssl-ca", "sslcert", "ssl-cert", "sslkey", "ssl-key", "socket", "charset",
 ];
-/// What a URL may ask of the driver for PostgreSQL.
+/// URL parameters that the driver for PostgreSQL supports.
 #[cfg(feature = "postgres")]
 const POSTGRES_PARAMETERS: [&str; 14] = [
     "sslmode",
@@ -44,12 +44,12 @@ const POSTGRES_PARAMETERS: [&str; 14] = [
     "password",
 ];
 
-/// Why a URL is no database server.
+/// Error for a URL that does not name a database server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidOptions(String);
 
-/// A database server: where it is, and how many connections to keep.
+/// Connection options of a database server: address, credentials, TLS, size of the pool.
 #[derive(Clone)]
 pub struct ServerOptions {
     driver: Driver,
@@ -65,31 +65,31 @@ enum Driver {
 }
 
 impl ServerOptions {
-    /// A server by its URL: `mysql://user:password@host:port/database` (or `mariadb://`), `postgres://..` (or
-    /// `postgresql://`). Parameters after `?` are those of the driver: `ssl-mode`, `ssl-ca`, `socket`, ..
+    /// Parses a URL: `mysql://user:password@host:port/database` (or `mariadb://`), `postgres://..` (or
+    /// `postgresql://`). Parameters after `?` are passed to the driver: `ssl-mode`, `ssl-ca`, `socket`, ...
     pub fn parse(url: &str) -> Result<ServerOptions, InvalidOptions> {
         let invalid = |why: &str| Err(InvalidOptions(why.to_owned()));
-        let Some((scheme, rest)) = url.split_once("://") else { return invalid("it is no URL") };
+        let Some((scheme, rest)) = url.split_once("://") else { return invalid("not a URL") };
         let driver = match scheme {
             "mysql" | "mariadb" => mysql(rest)?,
             "postgres" | "postgresql" => postgres(rest)?,
-            _ => return invalid("it names neither MySQL, MariaDB nor PostgreSQL"),
+            _ => return invalid("the scheme is neither MySQL, MariaDB nor PostgreSQL"),
         };
-        let options = ServerOptions { driver, connections: CONNECTIONS };
+        let options = ServerOptions { driver, connections: DEFAULT_CONNECTIONS };
         match options.parts().database {
             Some(_) => Ok(options),
-            None => invalid("it names no database: host and port are followed by /database"),
+            None => invalid("the URL has no database name; append /database to host and port"),
         }
     }
 
-    /// At most so many connections; 8 unless told otherwise.
+    /// Sets the maximum number of connections; the default is 8.
     #[must_use]
     pub fn connections(mut self, connections: NonZeroU32) -> ServerOptions {
         self.connections = connections;
         self
     }
 
-    /// Encrypts, and believes a server only that shows its host's name in a certificate of these authorities (PEM).
+    /// Requires TLS and verifies that the server's certificate is issued by these authorities (PEM file) for its host name.
     #[must_use]
     pub fn trusting(mut self, authorities: &Path) -> ServerOptions {
         self.driver = match self.driver {
@@ -105,7 +105,7 @@ impl ServerOptions {
         self
     }
 
-    /// Where it is, without the password: for people.
+    /// The URL without password and parameters, for log messages.
     pub fn place(&self) -> String {
         let Parts { scheme, user, host, port, database } = self.parts();
         let host =
@@ -113,7 +113,7 @@ impl ServerOptions {
         format!("{scheme}://{user}@{host}:{port}/{}", database.unwrap_or_default())
     }
 
-    /// What only this server's kind has: `MySQL` or `PostgreSQL`.
+    /// The driver: `MySQL` (also for MariaDB) or `PostgreSQL`.
     pub fn kind(&self) -> &'static str {
         match &self.driver {
             #[cfg(feature = "mysql")]
@@ -174,8 +174,9 @@ impl fmt::Debug for ServerOptions {
 
 #[cfg(feature = "mysql")]
 fn mysql(rest: &str) -> Result<Driver, InvalidOptions> {
-    known(rest, &MYSQL_PARAMETERS)?;
-    let options = MySqlConnectOptions::from_str(&format!("mysql://{rest}")).map_err(|_| unread("mysql"))?;
+    check_parameters(rest, &MYSQL_PARAMETERS)?;
+    let options =
+        MySqlConnectOptions::from_str(&format!("mysql://{rest}")).map_err(|_| unparsable("mysql"))?;
     Ok(Driver::MySql(Box::new(options)))
 }
 
@@ -186,9 +187,9 @@ fn mysql(_rest: &str) -> Result<Driver, InvalidOptions> {
 
 #[cfg(feature = "postgres")]
 fn postgres(rest: &str) -> Result<Driver, InvalidOptions> {
-    known(rest, &POSTGRES_PARAMETERS)?;
+    check_parameters(rest, &POSTGRES_PARAMETERS)?;
     let options =
-        PgConnectOptions::from_str(&format!("postgres://{rest}")).map_err(|_| unread("postgres"))?;
+        PgConnectOptions::from_str(&format!("postgres://{rest}")).map_err(|_| unparsable("postgres"))?;
     Ok(Driver::Postgres(Box::new(options)))
 }
 
@@ -197,27 +198,29 @@ fn postgres(_rest: &str) -> Result<Driver, InvalidOptions> {
     Err(InvalidOptions("this program was built without PostgreSQL".to_owned()))
 }
 
-/// The driver's own words name neither the place nor the way out.
-fn unread(scheme: &str) -> InvalidOptions {
+/// Error for a URL that the driver cannot parse; the driver's own message names neither the part nor the remedy.
+fn unparsable(scheme: &str) -> InvalidOptions {
     InvalidOptions(format!(
-        "it cannot be read as {scheme}://user:password@host:port/database: a port is a number up to 65535, an sslmode is \
-         one of the server's, and of a password @ is written %40, / %2F and % %25"
+        "cannot parse the URL as {scheme}://user:password@host:port/database: check that the port is at most 65535 and \
+         that the sslmode is supported; in a password write @ as %40, / as %2F and % as %25"
     ))
 }
 
-/// Every parameter is one of these: a mistyped `ssl-mode` must not leave the connection open to readers.
-fn known(rest: &str, parameters: &[&str]) -> Result<(), InvalidOptions> {
+/// Refuses unknown parameters: a mistyped `ssl-mode` must not result in an unencrypted connection.
+fn check_parameters(rest: &str, parameters: &[&str]) -> Result<(), InvalidOptions> {
     let query = rest.split_once('?').map_or("", |(_, query)| query);
     let names = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
     match names.filter(|name| !name.is_empty()).find(|name| !parameters.contains(name)) {
         Some(name) => {
-            let known = parameters.join(", ");
-            // What follows a bare `?` of a password is a part of that, and never repeated.
-            let is_name = name.chars().all(|sign| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_'));
+            let supported = parameters.join(", ");
+            // The text after an unescaped `?` in a password is a part of the password and must not be shown.
+            let is_name = name.chars().all(|char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_'));
             Err(InvalidOptions(if is_name {
-                format!("nothing is called {name} here; known are {known}")
+                format!("unknown parameter {name}; supported are {supported}")
             } else {
-                format!("after the ? is no option; known are {known}, and a ? in a password is written %3F")
+                format!(
+                    "unknown parameter after the ?; supported are {supported}; in a password write ? as %3F"
+                )
             }))
         }
         None => Ok(()),
@@ -229,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_names_server_user_and_database_and_its_password_is_shown_to_nobody() {
+    fn parsed_url_is_shown_without_password() {
         for (url, kind, place) in [
             ("mysql://shop:s%40cret@db:3307/orders", "MySQL", "mysql://shop@db:3307/orders"),
             ("mariadb://shop@db/orders", "MySQL", "mysql://shop@db:3306/orders"),
@@ -248,20 +251,20 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_server_or_no_database_or_an_unknown_parameter_is_refused() {
+    fn parse_refuses_url_without_server_or_database_or_with_unknown_parameter() {
         for (url, why) in [
-            ("orders", "no URL"),
+            ("orders", "not a URL"),
             ("oracle://db/orders", "neither"),
-            ("mysql://shop@db", "no database"),
-            ("postgres://shop@db/", "no database"),
-            ("mysql://shop@db:many/orders", "cannot be read"),
-            ("mysql://shop@db/orders?ssl_mode=REQUIRED", "nothing is called ssl_mode"),
-            ("postgres://shop@db/orders?sslmod=require", "nothing is called sslmod"),
-            ("postgres://shop@db/orders?sslmode=sometimes", "cannot be read"),
+            ("mysql://shop@db", "no database name"),
+            ("postgres://shop@db/", "no database name"),
+            ("mysql://shop@db:many/orders", "cannot parse"),
+            ("mysql://shop@db/orders?ssl_mode=REQUIRED", "unknown parameter ssl_mode"),
+            ("postgres://shop@db/orders?sslmod=require", "unknown parameter sslmod"),
+            ("postgres://shop@db/orders?sslmode=sometimes", "cannot parse"),
         ] {
             let error = ServerOptions::parse(url).unwrap_err().to_string();
             assert!(error.contains(why), "{url}: {error}");
-            assert!(!error.contains("error with configuration"), "the words of the driver: {error}");
+            assert!(!error.contains("error with configuration"), "the message of the driver: {error}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! SQLite: one writer connection behind a fair queue, readers beside it.
+//! SQLite: one writer connection behind a fair queue, and a pool of readers.
 //!
-//! **Invariant:** whatever writes, and a read that must see a claim just made, goes through the one writer.
+//! **Invariant:** every write, and every read that must see the latest claim, uses the one writer connection.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,36 +17,36 @@ use sqlx::sqlite::{
 use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo as _, ValueRef as _};
 
 use super::migrations::{MigrationFile, Migrations};
-use crate::bells::Bells;
+use crate::bells::CommitNotifier;
 use crate::connection::{COMMIT, Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
-use crate::fault::{Meaning, store_error};
+use crate::fault::{ErrorClass, store_error};
 use crate::row::Row;
 use crate::value::{Value, time_text};
 
-/// How long to wait for the writer, or for another process that writes.
-const BUSY: Duration = Duration::from_secs(5);
+/// Time limit for waiting for the writer connection, or for another process that writes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const READERS: u32 = 4;
-/// Between attempts to make a new file that others are making too.
-const MAKE_PAUSE: Duration = Duration::from_millis(10);
+/// Pause between attempts to create a file that other processes are creating too.
+const CREATE_RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Where the database is.
+/// Location of an SQLite database.
 #[derive(Debug, Clone)]
 pub struct SqliteOptions {
     path: PathBuf,
 }
 
 impl SqliteOptions {
-    /// A database file; it is created if it is missing.
+    /// A database file; it is created if it does not exist.
     pub fn file(path: impl Into<PathBuf>) -> SqliteOptions {
         SqliteOptions { path: path.into() }
     }
 
-    /// The file of a URL: `sqlite://handover.db`, `sqlite:///var/lib/handover.db`, `sqlite:handover.db`.
+    /// Parses a URL: `sqlite://handover.db`, `sqlite:///var/lib/handover.db`, `sqlite:handover.db`.
     pub fn from_url(url: &str) -> Option<SqliteOptions> {
         let path = url.strip_prefix("sqlite:")?;
         let path = path.strip_prefix("//").unwrap_or(path);
-        // A database in memory would be another one on each connection.
+        // Refused: an in-memory database would be a separate one for each connection.
         let is_file = !path.is_empty() && !path.starts_with(":memory:") && !path.contains('?');
         is_file.then(|| SqliteOptions::file(path))
     }
@@ -59,7 +59,7 @@ impl SqliteOptions {
 
 pub(crate) struct SqliteEngine {
     writer: Pool<Sqlite>,
-    /// Whether the one writer may be in a transaction: only then is it rolled back when it is given back.
+    /// Whether the writer may be in a transaction; if so, it is rolled back when it returns to the pool.
     in_transaction: Arc<AtomicBool>,
     readers: Pool<Sqlite>,
 }
@@ -69,10 +69,10 @@ impl SqliteEngine {
         let connect = SqliteConnectOptions::new()
             .filename(&options.path)
             .foreign_keys(true)
-            .busy_timeout(BUSY)
+            .busy_timeout(BUSY_TIMEOUT)
             .synchronous(SqliteSynchronous::Full)
             .statement_cache_capacity(256)
-            // A row at a time goes from the driver's thread to us; a window fits the buffer.
+            // The driver's thread sends rows one by one; the buffer holds a whole window.
             .row_buffer_size(256)
             .pragma("cache_size", "-16384")
             .pragma("mmap_size", "268435456")
@@ -81,7 +81,7 @@ impl SqliteEngine {
         let pool = |connections| {
             SqlitePoolOptions::new()
                 .max_connections(connections)
-                .acquire_timeout(BUSY)
+                .acquire_timeout(BUSY_TIMEOUT)
                 .idle_timeout(None)
                 .max_lifetime(None)
                 .test_before_acquire(false)
@@ -89,7 +89,7 @@ impl SqliteEngine {
         let in_transaction = Arc::new(AtomicBool::new(false));
         let open = in_transaction.clone();
         let writer = pool(1)
-            // The rollback that the driver's own transactions forget when a future is dropped in `begin`.
+            // The driver's own transactions are not rolled back when a future is dropped in `begin`.
             .after_release(move |connection, _| {
                 let is_open = open.swap(false, Ordering::AcqRel);
                 Box::pin(async move {
@@ -109,32 +109,32 @@ impl SqliteEngine {
                     .clone()
                     .create_if_missing(true)
                     .journal_mode(SqliteJournalMode::Wal)
-                    // Checkpoints of 8 MiB: rarer than the default 4, and still short.
+                    // Checkpoints of 8 MiB: less frequent than the default of 4 MiB, and still short.
                     .pragma("wal_autocheckpoint", "2000"),
             );
         let readers = pool(READERS).connect_lazy_with(connect.pragma("query_only", "ON"));
         let engine = SqliteEngine { writer, in_transaction, readers };
-        engine.make().await?;
+        engine.create().await?;
         Ok(engine)
     }
 
-    /// The writer first: it makes the file and the WAL that readers need. Of several that turn a new file to WAL at once
-    /// SQLite refuses all but one at once, whatever the busy timeout; it is there a moment later.
+    /// Opens the writer first: it creates the file and the WAL, which readers need. If several processes switch a new file
+    /// to WAL concurrently, SQLite refuses all but one immediately, regardless of the busy timeout; a retry succeeds.
     #[allow(
         clippy::disallowed_methods,
-        reason = "a short pause of the adapter's own, before there is any store"
+        reason = "a short pause of the adapter, before the store and its clock exist"
     )]
-    async fn make(&self) -> Result<(), StoreError> {
-        let mut patience = BUSY;
+    async fn create(&self) -> Result<(), StoreError> {
+        let mut remaining = BUSY_TIMEOUT;
         loop {
             match self.writer().await {
                 Ok(_) => return Ok(()),
-                Err(StoreError::Transient(_)) if patience > MAKE_PAUSE => {
-                    tokio::time::sleep(MAKE_PAUSE).await
+                Err(StoreError::Transient(_)) if remaining > CREATE_RETRY_PAUSE => {
+                    tokio::time::sleep(CREATE_RETRY_PAUSE).await
                 }
                 Err(error) => return Err(error),
             }
-            patience -= MAKE_PAUSE;
+            remaining -= CREATE_RETRY_PAUSE;
         }
     }
 }
@@ -146,48 +146,49 @@ impl Engine for SqliteEngine {
     }
 
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError> {
-        let connection = self.writer.acquire().await.map_err(fault)?;
+        let connection = self.writer.acquire().await.map_err(to_store_error)?;
         Ok(Box::new(Writer { connection, in_transaction: self.in_transaction.clone() }))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError> {
-        Ok(Box::new(self.readers.acquire().await.map_err(fault)?))
+        Ok(Box::new(self.readers.acquire().await.map_err(to_store_error)?))
     }
 
     async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
-        let mut writer = self.writer.acquire().await.map_err(fault)?;
+        let mut writer = self.writer.acquire().await.map_err(to_store_error)?;
         self.in_transaction.store(true, Ordering::Release);
-        // The driver's migration lock does nothing on SQLite; this transaction around all of it does.
-        let mut transaction = sqlx::Connection::begin_with(&mut *writer, BEGIN).await.map_err(fault)?;
+        // The driver's migration lock has no effect on SQLite; this transaction around all migrations replaces it.
+        let mut transaction =
+            sqlx::Connection::begin_with(&mut *writer, BEGIN).await.map_err(to_store_error)?;
         migrations
             .migrator(migrations.sqlite)
             .run_direct(None, &mut *transaction, false)
             .await
             .map_err(|error| StoreError::Backend(Box::new(error)))?;
-        transaction.commit().await.map_err(fault)
+        transaction.commit().await.map_err(to_store_error)
     }
 
     fn files(&self, migrations: &Migrations) -> &'static [MigrationFile] {
         migrations.sqlite
     }
 
-    async fn watch(&self, _bells: &Bells) {
-        // One process has the file.
+    async fn watch(&self, _notifier: &CommitNotifier) {
+        // Only one process uses the file.
         std::future::pending().await
     }
 
-    async fn tell(&self, _text: &str) -> Result<(), StoreError> {
+    async fn send_notification(&self, _text: &str) -> Result<(), StoreError> {
         Ok(())
     }
 
     async fn close(&self) {
-        // Readers first: the last connection checkpoints, and only a writer can.
+        // Readers first: the last connection runs the checkpoint, and only the writer can.
         self.readers.close().await;
         self.writer.close().await;
     }
 }
 
-/// The writer, which knows whether it may be in a transaction.
+/// The writer connection; tracks whether it may be in a transaction.
 struct Writer {
     connection: PoolConnection<Sqlite>,
     in_transaction: Arc<AtomicBool>,
@@ -196,7 +197,7 @@ struct Writer {
 #[async_trait]
 impl Connection for Writer {
     async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
-        // Before it is sent: this future may be dropped while it runs.
+        // Set before BEGIN is sent: this future may be dropped while the statement runs.
         if sql == BEGIN {
             self.in_transaction.store(true, Ordering::Release);
         }
@@ -212,7 +213,8 @@ impl Connection for Writer {
     }
 }
 
-/// A deferred one that reads, then writes, fails with SQLITE_BUSY_SNAPSHOT whatever the busy timeout.
+/// IMMEDIATE: a deferred transaction that reads, then writes, fails with SQLITE_BUSY_SNAPSHOT regardless of the busy
+/// timeout.
 const BEGIN: &str = "BEGIN IMMEDIATE";
 
 struct SqliteDialect;
@@ -273,20 +275,20 @@ impl Dialect for SqliteDialect {
     }
 }
 
-fn fault(error: sqlx::Error) -> StoreError {
-    store_error(error, meaning)
+fn to_store_error(error: sqlx::Error) -> StoreError {
+    store_error(error, classify)
 }
 
-fn meaning(error: &dyn DatabaseError) -> Meaning {
+fn classify(error: &dyn DatabaseError) -> ErrorClass {
     if matches!(error.kind(), ErrorKind::UniqueViolation) {
-        return Meaning::Taken;
+        return ErrorClass::UniqueViolation;
     }
     let code: i64 = error.code().and_then(|code| code.parse().ok()).unwrap_or(0);
-    // The low byte is the code, the rest says more: SQLITE_BUSY_SNAPSHOT is 517, 5 + 2 * 256.
+    // The low byte is the primary result code: SQLITE_BUSY_SNAPSHOT is 517, 5 + 2 * 256.
     match code & 0xff {
-        5 | 6 => Meaning::TryAgain,    // SQLITE_BUSY, SQLITE_LOCKED
-        10 | 13 | 14 => Meaning::Away, // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN
-        _ => Meaning::Refused,
+        5 | 6 => ErrorClass::Transient,          // SQLITE_BUSY, SQLITE_LOCKED
+        10 | 13 | 14 => ErrorClass::Unavailable, // SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN
+        _ => ErrorClass::Permanent,
     }
 }
 
@@ -295,7 +297,7 @@ fn bind(arguments: &mut SqliteArguments, value: Value) -> Result<(), sqlx::error
         Value::Int(value) => arguments.add(value),
         Value::Text(value) => arguments.add(value),
         Value::Time(value) => arguments.add(value.map(time_text)),
-        Value::List(_) => Err("this engine has no arrays".into()),
+        Value::List(_) => Err("SQLite does not support array parameters".into()),
     }
 }
 
@@ -312,10 +314,10 @@ fn decode(row: &SqliteRow, index: usize) -> Result<Value, sqlx::Error> {
     }
 }
 
-fn as_written(sql: &str) -> &str {
+fn unchanged(sql: &str) -> &str {
     sql
 }
 
 crate::engine::connection!(
-    Sqlite, SqliteArguments, bind: bind, decode: decode, meaning: meaning, text: as_written
+    Sqlite, SqliteArguments, bind: bind, decode: decode, classify: classify, text: unchanged
 );

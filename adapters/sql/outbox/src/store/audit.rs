@@ -1,4 +1,4 @@
-//! What operators asked for and did. The schema refuses to change or remove a row.
+//! The audit log of operators' requests. Triggers of the schema prevent changes and deletions of rows.
 
 use async_trait::async_trait;
 use handover_events::TenantId;
@@ -31,7 +31,7 @@ pub(super) fn page(filter: &AuditFilter, before: Option<i64>, most: u32) -> (Str
     Page::below(&format!("SELECT id, {COLUMNS} FROM outbox_audit_log"), "id", before)
         .with("tenant_id = ?", filter.tenant.map(TenantId::get))
         .with("is_change = ?", filter.changes.then_some(1_i64))
-        .of_at_most(most)
+        .limit(most)
 }
 
 #[async_trait]

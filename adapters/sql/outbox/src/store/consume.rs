@@ -1,4 +1,4 @@
-//! The consume log as it is read.
+//! Queries on the consume log.
 
 use std::collections::BTreeMap;
 
@@ -53,33 +53,33 @@ fn consumed(row: &Row) -> Result<Numbered<Consumed>, StoreError> {
     Ok(Numbered { id: fields.int("id")?, effect })
 }
 
-/// Every row of these events.
+/// Every consume-log record of these events.
 pub(super) fn of_events(events: &[EventId]) -> (String, Vec<Value>) {
     let events = padded(events);
     let sql = format!("{CONSUMED} WHERE event_id IN ({})", marks(events.len()));
     (sql, events.iter().map(Value::from).collect())
 }
 
-/// How many rows there are of each consumer in each status.
+/// The number of records for each consumer and status.
 pub(super) fn counts(tenant: Option<TenantId>) -> (String, Vec<Value>) {
-    let (of_tenant, values) = match tenant {
+    let (tenant_condition, values) = match tenant {
         None => ("", Vec::new()),
         Some(tenant) => ("WHERE tenant_id = ?", values![tenant.get()]),
     };
     let sql = format!(
-        "SELECT consumer, status, count(*) AS events FROM event_consume_log {of_tenant} GROUP BY consumer, status"
+        "SELECT consumer, status, count(*) AS events FROM event_consume_log {tenant_condition} GROUP BY consumer, status"
     );
     (sql, values)
 }
 
-/// A page of the log.
+/// A page of the consume log.
 pub(super) fn page(
     dialect: &dyn Dialect,
     filter: &ConsumedFilter,
     before: Option<i64>,
     most: u32,
 ) -> (String, Vec<Value>) {
-    // The few rows of one event are sorted; all others are read in the order of ids.
+    // `id + 0` prevents a scan by id: the few records of one event are sorted. All others are read in id order.
     let id = if filter.event_id.is_some() { "id + 0" } else { "id" };
     let is = |column| format!("{} = ?", dialect.unindexed(column));
     let page = Page::below(CONSUMED, id, before)
@@ -87,11 +87,11 @@ pub(super) fn page(
         .with("event_id = ?", filter.event_id.as_ref())
         .with(&is("consumer"), filter.consumer.as_ref())
         .with("status = ?", filter.status.map(ConsumeStatus::as_str));
-    // In the words of idx_consume_open, or SQLite would not know that it serves.
+    // The predicate of the partial index idx_consume_open, word for word; otherwise SQLite does not use it.
     let open = "status IN ('PROCESSING', 'WAITING', 'FAILED', 'DEAD')";
     let is_open = filter.status.is_some_and(|status| status != ConsumeStatus::Success);
     let is_open = is_open && filter.event_id.is_none();
-    if is_open { page.and(open, []) } else { page }.of_at_most(most)
+    if is_open { page.and(open, []) } else { page }.limit(most)
 }
 
 fn unapplied(row: &Row) -> Result<Unapplied, StoreError> {
@@ -110,7 +110,7 @@ fn unapplied(row: &Row) -> Result<Unapplied, StoreError> {
     Ok(Unapplied { event: outbox_row(row)?, record })
 }
 
-/// The events of aggregates of one tenant and kind that the consumer has not settled, each with its record.
+/// The events of aggregates of one tenant and type that the consumer has not settled, each with its record.
 fn unapplied_of(
     dialect: &dyn Dialect,
     consumer: &str,
@@ -127,7 +127,7 @@ fn unapplied_of(
              l.lease_until, l.error_message, l.consume_time"
         ),
         from: format!("outbox_events o {}", dialect.index("idx_aggregate")),
-        joined: (record_of_o(dialect), values![consumer]),
+        joined: (join_record(dialect), values![consumer]),
         column: "o.aggregate_id",
         keys: padded(ids).into_iter().map(Value::from).collect(),
         conditions: format!(
@@ -142,8 +142,8 @@ fn unapplied_of(
     })
 }
 
-/// Joins the record that a consumer has of the event `o`.
-fn record_of_o(dialect: &dyn Dialect) -> String {
+/// Joins the consumer's record of the event `o`.
+fn join_record(dialect: &dyn Dialect) -> String {
     dialect.left_join_one(
         "event_consume_log",
         "l",
@@ -244,7 +244,7 @@ impl ConsumeQueries for Session {
             "SELECT {COLUMNS} FROM outbox_events o {index} {record} WHERE o.sent_time > ? AND o.sent_time <= ? \
              AND {id} > ? AND {event_type} IN ({types}) AND l.id IS NULL ORDER BY o.sent_time, o.id LIMIT ?",
             index = self.dialect.index("idx_outbox_sent"),
-            record = record_of_o(self.dialect),
+            record = join_record(self.dialect),
             id = self.dialect.unindexed("o.id"),
             event_type = self.dialect.unindexed("o.event_type"),
             types = marks(types.len()),
@@ -274,7 +274,7 @@ impl ConsumeQueries for Session {
                 found.push(consumed(row)?);
             }
         }
-        // An event that is asked for in two chunks is there twice.
+        // An event id that occurs in two chunks was read twice.
         found.sort_by_key(|row| row.id);
         found.dedup_by_key(|row| row.id);
         Ok(found.into_iter().map(|row| row.effect).collect())
@@ -296,11 +296,12 @@ impl ConsumeQueries for Session {
         let rows = self.fetch(&sql, values).await?;
         let count = |row: &Row| {
             let row = row.of("event_consume_log", "consumer");
-            let (consumer, status) = (row.string("consumer")?, row.named("status")?);
+            let consumer = row.string("consumer")?;
+            let status = row.named("status")?;
             Ok(ConsumeCount { consumer, status, events: row.id("events")? })
         };
         let mut counts = rows.iter().map(count).collect::<Result<Vec<_>, StoreError>>()?;
-        // Not in SQL: databases do not agree on the order of names.
+        // Sorted here, because collations of the engines differ.
         counts.sort_by(|a, b| (&a.consumer, a.status.as_str()).cmp(&(&b.consumer, b.status.as_str())));
         Ok(counts)
     }

@@ -1,4 +1,4 @@
-//! The consume log as it is written.
+//! Writes to the consume log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,13 +11,13 @@ use handover_events::{ConsumeStatus, EventId};
 use super::consume::subscription;
 use crate::dialect::{LookUp, MAX_ROWS, padded};
 use crate::session::Session;
-use crate::value::{Value, aggregate, values};
+use crate::value::{Value, aggregate_columns, values};
 
 const INSERT: &str = "INSERT INTO event_consume_log (event_id, event_type, consumer, consume_time, status, attempts, \
     cost_ms, error_message, idempotency_key, consume_result, payload_hash, trace_id, lease_until, next_retry_time, \
     aggregate_seq, tenant_id, aggregate_type, aggregate_id)";
 const INSERTED: usize = 18;
-/// What a later state of an event replaces: all but its key. The row keeps its id.
+/// The columns that a later state of a record replaces: all but the key. The row keeps its id.
 const REPLACED: &[&str] = &[
     "event_type",
     "consume_time",
@@ -38,33 +38,34 @@ const REPLACED: &[&str] = &[
 ];
 
 impl Session {
-    /// Writes rows of distinct events, each only if the log holds what is expected of it.
+    /// Writes records of distinct events. Fails if a record is not in its expected state.
     async fn record_distinct(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
-        let (mut new, mut known) = (Vec::new(), Vec::new());
+        let mut new = Vec::new();
+        let mut existing = Vec::new();
         let mut expected: BTreeMap<&str, Vec<_>> = BTreeMap::new();
         for one in consumptions {
             match one.expected {
                 Expected::Absent => new.extend(row(one)),
                 Expected::At(status, attempts) => {
-                    known.extend(row(one));
+                    existing.extend(row(one));
                     expected.entry(&one.consumer).or_default().push((&one.event_id, status, attempts));
                 }
             }
         }
         for (consumer, expected) in &expected {
             for expected in expected.chunks(MAX_ROWS) {
-                self.hold_as_expected(consumer, expected).await?;
+                self.lock_expected(consumer, expected).await?;
             }
         }
         let replace = self.dialect.or_replace("consumer, event_id", REPLACED);
-        self.insert(INSERT, INSERTED, known, &replace).await?;
-        // A row that is there after all meets the unique key.
+        self.insert(INSERT, INSERTED, existing, &replace).await?;
+        // If a record exists after all, the unique key makes the insert fail.
         self.insert(INSERT, INSERTED, new, "").await?;
         Ok(())
     }
 
-    /// Locks rows of one consumer that must be in these states with these attempts.
-    async fn hold_as_expected(
+    /// Locks records of one consumer and checks that they have the expected status and attempts.
+    async fn lock_expected(
         &mut self,
         consumer: &str,
         expected: &[(&EventId, ConsumeStatus, u32)],
@@ -92,7 +93,7 @@ impl Session {
     }
 }
 
-/// The values of [`INSERT`].
+/// The parameters of [`INSERT`] for a record.
 fn row(one: &Consumption) -> Vec<Value> {
     let mut row = values![
         &one.event_id,
@@ -111,7 +112,7 @@ fn row(one: &Consumption) -> Vec<Value> {
         one.next_retry_time,
         one.aggregate_seq,
     ];
-    row.extend(aggregate(&one.aggregate));
+    row.extend(aggregate_columns(&one.aggregate));
     row
 }
 
@@ -140,8 +141,8 @@ impl ConsumeLog for Session {
         if let Some(row) = self.fetch_one(&sql, values![consumer]).await? {
             return subscription(&row);
         }
-        let greatest = "SELECT MAX(id) AS id FROM outbox_events";
-        let row = self.fetch_one(greatest, Vec::new()).await?;
+        let last_id = "SELECT MAX(id) AS id FROM outbox_events";
+        let row = self.fetch_one(last_id, Vec::new()).await?;
         let after_id = row.map(|row| row.of("outbox_events", "id").opt_int("id")).transpose()?.flatten();
         let after_id = after_id.unwrap_or(0);
         let insert = "INSERT INTO outbox_consumer_subscriptions (consumer, after_id, checked_until)";

@@ -1,4 +1,4 @@
-//! Dead letters.
+//! Dead letters: queries, parking, decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ const PARKED: &str = "queue, message_key, tenant_id, event_type, trace_id, body,
 const SELECT: &str = "SELECT id, queue, message_key, tenant_id, event_type, trace_id, body, reason, died_at, status, \
     decided_at, note FROM dead_letters";
 
-fn letter(row: &Row) -> Result<DeadLetter, StoreError> {
+fn dead_letter(row: &Row) -> Result<DeadLetter, StoreError> {
     let row = row.of("dead_letters", "message_key");
     let status = row.text("status")?;
     Ok(DeadLetter {
@@ -39,7 +39,7 @@ fn letter(row: &Row) -> Result<DeadLetter, StoreError> {
 }
 
 fn numbered(row: &Row) -> Result<Numbered<DeadLetter>, StoreError> {
-    Ok(Numbered { id: row.of("dead_letters", "message_key").int("id")?, effect: letter(row)? })
+    Ok(Numbered { id: row.of("dead_letters", "message_key").int("id")?, effect: dead_letter(row)? })
 }
 
 /// A page of dead letters.
@@ -49,16 +49,16 @@ pub(super) fn page(filter: &DeadLetterFilter, before: Option<i64>, most: u32) ->
         .with("queue = ?", filter.queue.as_ref())
         .with("event_type = ?", filter.event_type.as_ref())
         .with("status = ?", filter.status.map(DeadLetterStatus::as_str));
-    // In the words of idx_dead_letters_undecided: an engine has to see that it holds all of these.
+    // The predicate of the partial index idx_dead_letters_undecided, word for word; otherwise an engine does not use it.
     let undecided = "status IN ('OPEN', 'REPLAYING')";
     match filter.status {
         Some(DeadLetterStatus::Open | DeadLetterStatus::Replaying) => page.and(undecided, []),
         Some(DeadLetterStatus::Replayed | DeadLetterStatus::Discarded) | None => page,
     }
-    .of_at_most(most)
+    .limit(most)
 }
 
-/// The dead letters under these keys, at whatever queue.
+/// The dead letters with these keys, of every queue.
 pub(super) fn of_keys(keys: &[String]) -> (String, Vec<Value>) {
     let keys = padded(keys);
     let sql = format!("{SELECT} WHERE message_key IN ({})", marks(keys.len()));
@@ -69,7 +69,7 @@ pub(super) fn of_keys(keys: &[String]) -> (String, Vec<Value>) {
 impl DeadLetterQueries for Session {
     async fn dead_letter(&mut self, queue: &str, key: &str) -> Result<Option<DeadLetter>, StoreError> {
         let sql = format!("{SELECT} WHERE queue = ? AND message_key = ?");
-        self.fetch_one(&sql, values![queue, key]).await?.as_ref().map(letter).transpose()
+        self.fetch_one(&sql, values![queue, key]).await?.as_ref().map(dead_letter).transpose()
     }
 
     async fn dead_letters_page(
@@ -91,7 +91,7 @@ impl DeadLetterQueries for Session {
                 found.push(numbered(row)?);
             }
         }
-        // A key that is asked for in two chunks is there twice.
+        // A key that occurs in two chunks was read twice.
         found.sort_by_key(|row| row.id);
         found.dedup_by_key(|row| row.id);
         Ok(found.into_iter().map(|row| row.effect).collect())
@@ -99,27 +99,27 @@ impl DeadLetterQueries for Session {
 
     async fn undecided_dead_letters(&mut self, tenant: Option<TenantId>) -> Result<u64, StoreError> {
         let mut sql =
-            "SELECT count(*) AS letters FROM dead_letters WHERE status IN ('OPEN', 'REPLAYING')".to_owned();
+            "SELECT count(*) AS undecided FROM dead_letters WHERE status IN ('OPEN', 'REPLAYING')".to_owned();
         let mut values = Vec::new();
         if let Some(tenant) = tenant {
             sql.push_str(" AND tenant_id = ?");
             values.push(tenant.get().into());
         }
         let row = self.fetch_one(&sql, values).await?;
-        row.map_or(Ok(0), |row| row.of("dead_letters", "letters").id("letters"))
+        row.map_or(Ok(0), |row| row.of("dead_letters", "undecided").id("undecided"))
     }
 }
 
 impl Session {
-    /// Which of the letters are there already, and whether they are open.
-    async fn parked(
+    /// The keys (queue, message key) of those dead letters that exist already, and whether they are open.
+    async fn existing(
         &mut self,
-        letters: &[DeadLetter],
+        dead_letters: &[DeadLetter],
     ) -> Result<BTreeMap<(String, String), bool>, StoreError> {
-        let mut parked = BTreeMap::new();
+        let mut existing = BTreeMap::new();
         let mut keys: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
-        for letter in letters {
-            keys.entry(&letter.queue).or_default().push(&letter.key);
+        for dead_letter in dead_letters {
+            keys.entry(&dead_letter.queue).or_default().push(&dead_letter.key);
         }
         for (queue, keys) in keys {
             for keys in keys.chunks(MAX_ROWS) {
@@ -137,45 +137,46 @@ impl Session {
                 for row in self.fetch(&sql, values).await? {
                     let row = row.of("dead_letters", "message_key");
                     let is_open = row.text("status")? == DeadLetterStatus::Open.as_str();
-                    parked.insert((row.string("queue")?, row.string("message_key")?), is_open);
+                    existing.insert((row.string("queue")?, row.string("message_key")?), is_open);
                 }
             }
         }
-        Ok(parked)
+        Ok(existing)
     }
 }
 
 #[async_trait]
 impl DeadLetterRepo for Session {
-    async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
-        let letters: Vec<DeadLetter> = letters.iter().map(DeadLetter::storable).collect();
-        let parked = self.parked(&letters).await?;
+    async fn park(&mut self, dead_letters: &[DeadLetter]) -> Result<(), StoreError> {
+        let dead_letters: Vec<DeadLetter> = dead_letters.iter().map(DeadLetter::storable).collect();
+        let existing = self.existing(&dead_letters).await?;
         let mut seen = BTreeSet::new();
-        for letter in &letters {
-            let key = (letter.queue.clone(), letter.key.clone());
-            let known = parked.get(&key).copied();
-            if !seen.insert(key) || known == Some(true) {
+        for dead_letter in &dead_letters {
+            let key = (dead_letter.queue.clone(), dead_letter.key.clone());
+            let is_open = existing.get(&key).copied();
+            if !seen.insert(key) || is_open == Some(true) {
                 continue;
             }
-            if known == Some(false) {
+            if is_open == Some(false) {
                 let sql = "UPDATE dead_letters SET status = 'OPEN', reason = ?, died_at = ? \
                            WHERE queue = ? AND message_key = ?";
-                self.execute(sql, values![&letter.reason, letter.died_at, &letter.queue, &letter.key])
-                    .await?;
+                let values =
+                    values![&dead_letter.reason, dead_letter.died_at, &dead_letter.queue, &dead_letter.key];
+                self.execute(sql, values).await?;
                 continue;
             }
             let row = values![
-                &letter.queue,
-                &letter.key,
-                letter.tenant.get(),
-                &letter.event_type,
-                &letter.trace_id,
-                &letter.body,
-                &letter.reason,
-                letter.died_at,
+                &dead_letter.queue,
+                &dead_letter.key,
+                dead_letter.tenant.get(),
+                &dead_letter.event_type,
+                &dead_letter.trace_id,
+                &dead_letter.body,
+                &dead_letter.reason,
+                dead_letter.died_at,
                 DeadLetterStatus::Open.as_str(),
             ];
-            // A statement each: together they could be longer than what MySQL takes (`max_allowed_packet`).
+            // One statement each: a multi-row statement could exceed MySQL's `max_allowed_packet`.
             self.insert(&format!("INSERT INTO dead_letters ({PARKED})"), 9, row, "").await?;
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! Which rows of the outbox may be published now.
+//! Selection of the outbox rows that may be published now.
 //!
-//! **Invariant:** the work is proportional to what is pending, not to the table: one scan of a partial index in the
-//! order of ids, and two look-ups in partial indexes a row.
+//! **Invariant:** the cost is proportional to the number of pending rows, not to the table: one scan of a partial index
+//! in id order, and two lookups in partial indexes per row.
 
 use chrono::{DateTime, Utc};
 use handover_events::PartitionSet;
@@ -21,13 +21,13 @@ pub(super) const LATER: &str =
     "(e.aggregate_seq > o.aggregate_seq OR (e.aggregate_seq = o.aggregate_seq AND e.id > o.id))";
 const IN_PARTITION: &str = "((? >> o.partition_no) & 1) = 1";
 
-/// The partitions as bits of one parameter, so that the statement is the same whichever they are.
+/// The partitions as a bit mask: one parameter, so that the statement is the same for every set.
 fn mask(partitions: PartitionSet) -> Value {
     let bits = partitions.iter().fold(0u64, |bits, partition| bits | (1 << partition.number()));
     Value::from(bits.cast_signed())
 }
 
-/// The condition that the type in a column is ordered. Its values are [`names`].
+/// The condition that the event type in a column is ordered. Its parameters are [`names`].
 pub(super) fn is_ordered(column: &str, unordered: &UnorderedTypes) -> String {
     match unordered.names().len() {
         0 => "TRUE".to_owned(),
@@ -39,7 +39,7 @@ pub(super) fn names(unordered: &UnorderedTypes) -> impl Iterator<Item = Value> {
     unordered.names().map(Value::from)
 }
 
-/// What makes a pending row due and free, and its parameters.
+/// The condition, with its parameters, that a pending row is due and not blocked by an earlier one of its aggregate.
 fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     let DueQuery { partitions, now, on_failed, unordered, .. } = query;
     let other_is_ordered = is_ordered("e.event_type", unordered);
@@ -68,11 +68,11 @@ fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// The rows in the order of ids, each with whether an earlier one of its aggregate has a greater id.
+/// The due rows in id order. `overtaken` is 1 if an earlier event of the same aggregate has a greater id.
 pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     let unordered = &query.unordered;
     let mut values: Vec<Value> = names(unordered).chain(names(unordered)).collect();
-    let (conditions, of_conditions) = conditions(dialect, query);
+    let (conditions, condition_values) = conditions(dialect, query);
     let sql = format!(
         "SELECT {COLUMNS}, CASE WHEN {is_ordered} AND EXISTS (SELECT 1 FROM outbox_events e {order} \
            WHERE {SAME} AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} \
@@ -84,34 +84,34 @@ pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (Strin
         pending = dialect.index("idx_outbox_pending"),
         id = dialect.unindexed("e.id"),
     );
-    values.extend(of_conditions);
+    values.extend(condition_values);
     values.push(query.limit.into());
     (sql, values)
 }
 
-/// The rows so that those of an aggregate come in their order: an earlier one with a greater id comes just before the
-/// later one that has the smaller. Looks at all that is pending.
+/// The due rows in the order of their aggregates: an earlier event with a greater id is placed directly before the later
+/// event with the smaller id. Scans all pending rows.
 fn in_order_of_aggregates(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     let mut values: Vec<Value> = names(&query.unordered).collect();
-    let (conditions, of_conditions) = conditions(dialect, query);
+    let (conditions, condition_values) = conditions(dialect, query);
     let sql = format!(
         "WITH due AS (SELECT o.id, o.tenant_id, o.aggregate_type, o.aggregate_id, o.aggregate_seq, \
-           CASE WHEN {is_ordered} THEN 0 ELSE o.id END AS alone \
+           CASE WHEN {is_ordered} THEN 0 ELSE o.id END AS unordered_id \
            FROM outbox_events o {pending} WHERE {conditions}), \
-         placed AS (SELECT id, aggregate_seq, min(id) OVER (PARTITION BY tenant_id, aggregate_type, aggregate_id, \
-           alone ORDER BY aggregate_seq DESC, id DESC) AS place FROM due) \
-         SELECT {COLUMNS} FROM placed p JOIN outbox_events o ON o.id = p.id \
-         ORDER BY p.place, p.aggregate_seq, p.id LIMIT ?",
+         ranked AS (SELECT id, aggregate_seq, min(id) OVER (PARTITION BY tenant_id, aggregate_type, aggregate_id, \
+           unordered_id ORDER BY aggregate_seq DESC, id DESC) AS rank_id FROM due) \
+         SELECT {COLUMNS} FROM ranked p JOIN outbox_events o ON o.id = p.id \
+         ORDER BY p.rank_id, p.aggregate_seq, p.id LIMIT ?",
         is_ordered = is_ordered("o.event_type", &query.unordered),
         pending = dialect.index("idx_outbox_pending"),
     );
-    values.extend(of_conditions);
+    values.extend(condition_values);
     values.push(query.limit.into());
     (sql, values)
 }
 
 impl Session {
-    /// The plan of [`in_order_of_ids`], as the engine writes it.
+    /// The query plan of [`in_order_of_ids`], in the format of the engine.
     pub(super) async fn explain_due(&mut self, query: &DueQuery) -> Result<String, StoreError> {
         let (sql, values) = in_order_of_ids(self.dialect, query);
         let rows = self.fetch(&format!("{} {sql}", self.dialect.explain()), values).await?;
@@ -125,7 +125,8 @@ impl Session {
         for row in &rows {
             overtaken |= row.of("outbox_events", "id").flag("overtaken")?;
         }
-        // A lower version behind a greater id: a repaired or hand-made event. Rare, so it may cost more.
+        // A lower sequence number with a greater id: an event that was repaired or inserted by SQL. This is rare, so the
+        // more expensive query is acceptable.
         if overtaken {
             let (sql, values) = in_order_of_aggregates(self.dialect, query);
             rows = self.fetch(&sql, values).await?;

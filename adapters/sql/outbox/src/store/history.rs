@@ -1,4 +1,4 @@
-//! The history of outbox rows.
+//! The processing history of events.
 
 use async_trait::async_trait;
 use handover_events::EventId;
@@ -41,7 +41,7 @@ impl HistoryQueries for Session {
                 found.push(entry(row)?);
             }
         }
-        // An event that is asked for twice is there twice.
+        // An event id that occurs in two chunks was read twice.
         found.sort_by_key(|row| row.id);
         found.dedup_by_key(|row| row.id);
         Ok(found.into_iter().map(|row| row.effect).collect())

@@ -1,4 +1,4 @@
-//! Who publishes which partition.
+//! Partition leases and heartbeats of relays.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -17,7 +17,7 @@ fn lease(row: &Row) -> Result<PartitionLease, StoreError> {
     let number = row.int("partition_no")?;
     Ok(PartitionLease {
         partition: Partition::from_number(number)
-            .ok_or_else(|| row.corrupt("partition_no", "is not within 0 and 63"))?,
+            .ok_or_else(|| row.corrupt("partition_no", "is not between 0 and 63"))?,
         owner: row.opt_string("owner")?.map(RelayId),
         epoch: row.int("epoch")?,
         lease_until: row.opt_time("lease_until")?,
@@ -25,17 +25,17 @@ fn lease(row: &Row) -> Result<PartitionLease, StoreError> {
 }
 
 impl Session {
-    /// Locks the partitions that are this relay's; tells which of the holds are still good, in their order.
-    pub(super) async fn good_holds(
+    /// Locks these partitions and returns those that the relay still owns in the same epoch, in the given order.
+    pub(super) async fn still_owned(
         &mut self,
         relay: &RelayId,
-        holds: &[PartitionHold],
+        partitions: &[PartitionHold],
     ) -> Result<Vec<PartitionHold>, StoreError> {
-        if holds.is_empty() {
+        if partitions.is_empty() {
             return Ok(Vec::new());
         }
-        // By the key, and all in one order: relays that settle side by side neither wait for each other nor deadlock.
-        let numbers = padded(&holds.iter().map(|hold| hold.partition.number()).collect::<Vec<_>>());
+        // Locked by primary key and in one order, so that concurrent relays neither block each other nor deadlock.
+        let numbers = padded(&partitions.iter().map(|owned| owned.partition.number()).collect::<Vec<_>>());
         let sql = format!(
             "SELECT partition_no, owner, epoch, lease_until FROM outbox_partitions {key} \
              WHERE partition_no IN ({numbers}) ORDER BY partition_no {lock}",
@@ -45,26 +45,26 @@ impl Session {
         );
         let rows = self.fetch(&sql, numbers.into_iter().map(Value::from).collect()).await?;
         let leases = rows.iter().map(lease).collect::<Result<Vec<_>, _>>()?;
-        let good = |hold: &&PartitionHold| {
+        let is_owned = |owned: &&PartitionHold| {
             leases.iter().any(|lease| {
-                lease.partition == hold.partition
-                    && lease.epoch == hold.epoch
+                lease.partition == owned.partition
+                    && lease.epoch == owned.epoch
                     && lease.owner.as_ref() == Some(relay)
             })
         };
-        Ok(holds.iter().filter(good).copied().collect())
+        Ok(partitions.iter().filter(is_owned).copied().collect())
     }
 
     async fn set_leases(
         &mut self,
         set: &str,
         until: Option<DateTime<Utc>>,
-        holds: &[PartitionHold],
+        partitions: &[PartitionHold],
     ) -> Result<(), StoreError> {
-        if holds.is_empty() {
+        if partitions.is_empty() {
             return Ok(());
         }
-        let numbers = padded(&holds.iter().map(|hold| hold.partition.number()).collect::<Vec<_>>());
+        let numbers = padded(&partitions.iter().map(|owned| owned.partition.number()).collect::<Vec<_>>());
         let sql =
             format!("UPDATE outbox_partitions SET {set} WHERE partition_no IN ({})", marks(numbers.len()));
         let values = [Value::Time(until)].into_iter().chain(numbers.into_iter().map(Value::from)).collect();
@@ -119,7 +119,7 @@ impl LeaseRepo for Session {
     ) -> Result<Changed, StoreError> {
         let (_, until) = self.now_and(for_ms).await?;
         let mut values = values![&relay.0, until, seen.partition.number(), seen.epoch];
-        // The epoch says who owns it, the end of the lease whether it was renewed.
+        // The epoch detects another owner, the end of the lease a renewal.
         let lease = match seen.lease_until {
             Some(seen_until) => {
                 values.push(seen_until.into());
@@ -137,18 +137,18 @@ impl LeaseRepo for Session {
     async fn renew_partitions(
         &mut self,
         relay: &RelayId,
-        holds: &[PartitionHold],
+        partitions: &[PartitionHold],
         for_ms: u32,
     ) -> Result<Vec<PartitionHold>, StoreError> {
-        let good = self.good_holds(relay, holds).await?;
+        let owned = self.still_owned(relay, partitions).await?;
         let (_, until) = self.now_and(for_ms).await?;
-        self.set_leases("lease_until = ?", Some(until), &good).await?;
-        Ok(good)
+        self.set_leases("lease_until = ?", Some(until), &owned).await?;
+        Ok(owned)
     }
 
-    async fn give_back(&mut self, relay: &RelayId, holds: &[PartitionHold]) -> Result<(), StoreError> {
-        let good = self.good_holds(relay, holds).await?;
-        self.set_leases("owner = NULL, lease_until = ?", None, &good).await
+    async fn give_back(&mut self, relay: &RelayId, partitions: &[PartitionHold]) -> Result<(), StoreError> {
+        let owned = self.still_owned(relay, partitions).await?;
+        self.set_leases("owner = NULL, lease_until = ?", None, &owned).await
     }
 
     async fn end_all_leases(&mut self) -> Result<(), StoreError> {
@@ -160,7 +160,7 @@ impl LeaseRepo for Session {
              WHERE status = 'PROCESSING' AND status IN ('PROCESSING', 'WAITING', 'FAILED')",
             self.dialect.index("idx_consume_unsettled")
         );
-        // The earliest moment: before any now that anybody asks with.
+        // The epoch is before every time that a query is called with, so all these leases have expired.
         self.execute(&processing, values![DateTime::UNIX_EPOCH]).await?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The store: one repository per file, written once for every engine.
+//! The store: one repository per file, shared by all engines.
 
 mod audit;
 mod consume;
@@ -23,22 +23,23 @@ use handover_outbox::Wake;
 use handover_outbox::ports::{Clock, DueQuery, Store, StoreError};
 use tokio::time::Instant;
 
-use crate::bells::Bells;
+use crate::bells::CommitNotifier;
 use crate::connection::Engine;
 use crate::engine::sqlite::{SqliteEngine, SqliteOptions};
 use crate::facts::ServerFacts;
 use crate::session::Session;
 
-/// A connection that was cut says so at once; who has waited longer is told that the database is away.
-const STALE_WITHIN: std::time::Duration = std::time::Duration::from_secs(1);
+/// A stale pooled connection fails immediately, so BEGIN is retried on another one within this time. A later failure is
+/// reported as an outage.
+const STALE_RETRY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// The most unreadable rows that one process reports.
-const MOST_REPORTED: usize = 1_000;
+/// Maximum number of unreadable rows that one process reports.
+const MAX_REPORTED: usize = 1_000;
 
-/// How long a store that is closed tries to tell others what was committed.
-const LAST_WORD: std::time::Duration = std::time::Duration::from_secs(1);
+/// Time limit for the last notification to other processes when the store is closed.
+const CLOSE_NOTIFICATION_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// A store in an SQL database. Clones share it.
+/// A store in an SQL database. Cheap to clone: clones share connections and state.
 #[derive(Clone)]
 pub struct SqlStore {
     engine: Arc<dyn Engine>,
@@ -46,31 +47,31 @@ pub struct SqlStore {
     clock: Arc<dyn Clock>,
 }
 
-/// What every session of a store knows.
+/// State shared by all sessions of a store.
 pub(crate) struct Shared {
-    pub(crate) bells: Bells,
+    pub(crate) notifier: CommitNotifier,
     offset_us: AtomicI64,
-    /// Ids of outbox rows that cannot be read and were reported.
+    /// Ids of unreadable outbox rows that were reported.
     reported: Mutex<BTreeSet<i64>>,
 }
 
 impl Shared {
-    /// Reports an outbox row that cannot be read, once for each process: relays look many times a second.
+    /// Reports an unreadable outbox row, once per process: relays read it many times a second.
     pub(crate) fn report(&self, id: i64, corrupt: &StoreError) {
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        if reported.len() < MOST_REPORTED && reported.insert(id) {
+        if reported.len() < MAX_REPORTED && reported.insert(id) {
             tracing::error!(error = %corrupt, "[Outbox] [ALERT] an outbox row cannot be read; it is neither published nor listed until its value is corrected");
         }
     }
 
-    /// How far the database's clock was moved.
+    /// The offset that tests add to the database's clock.
     pub(crate) fn offset(&self) -> Duration {
         Duration::microseconds(self.offset_us.load(Ordering::Relaxed))
     }
 }
 
 impl SqlStore {
-    /// Opens an SQLite database. The clock paces the broker; commits that append events ring the bell.
+    /// Opens an SQLite database. The clock times the broker; commits that append events notify `wake`.
     pub async fn open_sqlite(
         options: &SqliteOptions,
         clock: Arc<dyn Clock>,
@@ -79,7 +80,7 @@ impl SqlStore {
         Ok(SqlStore::on(Arc::new(SqliteEngine::open(options).await?), clock, wake))
     }
 
-    /// Opens a database of a server, which is connected to when there is something to do.
+    /// Opens a database on a server. Connections are established on first use.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
     pub fn open_server(options: &crate::ServerOptions, clock: Arc<dyn Clock>, wake: Wake) -> SqlStore {
         SqlStore::on(options.engine(), clock, wake)
@@ -89,7 +90,7 @@ impl SqlStore {
         SqlStore {
             engine,
             shared: Arc::new(Shared {
-                bells: Bells::new(wake),
+                notifier: CommitNotifier::new(wake),
                 offset_us: AtomicI64::new(0),
                 reported: Mutex::default(),
             }),
@@ -97,51 +98,53 @@ impl SqlStore {
         }
     }
 
-    /// Whether the database can be reached, by a connection of its own; the error says why not.
+    /// Checks with a dedicated connection that the database is reachable. The error contains the cause.
     pub async fn probe(&self) -> Result<(), StoreError> {
         self.engine.probe().await
     }
 
-    /// What the database server says about itself; nothing of a file.
+    /// Version and settings of the database server; `None` on SQLite.
     pub async fn server_facts(&self) -> Result<Option<ServerFacts>, StoreError> {
-        self.engine.facts().await
+        self.engine.server_info().await
     }
 
-    /// Whether this user is refused to change or remove what the audit log says, as long as the schema stays as it is.
+    /// Whether the database prevents this user from changing or deleting entries of the audit log.
     pub async fn guards_audit_log(&self) -> Result<bool, StoreError> {
         self.engine.guards_audit_log().await
     }
 
-    /// The database's own now: the one clock of all processes that share it (spec §1 "time").
+    /// The current time of the database, the common clock of all processes that share it (spec §1 "time").
     pub async fn database_now(&self) -> Result<DateTime<Utc>, StoreError> {
         self.reading().await?.now().await
     }
 
-    /// Moves the database's own clock, which judges leases and heartbeats: for contract tests.
+    /// Adds an offset to the database's clock, which leases and heartbeats use. For contract tests.
     pub fn move_database_clock(&self, by: Duration) {
         self.shared.offset_us.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Carries wake-ups between the processes that share this database, as long as it is polled: PostgreSQL tells, on
-    /// MySQL one looks every 20 to 250 ms. A process that commits or waits for commits of others runs this beside its
-    /// work; without it they are noticed when somebody looks by himself. On SQLite there is nobody to tell.
+    /// Exchanges wake-up notifications with the other processes on this database while the future is polled. PostgreSQL
+    /// uses NOTIFY; on MySQL the database is polled every 20 to 250 ms; on SQLite there are no other processes. A process
+    /// that commits events, or waits for commits of others, should run this in a task; without it, commits are detected
+    /// by the next regular poll of the relay or consumer.
     pub async fn watch(&self) {
-        self.engine.watch(&self.shared.bells).await;
+        self.engine.watch(&self.shared.notifier).await;
     }
 
-    /// How the engine would find the rows that are due: for tests, and for people who wonder.
+    /// The query plan for due rows. For tests and diagnosis.
     #[doc(hidden)]
     pub async fn explain_due(&self, query: &DueQuery) -> Result<String, StoreError> {
         self.reading().await?.explain_due(query).await
     }
 
-    /// Closes every connection; what is open is waited for.
+    /// Sends pending notifications and closes every connection. Waits for connections in use.
     pub async fn close(&self) {
-        // A command that ends here has nobody else to tell what it committed.
-        if let Some(told) = self.shared.bells.tell() {
-            let done = tokio::time::timeout(LAST_WORD, self.engine.tell(&told)).await;
-            if !matches!(done, Ok(Ok(()))) {
-                tracing::debug!("other processes were not told; they look by themselves");
+        // A short-lived command does not run `watch`, so its pending notifications are sent here.
+        if let Some(payload) = self.shared.notifier.take_pending() {
+            let sending = self.engine.send_notification(&payload);
+            let sent = tokio::time::timeout(CLOSE_NOTIFICATION_TIMEOUT, sending).await;
+            if !matches!(sent, Ok(Ok(()))) {
+                tracing::debug!("store: wake-up notification failed; other processes will poll");
             }
         }
         self.engine.close().await;
@@ -151,36 +154,36 @@ impl SqlStore {
         self.engine.as_ref()
     }
 
-    pub(crate) fn bells(&self) -> &Bells {
-        &self.shared.bells
+    pub(crate) fn notifier(&self) -> &CommitNotifier {
+        &self.shared.notifier
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
 
-    /// A session that may write, each statement a transaction of its own.
+    /// A session that may write, in autocommit mode.
     pub(crate) async fn writing(&self) -> Result<Session, StoreError> {
         Ok(Session::new(self.engine.writer().await?, self.engine.dialect(), self.shared.clone()))
     }
 
     /// A session in a transaction.
     pub(crate) async fn transaction(&self) -> Result<Session, StoreError> {
-        let asked = Instant::now();
+        let started = Instant::now();
         loop {
             let mut session = self.writing().await?;
             match session.begin().await {
                 Ok(()) => return Ok(session),
-                // A connection that was cut while it lay idle. Nothing was begun, so another will do.
-                Err(StoreError::Unavailable(cause)) if asked.elapsed() < STALE_WITHIN => {
-                    tracing::debug!(%cause, "an idle connection was lost; taking another");
+                // The connection was lost while idle. No transaction was begun, so another connection can be used.
+                Err(StoreError::Unavailable(cause)) if started.elapsed() < STALE_RETRY_TIMEOUT => {
+                    tracing::debug!(%cause, "store: idle connection lost; trying another one");
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// A session that reads what is committed.
+    /// A session that reads committed data.
     pub(crate) async fn reading(&self) -> Result<Session, StoreError> {
         Ok(Session::new(self.engine.reader().await?, self.engine.dialect(), self.shared.clone()))
     }

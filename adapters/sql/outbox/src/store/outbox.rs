@@ -1,4 +1,4 @@
-//! The outbox: appending, settling, and reading by id.
+//! The outbox: appending events, settling them, reading by id.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +16,16 @@ use super::page::Page;
 use crate::dialect::{Dialect, MAX_ROWS, marks, padded};
 use crate::row::{Fields, Row};
 use crate::session::Session;
-use crate::value::{Value, aggregate, values};
+use crate::value::{Value, aggregate_columns, values};
 
-/// The columns of an [`OutboxRow`], of the table under the name `o`.
+/// The columns of an [`OutboxRow`], with the table alias `o`.
 pub(super) const COLUMNS: &str = "o.id, o.event_id, o.event_type, o.aggregate_type, o.aggregate_id, o.payload, \
     o.status, o.retry_count, o.next_retry_time, o.create_time, o.update_time, o.tenant_id, o.aggregate_seq, \
     o.metadata, o.max_retry_count, o.last_error, o.sent_time, o.released_time";
 const INSERT: &str = "INSERT INTO outbox_events (event_id, event_type, tenant_id, aggregate_type, aggregate_id, \
     aggregate_seq, payload, metadata, max_retry_count, status, create_time, update_time)";
 const INSERTED: usize = 12;
-/// How many failed publishes share a statement: each is a branch of its CASEs.
+/// Maximum number of failed publishes per statement: each one is a branch of its CASE expressions.
 const FAILED_ROWS: usize = 32;
 
 pub(super) fn outbox_row(row: &Row) -> Result<OutboxRow, StoreError> {
@@ -53,7 +53,7 @@ pub(super) fn outbox_row(row: &Row) -> Result<OutboxRow, StoreError> {
 fn metadata(row: Fields<'_>) -> Result<EventMetadata, StoreError> {
     let Some(text) = row.opt_text("metadata")? else { return Ok(EventMetadata::default()) };
     let json: Map<String, Json> = serde_json::from_str(text)
-        .map_err(|error| row.corrupt("metadata", format!("no JSON object: {error}")))?;
+        .map_err(|error| row.corrupt("metadata", format!("not a JSON object: {error}")))?;
     let text = |name: &str| json.get(name).and_then(Json::as_str).map(str::to_owned);
     Ok(EventMetadata {
         trace_id: text("traceId"),
@@ -85,15 +85,15 @@ fn select() -> String {
     format!("SELECT {COLUMNS} FROM outbox_events o")
 }
 
-/// A page of the rows that pass a filter.
+/// Adds the conditions of a filter to a page.
 pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter) -> Page {
-    // Nearly every row is SENT: an index on the status would only put all of them into the order of ids first.
-    let of_status = match filter.status {
+    // Nearly every row is SENT: with the index on the status, almost the whole table would have to be sorted by id.
+    let status_condition = match filter.status {
         Some(OutboxStatus::Sent) => "COALESCE(o.status, '') = ?",
         Some(OutboxStatus::New | OutboxStatus::Retry | OutboxStatus::Failed) | None => "o.status = ?",
     };
     page.with("o.tenant_id = ?", filter.tenant.map(TenantId::get))
-        .with(of_status, filter.status.map(OutboxStatus::as_str))
+        .with(status_condition, filter.status.map(OutboxStatus::as_str))
         .with(&format!("{} = ?", dialect.unindexed("o.event_type")), filter.event_type.as_ref())
         .with("o.aggregate_id = ?", filter.aggregate_id)
         .with(&format!("{} >= ?", dialect.unindexed("o.create_time")), filter.from)
@@ -101,7 +101,7 @@ pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter)
 }
 
 impl Session {
-    /// A page of the rows that pass a filter. It goes on past rows that cannot be read: a short page would be the last.
+    /// A page of the rows that match a filter. Continues after unreadable rows, because a short page means the last one.
     async fn page(
         &mut self,
         most: u32,
@@ -111,13 +111,13 @@ impl Session {
     ) -> Result<Vec<OutboxRow>, StoreError> {
         let mut found = Vec::new();
         loop {
-            let wanted = most.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
-            let (sql, values) = filtered(self.dialect, page(bound), filter).of_at_most(wanted);
+            let missing = most.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
+            let (sql, values) = filtered(self.dialect, page(bound), filter).limit(missing);
             let rows = self.fetch(&sql, values).await?;
             let before = found.len();
             found.extend(self.readable(&rows, outbox_row));
             let all_read = found.len() - before == rows.len();
-            if all_read || rows.len() < wanted as usize {
+            if all_read || rows.len() < missing as usize {
                 return Ok(found);
             }
             bound = rows.last().map(|row| row.int("id")).transpose()?;
@@ -150,7 +150,7 @@ impl OutboxQueries for Session {
             let rows = self.fetch(&sql, events.iter().map(Value::from).collect()).await?;
             found.extend(self.readable(&rows, outbox_row));
         }
-        // An id that is asked for in two chunks is there twice.
+        // An event id that occurs in two chunks was read twice.
         found.sort_by_key(|row| row.id);
         found.dedup_by_key(|row| row.id);
         Ok(found)
@@ -210,7 +210,7 @@ impl OutboxRepo for Session {
         let mut rows = Vec::with_capacity(events.len() * INSERTED);
         for event in events {
             rows.extend(values![&event.event_id, &event.event_type]);
-            rows.extend(aggregate(&event.aggregate));
+            rows.extend(aggregate_columns(&event.aggregate));
             rows.extend(values![
                 event.aggregate_seq,
                 &event.payload,
@@ -227,13 +227,13 @@ impl OutboxRepo for Session {
     }
 
     async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
-        Ok(self.good_holds(owner, holds).await?.into_iter().map(|hold| hold.partition).collect())
+        Ok(self.still_owned(owner, holds).await?.into_iter().map(|owned| owned.partition).collect())
     }
 
     async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError> {
         let mut moved = 0;
         let events: Vec<&EventId> = confirmed.iter().map(|one| one.event_id()).collect();
-        // Left alone, SQLite and PostgreSQL would go through all that is pending.
+        // Without these hints SQLite and PostgreSQL would scan all pending rows.
         let by_event = self.dialect.index("uk_event_id");
         let status = self.dialect.unindexed("status");
         for events in events.chunks(2 * MAX_ROWS) {
@@ -251,10 +251,10 @@ impl OutboxRepo for Session {
 
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError> {
         if failed.iter().any(|publish| matches!(publish.status, OutboxStatus::New | OutboxStatus::Sent)) {
-            return Err(self.refuse("a failed publish is RETRY or FAILED"));
+            return Err(self.refuse("the new status of a failed publish must be RETRY or FAILED"));
         }
         let events: BTreeSet<&EventId> = failed.iter().map(|publish| &publish.event_id).collect();
-        // An event that is named twice moves twice, so not in one statement.
+        // An event that is given twice is updated twice, which one statement cannot do.
         let rows = if events.len() == failed.len() { FAILED_ROWS } else { 1 };
         let mut moved = 0;
         let by_event = self.dialect.index("uk_event_id");

@@ -1,4 +1,4 @@
-//! What operators see of the outbox, and do to it.
+//! Queries and changes of the outbox by operators.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use super::page::Page;
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, marks, padded};
 use crate::row::Row;
 use crate::session::Session;
-use crate::value::{Value, aggregate, values};
+use crate::value::{Value, aggregate_columns, values};
 
-/// How many redriven rows share a statement: each is a branch of its CASE.
+/// Maximum number of redriven rows per statement: each one is a branch of its CASE expression.
 const REDRIVEN_ROWS: usize = 32;
 
-/// Every row about aggregates of one tenant and kind, in any order.
+/// Every outbox row of aggregates of one tenant and type, in any order.
 pub(super) fn about(dialect: &dyn Dialect, tenant: i64, kind: &str, ids: &[i64]) -> (String, Vec<Value>) {
     dialect.look_up(LookUp {
         columns: COLUMNS,
@@ -32,7 +32,7 @@ pub(super) fn about(dialect: &dyn Dialect, tenant: i64, kind: &str, ids: &[i64])
     })
 }
 
-/// The first rows of their aggregates that hold back later ones, each with how many of those there are.
+/// The first `FAILED` row of each blocked aggregate, with the number of later rows that it blocks.
 pub(super) fn blocked(
     dialect: &dyn Dialect,
     unordered: &UnorderedTypes,
@@ -42,7 +42,7 @@ pub(super) fn blocked(
 ) -> (String, Vec<Value>) {
     let other_is_ordered = is_ordered("e.event_type", unordered);
     let failed = dialect.index("idx_outbox_failed");
-    // A sub-query of one row stays one: PostgreSQL makes a join of NOT EXISTS, and plans it for a table of any size.
+    // A scalar subquery is executed per row; PostgreSQL would convert NOT EXISTS to a join and plan it for the whole table.
     let select = format!(
         "SELECT {COLUMNS}, (SELECT count(*) FROM outbox_events e {order} WHERE {SAME} \
            AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} AND {LATER}) AS held \
@@ -51,7 +51,7 @@ pub(super) fn blocked(
         all_failed = dialect.failed(),
     );
     Page::below(&select, "o.id", before)
-        .selecting(names(unordered))
+        .bind_select(names(unordered))
         .with("o.tenant_id = ?", tenant.map(TenantId::get))
         .and(
             &format!(
@@ -62,10 +62,10 @@ pub(super) fn blocked(
             ),
             names(unordered).chain(names(unordered)),
         )
-        .of_at_most(most)
+        .limit(most)
 }
 
-/// The first pending rows of their aggregates, if they wait for their time, each with how many later ones are pending.
+/// The first pending row of each aggregate, if it waits for its retry time, with the number of later pending rows.
 pub(super) fn waiting(
     dialect: &dyn Dialect,
     unordered: &UnorderedTypes,
@@ -84,7 +84,7 @@ pub(super) fn waiting(
         pending = dialect.index("idx_outbox_pending"),
     );
     Page::below(&select, "o.id", before)
-        .selecting(names(unordered))
+        .bind_select(names(unordered))
         .with("o.tenant_id = ?", tenant.map(TenantId::get))
         .with("o.next_retry_time > ?", Some(now))
         .and(
@@ -96,7 +96,7 @@ pub(super) fn waiting(
             ),
             names(unordered).chain(names(unordered)),
         )
-        .of_at_most(most)
+        .limit(most)
 }
 
 /// A row of [`blocked`] or [`waiting`].
@@ -188,7 +188,7 @@ impl Session {
                 OutboxStatus::Sent => counts.sent = events,
                 OutboxStatus::Failed => counts.failed = events,
             }
-            // One whose time cannot be read may be the first of all: then nobody knows the oldest.
+            // An unreadable time may be the earliest, so the oldest pending row is then unknown.
             counts.oldest_pending = row.opt_time("oldest").unwrap_or_default();
         }
         Ok(counts)
@@ -199,7 +199,7 @@ impl Session {
         rows: &[Redrive],
         now: DateTime<Utc>,
     ) -> Result<Vec<RedrivenRow>, StoreError> {
-        // The first of two wishes for one event holds: after it the row is pending.
+        // Of two requests for one event the first applies: after it the row is pending.
         let mut due: BTreeMap<&EventId, DateTime<Utc>> = BTreeMap::new();
         for row in rows {
             due.entry(&row.event_id).or_insert(row.due);
@@ -231,8 +231,7 @@ impl Session {
         Ok(moved)
     }
 
-    /// Locks those of the events that are `SENT` or `FAILED` and reads them, each with the partition by which it is
-    /// published.
+    /// Locks and reads those of the events that are `SENT` or `FAILED`, each with its partition.
     async fn settled_rows(
         &mut self,
         events: impl Iterator<Item = &EventId>,
@@ -276,7 +275,8 @@ impl Session {
             failed = self.dialect.index("idx_outbox_failed"),
             is_ordered = is_ordered("event_type", unordered),
         );
-        let values = values![now, now].into_iter().chain(aggregate(of)).chain(names(unordered)).collect();
+        let values =
+            values![now, now].into_iter().chain(aggregate_columns(of)).chain(names(unordered)).collect();
         let released = self.execute(&sql, values).await?;
         if released > 0 {
             self.appended(std::iter::once(Partition::of(of.tenant, of.id)));

@@ -1,4 +1,4 @@
-//! How SQLite goes about what must stay fast, and that the other engines build the same store.
+//! Query plans of the hot statements on SQLite.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -60,7 +60,7 @@ async fn store(directory: &tempfile::TempDir) -> SqlStore {
 }
 
 #[tokio::test]
-async fn the_relay_scans_what_is_pending_in_the_order_of_ids_and_sorts_nothing() {
+async fn due_query_scans_pending_rows_in_id_order_without_sort() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(&directory).await;
     let mut session = store.reading().await.unwrap();
@@ -74,7 +74,7 @@ async fn the_relay_scans_what_is_pending_in_the_order_of_ids_and_sorts_nothing()
 }
 
 #[tokio::test]
-async fn what_operators_read_is_found_by_an_index() {
+async fn operator_queries_use_an_index() {
     let directory = tempfile::tempdir().unwrap();
     let store = store(&directory).await;
     let mut session = store.reading().await.unwrap();
@@ -84,8 +84,9 @@ async fn what_operators_read_is_found_by_an_index() {
     let dead = ConsumedFilter { tenant, status: Some(ConsumeStatus::Dead), ..ConsumedFilter::default() };
     let of_event = ConsumedFilter { tenant, event_id: Some(events[0].clone()), ..dead.clone() };
     let keys = ["a".to_owned(), "b".to_owned()];
-    let letters = DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..Default::default() };
-    let looks = AuditFilter { tenant, changes: false };
+    let open_dead_letters =
+        DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..Default::default() };
+    let all_entries = AuditFilter { tenant, changes: false };
     let changes = AuditFilter { tenant, changes: true };
     let unordered = &unordered();
     let blocked = |tenant, before| outbox_operations::blocked(dialect, unordered, tenant, before, 100);
@@ -110,10 +111,13 @@ async fn what_operators_read_is_found_by_an_index() {
         (consume::counts(tenant), "SCAN event_consume_log USING COVERING INDEX idx_consume_count"),
         (dead_letters::of_keys(&keys), "SEARCH dead_letters USING INDEX idx_dead_letters_key"),
         (
-            dead_letters::page(&letters, None, 100),
+            dead_letters::page(&open_dead_letters, None, 100),
             "SEARCH dead_letters USING INDEX idx_dead_letters_undecided",
         ),
-        (audit::page(&looks, Some(9), 100), "SEARCH outbox_audit_log USING INDEX idx_outbox_audit_tenant"),
+        (
+            audit::page(&all_entries, Some(9), 100),
+            "SEARCH outbox_audit_log USING INDEX idx_outbox_audit_tenant",
+        ),
         (audit::page(&changes, Some(9), 100), "SEARCH outbox_audit_log USING INDEX idx_outbox_audit_changes"),
     ];
     for (query, step) in cases {
@@ -123,14 +127,14 @@ async fn what_operators_read_is_found_by_an_index() {
     }
 }
 
-/// A connection that keeps the plan of each statement that it is given.
-struct Explaining {
+/// A connection that records the plan of each statement.
+struct ExplainingConnection {
     inner: Box<dyn Connection>,
     plans: Arc<Mutex<Vec<(String, String)>>>,
 }
 
-impl Explaining {
-    async fn keep_plan(&mut self, sql: &str, values: &[Value]) -> Result<(), StoreError> {
+impl ExplainingConnection {
+    async fn record_plan(&mut self, sql: &str, values: &[Value]) -> Result<(), StoreError> {
         let rows = self.inner.fetch(&format!("EXPLAIN QUERY PLAN {sql}"), values.to_vec()).await?;
         let steps: Vec<String> =
             rows.iter().map(|row| row.of("plan", "id").string("detail")).collect::<Result<_, _>>()?;
@@ -140,21 +144,21 @@ impl Explaining {
 }
 
 #[async_trait]
-impl Connection for Explaining {
+impl Connection for ExplainingConnection {
     async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
-        self.keep_plan(sql, &values).await?;
+        self.record_plan(sql, &values).await?;
         self.inner.execute(sql, values).await
     }
 
     async fn fetch(&mut self, sql: &str, values: Vec<Value>) -> Result<Vec<Row>, StoreError> {
-        self.keep_plan(sql, &values).await?;
+        self.record_plan(sql, &values).await?;
         self.inner.fetch(sql, values).await
     }
 }
 
-/// The statements of relay and consumers: SQLite plans without statistics, unless a person runs ANALYZE.
+/// The statements of relay and consumers. SQLite plans them without statistics, unless an operator runs ANALYZE.
 #[tokio::test]
-async fn hot_statements_search_by_an_index_with_and_without_statistics() {
+async fn hot_statements_use_an_index_with_and_without_statistics() {
     let directory = tempfile::tempdir().unwrap();
     check_hot_statements(&store(&directory).await).await;
     let filled = store(&directory).await;
@@ -182,17 +186,18 @@ async fn hot_statements_search_by_an_index_with_and_without_statistics() {
     session.execute("ANALYZE", vec![]).await.unwrap();
     drop(session);
     filled.close().await;
-    // Statistics are read with the schema.
+    // SQLite loads statistics with the schema, so the store is reopened.
     check_hot_statements(&store(&directory).await).await;
 }
 
 async fn check_hot_statements(store: &SqlStore) {
     let plans = Arc::new(Mutex::new(Vec::new()));
     let inner = store.engine.writer().await.unwrap();
-    let explaining = Box::new(Explaining { inner, plans: plans.clone() });
+    let explaining = Box::new(ExplainingConnection { inner, plans: plans.clone() });
     let session = &mut Session::new(explaining, store.engine.dialect(), store.shared.clone());
     let now = DateTime::UNIX_EPOCH;
-    let (tenant, event) = (TenantId::DEFAULT, "a".parse::<EventId>().unwrap());
+    let tenant = TenantId::DEFAULT;
+    let event = "a".parse::<EventId>().unwrap();
     let aggregates: Vec<AggregateRef> =
         [1, 2, 3].map(|id| AggregateRef { tenant, kind: "Book".to_owned(), id }).into();
     for on_failed in [OnFailed::Continue, OnFailed::Hold] {
@@ -212,7 +217,7 @@ async fn check_hot_statements(store: &SqlStore) {
     session.dead_letters_of(&["a".to_owned()]).await.unwrap();
     session.undecided_dead_letters(Some(tenant)).await.unwrap();
     for (sql, plan) in plans.lock().unwrap().iter() {
-        // The relay's scan of what is pending is one of an index that holds nothing else.
+        // The relay's scan is allowed: its index contains only pending rows.
         let allowed = ["USING INDEX idx_outbox_pending", "SCAN earliest_", "VALUES CLAUSE"];
         let is_allowed = |step: &str| allowed.iter().any(|text| step.contains(text));
         let scans = plan.lines().filter(|step| step.starts_with("SCAN ") && !is_allowed(step));

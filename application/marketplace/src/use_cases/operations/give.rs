@@ -1,4 +1,4 @@
-//! An operator gives a user wallet balance, points or a coupon.
+//! Use case: an operator grants wallet balance, points or a coupon to a user.
 
 use std::sync::Arc;
 
@@ -9,53 +9,56 @@ use marketplace_domain::{
     Points, Posting, Purse, UserId,
 };
 
-use crate::idempotency::{Effect, with_answer};
-use crate::ids::{IdTaken, require_free, with_own_ids};
+use crate::idempotency::{SuccessStatus, with_answer};
+use crate::ids::{IdInUse, require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use crate::use_cases::UseCaseError;
 use crate::{App, CommandContext, Role};
 use handover_outbox::operations::{Action, Operator, Reason, asked, found_done};
 use handover_outbox::ports::{AuditEntry, StoreError};
 
-/// What is given.
+/// An asset to grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gift {
-    /// So much into the wallet.
+    /// Amount for the wallet.
     Deposit(Money),
-    /// So many points.
+    /// Number of points.
     Grant(Points),
 }
 
-/// Gives wallet balance or points. Under the same idempotency key of the same operator it is given once, for ever,
-/// and the first result is returned; the same key with another gift is refused. Without a key every call gives.
+/// Grants wallet balance or points. With an idempotency key, the grant is applied once per operator and key, without time
+/// limit, and the first result is returned; the same key with another grant is rejected. Without a key, every call grants.
 pub async fn give(
     app: &App,
     context: &CommandContext,
     user: UserId,
-    gift: Gift,
+    grant: Gift,
     reason: Option<Reason>,
 ) -> Result<AssetOperation, UseCaseError> {
-    let (giver, operator) = giver(context)?;
-    let (tenant, now) = (context.tenant, app.now());
-    let (purse, kind, amount, from) = match gift {
+    let (user_id, operator) = granting_operator(context)?;
+    let tenant = context.tenant;
+    let now = app.now();
+    let (purse, kind, amount, from) = match grant {
         Gift::Deposit(amount) => (Purse::Wallet, OperationKind::Deposit, amount.minor(), Account::Gateway),
         Gift::Grant(points) => (Purse::Points, OperationKind::Grant, points.get(), Account::PointsIssued),
     };
     let key = match &context.idempotency {
-        Some(ticket) => OperationKey::by_operator(kind, user, giver, ticket.key()),
-        None => OperationKey::by_operator(kind, user, giver, app.ids.event().as_str()),
+        Some(ticket) => OperationKey::by_operator(kind, user, user_id, ticket.key()),
+        None => OperationKey::by_operator(kind, user, user_id, app.ids.event().as_str()),
     };
     let entry = entry(&operator, purse.asset(), kind, (user, amount), reason, now);
     let by = context.clone();
-    with_answer(app, context, Effect::Creates, move |unit, attempt| {
-        let (key, context, entry) = (key.clone(), by.clone(), entry.clone());
+    with_answer(app, context, SuccessStatus::Created, move |unit, attempt| {
+        let key = key.clone();
+        let context = by.clone();
+        let entry = entry.clone();
         Box::pin(async move {
             let users = [(tenant, user)];
             let balance = unit
                 .lock_balances(purse, &users, now)
                 .await?
                 .pop()
-                .ok_or(StoreError::Backend("a balance was asked for and not answered".into()))?;
+                .ok_or(StoreError::Backend("the store did not return the locked balance".into()))?;
             if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(&key)).await?.pop() {
                 if (before.user, before.kind, before.amount) != (user, kind, amount) {
                     return Err(UseCaseError::KeyTaken);
@@ -88,59 +91,61 @@ pub async fn give(
     .await
 }
 
-/// A coupon to be issued.
+/// A coupon to issue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssueCoupon {
-    /// To whom.
+    /// Owner of the coupon.
     pub user: UserId,
-    /// What it takes off.
+    /// Amount that the coupon deducts from the price.
     pub discount: Money,
-    /// The least price it can be used for.
+    /// Minimum price for which the coupon can be used.
     pub min_spend: Money,
-    /// From this moment on it can be used no more.
+    /// Time from which the coupon can no longer be used.
     pub expires_at: DateTime<Utc>,
-    /// Why.
     pub reason: Option<Reason>,
 }
 
-/// Issues a coupon. Under the same idempotency key of the same operator it is issued once, for ever, and the first one is
-/// returned.
+/// Issues a coupon. With an idempotency key, it is issued once per operator and key, without time limit, and the first coupon
+/// is returned.
 pub async fn issue_coupon(
     app: &App,
     context: &CommandContext,
     command: IssueCoupon,
 ) -> Result<Coupon, UseCaseError> {
-    with_own_ids(&app.ids, || issue(app, context, command.clone())).await
+    with_unused_ids(&app.ids, || issue(app, context, command.clone())).await
 }
 
 async fn issue(app: &App, context: &CommandContext, command: IssueCoupon) -> Result<Coupon, UseCaseError> {
-    let (giver, operator) = giver(context)?;
-    let (tenant, now) = (context.tenant, app.now());
+    let (user_id, operator) = granting_operator(context)?;
+    let tenant = context.tenant;
+    let now = app.now();
     let id: CouponId = app.ids.next(IdKind::Coupon).await?;
     let key = match &context.idempotency {
-        Some(ticket) => OperationKey::by_operator(OperationKind::Issue, command.user, giver, ticket.key()),
+        Some(ticket) => OperationKey::by_operator(OperationKind::Issue, command.user, user_id, ticket.key()),
         None => OperationKey::issue(id),
     };
     let is_keyed = context.idempotency.is_some();
-    let given = (command.user, command.discount.minor());
-    let entry = entry(&operator, Asset::Coupon, OperationKind::Issue, given, command.reason.clone(), now);
-    let job = Arc::new((key, context.trace.clone(), command, entry));
-    with_answer(app, context, Effect::Creates, move |unit, attempt| {
-        let job = Arc::clone(&job);
+    let user_and_amount = (command.user, command.discount.minor());
+    let entry =
+        entry(&operator, Asset::Coupon, OperationKind::Issue, user_and_amount, command.reason.clone(), now);
+    let request = Arc::new((key, context.trace.clone(), command, entry));
+    with_answer(app, context, SuccessStatus::Created, move |unit, attempt| {
+        let request = Arc::clone(&request);
         Box::pin(async move {
-            let (key, trace, command, entry) = &*job;
+            let (key, trace, command, entry) = &*request;
             if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(key)).await?.pop() {
-                // Without an idempotency key the operation is named after the coupon's id, which proves nothing.
+                // Without an idempotency key, the operation key is derived from the coupon id, which does not prove that
+                // the row belongs to this command.
                 let is_ours = attempt.may_have_happened() && before.at == now && before.user == command.user;
                 if !is_keyed && !is_ours {
-                    return Err(IdTaken::refusal(IdKind::Coupon, id.get()));
+                    return Err(IdInUse::refusal(IdKind::Coupon, id.get()));
                 }
                 let coupon = issued_before(unit, tenant, &before, command).await?;
                 found_done(unit.outbox(), attempt, entry).await?;
                 return Ok(coupon);
             }
             if attempt.may_have_happened() {
-                require_free(unit, IdKind::Coupon, id.get()).await?;
+                require_unused(unit, IdKind::Coupon, id.get()).await?;
             }
             let coupon = Coupon {
                 id,
@@ -190,13 +195,13 @@ async fn issued_before(
         None => None,
     };
     let coupon = found.ok_or(UseCaseError::NotFound { what: "coupon" })?;
-    let asked = (command.user, command.discount, command.min_spend, command.expires_at);
-    let same = (coupon.user, coupon.discount, coupon.min_spend, coupon.expires_at) == asked;
+    let requested = (command.user, command.discount, command.min_spend, command.expires_at);
+    let same = (coupon.user, coupon.discount, coupon.min_spend, coupon.expires_at) == requested;
     if same { Ok(coupon) } else { Err(UseCaseError::KeyTaken) }
 }
 
-/// Who it is, if that is somebody with an account, and as an operator.
-fn giver(context: &CommandContext) -> Result<(Option<UserId>, Operator), UseCaseError> {
+/// Returns the user id of the actor, if it has one, and the actor as an operator.
+fn granting_operator(context: &CommandContext) -> Result<(Option<UserId>, Operator), UseCaseError> {
     if context.has(Role::Operator) {
         Ok((context.user(), context.operator()?))
     } else {
@@ -204,7 +209,7 @@ fn giver(context: &CommandContext) -> Result<(Option<UserId>, Operator), UseCase
     }
 }
 
-/// What the audit log is told: `wallet.deposit`, `points.grant`, `coupon.issue`.
+/// Audit entry of a grant: `wallet.deposit`, `points.grant` or `coupon.issue`.
 fn entry(
     operator: &Operator,
     asset: Asset,

@@ -1,6 +1,5 @@
-//! What operators do about the marketplace itself: gifts, and everything that is behind an order looked at and compared.
-//! What they do about events and dead letters is the outbox's (`handover_outbox::operations`), and so are its rules: each call
-//! is in the audit log.
+//! Operator commands of the marketplace: asset grants, the timeline of an order, and reconciliation. Operator commands for
+//! events and dead letters are in `handover_outbox::operations`. As there, each call is recorded in the audit log.
 
 mod give;
 mod reconcile;

@@ -1,4 +1,4 @@
-//! The events of an order, in every order in which they could come to a handler: the same balances, or parked.
+//! The events of an order, delivered to a handler in every permutation: the balances are the same, or the event is parked.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use super::market::{Market, With, buyer, operator, points};
 use crate::support::{BUYER, TENANT, by};
 use marketplace::use_cases::operations::{Gift, give};
 
-/// Every order of these.
-fn orders_of<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
+/// All permutations of the items.
+fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
     if items.len() <= 1 {
         return vec![items.to_vec()];
     }
-    let mut orders = Vec::new();
+    let mut result = Vec::new();
     for (at, first) in items.iter().enumerate() {
         let mut rest = items.to_vec();
         rest.remove(at);
-        for mut order in orders_of(&rest) {
-            order.insert(0, first.clone());
-            orders.push(order);
+        for mut permutation in permutations(&rest) {
+            permutation.insert(0, first.clone());
+            result.push(permutation);
         }
     }
-    orders
+    result
 }
 
-/// An order that names everything, and its four events; one of them, the cancellation, never happened to it.
-async fn told(market: &Market) -> (Order, Vec<OutboxRow>) {
+/// An order with all three assets, and its four events. The cancellation never happened: the order contradicts it.
+async fn order_with_events(market: &Market) -> (Order, Vec<OutboxRow>) {
     market.deposit(5_000).await;
     give(market.app(), &operator(), buyer(), Gift::Grant(points(300)), None).await.unwrap();
     let coupon = market.coupon(1_000).await;
@@ -42,17 +42,17 @@ async fn told(market: &Market) -> (Order, Vec<OutboxRow>) {
         let payload = row.payload.replace(&other.id.to_string(), &order.id.to_string());
         OutboxRow { payload, aggregate: AggregateRef { id: order.id.get(), ..row.aggregate }, ..row }
     };
-    // Paid and paid back, as its rows would say, without any consumer having looked.
+    // The order is paid and refunded in the database, and no consumer has run.
     let (paid, events) = order.apply(&OrderAction::Pay, OrderActor::Gateway, market.world.now()).unwrap();
     let refund: RefundId = 1.try_into().unwrap();
     let (begun, _) =
         paid.apply(&OrderAction::BeginRefund { refund }, OrderActor::Buyer, market.world.now()).unwrap();
     let amount = order.payable;
-    let back = OrderAction::Refund { refund, amount };
-    let (refunded, more) = begun.apply(&back, OrderActor::Gateway, market.world.now()).unwrap();
+    let refund_action = OrderAction::Refund { refund, amount };
+    let (refunded, more) = begun.apply(&refund_action, OrderActor::Gateway, market.world.now()).unwrap();
     let mut unit = handover_outbox::ports::Store::begin(&market.world.store).await.unwrap();
-    for step in [&paid, &begun, &refunded] {
-        assert_eq!(unit.advance_order(step).await.unwrap(), handover_outbox::ports::Changed::One);
+    for state in [&paid, &begun, &refunded] {
+        assert_eq!(unit.advance_order(state).await.unwrap(), handover_outbox::ports::Changed::One);
     }
     unit.commit().await.unwrap();
     let created =
@@ -72,8 +72,8 @@ async fn told(market: &Market) -> (Order, Vec<OutboxRow>) {
     (refunded, rows)
 }
 
-/// What is left in the end: wallet, points, coupon.
-async fn left(market: &Market, order: &Order) -> ((i64, i64, i64), (i64, i64, i64), CouponStatus) {
+/// Final state of wallet, points and coupon.
+async fn final_assets(market: &Market, order: &Order) -> ((i64, i64, i64), (i64, i64, i64), CouponStatus) {
     let coupon = order.assets.coupon.unwrap().id;
     (market.purse(Purse::Wallet).await, market.purse(Purse::Points).await, market.coupon_status(coupon).await)
 }
@@ -82,12 +82,12 @@ async fn left(market: &Market, order: &Order) -> ((i64, i64, i64), (i64, i64, i6
 async fn whatever_order_events_come_in_each_twice_the_balances_end_the_same_or_they_are_parked() {
     let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
     for asset in Asset::HELD {
-        for turn in orders_of(&[0, 1, 2, 3]) {
+        for permutation in permutations(&[0, 1, 2, 3]) {
             let market = Market::new().await;
-            let (order, rows) = told(&market).await;
+            let (order, rows) = order_with_events(&market).await;
             let handler = market.keeper(asset).handler;
             let mut parked = Vec::new();
-            for at in &turn {
+            for at in &permutation {
                 for _ in 0..2 {
                     if market.hand(&handler, &rows[*at]).await.is_err() && !parked.contains(at) {
                         parked.push(*at);
@@ -95,25 +95,25 @@ async fn whatever_order_events_come_in_each_twice_the_balances_end_the_same_or_t
                     market.adds_up().await;
                 }
             }
-            // A person replays what was parked, in the order in which it happened.
+            // An operator replays the parked events in the order in which they happened.
             parked.sort_unstable();
-            let mut stays = Vec::new();
+            let mut parked_again = Vec::new();
             for at in parked {
                 if market.hand(&handler, &rows[at]).await.is_err() {
-                    stays.push(rows[at].event_type.clone());
+                    parked_again.push(rows[at].event_type.clone());
                 }
             }
             market.adds_up().await;
             assert_eq!(
-                left(&market, &order).await,
+                final_assets(&market, &order).await,
                 ((5_000, 0, 0), (300, 0, 0), CouponStatus::Available),
-                "{asset} {turn:?}"
+                "{asset} {permutation:?}"
             );
             let hold = market.world.view().await.holds_of(TENANT, order.id).await.unwrap();
-            assert!(hold.iter().all(|hold| hold.status != HoldStatus::Frozen), "{asset} {turn:?}: {hold:?}");
-            // Paid and cancelled contradict each other: what comes second is parked for good.
-            assert!(!stays.is_empty(), "{asset} {turn:?}");
-            *outcomes.entry(stays.join(" ")).or_default() += 1;
+            assert!(hold.iter().all(|hold| hold.status != HoldStatus::Frozen), "{asset} {permutation:?}: {hold:?}");
+            // Paid and cancelled contradict each other: the second one stays parked.
+            assert!(!parked_again.is_empty(), "{asset} {permutation:?}");
+            *outcomes.entry(parked_again.join(" ")).or_default() += 1;
         }
     }
     assert_eq!(outcomes.values().sum::<usize>(), 3 * 24, "{outcomes:?}");
@@ -138,10 +138,10 @@ async fn a_release_that_comes_before_its_lock_leaves_nothing_for_the_lock_to_do(
 #[tokio::test(start_paused = true)]
 async fn a_commit_without_a_lock_is_refused_and_moves_nothing() {
     let market = Market::new().await;
-    let (_, rows) = told(&market).await;
+    let (_, rows) = order_with_events(&market).await;
     for asset in Asset::HELD {
-        let answer = market.hand(&market.keeper(asset).handler, &rows[1]).await;
-        assert!(answer.as_ref().is_err_and(|why| why.contains("no lock")), "{asset}: {answer:?}");
+        let result = market.hand(&market.keeper(asset).handler, &rows[1]).await;
+        assert!(result.as_ref().is_err_and(|why| why.contains("no lock")), "{asset}: {result:?}");
     }
-    assert_eq!(market.purse(Purse::Points).await, (300, 0, 0), "nothing is earned either");
+    assert_eq!(market.purse(Purse::Points).await, (300, 0, 0), "no points are earned");
 }

@@ -1,4 +1,4 @@
-//! The gateway is asked until it reports.
+//! Refund requests are sent to the gateway until its report arrives.
 
 use marketplace::RefundSettings;
 use marketplace::jobs::RefundDispatcher;
@@ -17,23 +17,23 @@ async fn a_gateway_that_does_not_answer_is_asked_again_under_the_same_key_ever_m
     let market = Market::open().await;
     let order = market.paid(With::default()).await;
     let refund = market.refund(&order).await;
-    *market.tills.away.lock().unwrap() = 2;
+    *market.gateway.failures.lock().unwrap() = 2;
     let dispatcher = dispatcher(&market);
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
-    assert_eq!(dispatcher.dispatch().await.unwrap(), 0, "it is not due again at once");
-    let stands = market.world.view().await.refund_by_id(refund.id).await.unwrap().unwrap();
-    assert_eq!((stands.attempts, stands.status), (1, RefundStatus::Processing));
-    assert!(stands.last_error.is_some_and(|error| error.contains("no answer")));
+    assert_eq!(dispatcher.dispatch().await.unwrap(), 0, "the retry is not due yet");
+    let stored = market.world.view().await.refund_by_id(refund.id).await.unwrap().unwrap();
+    assert_eq!((stored.attempts, stored.status), (1, RefundStatus::Processing));
+    assert!(stored.last_error.is_some_and(|error| error.contains("no response")));
     pass(secs(6)).await;
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
     pass(secs(6)).await;
-    assert_eq!(dispatcher.dispatch().await.unwrap(), 0, "the pause has doubled");
+    assert_eq!(dispatcher.dispatch().await.unwrap(), 0, "the backoff has doubled");
     pass(secs(6)).await;
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
-    let asked = market.tills.asked.lock().unwrap().clone();
+    let requests = market.gateway.requests.lock().unwrap().clone();
     let key = format!("refund:{}", refund.id);
-    assert_eq!(asked.iter().map(|it| it.idempotency_key()).collect::<Vec<_>>(), [&*key, &*key, &*key]);
-    assert!(asked.iter().all(|it| it.amount == order.payable && it.transaction_id.is_some()));
+    assert_eq!(requests.iter().map(|it| it.idempotency_key()).collect::<Vec<_>>(), [&*key, &*key, &*key]);
+    assert!(requests.iter().all(|it| it.amount == order.payable && it.transaction_id.is_some()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,7 +44,7 @@ async fn a_request_that_was_taken_is_made_again_until_the_report_comes_and_then_
     let dispatcher = dispatcher(&market);
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
     pass(secs(6)).await;
-    assert_eq!(dispatcher.dispatch().await.unwrap(), 1, "a report that was lost is asked for");
+    assert_eq!(dispatcher.dispatch().await.unwrap(), 1, "the request is repeated because the report may be lost");
     market.report(&refund, RefundResult::Success).await.unwrap();
     pass(secs(60)).await;
     assert_eq!(dispatcher.dispatch().await.unwrap(), 0);
@@ -57,11 +57,11 @@ async fn a_gateway_that_hangs_holds_up_no_other_refund() {
         let order = market.paid(With::default()).await;
         market.refund(&order).await;
     }
-    *market.tills.hanging.lock().unwrap() = 5;
+    *market.gateway.hanging.lock().unwrap() = 5;
     let begun = Instant::now();
     assert_eq!(dispatcher(&market).dispatch().await.unwrap(), 6);
-    assert_eq!(begun.elapsed(), RefundSettings::default().timeout, "they were waited for together");
-    assert_eq!(market.tills.asked.lock().unwrap().len(), 6);
+    assert_eq!(begun.elapsed(), RefundSettings::default().timeout, "the requests are sent concurrently");
+    assert_eq!(market.gateway.requests.lock().unwrap().len(), 6);
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,5 +72,5 @@ async fn of_two_dispatchers_one_asks() {
     let (one, two) = (dispatcher(&market), dispatcher(&market));
     let (one, two) = tokio::join!(one.dispatch(), two.dispatch());
     assert_eq!(one.unwrap() + two.unwrap(), 1);
-    assert_eq!(market.tills.asked.lock().unwrap().len(), 1);
+    assert_eq!(market.gateway.requests.lock().unwrap().len(), 1);
 }

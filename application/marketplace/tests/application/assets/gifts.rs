@@ -1,4 +1,4 @@
-//! What operators give.
+//! Asset grants by operators.
 
 use handover_outbox::ports::AuditFilter;
 use marketplace::CommandContext;
@@ -20,9 +20,9 @@ async fn a_gift_under_one_key_is_given_once_and_answered_with_its_first_result()
         route: "POST /gifts".into(),
         key: "may-2026".into(),
     };
-    let asked = KeyedRequest { scope, body_hash: String::new(), trace_id: "t".into() };
-    let Begun::First(ticket) = begin(market.app(), asked, |_| Ok("null".into())).await.unwrap() else {
-        panic!("it never came before");
+    let request = KeyedRequest { scope, body_hash: String::new(), trace_id: "t".into() };
+    let Begun::First(ticket) = begin(market.app(), request, |_| Ok("null".into())).await.unwrap() else {
+        panic!("the key is new");
     };
     let context = CommandContext { idempotency: Some(ticket), ..operator() };
     let first = give(market.app(), &context, buyer(), Gift::Deposit(money(500)), None).await.unwrap();
@@ -40,8 +40,8 @@ async fn a_gift_under_one_key_is_given_once_and_answered_with_its_first_result()
 #[tokio::test(start_paused = true)]
 async fn only_operators_give_and_every_gift_is_in_the_audit_log() {
     let market = Market::new().await;
-    let answer = give(market.app(), &by(BUYER), buyer(), Gift::Grant(points(5)), None).await;
-    assert!(matches!(answer, Err(UseCaseError::NotAllowed { .. })), "{answer:?}");
+    let refused = give(market.app(), &by(BUYER), buyer(), Gift::Grant(points(5)), None).await;
+    assert!(matches!(refused, Err(UseCaseError::NotAllowed { .. })), "{refused:?}");
     market.grant(5).await;
     market.coupon(100).await;
     let entries =
@@ -72,12 +72,12 @@ async fn a_gift_is_in_the_audit_log_once_whatever_its_commit_meets() {
                 .audit_page(&AuditFilter::default(), None, 10)
                 .await
                 .unwrap();
-            let told: Vec<u64> = log
+            let changed: Vec<u64> = log
                 .iter()
                 .filter(|entry| entry.effect.action == action)
                 .map(|entry| entry.effect.changed)
                 .collect();
-            assert_eq!(told, [1, 1], "{action} {faults:?}");
+            assert_eq!(changed, [1, 1], "{action} {faults:?}");
         }
         market.adds_up().await;
     }

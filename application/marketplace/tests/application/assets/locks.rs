@@ -1,4 +1,4 @@
-//! An order's assets are locked by their consumers; one that cannot be closes the order.
+//! The consumers lock the assets of an order. A lock that is refused permanently closes the order.
 
 use marketplace::use_cases::*;
 use marketplace_domain::*;
@@ -107,20 +107,20 @@ async fn a_coupon_is_locked_by_one_of_many_orders() {
 #[tokio::test(start_paused = true)]
 async fn what_an_order_asks_for_is_checked_against_its_price() {
     let market = Market::new().await;
-    let refused = async |with| market.try_order(with).await.unwrap_err();
-    let answer = refused(With { wallet: 8_851, ..With::default() }).await;
+    let refused = async |assets| market.try_order(assets).await.unwrap_err();
+    let result = refused(With { wallet: 8_851, ..With::default() }).await;
     assert!(
         matches!(
-            answer,
+            result,
             UseCaseError::Order(OrderRefusal::Assets(AssetRefusal::MoreThanLeft {
                 asset: Asset::Wallet,
                 ..
             }))
         ),
-        "{answer:?}"
+        "{result:?}"
     );
     let context = operator();
-    let dear = issue_coupon(
+    let expensive_minimum = issue_coupon(
         market.app(),
         &context,
         IssueCoupon {
@@ -131,11 +131,11 @@ async fn what_an_order_asks_for_is_checked_against_its_price() {
             reason: None,
         },
     );
-    let dear = dear.await.unwrap().id;
-    let answer = refused(With { coupon: Some(dear), ..With::default() }).await;
+    let coupon = expensive_minimum.await.unwrap().id;
+    let result = refused(With { coupon: Some(coupon), ..With::default() }).await;
     assert!(
-        matches!(answer, UseCaseError::Order(OrderRefusal::Assets(AssetRefusal::BelowMinimumSpend { .. }))),
-        "{answer:?}"
+        matches!(result, UseCaseError::Order(OrderRefusal::Assets(AssetRefusal::BelowMinimumSpend { .. }))),
+        "{result:?}"
     );
     let unknown = refused(With { coupon: Some(4_711.try_into().unwrap()), ..With::default() }).await;
     assert!(matches!(unknown, UseCaseError::NotFound { what: "coupon" }), "{unknown:?}");
@@ -147,8 +147,8 @@ async fn nobody_uses_the_coupon_of_another() {
     let coupon = market.coupon(1_000).await;
     let product = market.process.listed().await.id;
     let command = PlaceOrder { coupon: Some(coupon), ..PlaceOrder::of(product) };
-    let answer = place_order(market.app(), &by(77), command).await;
-    assert!(matches!(answer, Err(UseCaseError::NotFound { what: "coupon" })), "{answer:?}");
+    let result = place_order(market.app(), &by(77), command).await;
+    assert!(matches!(result, Err(UseCaseError::NotFound { what: "coupon" })), "{result:?}");
 }
 
 #[tokio::test(start_paused = true)]

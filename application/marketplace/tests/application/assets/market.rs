@@ -1,4 +1,4 @@
-//! A marketplace whose buyers have something in their purses, and whose asset consumers run.
+//! A marketplace whose buyer can own assets, with its relay and consumers.
 
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +30,7 @@ pub(crate) fn points(number: i64) -> Points {
     number.try_into().unwrap()
 }
 
-/// What an order is to be paid with beside money.
+/// Assets that an order uses in addition to money.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct With {
     pub(crate) coupon: Option<CouponId>,
@@ -38,29 +38,29 @@ pub(crate) struct With {
     pub(crate) points: i64,
 }
 
-/// A gateway that takes every request and remembers it.
+/// A payment gateway that records every request.
 #[derive(Default)]
 pub(crate) struct Tills {
-    pub(crate) asked: Mutex<Vec<RefundRequest>>,
-    /// How many of the next requests it does not answer.
-    pub(crate) away: Mutex<u32>,
-    /// How many of the next requests it takes and never answers.
+    pub(crate) requests: Mutex<Vec<RefundRequest>>,
+    /// Number of next requests that fail as unavailable.
+    pub(crate) failures: Mutex<u32>,
+    /// Number of next requests that never complete.
     pub(crate) hanging: Mutex<u32>,
 }
 
 #[async_trait]
 impl Gateway for Tills {
     async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError> {
-        self.asked.lock().unwrap().push(request.clone());
+        self.requests.lock().unwrap().push(request.clone());
         let hangs = self.hanging.lock().unwrap().checked_sub(1);
         if let Some(left) = hangs {
             *self.hanging.lock().unwrap() = left;
             std::future::pending::<()>().await;
         }
-        let mut away = self.away.lock().unwrap();
-        if *away > 0 {
-            *away -= 1;
-            return Err(GatewayError::Unavailable("no answer".into()));
+        let mut failures = self.failures.lock().unwrap();
+        if *failures > 0 {
+            *failures -= 1;
+            return Err(GatewayError::Unavailable("no response".into()));
         }
         Ok(())
     }
@@ -73,7 +73,7 @@ pub(crate) struct Market {
 }
 
 impl Market {
-    /// A marketplace on which nothing runs by itself.
+    /// A marketplace without running relay and consumers.
     pub(crate) async fn new() -> Market {
         let world = World::with_timeout(secs(900)).await;
         let mut process = world.process();
@@ -82,14 +82,14 @@ impl Market {
         Market { world, process, tills }
     }
 
-    /// One whose relay and consumers run.
+    /// A marketplace with running relay and consumers.
     pub(crate) async fn open() -> Market {
         let market = Market::new().await;
         market.runs().await;
         market
     }
 
-    /// From now on relay and consumers run.
+    /// Starts the relay and the consumers.
     pub(crate) async fn runs(&self) {
         self.process.start_relay("relay", RelaySettings::default());
         for subscriber in standard(self.app()) {
@@ -120,30 +120,30 @@ impl Market {
         issue_coupon(self.app(), &operator(), command).await.unwrap().id
     }
 
-    pub(crate) async fn try_order(&self, with: With) -> Result<Order, UseCaseError> {
+    pub(crate) async fn try_order(&self, assets: With) -> Result<Order, UseCaseError> {
         let product = self.process.listed().await.id;
         let command = PlaceOrder {
             product,
-            coupon: with.coupon,
-            wallet: money(with.wallet),
-            points: points(with.points),
+            coupon: assets.coupon,
+            wallet: money(assets.wallet),
+            points: points(assets.points),
         };
         place_order(self.app(), &by(BUYER), command).await
     }
 
-    pub(crate) async fn order(&self, with: With) -> Order {
-        self.try_order(with).await.unwrap()
+    pub(crate) async fn order(&self, assets: With) -> Order {
+        self.try_order(assets).await.unwrap()
     }
 
     /// An order whose assets are locked.
-    pub(crate) async fn locked(&self, with: With) -> Order {
-        let order = self.order(with).await;
+    pub(crate) async fn locked(&self, assets: With) -> Order {
+        let order = self.order(assets).await;
         self.settle_down().await;
         order
     }
 
-    pub(crate) async fn paid(&self, with: With) -> Order {
-        let order = self.locked(with).await;
+    pub(crate) async fn paid(&self, assets: With) -> Order {
+        let order = self.locked(assets).await;
         let payment = self.process.started_payment(order.id).await;
         if payment.status == PaymentStatus::Processing {
             self.process.settle(&payment, PaymentResult::Success).await.unwrap();
@@ -161,12 +161,12 @@ impl Market {
         settle_refund(self.app(), &gateway(), SettleRefund { refund: refund.id, result }).await
     }
 
-    /// Everything that is on its way arrives.
+    /// Waits until all pending messages are processed.
     pub(crate) async fn settle_down(&self) {
         pass(millis(500)).await;
     }
 
-    /// Available, frozen, owed.
+    /// Available, frozen and owed amount.
     pub(crate) async fn purse(&self, purse: Purse) -> (i64, i64, i64) {
         let balance = self.world.view().await.balance_of(TENANT, buyer(), purse).await.unwrap();
         balance.map_or((0, 0, 0), |balance| (balance.available, balance.frozen, balance.debt))
@@ -185,13 +185,13 @@ impl Market {
         self.world.view().await.coupon_by_id(TENANT, id).await.unwrap().unwrap().status
     }
 
-    /// The keys of what was done for an order, in order.
+    /// Keys of the operations of an order, in order.
     pub(crate) async fn keys(&self, order: OrderId) -> Vec<String> {
         let operations = self.world.view().await.operations_of(TENANT, order).await.unwrap();
         operations.into_iter().map(|operation| operation.key.to_string()).collect()
     }
 
-    /// Nothing was lost and nothing came from nowhere: every account is in the ledger, and all of them sum to zero.
+    /// Checks the ledger: it has no inconsistency, and the accounts of each asset sum to zero.
     pub(crate) async fn adds_up(&self) {
         let mut view = self.world.view().await;
         assert_eq!(view.ledger_flaws(None, 10).await.unwrap(), []);
@@ -212,7 +212,7 @@ impl Market {
         standard(self.app()).into_iter().find(|it| it.handler.name() == name).unwrap()
     }
 
-    /// Hands events to a consumer's handler as they come, each in a unit of its own, without the gate.
+    /// Applies one event with a handler in its own unit of work, without the order gate.
     pub(crate) async fn hand(
         &self,
         handler: &Arc<dyn Handler<Work>>,

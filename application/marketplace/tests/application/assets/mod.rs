@@ -1,4 +1,4 @@
-//! Money and goods: assets, refunds, and the jobs that keep them in step.
+//! Assets, payments and refunds, and the jobs that keep them consistent.
 
 mod any_order;
 mod gateway;

@@ -1,4 +1,4 @@
-//! Paying an order that names assets.
+//! Payment of orders with assets.
 
 use marketplace::use_cases::*;
 use marketplace_domain::*;
@@ -15,7 +15,7 @@ async fn a_paid_order_commits_its_assets_and_earns_points_for_the_money() {
     let order = market.paid(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
     assert_eq!(order.status, OrderStatus::Paid);
     assert_eq!(market.purse(Purse::Wallet).await, (3_000, 0, 0));
-    // 57.00 in money earn 57 points.
+    // A money amount of 57.00 earns 57 points.
     assert_eq!(market.purse(Purse::Points).await, (150 + 57, 0, 0));
     assert_eq!(market.coupon_status(coupon).await, CouponStatus::Used);
     assert_eq!(market.total(Account::Platform).await, 5_700 + 2_000);
@@ -33,12 +33,12 @@ async fn a_payment_waits_for_every_lock_and_changes_nothing_before() {
     let order = market.order(With { wallet: 2_000, ..With::default() }).await;
     let payment = market.process.started_payment(order.id).await;
     for result in [PaymentResult::Success, PaymentResult::Failed] {
-        let answer = market.process.settle(&payment, result).await;
-        assert!(matches!(answer, Err(UseCaseError::AssetsNotLocked)), "{answer:?}");
+        let refused = market.process.settle(&payment, result).await;
+        assert!(matches!(refused, Err(UseCaseError::AssetsNotLocked)), "{refused:?}");
     }
     assert_eq!(market.world.order(order.id).await, order);
-    let stands = market.world.view().await.payment_by_id(payment.id).await.unwrap();
-    assert_eq!(stands, Some(payment.clone()));
+    let stored = market.world.view().await.payment_by_id(payment.id).await.unwrap();
+    assert_eq!(stored, Some(payment.clone()));
     let wallet = market.keeper(Asset::Wallet);
     let created = market.world.rows().await.remove(0);
     market.hand(&wallet.handler, &created).await.unwrap();
@@ -58,7 +58,7 @@ async fn an_order_that_assets_pay_whole_is_paid_without_the_gateway() {
     market.settle_down().await;
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Paid);
     assert_eq!(market.purse(Purse::Wallet).await, (0, 0, 0));
-    assert_eq!(market.purse(Purse::Points).await, (0, 0, 0), "no money, no points");
+    assert_eq!(market.purse(Purse::Points).await, (0, 0, 0), "only money earns points");
     market.adds_up().await;
 }
 
@@ -68,8 +68,8 @@ async fn nothing_is_paid_before_its_locks_without_the_gateway_either() {
     market.deposit(8_850).await;
     let order = market.order(With { wallet: 8_850, ..With::default() }).await;
     let command = StartPayment { order: order.id, method: "wallet".into() };
-    let answer = start_payment(market.app(), &crate::support::by(crate::support::BUYER), command).await;
-    assert!(matches!(answer, Err(UseCaseError::AssetsNotLocked)), "{answer:?}");
+    let refused = start_payment(market.app(), &crate::support::by(crate::support::BUYER), command).await;
+    assert!(matches!(refused, Err(UseCaseError::AssetsNotLocked)), "{refused:?}");
     assert_eq!(market.world.view().await.payments_of(TENANT, order.id).await.unwrap(), []);
 }
 
@@ -77,19 +77,19 @@ async fn nothing_is_paid_before_its_locks_without_the_gateway_either() {
 async fn a_failed_payment_closes_an_order_that_named_assets_and_leaves_any_other_open() {
     let market = Market::open().await;
     market.deposit(5_000).await;
-    let named = market.locked(With { wallet: 2_000, ..With::default() }).await;
-    let plain = market.locked(With::default()).await;
-    for order in [&named, &plain] {
+    let with_assets = market.locked(With { wallet: 2_000, ..With::default() }).await;
+    let without_assets = market.locked(With::default()).await;
+    for order in [&with_assets, &without_assets] {
         let payment = market.process.started_payment(order.id).await;
         market.process.settle(&payment, PaymentResult::Failed).await.unwrap();
     }
     market.settle_down().await;
-    let closed = market.world.order(named.id).await;
+    let closed = market.world.order(with_assets.id).await;
     assert_eq!(
         (closed.status, closed.cancel_reason),
         (OrderStatus::Cancelled, Some(CancelReason::PaymentFailed))
     );
-    assert_eq!(market.world.order(plain.id).await.status, OrderStatus::Pending);
+    assert_eq!(market.world.order(without_assets.id).await.status, OrderStatus::Pending);
     assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
     market.adds_up().await;
 }

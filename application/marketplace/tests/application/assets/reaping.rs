@@ -1,4 +1,4 @@
-//! The reaper of locks that nobody ended.
+//! The lock-timeout reaper, which ends expired locks.
 
 use handover_events::*;
 use handover_outbox::ports::OutboxRow;
@@ -14,8 +14,8 @@ fn reaper(market: &Market) -> LockTimeoutReaper {
     LockTimeoutReaper::new(market.app().clone(), ConsistencySettings::default())
 }
 
-/// A marketplace on which one order has its wallet amount locked and nothing else runs.
-async fn held() -> (Market, Order) {
+/// A marketplace in which one order has its wallet amount locked; no relay and no consumer runs.
+async fn locked_wallet() -> (Market, Order) {
     let market = Market::new().await;
     market.deposit(5_000).await;
     let order = market.order(With { wallet: 2_000, ..With::default() }).await;
@@ -27,7 +27,7 @@ async fn held() -> (Market, Order) {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_of_a_cancelled_order_is_released_once_it_is_old_enough_and_once() {
-    let (market, order) = held().await;
+    let (market, order) = locked_wallet().await;
     cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
     pass(secs(29 * 60)).await;
     assert_eq!(reaper(&market).reap().await.unwrap(), Reaped::default());
@@ -38,7 +38,7 @@ async fn a_lock_of_a_cancelled_order_is_released_once_it_is_old_enough_and_once(
     assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
     assert_eq!(market.hold_status(order.id, Asset::Wallet).await, Some(HoldStatus::Released));
     assert!(market.keys(order.id).await.contains(&format!("wallet:{}:release", order.id)));
-    // The event that should have released it comes after all.
+    // The event that should have released the lock is delivered late.
     let cancelled = market.world.rows().await.pop().unwrap();
     market.hand(&market.keeper(Asset::Wallet).handler, &cancelled).await.unwrap();
     assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
@@ -47,7 +47,7 @@ async fn a_lock_of_a_cancelled_order_is_released_once_it_is_old_enough_and_once(
 
 #[tokio::test(start_paused = true)]
 async fn a_pending_order_whose_lock_is_that_old_is_closed_first() {
-    let (market, order) = held().await;
+    let (market, order) = locked_wallet().await;
     pass(secs(30 * 60)).await;
     let reaped = reaper(&market).reap().await.unwrap();
     assert_eq!((reaped.released, reaped.closed), (1, 1));
@@ -58,7 +58,7 @@ async fn a_pending_order_whose_lock_is_that_old_is_closed_first() {
 
 #[tokio::test(start_paused = true)]
 async fn the_lock_of_a_paid_order_is_never_released_and_its_lost_commit_is_sent_again() {
-    let (market, order) = held().await;
+    let (market, order) = locked_wallet().await;
     let payment = market.process.started_payment(order.id).await;
     market.process.settle(&payment, PaymentResult::Success).await.unwrap();
     let paid = market.world.rows().await.into_iter().find(|row| row.event_type == "ORDER_PAID").unwrap();
@@ -68,30 +68,30 @@ async fn the_lock_of_a_paid_order_is_never_released_and_its_lost_commit_is_sent_
     assert_eq!((reaped.released, reaped.sent_again), (0, 1));
     assert_eq!(market.world.status(paid.event_id.as_str()).await, OutboxStatus::Retry);
     assert_eq!(market.purse(Purse::Wallet).await, (3_000, 2_000, 0));
-    assert_eq!(reaper(&market).reap().await.unwrap(), Reaped::default(), "it is on its way");
+    assert_eq!(reaper(&market).reap().await.unwrap(), Reaped::default(), "the event is pending");
 }
 
-/// What somebody inserted by hand is older than the event, and can never end a lock.
+/// A row that was inserted with SQL is older than the genuine event, but the order contradicts it: it cannot end a lock.
 #[tokio::test(start_paused = true)]
 async fn the_event_that_is_sent_again_is_one_that_its_order_confirms() {
-    let (market, order) = held().await;
-    let said = EventBody::OrderPaid(OrderPaid {
+    let (market, order) = locked_wallet().await;
+let contradicting = EventBody::OrderPaid(OrderPaid {
         order: order.facts(),
         pay_time: market.world.now(),
         amount: Money::from_minor(1).unwrap(),
         product: order.product,
     });
-    market.process.commit(vec![market.world.event("by-hand", 0, &said)]).await;
+    market.process.commit(vec![market.world.event("manual", 0, &contradicting)]).await;
     let payment = market.process.started_payment(order.id).await;
     market.process.settle(&payment, PaymentResult::Success).await.unwrap();
     let rows = market.world.rows().await;
-    let is_real = |row: &&OutboxRow| row.event_type == "ORDER_PAID" && row.event_id.as_str() != "by-hand";
-    let paid = rows.iter().find(is_real).unwrap().event_id.as_str();
-    market.world.pretend_sent(&["by-hand", paid]).await;
+    let is_genuine = |row: &&OutboxRow| row.event_type == "ORDER_PAID" && row.event_id.as_str() != "manual";
+    let paid = rows.iter().find(is_genuine).unwrap().event_id.as_str();
+    market.world.pretend_sent(&["manual", paid]).await;
     pass(secs(3_600)).await;
     assert_eq!(reaper(&market).reap().await.unwrap().sent_again, 1);
     assert_eq!(market.world.status(paid).await, OutboxStatus::Retry);
-    assert_eq!(market.world.status("by-hand").await, OutboxStatus::Sent);
+    assert_eq!(market.world.status("manual").await, OutboxStatus::Sent);
 }
 
 #[tokio::test(start_paused = true)]

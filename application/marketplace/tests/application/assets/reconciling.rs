@@ -1,4 +1,4 @@
-//! Reconciliation compares every stage, and mends what is missing without doing anything twice.
+//! Reconciliation compares every stage and repairs missing parts. A repair never repeats an effect.
 
 use std::time::Duration;
 
@@ -25,17 +25,17 @@ pub(crate) async fn reconciled(market: &Market, repair: bool) -> Reconciliation 
     reconcile(market.app(), &operator(), command).await.unwrap()
 }
 
-/// A market on which everything has happened that can, a while ago.
-async fn busy() -> (Market, Order) {
+/// A market with paid, refunded, cancelled and refused orders, all of them older than the grace period.
+async fn market_with_history() -> (Market, Order) {
     let market = Market::open().await;
     market.deposit(5_000).await;
     let order = market.paid(With { wallet: 2_000, ..With::default() }).await;
-    let back = market.paid(With { wallet: 500, points: 20, ..With::default() }).await;
-    let refund = market.refund(&back).await;
+    let refunded = market.paid(With { wallet: 500, points: 20, ..With::default() }).await;
+    let refund = market.refund(&refunded).await;
     market.report(&refund, RefundResult::Success).await.unwrap();
-    let dropped = market.locked(With { wallet: 100, ..With::default() }).await;
-    cancel_order(market.app(), &by(BUYER), dropped.id).await.unwrap();
-    // More than there is: refused for good, and the order with it.
+    let cancelled = market.locked(With { wallet: 100, ..With::default() }).await;
+    cancel_order(market.app(), &by(BUYER), cancelled.id).await.unwrap();
+    // More than the balance: the lock is refused permanently, and the order is closed.
     market.order(With { wallet: 5_000, points: 10, ..With::default() }).await;
     pass(secs(120)).await;
     (market, order)
@@ -43,14 +43,14 @@ async fn busy() -> (Market, Order) {
 
 #[tokio::test(start_paused = true)]
 async fn a_sound_market_has_no_findings() {
-    let (market, _) = busy().await;
-    let told = reconciled(&market, false).await;
-    assert_eq!(told.findings, []);
-    // The timeouts alone are still on their way.
-    assert_eq!((told.orders, told.pending, told.parked), (4, 4, 0), "{told:?}");
+    let (market, _) = market_with_history().await;
+    let report = reconciled(&market, false).await;
+    assert_eq!(report.findings, []);
+    // Only the timeout events are pending.
+    assert_eq!((report.orders, report.pending, report.parked), (4, 4, 0), "{report:?}");
     assert!(
-        told.is_sound() && told.events > 10 && told.confirmed == told.events && told.effects > 10,
-        "{told:?}"
+        report.is_sound() && report.events > 10 && report.confirmed == report.events && report.effects > 10,
+        "{report:?}"
     );
 }
 
@@ -58,53 +58,53 @@ async fn a_sound_market_has_no_findings() {
 async fn what_is_on_its_way_is_no_finding() {
     let market = Market::open().await;
     market.order(With::default()).await;
-    let told = reconciled(&market, false).await;
-    assert_eq!((told.findings.as_slice(), told.orders, told.events), (&[][..], 1, 2));
-    assert!(told.pending > 0);
+    let report = reconciled(&market, false).await;
+    assert_eq!((report.findings.as_slice(), report.orders, report.events), (&[][..], 1, 2));
+    assert!(report.pending > 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_order_that_was_moved_without_a_word_is_found_and_announced() {
-    let (market, order) = busy().await;
+    let (market, order) = market_with_history().await;
     let shipment = Shipment::new("SF".into(), "1".into()).unwrap();
     let (shipped, _) =
         order.apply(&OrderAction::Ship(shipment), OrderActor::Seller, market.world.now()).unwrap();
     let mut unit = market.world.store.begin().await.unwrap();
     assert_eq!(unit.advance_order(&shipped).await.unwrap(), Changed::One);
     unit.commit().await.unwrap();
-    let told = reconciled(&market, false).await;
-    assert_eq!(told.count(FindingKind::MissingEvent), 1, "{told:?}");
-    assert_eq!(told.findings[0].order, Some(order.id));
-    assert!(!told.is_sound());
-    let told = reconciled(&market, true).await;
-    assert_eq!(told.findings[0].mended, Some(Mended::Announced));
+    let report = reconciled(&market, false).await;
+    assert_eq!(report.count(FindingKind::MissingEvent), 1, "{report:?}");
+    assert_eq!(report.findings[0].order, Some(order.id));
+    assert!(!report.is_sound());
+    let report = reconciled(&market, true).await;
+    assert_eq!(report.findings[0].mended, Some(Mended::Announced));
     pass(secs(120)).await;
     assert_eq!(reconciled(&market, false).await.findings, []);
-    let told = market.world.view().await.notifications_about(TENANT, order.id).await.unwrap();
-    assert_eq!(told.len(), 2);
+    let notifications = market.world.view().await.notifications_about(TENANT, order.id).await.unwrap();
+    assert_eq!(notifications.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_confirmed_event_that_nobody_recorded_is_found_and_sent_again() {
-    let (market, _) = busy().await;
-    let late = market.process.ordered().await;
-    // The relay is not given the time to publish it, and the broker is said to have taken it.
+    let (market, _) = market_with_history().await;
+    let recent = market.process.ordered().await;
+    // The row becomes SENT before the relay publishes it, as if the broker had lost the message after its confirm.
     let id =
-        market.world.rows().await.into_iter().find(|row| row.aggregate.id == late.id.get()).unwrap().event_id;
+        market.world.rows().await.into_iter().find(|row| row.aggregate.id == recent.id.get()).unwrap().event_id;
     market.world.pretend_sent(&[id.as_str()]).await;
-    let told = reconciled(&market, false).await;
-    assert_eq!(told.findings, [], "it may be on its way");
+    let report = reconciled(&market, false).await;
+    assert_eq!(report.findings, [], "its message may still arrive");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_consumption_whose_effect_is_gone_is_applied_again() {
-    // A consumer that says that it did what it did not do.
+    // The consume-log record is SUCCESS, but the effect is missing.
     let market = Market::new().await;
     marketplace::service::prepare(market.app()).await.unwrap();
     let order = market.process.paid().await;
     let paid = market.world.rows().await.into_iter().rfind(|row| row.event_type == "ORDER_PAID").unwrap();
     let mut unit = market.world.store.begin().await.unwrap();
-    let lie = handover_outbox::ports::Consumption {
+    let false_record = handover_outbox::ports::Consumption {
         consumer: "fulfillment".into(),
         event_id: paid.event_id.clone(),
         event_type: paid.event_type.clone(),
@@ -123,14 +123,14 @@ async fn a_consumption_whose_effect_is_gone_is_applied_again() {
         cost_ms: 0,
         consume_time: market.world.now(),
     };
-    unit.outbox().record(&[lie]).await.unwrap();
+    unit.outbox().record(&[false_record]).await.unwrap();
     unit.commit().await.unwrap();
     market.runs().await;
     pass(secs(120)).await;
-    let told = reconciled(&market, false).await;
-    let kinds: Vec<_> = told.findings.iter().map(|it| (it.kind, it.consumer.clone())).collect();
+    let report = reconciled(&market, false).await;
+    let kinds: Vec<_> = report.findings.iter().map(|it| (it.kind, it.consumer.clone())).collect();
     assert_eq!(kinds, [(FindingKind::MissingEffect, Some("fulfillment".to_owned()))]);
-    assert_eq!(told.findings[0].event_id, Some(paid.event_id.clone()));
+    assert_eq!(report.findings[0].event_id, Some(paid.event_id.clone()));
     assert_eq!(reconciled(&market, true).await.findings[0].mended, Some(Mended::AppliedAgain));
     pass(secs(120)).await;
     let tasks = market.world.view().await.shipment_tasks(TENANT, order.id).await.unwrap();
@@ -142,14 +142,14 @@ async fn a_consumption_whose_effect_is_gone_is_applied_again() {
         .iter()
         .map(|entry| (entry.effect.action.as_str(), entry.effect.matched, entry.effect.changed))
         .collect();
-    let look = |found| ("reconciliation.look", found, 0);
+    let read = |found| ("reconciliation.look", found, 0);
     let repair = |changed| ("reconciliation.repair", 1, changed);
-    assert_eq!(calls[..4], [look(0), repair(0), repair(1), look(1)], "the call, and what it mended");
+    assert_eq!(calls[..4], [read(0), repair(0), repair(1), read(1)], "the call and its repair");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_that_is_gone_is_found_and_written_again_as_it_was() {
-    let (market, _) = busy().await;
+    let (market, _) = market_with_history().await;
     let mut view = market.world.view().await;
     let orders =
         view.orders_changed(None, DateTime::UNIX_EPOCH, market.world.now(), None, 100).await.unwrap();
@@ -158,13 +158,13 @@ async fn a_hold_that_is_gone_is_found_and_written_again_as_it_was() {
         holds.extend(view.holds_of(TENANT, order.id).await.unwrap());
     }
     drop(view);
-    let tombs = |hold: &&Hold| hold.status == HoldStatus::Released && hold.amount == 0;
-    assert_eq!((holds.len(), holds.iter().filter(tombs).count()), (6, 1), "{holds:?}");
+    let tombstone = |hold: &&Hold| hold.status == HoldStatus::Released && hold.amount == 0;
+    assert_eq!((holds.len(), holds.iter().filter(tombstone).count()), (6, 1), "{holds:?}");
     for hold in holds {
         let before = market.world.view().await.operations_of(TENANT, hold.order).await.unwrap();
         assert!(market.world.store.lose_hold((TENANT, hold.order, hold.asset)));
-        let told = reconciled(&market, false).await;
-        let [found] = told.findings.as_slice() else { panic!("{told:?}") };
+        let report = reconciled(&market, false).await;
+        let [found] = report.findings.as_slice() else { panic!("{report:?}") };
         let key = OperationKey::freeze(hold.asset, hold.order).to_string();
         assert_eq!(
             (found.kind, found.order, found.key.as_ref()),
@@ -172,15 +172,15 @@ async fn a_hold_that_is_gone_is_found_and_written_again_as_it_was() {
         );
         assert_eq!(reconciled(&market, true).await.findings[0].mended, Some(Mended::WrittenDown));
         assert_eq!(reconciled(&market, false).await.findings, []);
-        let again = market.hold(hold.order, hold.asset).await.unwrap();
-        let is_tomb = tombs(&&hold);
-        let at = |of: &Hold| if is_tomb { None } else { Some((of.create_time, of.update_time)) };
+        let restored = market.hold(hold.order, hold.asset).await.unwrap();
+        let is_tombstone = tombstone(&&hold);
+        let at = |of: &Hold| if is_tombstone { None } else { Some((of.create_time, of.update_time)) };
         assert_eq!(
-            (again.status, again.amount, again.coupon, again.reverted, again.user, at(&again)),
+            (restored.status, restored.amount, restored.coupon, restored.reverted, restored.user, at(&restored)),
             (hold.status, hold.amount, hold.coupon, hold.reverted, hold.user, at(&hold)),
         );
         let after = market.world.view().await.operations_of(TENANT, hold.order).await.unwrap();
-        assert_eq!(after, before, "nothing moves");
+        assert_eq!(after, before, "no amount is moved");
     }
     market.adds_up().await;
 }
@@ -197,18 +197,18 @@ async fn a_hold_that_is_not_there_yet_is_no_finding() {
 
 #[tokio::test(start_paused = true)]
 async fn an_open_dead_letter_whose_event_has_no_outbox_row_is_a_finding() {
-    let (market, order) = busy().await;
+    let (market, order) = market_with_history().await;
     let row = market.world.rows().await.into_iter().find(|row| row.aggregate.id == order.id.get()).unwrap();
-    let known = message(&row).body;
-    let gone = known.replace(row.event_id.as_str(), "gone-1");
-    let letter = |key: &str, body: &str| DeadLetter {
+    let known_body = message(&row).body;
+    let unknown_body = known_body.replace(row.event_id.as_str(), "unknown-1");
+    let dead_letter = |key: &str, body: &str| DeadLetter {
         queue: "a.queue".into(),
         key: key.into(),
         tenant: TENANT,
         event_type: Some(row.event_type.clone()),
         trace_id: None,
         body: body.into(),
-        reason: "why".into(),
+        reason: "a reason".into(),
         died_at: market.world.now(),
         status: DeadLetterStatus::Open,
         decided_at: None,
@@ -216,17 +216,17 @@ async fn an_open_dead_letter_whose_event_has_no_outbox_row_is_a_finding() {
     };
     let mut unit = market.world.store.begin().await.unwrap();
     unit.outbox()
-        .park(&[letter("known", &known), letter("gone", &gone), letter("no envelope", "{}")])
+        .park(&[dead_letter("known", &known_body), dead_letter("unknown", &unknown_body), dead_letter("no envelope", "{}")])
         .await
         .unwrap();
     unit.commit().await.unwrap();
     for repair in [false, true] {
-        let told = reconciled(&market, repair).await;
-        assert_eq!(told.findings.len(), 1, "{told:?}");
-        let finding = &told.findings[0];
+        let report = reconciled(&market, repair).await;
+        assert_eq!(report.findings.len(), 1, "{report:?}");
+        let finding = &report.findings[0];
         assert_eq!((finding.kind, finding.mended), (FindingKind::UnknownEvent, None));
-        assert_eq!(finding.event_id.as_ref().map(EventId::as_str), Some("gone-1"));
-        assert!(finding.what.contains("there is no outbox row of event gone-1"), "{}", finding.what);
-        assert!(!told.is_sound());
+        assert_eq!(finding.event_id.as_ref().map(EventId::as_str), Some("unknown-1"));
+        assert!(finding.what.contains("there is no outbox row of event unknown-1"), "{}", finding.what);
+        assert!(!report.is_sound());
     }
 }

@@ -1,4 +1,4 @@
-//! Paying back: asked for by buyers and operators, settled by the gateway's report, once.
+//! Refunds: requested by buyers and operators, settled once by the report of the gateway.
 
 use handover_outbox::MASK;
 use handover_outbox::ports::AuditFilter;
@@ -12,7 +12,7 @@ fn shipment() -> Shipment {
     Shipment::new("SF".into(), "SF-1".into()).unwrap()
 }
 
-fn asked(order: OrderId) -> RequestRefund {
+fn refund_request(order: OrderId) -> RequestRefund {
     RequestRefund { order, reason: "too small".into() }
 }
 
@@ -55,7 +55,7 @@ async fn points_that_were_spent_before_they_are_taken_back_become_a_debt_that_is
         market.report(&refund, RefundResult::Success).await.unwrap();
         market.settle_down().await;
     }
-    // 87 - 88 for the first, then 80 back and 87 taken for the second: 8 are owed.
+    // First refund: 87 - 88. Second refund: + 80 - 87. The debt is 8.
     assert_eq!(market.purse(Purse::Points).await, (0, 0, 8));
     market.adds_up().await;
     market.grant(10).await;
@@ -69,14 +69,14 @@ async fn an_order_that_is_being_paid_back_is_not_shipped_and_one_that_is_shipped
     let market = Market::open().await;
     let order = market.paid(With::default()).await;
     let refund = market.refund(&order).await;
-    let answer = ship_order(market.app(), &Market::seller(), order.id, shipment()).await;
-    assert!(matches!(answer, Err(UseCaseError::Order(OrderRefusal::Refunding { .. }))), "{answer:?}");
+    let result = ship_order(market.app(), &Market::seller(), order.id, shipment()).await;
+    assert!(matches!(result, Err(UseCaseError::Order(OrderRefusal::Refunding { .. }))), "{result:?}");
     market.report(&refund, RefundResult::Failed).await.unwrap();
     let order = market.world.order(order.id).await;
     assert_eq!((order.status, order.refund), (OrderStatus::Paid, None));
     ship_order(market.app(), &Market::seller(), order.id, shipment()).await.unwrap();
-    let answer = request_refund(market.app(), &by(BUYER), asked(order.id)).await;
-    assert!(matches!(answer, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))), "{answer:?}");
+    let result = request_refund(market.app(), &by(BUYER), refund_request(order.id)).await;
+    assert!(matches!(result, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))), "{result:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,21 +84,21 @@ async fn asked_for_twice_it_is_one_refund_and_after_a_failure_it_is_another() {
     let market = Market::open().await;
     let order = market.paid(With::default()).await;
     let first = market.refund(&order).await;
-    let again = request_refund(market.app(), &operator(), asked(order.id)).await.unwrap();
-    // What the buyer wrote is for no operator.
+    let again = request_refund(market.app(), &operator(), refund_request(order.id)).await.unwrap();
+    // The reason text of the buyer is masked for operators.
     assert_eq!(again, Refund { reason: MASK.to_owned(), ..first.clone() });
     market.report(&first, RefundResult::Failed).await.unwrap();
-    let second = request_refund(market.app(), &operator(), asked(order.id)).await.unwrap();
+    let second = request_refund(market.app(), &operator(), refund_request(order.id)).await.unwrap();
     assert_ne!(second.id, first.id);
     assert_eq!((second.cause, second.status), (RefundCause::Operator, RefundStatus::Processing));
-    // What an operator begins is in the audit log; what was begun already is not begun again.
+    // The audit log contains both calls of the operator; the first one found the refund of the buyer and changed nothing.
     let entries =
         market.world.view().await.outbox_view().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
     let refunds: Vec<_> = entries.iter().filter(|entry| entry.effect.action == "refund.request").collect();
-    let [entry, nothing] = refunds.as_slice() else { panic!("{entries:?}") };
-    assert_eq!((entry.effect.changed, nothing.effect.changed), (1, 0));
+    let [entry, unchanged] = refunds.as_slice() else { panic!("{entries:?}") };
+    assert_eq!((entry.effect.changed, unchanged.effect.changed), (1, 0));
     assert_eq!(entry.effect.selection, format!(r#"{{"orderId":{}}}"#, order.id));
-    assert_eq!(entry.effect.reason.as_deref(), Some(asked(order.id).reason.as_str()));
+    assert_eq!(entry.effect.reason.as_deref(), Some(refund_request(order.id).reason.as_str()));
     market.report(&second, RefundResult::Success).await.unwrap();
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Refunded);
     market.adds_up().await;
@@ -113,18 +113,18 @@ async fn the_same_report_again_changes_nothing_and_the_opposite_one_is_refused()
     let rows = market.world.rows().await.len();
     assert_eq!(market.report(&refund, RefundResult::Success).await.unwrap(), settled);
     assert_eq!(market.world.rows().await.len(), rows);
-    let answer = market.report(&refund, RefundResult::Failed).await;
-    assert!(matches!(answer, Err(UseCaseError::Refund(RefundRefusal::AlreadySettled { .. }))), "{answer:?}");
+    let result = market.report(&refund, RefundResult::Failed).await;
+    assert!(matches!(result, Err(UseCaseError::Refund(RefundRefusal::AlreadySettled { .. }))), "{result:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn sellers_and_strangers_ask_for_no_refund() {
     let market = Market::open().await;
     let order = market.paid(With::default()).await;
-    let seller = request_refund(market.app(), &Market::seller(), asked(order.id)).await;
+    let seller = request_refund(market.app(), &Market::seller(), refund_request(order.id)).await;
     assert!(matches!(seller, Err(UseCaseError::Order(OrderRefusal::NotAllowed { .. }))), "{seller:?}");
-    let stranger = request_refund(market.app(), &by(77), asked(order.id)).await;
-    assert!(matches!(stranger, Err(UseCaseError::NotFound { what: "order" })), "{stranger:?}");
+    let other_user = request_refund(market.app(), &by(77), refund_request(order.id)).await;
+    assert!(matches!(other_user, Err(UseCaseError::NotFound { what: "order" })), "{other_user:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,12 +141,12 @@ async fn a_payment_that_comes_after_the_cancellation_is_paid_back_once() {
     let [refund] = refunds.as_slice() else { panic!("{refunds:?}") };
     assert_eq!((refund.cause, refund.amount), (RefundCause::LatePayment, payment.amount));
     market.report(refund, RefundResult::Failed).await.unwrap();
-    let again = request_refund(market.app(), &operator(), asked(order.id)).await.unwrap();
+    let again = request_refund(market.app(), &operator(), refund_request(order.id)).await.unwrap();
     assert_eq!((again.payment, again.amount), (payment.id, payment.amount));
     market.report(&again, RefundResult::Success).await.unwrap();
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Cancelled);
-    let answer = request_refund(market.app(), &operator(), asked(order.id)).await;
-    assert!(matches!(answer, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))), "{answer:?}");
+    let result = request_refund(market.app(), &operator(), refund_request(order.id)).await;
+    assert!(matches!(result, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))), "{result:?}");
     assert_eq!(market.total(Account::Gateway).await, 0);
     market.adds_up().await;
 }

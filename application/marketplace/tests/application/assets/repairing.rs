@@ -1,4 +1,4 @@
-//! Events that were lost before anybody announced them are announced again.
+//! The consistency repair appends events that are missing in the outbox.
 
 use handover_outbox::ports::{NewEvent, OutboxRow, Store};
 use marketplace::ConsistencySettings;
@@ -13,8 +13,8 @@ fn repair(market: &Market) -> ConsistencyRepair {
     ConsistencyRepair::new(market.app().clone(), settings)
 }
 
-/// Pays an order as a bug would: without a word.
-async fn pays_silently(market: &Market, order: &Order) {
+/// Marks an order paid without appending its event, as a bug might.
+async fn pay_without_event(market: &Market, order: &Order) {
     let (paid, _) = order.apply(&OrderAction::Pay, OrderActor::Gateway, market.world.now()).unwrap();
     let mut unit = market.world.store.begin().await.unwrap();
     let _ = unit.advance_order(&paid).await.unwrap();
@@ -32,7 +32,7 @@ async fn an_order_that_was_paid_without_a_word_is_announced_and_takes_effect_onc
     let market = Market::open().await;
     market.deposit(5_000).await;
     let order = market.locked(With { wallet: 2_000, ..With::default() }).await;
-    pays_silently(&market, &order).await;
+    pay_without_event(&market, &order).await;
     assert_eq!(repair(&market).repair().await.unwrap(), 1);
     assert_eq!(repair(&market).repair().await.unwrap(), 0);
     market.settle_down().await;
@@ -51,7 +51,7 @@ async fn an_order_that_was_paid_without_a_word_is_announced_and_takes_effect_onc
 async fn two_that_repair_at_once_announce_it_once() {
     let market = Market::open().await;
     let order = market.locked(With::default()).await;
-    pays_silently(&market, &order).await;
+    pay_without_event(&market, &order).await;
     let (one, two) = (repair(&market), repair(&market));
     let (one, two) = tokio::join!(one.repair(), two.repair());
     assert_eq!(one.unwrap() + two.unwrap(), 1);
@@ -66,27 +66,27 @@ async fn a_sound_market_is_left_alone_and_so_are_orders_beyond_the_window() {
     assert_eq!(repair(&market).repair().await.unwrap(), 0);
     assert_eq!(market.world.rows().await.len(), rows);
     let old = market.locked(With::default()).await;
-    pays_silently(&market, &old).await;
+    pay_without_event(&market, &old).await;
     pass(secs(601)).await;
     assert_eq!(repair(&market).repair().await.unwrap(), 0);
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Paid);
 }
 
-/// A row inserted by hand that no consumer applies announces nothing: the order's real event is still missing.
+/// A row inserted with SQL that no consumer applies does not replace the genuine event, which is still missing.
 #[tokio::test(start_paused = true)]
 async fn a_row_that_no_consumer_applies_hides_no_lost_event() {
     let market = Market::open().await;
     let order = market.locked(With::default()).await;
-    pays_silently(&market, &order).await;
+    pay_without_event(&market, &order).await;
     let wrong_amount = EventBody::OrderPaid(OrderPaid {
         order: order.facts(),
         pay_time: market.world.now(),
         amount: Money::from_minor(1).unwrap(),
         product: order.product,
     });
-    let contradicting = market.world.event("by-hand-1", 0, &wrong_amount);
+    let contradicting = market.world.event("manual-1", 0, &wrong_amount);
     let unreadable = NewEvent {
-        event_id: "by-hand-2".parse().unwrap(),
+        event_id: "manual-2".parse().unwrap(),
         payload: format!("{{\"orderId\":{}}}", order.id),
         ..contradicting.clone()
     };

@@ -1,4 +1,4 @@
-//! What callbacks and jobs cause is in the trace of the request that began it.
+//! Callbacks and jobs continue the trace of the request that they belong to.
 
 use handover_events::Trace;
 use handover_outbox::ports::OutboxRow;
@@ -10,7 +10,7 @@ use marketplace_domain::*;
 use super::market::Market;
 use crate::support::{BUYER, SELLER, by, gateway, money, pass, report, secs};
 
-/// The trace of a request, with a W3C trace of its own.
+/// The trace of a request, with its own W3C trace context.
 fn trace(name: &str) -> Trace {
     let w3c: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
     Trace { trace_id: name.to_owned(), traceparent: Some(format!("00-{w3c:0<32}-00000000000000aa-01")) }
@@ -30,7 +30,7 @@ async fn started(market: &Market, order: &Order) -> Payment {
     start_payment(market.app(), &traced(by(BUYER), "pay"), command).await.unwrap()
 }
 
-/// The gateway reports about the payment in a trace of its own.
+/// Settles the payment with a report of the gateway, which has another trace.
 async fn settled(market: &Market, payment: &Payment) -> Payment {
     let reported = report(payment, PaymentResult::Success);
     settle_payment(market.app(), &traced(gateway(), "payment-callback"), reported).await.unwrap()
@@ -43,7 +43,7 @@ async fn sweep(market: &Market) {
 }
 
 async fn repair(market: &Market) -> u64 {
-    // Its window ends before now.
+    // The scan window ends before the current time.
     pass(secs(1)).await;
     let settings = ConsistencySettings { scan_window: secs(600), ..ConsistencySettings::default() };
     ConsistencyRepair::new(market.app().clone(), settings).repair().await.unwrap()
@@ -70,7 +70,7 @@ async fn what_a_payment_callback_causes_is_in_the_trace_of_who_paid() {
         assert_eq!(trace_of(&market, event_type).await, trace("pay"), "{event_type}");
     }
     let operations = market.world.view().await.operations_of(order.tenant, order.id).await.unwrap();
-    assert_eq!(operations[0].trace_id.as_deref(), Some("pay"), "the ledger says the same");
+    assert_eq!(operations[0].trace_id.as_deref(), Some("pay"), "the ledger has the same trace");
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,7 +83,7 @@ async fn a_refund_is_in_the_trace_of_who_asked_for_it_at_the_gateway_and_in_its_
     let refund = request_refund(market.app(), &traced(by(BUYER), "refund"), command).await.unwrap();
     let dispatcher = RefundDispatcher::new(market.app().clone(), RefundSettings::default());
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
-    assert_eq!(market.tills.asked.lock().unwrap()[0].trace, trace("refund"));
+    assert_eq!(market.gateway.requests.lock().unwrap()[0].trace, trace("refund"));
     let command = SettleRefund { refund: refund.id, result: RefundResult::Success };
     settle_refund(market.app(), &traced(gateway(), "refund-callback"), command).await.unwrap();
     for event_type in [EventType::RefundSucceeded, EventType::OrderRefunded] {
@@ -114,8 +114,8 @@ async fn the_sweep_has_a_trace_of_its_own_where_the_event_of_the_order_is_lost()
     market.world.pretend_sent(&[created.as_str()]).await;
     assert!(market.world.store.lose_event(&created));
     sweep(&market).await;
-    let own = Trace { trace_id: format!("sweep-{}", order.id), traceparent: None };
-    assert_eq!(trace_of(&market, EventType::OrderCancelled).await, own);
+    let new_trace = Trace { trace_id: format!("sweep-{}", order.id), traceparent: None };
+    assert_eq!(trace_of(&market, EventType::OrderCancelled).await, new_trace);
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,17 +144,17 @@ async fn a_lost_event_is_announced_again_in_the_trace_of_the_request_that_caused
     settled(&market, &payment).await;
     let shipment = Shipment::new("SF".into(), "SF-1".into()).unwrap();
     ship_order(market.app(), &traced(by(SELLER), "ship"), order.id, shipment).await.unwrap();
-    // The events that nobody consumed leave nothing behind but the rows that they are about.
+    // The events were not consumed: only the rows of the order and the payment can provide the trace.
     for event_type in [EventType::OrderCreated, EventType::OrderPaid, EventType::OrderStatusChanged] {
         let lost = row(&market, event_type).await.event_id;
         market.world.pretend_sent(&[lost.as_str()]).await;
         assert!(market.world.store.lose_event(&lost));
     }
     assert_eq!(repair(&market).await, 3);
-    assert_eq!(trace_of(&market, EventType::OrderCreated).await, trace("place"), "as its timeout has it");
+    assert_eq!(trace_of(&market, EventType::OrderCreated).await, trace("place"), "the trace of its timeout event");
     assert_eq!(trace_of(&market, EventType::OrderPaid).await, trace("pay"));
-    let own = Trace { trace_id: format!("repair-{}", order.id), traceparent: None };
-    assert_eq!(trace_of(&market, EventType::OrderStatusChanged).await, own, "its request is not known");
+    let new_trace = Trace { trace_id: format!("repair-{}", order.id), traceparent: None };
+    assert_eq!(trace_of(&market, EventType::OrderStatusChanged).await, new_trace, "its request is unknown");
 }
 
 #[tokio::test(start_paused = true)]

@@ -159,7 +159,7 @@ async fn a_hanging_handler_is_cut_off_and_counted() {
     pass(millis(600)).await;
     let record = world.log(NAME, "bad").await.unwrap();
     assert_eq!((record.status, record.attempts), (ConsumeStatus::Failed, 1));
-    assert_eq!(record.error_message.as_deref(), Some("消息消费失败: not done within 10s"));
+    assert_eq!(record.error_message.as_deref(), Some("消息消费失败: handler timed out after 10s"));
     pass(secs(40)).await;
     assert_eq!(world.log_status(NAME, "bad").await, Some(ConsumeStatus::Dead));
     assert_eq!(world.log(NAME, "bad").await.unwrap().attempts, 4);

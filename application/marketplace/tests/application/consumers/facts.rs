@@ -307,8 +307,8 @@ async fn effect_without_its_fact_is_a_finding() {
     let findings = reconciled(&market, false).await.findings;
     let flat = |it: &Finding| (it.kind, it.order, it.what.clone());
     let expected = [
-        (pending.id, "shipments has SHIPMENT, and the order is pending"),
-        (absent, "shipments has SHIPMENT, and the order does not exist"),
+        (pending.id, "shipments has SHIPMENT, but the order is pending"),
+        (absent, "shipments has SHIPMENT, but the order does not exist"),
     ];
     let expected =
         expected.map(|(order, what)| (FindingKind::EffectWithoutFact, Some(order), what.to_owned()));

@@ -31,7 +31,7 @@ async fn a_message_without_an_outbox_row_is_parked() {
     let letter = the_letter(&world).await;
     assert!(is_hash(&letter.key), "{}", letter.key);
     assert_eq!(letter.queue, QUEUE);
-    assert_eq!(letter.reason, "消息消费失败: there is no outbox row of event e-99");
+    assert_eq!(letter.reason, "消息消费失败: no outbox row for event e-99");
     assert_eq!((letter.body, letter.status), (foreign.body, DeadLetterStatus::Open));
     assert!(handler.calls().is_empty());
     assert_eq!(world.log(NAME, "e-99").await, None);
@@ -92,7 +92,7 @@ async fn another_payload_under_a_genuine_id_is_parked_and_the_event_itself_still
     let letters = world.letters().await;
     assert_eq!(letters.len(), 3);
     assert!(letters.iter().all(|letter| is_hash(&letter.key)), "{letters:?}");
-    assert_eq!(letters[0].reason, "消息消费失败: the outbox row of event e-1 has another payload");
+    assert_eq!(letters[0].reason, "消息消费失败: the outbox row of event e-1 has different content");
     assert_eq!(world.log(NAME, "e-1").await, None, "the event's own log is untouched");
     world.broker.inject(QUEUE, genuine);
     pass(millis(50)).await;
@@ -148,7 +148,7 @@ async fn a_letter_from_a_queue_that_nobody_works_on_is_parked() {
     subscription.nack(&tags, Requeue::No).await.unwrap();
     let letter = the_letter(&world).await;
     assert_eq!(letter.queue, FULFILLMENT_QUEUE);
-    assert_eq!(letter.reason, "消息消费失败: no consumer works on order.fulfillment.queue");
+    assert_eq!(letter.reason, "消息消费失败: no consumer is registered for queue order.fulfillment.queue");
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +163,7 @@ async fn a_forged_message_beside_the_genuine_one_is_parked_whichever_comes_first
             world.broker.inject(QUEUE, message);
         }
         let letter = the_letter(&world).await;
-        assert_eq!(letter.reason, "消息消费失败: the outbox row of event e-1 has another payload");
+        assert_eq!(letter.reason, "消息消费失败: the outbox row of event e-1 has different content");
         assert_eq!(world.effects(7).await, ["e-1"]);
         process.kill().await;
     }

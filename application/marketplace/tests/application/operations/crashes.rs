@@ -110,7 +110,7 @@ async fn one_that_dies_again_before_its_confirm_stays_open() {
     let replayed = replay_dead_letters(&process.app.outbox, &acting(&operator()), replay()).await.unwrap();
     assert_eq!(
         (replayed.replayed, whys(&replayed)),
-        (0, vec![("e-1", "it died again: 消息消费失败: no such paper")])
+        (0, vec![("e-1", "it was dead-lettered again: 消息消费失败: no such paper")])
     );
     assert_eq!(broken.world.letter(QUEUE, "e-1").await.status, DeadLetterStatus::Open);
     assert_eq!(broken.world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Dead));
@@ -131,7 +131,7 @@ async fn one_that_is_discarded_before_its_confirm_stays_discarded() {
     let (replayed, discarded) =
         tokio::join!(replay_dead_letters(&process.app.outbox, &operator, replay()), discard);
     assert_eq!(discarded.discarded, 1);
-    assert_eq!(whys(&replayed.unwrap()), [("e-1", "it was discarded meanwhile")]);
+    assert_eq!(whys(&replayed.unwrap()), [("e-1", "it was discarded in the meantime")]);
     assert_eq!(broken.world.letter(QUEUE, "e-1").await.status, DeadLetterStatus::Discarded);
     // Its message is in the queue, and changes nothing.
     assert_eq!(broken.world.depth(QUEUE).await.ready, 1);

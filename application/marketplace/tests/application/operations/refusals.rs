@@ -29,9 +29,9 @@ async fn what_cannot_be_replayed_is_refused_and_says_why() {
     let mut refused = whys(&replayed);
     refused.sort_unstable();
     let expected = [
-        (foreign.key.as_str(), "no event of ours: discard it"),
+        (foreign.key.as_str(), "not an event of this outbox: discard it"),
         ("e-1", "it was discarded"),
-        ("e-1", "no consumer works on old.queue"),
+        ("e-1", "no consumer is registered for queue old.queue"),
     ];
     assert_eq!(refused, expected);
     assert_eq!(world.letter(QUEUE, &foreign.key).await, foreign);
@@ -64,7 +64,7 @@ async fn a_dry_run_says_what_would_be_refused_and_changes_nothing() {
     let replayed =
         replay_dead_letters(&broken.process.app.outbox, &acting(&operator()), command).await.unwrap();
     assert_eq!((replayed.dry_run, replayed.matched, replayed.replayed), (true, 2, 0));
-    assert_eq!(whys(&replayed), [("e-1", "no consumer works on old.queue")]);
+    assert_eq!(whys(&replayed), [("e-1", "no consumer is registered for queue old.queue")]);
     assert_eq!(world.letter(QUEUE, "e-1").await, genuine);
     assert!(world.audit().await.is_empty());
 }

@@ -49,7 +49,7 @@ async fn a_completed_order_shows_every_change_event_publish_consumer_and_effect(
     let payments = ["payment of 88.50 CNY started", "payment of 88.50 CNY succeeded"];
     assert_eq!(whats(&shown, TimelineKind::Payment), payments);
     let effects = [
-        "product 1 taken off the seller's listing",
+        "product 1 removed from the seller's listing",
         "shipment task opened for the seller",
         "buyer notified: paid -> shipped",
         "seller notified: paid -> shipped",
@@ -168,9 +168,9 @@ async fn each_attempt_the_first_send_each_redrive_and_each_ignored_duplicate_is_
     let expected = [
         line("not confirmed; to be published again", "RETRY", 1, Some(error)),
         line("confirmed by the broker", "SENT", 2, None),
-        line("to be published once more", "RETRY", 0, Some("user:9: the printer has paper again")),
+        line("redriven; to be published again", "RETRY", 0, Some("user:9: the printer has paper again")),
         line("confirmed by the broker", "SENT", 1, None),
-        line("to be published once more", "RETRY", 0, Some("user:9")),
+        line("redriven; to be published again", "RETRY", 0, Some("user:9")),
         line("confirmed by the broker", "SENT", 1, None),
     ];
     assert_eq!(way(operator(), TimelineKind::Published).await, expected);
@@ -206,8 +206,8 @@ async fn what_was_given_up_and_redriven_shows_both() {
     let mut published = whats(&shown, TimelineKind::Published);
     published.retain(|what| *what != "confirmed by the broker");
     let (again, given_up) =
-        ("not confirmed; to be published again", "given up before the broker confirmed it");
-    assert_eq!(published, [again, again, again, given_up, "to be published once more", again]);
+        ("not confirmed; to be published again", "publishing failed: not confirmed by the broker");
+    assert_eq!(published, [again, again, again, given_up, "redriven; to be published again", again]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,10 +270,10 @@ async fn what_went_wrong_is_told_to_operators_alone() {
     let told = seen(operator()).await;
     let line = |what: &str, status, detail: &str| (what.to_owned(), Some(status), Some(detail.to_owned()));
     let expected = [
-        line("given up before the broker confirmed it", "FAILED", "消息发送失败: NO_ROUTE"),
-        line("given up by inventory", "DEAD", "swordfish 1"),
-        line("parked for a person", "OPEN", "swordfish 2"),
-        line("given up by a person", "DISCARDED", "swordfish 3"),
+        line("publishing failed: not confirmed by the broker", "FAILED", "消息发送失败: NO_ROUTE"),
+        line("failed permanently at inventory", "DEAD", "swordfish 1"),
+        line("parked as dead letter", "OPEN", "swordfish 2"),
+        line("discarded by an operator", "DISCARDED", "swordfish 3"),
     ];
     assert_eq!(told, expected);
     let silent: Vec<_> = told.into_iter().map(|(what, status, _)| (what, status, None)).collect();

@@ -1,4 +1,4 @@
-//! A process's way to the store that a test can cut: away for a while, or commits whose answer is lost.
+//! Store with injected faults: unavailable for some time, or commits that fail or whose reply is lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,72 +8,72 @@ use handover_outbox::ports::*;
 use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
 use marketplace::ports::*;
 
-/// What happens to one commit.
+/// Fault of one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommitFault {
-    /// Nothing.
+    /// The commit succeeds.
     None,
-    /// It is committed, and its answer is lost.
+    /// The commit succeeds, but its reply is lost: the outcome is unknown to the caller.
     AnswerLost,
-    /// It is not committed, and nobody can tell.
+    /// The commit is lost: the outcome is unknown to the caller.
     Lost,
-    /// It takes a second.
+    /// The commit takes one second.
     Slow,
-    /// The database asks to try again.
+    /// The commit fails with a transient error.
     Transient,
-    /// The database goes away, for good.
-    GoesAway,
+    /// The commit fails, and the store stays unavailable until it is set available.
+    Unavailable,
 }
 
-/// The body of a dead letter that the store refuses for a reason of its own.
+/// Body of a dead letter that the store rejects with a backend error.
 pub(crate) const UNSTORABLE: &str = "unstorable";
 
-/// The switches of one process's way to the store.
+/// Fault switches of one process's connection to the store.
 #[derive(Clone, Default)]
 pub(crate) struct StoreFaults(Arc<Mutex<Switches>>);
 
 #[derive(Default)]
 struct Switches {
-    away: bool,
+    unavailable: bool,
     commits: VecDeque<CommitFault>,
-    begun: u64,
-    asked: u64,
-    set_back: BTreeMap<IdKind, i64>,
+    begun_units: u64,
+    calls: u64,
+    lowered_by: BTreeMap<IdKind, i64>,
 }
 
 impl StoreFaults {
-    /// Blocks of ids of this kind begin so much lower, as after a restored backup, until they are raised.
-    pub(crate) fn set_ids_back(&self, kind: IdKind, by: i64) {
-        self.switches().set_back.insert(kind, by);
+    /// Lowers the id blocks of this kind by this amount, as after a restored backup, until they are raised.
+    pub(crate) fn lower_id_blocks(&self, kind: IdKind, by: i64) {
+        self.switches().lowered_by.insert(kind, by);
     }
 
-    /// Cuts or mends the way to the store: nothing new can begin.
-    pub(crate) fn set_away(&self, away: bool) {
-        self.switches().away = away;
+    /// Makes the store unavailable or available. While it is unavailable, no unit or view begins and no commit succeeds.
+    pub(crate) fn set_unavailable(&self, unavailable: bool) {
+        self.switches().unavailable = unavailable;
     }
 
-    /// What the next commits meet, in order; those after them are fine.
+    /// Sets the faults of the next commits, in order. Later commits succeed.
     pub(crate) fn next_commits(&self, faults: impl IntoIterator<Item = CommitFault>) {
         self.switches().commits.extend(faults);
     }
 
-    /// How many units have begun.
-    pub(crate) fn begun(&self) -> u64 {
-        self.switches().begun
+    /// Number of begun units.
+    pub(crate) fn begun_units(&self) -> u64 {
+        self.switches().begun_units
     }
 
-    /// How often anything was asked of the store, also while it was away.
-    pub(crate) fn asked(&self) -> u64 {
-        self.switches().asked
+    /// Number of calls to the store, including calls that failed because it was unavailable.
+    pub(crate) fn calls(&self) -> u64 {
+        self.switches().calls
     }
 
-    fn set_back(&self, kind: IdKind, id: i64) -> i64 {
-        (id - self.switches().set_back.get(&kind).copied().unwrap_or(0)).max(1)
+    fn lowered(&self, kind: IdKind, id: i64) -> i64 {
+        (id - self.switches().lowered_by.get(&kind).copied().unwrap_or(0)).max(1)
     }
 
     fn check(&self) -> Result<(), StoreError> {
-        self.switches().asked += 1;
-        if self.switches().away { Err(StoreError::Unavailable("no connection".into())) } else { Ok(()) }
+        self.switches().calls += 1;
+        if self.switches().unavailable { Err(StoreError::Unavailable("no connection".into())) } else { Ok(()) }
     }
 
     fn switches(&self) -> MutexGuard<'_, Switches> {
@@ -93,7 +93,7 @@ impl Store for FaultyStore {
 
     async fn begin(&self) -> Result<Box<Work>, StoreError> {
         self.faults.check()?;
-        self.faults.switches().begun += 1;
+        self.faults.switches().begun_units += 1;
         let inner = self.inner.begin().await?;
         Ok(Box::new(Wrapped(FaultyUnit { inner, faults: self.faults.clone() })))
     }
@@ -142,31 +142,31 @@ impl UnitWrapper for FaultyUnit {
 }
 
 impl DeadLetterRepoWrapper for FaultyUnit {
-    /// Refuses a body that contains [`UNSTORABLE`].
-    async fn park(&mut self, letters: &[DeadLetter]) -> Result<(), StoreError> {
-        if letters.iter().any(|letter| letter.body.contains(UNSTORABLE)) {
-            return Err(StoreError::Backend("it cannot be stored".into()));
+    /// Rejects a body that contains [`UNSTORABLE`].
+    async fn park(&mut self, dead_letters: &[DeadLetter]) -> Result<(), StoreError> {
+        if dead_letters.iter().any(|dead_letter| dead_letter.body.contains(UNSTORABLE)) {
+            return Err(StoreError::Backend("the body cannot be stored".into()));
         }
-        self.inner.outbox().park(letters).await
+        self.inner.outbox().park(dead_letters).await
     }
 }
 
 impl IdQueriesWrapper for FaultyUnit {
     async fn id_state(&mut self, kind: IdKind) -> Result<IdState, StoreError> {
         let state = self.inner.id_state(kind).await?;
-        Ok(IdState { next: self.faults.set_back(kind, state.next), ..state })
+        Ok(IdState { next: self.faults.lowered(kind, state.next), ..state })
     }
 }
 
 impl IdBlocksWrapper for FaultyUnit {
     async fn raise_id_block(&mut self, kind: IdKind, next: i64) -> Result<(), StoreError> {
-        self.faults.switches().set_back.remove(&kind);
+        self.faults.switches().lowered_by.remove(&kind);
         self.inner.raise_id_block(kind, next).await
     }
 
     async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError> {
         let first = self.inner.take_id_block(kind, size).await?;
-        Ok(self.faults.set_back(kind, first))
+        Ok(self.faults.lowered(kind, first))
     }
 }
 

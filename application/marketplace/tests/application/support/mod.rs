@@ -1,4 +1,4 @@
-//! A deployment in memory: one store, one broker, one virtual clock, and as many processes as a test asks for.
+//! In-memory deployment: one store, one broker, one virtual clock, and any number of processes.
 
 mod faulty_store;
 mod samples;
@@ -35,29 +35,29 @@ pub(crate) const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Lets virtual time pass, and everything that is due by then happen.
-#[allow(clippy::disallowed_methods, reason = "the runtime's time is paused: nobody waits for real time")]
+/// Sleeps in virtual time. Everything that becomes due in the meantime runs.
+#[allow(clippy::disallowed_methods, reason = "the time of the runtime is paused: no real time passes")]
 pub(crate) async fn pass(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
-/// Waits in virtual time until the condition holds; tells how long that took. Fails after `within`.
-pub(crate) async fn eventually(within: Duration, mut holds: impl AsyncFnMut() -> bool) -> Duration {
+/// Waits in virtual time until the condition is true and returns the elapsed time. Panics after `within`.
+pub(crate) async fn eventually(within: Duration, mut condition: impl AsyncFnMut() -> bool) -> Duration {
     let begun = tokio::time::Instant::now();
-    while !holds().await {
-        assert!(begun.elapsed() <= within, "not within {within:?}");
+    while !condition().await {
+        assert!(begun.elapsed() <= within, "condition not true within {within:?}");
         pass(millis(10)).await;
     }
     begun.elapsed()
 }
 
-/// What all processes of a deployment share.
+/// The parts of a deployment that all its processes share.
 pub(crate) struct World {
     pub(crate) clock: VirtualClock,
     pub(crate) store: MemoryStore,
     pub(crate) broker: MemoryBroker,
     pub(crate) pending_timeout: Duration,
-    /// What failed events mean for later ones, to the processes started from now on.
+    /// Whether FAILED events block later ones, for processes created from now on.
     pub(crate) on_failed: OnFailed,
     chance: Arc<SeededChance>,
 }
@@ -71,7 +71,7 @@ pub(crate) struct Process {
 }
 
 impl World {
-    /// A deployment with its topology declared.
+    /// Creates a deployment and declares its topology.
     pub(crate) async fn new() -> World {
         World::with_timeout(DEFAULT_TIMEOUT).await
     }
@@ -94,7 +94,7 @@ impl World {
         self.process_on(Arc::new(self.broker.clone()))
     }
 
-    /// A process whose way to the broker is this one.
+    /// Creates a process that uses this broker.
     pub(crate) fn process_on(&self, broker: Arc<dyn Broker>) -> Process {
         let (wake, faults) = (Wake::default(), StoreFaults::default());
         let inner: Arc<MarketStore> = Arc::new(self.store.for_process(wake.clone()));
@@ -117,14 +117,14 @@ impl World {
     pub(crate) async fn row(&self, id: &str) -> OutboxRow {
         let id = event_id(id);
         let rows = self.view().await.outbox_view().outbox_by_event(std::slice::from_ref(&id)).await.unwrap();
-        rows.into_iter().next().unwrap_or_else(|| panic!("{id} is in no outbox"))
+        rows.into_iter().next().unwrap_or_else(|| panic!("no outbox row for event {id}"))
     }
 
     pub(crate) async fn status(&self, id: &str) -> OutboxStatus {
         self.row(id).await.status
     }
 
-    /// Every row of the outbox, oldest first.
+    /// All outbox rows, oldest first.
     pub(crate) async fn rows(&self) -> Vec<OutboxRow> {
         let mut rows = self
             .view()
@@ -137,7 +137,7 @@ impl World {
         rows
     }
 
-    /// The types of an order's events, in their order.
+    /// Sequence numbers and types of the events of an order, oldest row first.
     pub(crate) async fn history(&self, order: OrderId) -> Vec<(i64, String)> {
         let rows = self.rows().await;
         let of_order =
@@ -153,7 +153,7 @@ impl World {
         self.view().await.product_by_id(TENANT, id).await.unwrap().unwrap()
     }
 
-    /// From now on no queue takes a changed status; every other event has its queues.
+    /// Removes the bindings of `order.status.changed`: its messages become unroutable. Other events are still routed.
     pub(crate) fn unbind_changed(&self) {
         for queue in [STATUS_SYNC_QUEUE, CREDIT_QUEUE, WEBHOOK_QUEUE] {
             assert!(self.broker.unbind(queue, "order.status.changed"), "{queue}");
@@ -165,7 +165,7 @@ impl World {
         depths.into_iter().find(|depth| depth.name == queue).unwrap()
     }
 
-    /// The consume log's row.
+    /// The consume-log record.
     pub(crate) async fn log(&self, consumer: &str, id: &str) -> Option<ConsumeRecord> {
         self.view().await.outbox_view().consumption(consumer, &event_id(id)).await.unwrap()
     }
@@ -174,20 +174,21 @@ impl World {
         self.log(consumer, id).await.map(|record| record.status)
     }
 
-    pub(crate) async fn letters(&self) -> Vec<DeadLetter> {
+    /// All dead letters, oldest first.
+    pub(crate) async fn dead_letters(&self) -> Vec<DeadLetter> {
         let filter = DeadLetterFilter::default();
         let newest_first =
             self.view().await.outbox_view().dead_letters_page(&filter, None, 1_000).await.unwrap();
-        newest_first.into_iter().rev().map(|letter| letter.effect).collect()
+        newest_first.into_iter().rev().map(|dead_letter| dead_letter.effect).collect()
     }
 
-    /// Puts the message of an outbox row into a queue, as the relay and the broker would.
+    /// Puts the message of an outbox row into a queue, as the relay and the broker do.
     pub(crate) async fn deliver(&self, queue: &str, id: &str) {
         let row = self.row(id).await;
         assert!(self.broker.inject(queue, message(&row)));
     }
 
-    /// Makes rows SENT without any message: what a broker that lost them leaves.
+    /// Marks rows SENT without a message, as if the broker had lost the messages after its confirms.
     pub(crate) async fn pretend_sent(&self, ids: &[&str]) {
         let proofs: Vec<Confirmed> = ids.iter().map(|id| proof(id)).collect();
         let mut unit = self.store.begin().await.unwrap();
@@ -196,18 +197,18 @@ impl World {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "plays the broker that has taken the message")]
+#[allow(clippy::disallowed_methods, reason = "simulates a broker that confirms the message")]
 fn proof(id: &str) -> Confirmed {
     match Outgoing::new(event_id(id), String::new(), Message::default()).confirmed() {
         PublishOutcome::Confirmed(proof) => proof,
         PublishOutcome::Returned { .. } | PublishOutcome::Nacked { .. } | PublishOutcome::Unknown { .. } => {
-            unreachable!("a confirm is a confirm")
+            unreachable!("confirmed() returns Confirmed")
         }
     }
 }
 
 impl Process {
-    /// Commits events as a use case would.
+    /// Commits events, as a use case does.
     pub(crate) async fn commit(&self, events: Vec<NewEvent>) {
         with_tx(&self.app.tx, move |unit, _| {
             let events = events.clone();
@@ -223,7 +224,7 @@ impl Process {
         drop(self.app.tx.tasks.spawn(relay.run()));
     }
 
-    /// Starts a consumer and waits until it takes events.
+    /// Starts a consumer and waits until it accepts deliveries.
     pub(crate) async fn start_consumer(&self, subscriber: &Subscriber<Work>, settings: ConsumerSettings) {
         let consumer =
             Consumer::new(self.app.outbox.clone(), subscriber.bind(&self.app.tx.store), Arc::new(settings));
@@ -237,7 +238,7 @@ impl Process {
         drop(self.app.tx.tasks.spawn(drainer.run()));
     }
 
-    /// The simulated crash, and what it leaves behind.
+    /// Simulates a crash of the process and waits until its tasks have ended.
     pub(crate) async fn kill(&self) {
         self.app.tx.tasks.kill();
         self.app.tx.tasks.ended().await;
@@ -258,7 +259,7 @@ impl Process {
         start_payment(&self.app, &by(BUYER), command).await.unwrap()
     }
 
-    /// The gateway's report about a payment.
+    /// Settles a payment with this report of the gateway.
     pub(crate) async fn settle(
         &self,
         payment: &Payment,
@@ -275,7 +276,7 @@ impl Process {
     }
 }
 
-/// The first record that a consumer has of this event.
+/// The first consume-log record of this event at a consumer.
 pub(crate) fn first_record(
     row: OutboxRow,
     consumer: &str,

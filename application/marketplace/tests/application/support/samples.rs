@@ -1,4 +1,4 @@
-//! Who asks, what happened, and the message that says so.
+//! Sample commands, events and messages.
 
 use chrono::{DateTime, Utc};
 use handover_events::*;
@@ -39,7 +39,7 @@ pub(crate) fn event_id(text: &str) -> EventId {
     text.parse().unwrap()
 }
 
-/// The events of sample orders: buyer 10 takes product `order + 1000` of seller 20 for 88.50.
+/// Events of sample orders: buyer 10 orders product `order + 1000` of seller 20 for 88.50.
 pub(crate) mod sample {
     use super::*;
 
@@ -100,7 +100,7 @@ pub(crate) mod sample {
 }
 
 impl World {
-    /// An event that happens now.
+    /// An event with the current time.
     pub(crate) fn event(&self, id: &str, seq: i64, body: &EventBody) -> NewEvent {
         NewEvent {
             event_id: event_id(id),
@@ -119,7 +119,7 @@ impl World {
     }
 }
 
-/// The message that carries a row.
+/// The message of an outbox row.
 pub(crate) fn message(row: &OutboxRow) -> Message {
     let headers = [
         ("tenantId", row.aggregate.tenant.to_string()),

@@ -1,4 +1,4 @@
-//! Many at once: one wins, the others are told why, and nothing is half done.
+//! Concurrent commands: one succeeds, the others fail with a reason, and no change is partial.
 
 use std::collections::BTreeSet;
 
@@ -20,12 +20,12 @@ async fn sixty_four_buyers() {
         let app = process(number).app.clone();
         async move { place_order(&app, &by(100 + number), PlaceOrder::of(product)).await }
     });
-    let answers = join_all(buys.map(|buy| a.app.tx.tasks.spawn(buy))).await;
-    let answers: Vec<_> = answers.into_iter().map(|answer| answer.unwrap().unwrap()).collect();
-    let winners: Vec<&Order> = answers.iter().filter_map(|answer| answer.as_ref().ok()).collect();
+    let results = join_all(buys.map(|buy| a.app.tx.tasks.spawn(buy))).await;
+    let results: Vec<_> = results.into_iter().map(|result| result.unwrap().unwrap()).collect();
+    let winners: Vec<&Order> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
     let [winner] = winners.as_slice() else { panic!("{} orders for one product", winners.len()) };
-    for answer in &answers {
-        match answer {
+    for result in &results {
+        match result {
             Ok(_) | Err(UseCaseError::Order(OrderRefusal::Product(ProductRefusal::WrongStatus { .. }))) => {}
             Err(other) => panic!("{other}"),
         }
@@ -49,17 +49,17 @@ async fn of_64_buyers_on_two_threads_one_gets_the_product() {
 async fn ids_are_unique_over_processes_and_tasks() {
     let world = World::new().await;
     let processes: Vec<Process> = (0..3).map(|_| world.process()).collect();
-    let taken = (0..900).map(|number| {
+    let reservations = (0..900).map(|number| {
         let app = processes[number % 3].app.clone();
         async move { app.ids.next::<OrderId>(IdKind::Order).await.unwrap() }
     });
-    let ids = join_all(taken).await;
+    let ids = join_all(reservations).await;
     assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 900);
     let kinds = [IdKind::Product, IdKind::Payment];
     for kind in kinds {
         assert!(
             processes[0].app.ids.next::<OrderId>(kind).await.unwrap().get() <= 100,
-            "{kind:?} has its own"
+            "{kind:?} has its own id blocks"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Blocks of ids that begin at ids which rows have, as after a restored backup or a failover that lost commits: nobody is
-//! answered with what is another's, and every command is done.
+//! Id blocks that overlap ids of existing rows, as after a restored backup or a failover that lost commits: no command
+//! returns a row of another caller, and every command succeeds.
 
 use chrono::TimeDelta;
 use handover_events::*;
@@ -11,54 +11,54 @@ use marketplace_domain::*;
 
 use crate::support::{BUYER, CommitFault, Process, SELLER, TENANT, World, by, money, pass, report, secs};
 
-/// A process of the world whose history is known, for whom ids begin so much lower.
-async fn set_back(kinds: &[IdKind], back: i64) -> (World, Process) {
+/// A deployment with existing rows, and a process whose id blocks of these kinds are lowered by this amount.
+async fn lowered_ids(kinds: &[IdKind], by: i64) -> (World, Process) {
     let world = World::new().await;
     let first = world.process();
     for _ in 0..3 {
-        one_of_each(&first, (SELLER, BUYER), TENANT).await;
+        create_one_of_each(&first, (SELLER, BUYER), TENANT).await;
         pass(secs(1)).await;
     }
     let process = world.process();
     for kind in kinds {
-        process.faults.set_ids_back(*kind, back);
+        process.faults.lower_id_blocks(*kind, by);
     }
     (world, process)
 }
 
-fn of(user: i64, tenant: TenantId) -> CommandContext {
+fn context(user: i64, tenant: TenantId) -> CommandContext {
     CommandContext { tenant, ..by(user) }
 }
 
-/// Every kind of row, each the caller's own.
-async fn one_of_each(process: &Process, (seller, buyer): (i64, i64), tenant: TenantId) {
+/// Creates one row of every kind, and checks that each returned row belongs to the caller.
+async fn create_one_of_each(process: &Process, (seller, buyer): (i64, i64), tenant: TenantId) {
     let app = &process.app;
     let id = |user: i64| UserId::try_from(user).unwrap();
     let title: Title = format!("a lamp of {seller}").try_into().unwrap();
     let listing = ListProduct { title: title.clone(), price: money(4_200) };
-    let product = list_product(app, &of(seller, tenant), listing).await.unwrap();
+    let product = list_product(app, &context(seller, tenant), listing).await.unwrap();
     let listed = (product.seller, product.tenant, product.title.clone(), product.status);
     assert_eq!(listed, (id(seller), tenant, title, ProductStatus::OnSale));
 
-    let order = place_order(app, &of(buyer, tenant), PlaceOrder::of(product.id)).await.unwrap();
+    let order = place_order(app, &context(buyer, tenant), PlaceOrder::of(product.id)).await.unwrap();
     let placed = (order.buyer, order.seller, order.product, order.tenant, order.status);
     assert_eq!(placed, (id(buyer), id(seller), product.id, tenant, OrderStatus::Pending));
 
     let start = StartPayment { order: order.id, method: "card".into() };
-    let payment = start_payment(app, &of(buyer, tenant), start).await.unwrap();
+    let payment = start_payment(app, &context(buyer, tenant), start).await.unwrap();
     assert_eq!(
         (payment.order, payment.tenant, payment.status),
         (order.id, tenant, PaymentStatus::Processing)
     );
     let paid = SettlePayment { payment: payment.id, report: report(&payment, PaymentResult::Success).report };
-    settle_payment(app, &of(buyer, tenant), paid).await.unwrap();
+    settle_payment(app, &context(buyer, tenant), paid).await.unwrap();
 
-    let wanted = RequestRefund { order: order.id, reason: "too small".into() };
-    let refund = request_refund(app, &of(buyer, tenant), wanted).await.unwrap();
+    let request = RequestRefund { order: order.id, reason: "too small".into() };
+    let refund = request_refund(app, &context(buyer, tenant), request).await.unwrap();
     assert_eq!((refund.order, refund.payment, refund.tenant), (order.id, payment.id, tenant));
 
     let actor = Actor::User { id: id(9), roles: vec![Role::User, Role::Operator] };
-    let operator = CommandContext { actor, ..of(9, tenant) };
+    let operator = CommandContext { actor, ..context(9, tenant) };
     let coupon = IssueCoupon {
         user: id(buyer),
         discount: money(300),
@@ -75,27 +75,27 @@ const OTHERS: (i64, i64) = (SELLER + 1, BUYER + 1);
 #[tokio::test(start_paused = true)]
 async fn each_kind_set_back_by_any_amount_hands_out_no_row_of_others() {
     for kind in IdKind::ALL {
-        for back in [1, 97, 98, 99, 100, 5_000] {
-            let (world, process) = set_back(&[kind], back).await;
+        for by in [1, 97, 98, 99, 100, 5_000] {
+            let (world, process) = lowered_ids(&[kind], by).await;
             let before = world.rows().await;
             for tenant in [TENANT, TenantId::try_from(2).unwrap()] {
                 for _ in 0..3 {
-                    one_of_each(&process, OTHERS, tenant).await;
+                    create_one_of_each(&process, OTHERS, tenant).await;
                     pass(secs(1)).await;
                 }
             }
-            // What was there has not changed.
+            // The existing rows are unchanged.
             let after = world.rows().await;
-            assert_eq!(after[..before.len()], before[..], "{kind:?} by {back}");
+            assert_eq!(after[..before.len()], before[..], "{kind:?} by {by}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn all_kinds_may_be_set_back_at_once() {
-    let (_world, process) = set_back(&IdKind::ALL, 100).await;
+    let (_world, process) = lowered_ids(&IdKind::ALL, 100).await;
     for _ in 0..3 {
-        one_of_each(&process, OTHERS, TENANT).await;
+        create_one_of_each(&process, OTHERS, TENANT).await;
         pass(secs(1)).await;
     }
 }
@@ -103,12 +103,12 @@ async fn all_kinds_may_be_set_back_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_meets_a_set_back_block_and_each_command_is_done_once() {
     for fault in [CommitFault::AnswerLost, CommitFault::Lost, CommitFault::Transient] {
-        let (world, process) = set_back(&[IdKind::Product, IdKind::Order], 100).await;
-        // The ids of the first block are known to be another's, and then a commit of unknown outcome.
+        let (world, process) = lowered_ids(&[IdKind::Product, IdKind::Order], 100).await;
+        // The listing finds that the ids of its block are in use; the commit after that is faulty.
         let product = process.listed().await;
         process.faults.next_commits([fault]);
         let order =
-            place_order(&process.app, &of(OTHERS.1, TENANT), PlaceOrder::of(product.id)).await.unwrap();
+            place_order(&process.app, &context(OTHERS.1, TENANT), PlaceOrder::of(product.id)).await.unwrap();
         assert_eq!((order.product, order.buyer.get()), (product.id, OTHERS.1), "{fault:?}");
         assert_eq!(world.history(order.id).await.len(), 2, "{fault:?}");
         assert_eq!(world.product(product.id).await.version, 2, "{fault:?}");
@@ -117,7 +117,7 @@ async fn a_lost_answer_meets_a_set_back_block_and_each_command_is_done_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_late_payment_whose_refund_id_is_taken_is_recorded_and_paid_back() {
-    let (world, process) = set_back(&[IdKind::Refund], 100).await;
+    let (world, process) = lowered_ids(&[IdKind::Refund], 100).await;
     for _ in 0..4 {
         let order = process.ordered().await;
         let payment = process.started_payment(order.id).await;

@@ -1,4 +1,4 @@
-//! The use cases: what each does, whom it refuses, and that it happens once whatever the store answers.
+//! Use cases: results, authorization, and exactly one effect under every store fault.
 
 mod contention;
 mod ids_set_back;

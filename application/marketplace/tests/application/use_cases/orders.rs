@@ -1,4 +1,4 @@
-//! Listing, buying, shipping, completing, cancelling.
+//! Listing and shelving products; placing, shipping, completing and cancelling orders.
 
 use handover_events::Trace;
 use handover_events::*;
@@ -15,11 +15,11 @@ pub(crate) fn shipment() -> Shipment {
     Shipment::new("SF".into(), "SF-1".into()).unwrap()
 }
 
-fn elsewhere(user: i64) -> CommandContext {
+fn in_other_tenant(user: i64) -> CommandContext {
     CommandContext { tenant: 2.try_into().unwrap(), ..by(user) }
 }
 
-fn is_missing<T>(result: &Result<T, UseCaseError>) -> bool {
+fn is_not_found<T>(result: &Result<T, UseCaseError>) -> bool {
     matches!(result, Err(UseCaseError::NotFound { .. }))
 }
 
@@ -30,7 +30,7 @@ async fn a_listed_product_is_on_sale() {
     assert_eq!((product.status, product.version), (ProductStatus::OnSale, 1));
     assert_eq!((product.seller.get(), product.price), (SELLER, money(8_850)));
     assert_eq!(world.product(product.id).await, product);
-    assert!(world.rows().await.is_empty(), "a listing announces nothing");
+    assert!(world.rows().await.is_empty(), "listing a product appends no event");
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,8 +44,8 @@ async fn a_placed_order_takes_the_product_and_announces_itself_with_its_timeout(
     let order = place_order(&process.app, &context, PlaceOrder::of(product.id)).await.unwrap();
     assert_eq!((order.status, order.version, order.total), (OrderStatus::Pending, 1, product.price));
     assert_eq!(world.order(order.id).await, order);
-    let taken = world.product(product.id).await;
-    assert_eq!((taken.status, taken.version), (ProductStatus::Sold, 2));
+    let sold = world.product(product.id).await;
+    assert_eq!((sold.status, sold.version), (ProductStatus::Sold, 2));
     let rows = world.rows().await;
     let events: Vec<(&str, i64)> =
         rows.iter().map(|row| (row.event_type.as_str(), row.aggregate_seq)).collect();
@@ -74,8 +74,8 @@ async fn an_order_is_refused_for_a_product_that_is_not_there_not_on_sale_or_the_
     let product = process.listed().await.id;
     let place =
         async |context: &CommandContext, product| place_order(app, context, PlaceOrder::of(product)).await;
-    assert!(is_missing(&place(&by(BUYER), 404.try_into().unwrap()).await));
-    assert!(is_missing(&place(&elsewhere(BUYER), product).await));
+    assert!(is_not_found(&place(&by(BUYER), 404.try_into().unwrap()).await));
+    assert!(is_not_found(&place(&in_other_tenant(BUYER), product).await));
     let own = place(&by(SELLER), product).await;
     assert!(matches!(own, Err(UseCaseError::Order(OrderRefusal::Product(ProductRefusal::OwnProduct)))));
     assert!(matches!(place(&gateway(), product).await, Err(UseCaseError::NotAllowed { .. })));
@@ -92,7 +92,7 @@ async fn an_order_is_refused_for_a_product_that_is_not_there_not_on_sale_or_the_
         sold,
         Err(UseCaseError::Order(OrderRefusal::Product(ProductRefusal::WrongStatus { .. })))
     ));
-    assert_eq!(world.rows().await.len(), 2, "what is refused announces nothing");
+    assert_eq!(world.rows().await.len(), 2, "a refused command appends no event");
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,13 +156,13 @@ async fn strangers_find_no_order_and_the_wrong_party_is_not_allowed() {
     let app = &process.app;
     let order = process.paid().await;
     let before = world.rows().await;
-    for context in [by(STRANGER), elsewhere(BUYER), elsewhere(SELLER)] {
-        assert!(is_missing(&find_order(app, &context, order.id).await));
-        assert!(is_missing(&cancel_order(app, &context, order.id).await));
-        assert!(is_missing(&ship_order(app, &context, order.id, shipment()).await));
-        assert!(is_missing(&complete_order(app, &context, order.id).await));
+    for context in [by(STRANGER), in_other_tenant(BUYER), in_other_tenant(SELLER)] {
+        assert!(is_not_found(&find_order(app, &context, order.id).await));
+        assert!(is_not_found(&cancel_order(app, &context, order.id).await));
+        assert!(is_not_found(&ship_order(app, &context, order.id, shipment()).await));
+        assert!(is_not_found(&complete_order(app, &context, order.id).await));
         let pay = StartPayment { order: order.id, method: "card".into() };
-        assert!(is_missing(&start_payment(app, &context, pay).await));
+        assert!(is_not_found(&start_payment(app, &context, pay).await));
     }
     let not_allowed = |result: Result<Order, UseCaseError>| {
         matches!(result, Err(UseCaseError::Order(OrderRefusal::NotAllowed { .. })))
@@ -172,8 +172,8 @@ async fn strangers_find_no_order_and_the_wrong_party_is_not_allowed() {
     assert!(not_allowed(complete_order(app, &by(SELLER), order.id).await));
     for actor in [Actor::Gateway, Actor::System("a job")] {
         let context = CommandContext { actor, ..by(BUYER) };
-        let answer = ship_order(app, &context, order.id, shipment()).await;
-        assert!(matches!(answer, Err(UseCaseError::NotAllowed { .. })));
+        let result = ship_order(app, &context, order.id, shipment()).await;
+        assert!(matches!(result, Err(UseCaseError::NotAllowed { .. })));
         assert!(matches!(find_order(app, &context, order.id).await, Err(UseCaseError::NotAllowed { .. })));
     }
     assert_eq!(world.order(order.id).await, order);
@@ -210,6 +210,6 @@ async fn a_report_about_no_payment_finds_nothing() {
     let order = process.ordered().await;
     let mut payment = process.started_payment(order.id).await;
     payment.id = 404.try_into().unwrap();
-    let answer = settle_payment(&process.app, &gateway(), report(&payment, PaymentResult::Success)).await;
-    assert!(is_missing(&answer));
+    let result = settle_payment(&process.app, &gateway(), report(&payment, PaymentResult::Success)).await;
+    assert!(is_not_found(&result));
 }

@@ -1,4 +1,4 @@
-//! Paying: started once, settled once, refunded where it came too late.
+//! Payments: started once, settled once, and refunded if they arrive after the cancellation.
 
 use marketplace::use_cases::*;
 use marketplace_domain::*;
@@ -28,10 +28,10 @@ async fn a_payment_asked_for_twice_is_one_payment() {
     let payment = process.started_payment(order.id).await;
     assert_eq!((payment.status, payment.amount), (PaymentStatus::Processing, order.payable));
     assert_eq!(process.started_payment(order.id).await, payment);
-    assert_eq!(world.process().started_payment(order.id).await, payment, "whichever process is asked");
+    assert_eq!(world.process().started_payment(order.id).await, payment, "the same in another process");
     let seller = StartPayment { order: order.id, method: "card".into() };
-    let answer = start_payment(&process.app, &by(SELLER), seller).await;
-    assert!(matches!(answer, Err(UseCaseError::Order(OrderRefusal::NotAllowed { .. }))));
+    let result = start_payment(&process.app, &by(SELLER), seller).await;
+    assert!(matches!(result, Err(UseCaseError::Order(OrderRefusal::NotAllowed { .. }))));
     assert_eq!(types(&world).await, ["ORDER_CREATED"]);
 }
 
@@ -65,8 +65,8 @@ async fn another_report_about_a_settled_payment_or_another_amount_is_refused() {
     let payment = process.started_payment(order.id).await;
     let mut wrong = report(&payment, PaymentResult::Success);
     wrong.report.amount = money(1);
-    let answer = settle_payment(&process.app, &gateway(), wrong).await;
-    assert!(matches!(answer, Err(UseCaseError::Payment(PaymentRefusal::WrongAmount { .. }))));
+    let result = settle_payment(&process.app, &gateway(), wrong).await;
+    assert!(matches!(result, Err(UseCaseError::Payment(PaymentRefusal::WrongAmount { .. }))));
     assert_eq!(world.order(order.id).await, order);
     process.settle(&payment, PaymentResult::Success).await.unwrap();
     let failed = process.settle(&payment, PaymentResult::Failed).await;
@@ -112,9 +112,9 @@ async fn a_transaction_of_the_gateway_settles_one_payment_only() {
     process.settle(&first, PaymentResult::Success).await.unwrap();
     let other = process.ordered().await;
     let second = process.started_payment(other.id).await;
-    let mut stolen = report(&second, PaymentResult::Success);
-    stolen.report.transaction_id = format!("txn-{}", first.id);
-    settle_payment(&process.app, &gateway(), stolen).await.unwrap_err();
+    let mut reused = report(&second, PaymentResult::Success);
+    reused.report.transaction_id = format!("txn-{}", first.id);
+    settle_payment(&process.app, &gateway(), reused).await.unwrap_err();
     assert_eq!(world.order(other.id).await.status, OrderStatus::Pending);
     process.settle(&second, PaymentResult::Success).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Pages, and who sees what.
+//! Pages, and the visibility of their items.
 
 use handover_outbox::operations::{OperationError, outbox, queues};
 use handover_outbox::ports::OutboxFilter;
@@ -23,7 +23,9 @@ async fn products_come_in_pages_newest_first() {
         listed.push(process.listed().await.id);
     }
     listed.reverse();
-    let (mut seen, mut sizes, mut before) = (Vec::new(), Vec::new(), None);
+    let mut seen = Vec::new();
+    let mut sizes = Vec::new();
+    let mut before = None;
     loop {
         let page = products(&process.app, &by(BUYER), None, before, 10).await.unwrap();
         sizes.push(page.items.len());
@@ -36,8 +38,8 @@ async fn products_come_in_pages_newest_first() {
     assert_eq!((whole.items.len(), whole.next), (25, None), "a full last page has no next");
     let sold = products(&process.app, &by(BUYER), Some(ProductStatus::Sold), None, 10).await.unwrap();
     assert!(sold.items.is_empty());
-    let elsewhere = CommandContext { tenant: 2.try_into().unwrap(), ..by(BUYER) };
-    assert!(products(&process.app, &elsewhere, None, None, 10).await.unwrap().items.is_empty());
+    let other_tenant = CommandContext { tenant: 2.try_into().unwrap(), ..by(BUYER) };
+    assert!(products(&process.app, &other_tenant, None, None, 10).await.unwrap().items.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,9 +77,9 @@ async fn the_outbox_is_for_operators_each_in_its_tenant_and_for_platform_whole()
     assert!(matches!(page(&by(BUYER), None).await, Err(UseCaseError::NotAllowed { .. })));
     assert!(matches!(page(&as_role(Role::Pii), None).await, Err(UseCaseError::NotAllowed { .. })));
     assert_eq!(page(&as_role(Role::Operator), None).await.unwrap().items.len(), 2);
-    let elsewhere = CommandContext { tenant: 2.try_into().unwrap(), ..as_role(Role::Operator) };
-    assert!(page(&elsewhere, None).await.unwrap().items.is_empty());
-    assert!(matches!(page(&elsewhere, Some(1)).await, Err(UseCaseError::NotFound { .. })));
+    let other_tenant = CommandContext { tenant: 2.try_into().unwrap(), ..as_role(Role::Operator) };
+    assert!(page(&other_tenant, None).await.unwrap().items.is_empty());
+    assert!(matches!(page(&other_tenant, Some(1)).await, Err(UseCaseError::NotFound { .. })));
     let platform = CommandContext { tenant: 2.try_into().unwrap(), ..as_role(Role::Platform) };
     assert_eq!(page(&platform, None).await.unwrap().items.len(), 2);
     assert!(page(&platform, Some(2)).await.unwrap().items.is_empty());
@@ -90,8 +92,8 @@ async fn queue_depths_are_for_every_operator() {
     let operator = as_role(Role::Operator).operator().unwrap();
     assert_eq!(queues(&process.app.outbox, &operator).await.unwrap().len(), 11);
     world.broker.set_reachable(false);
-    let away = queues(&process.app.outbox, &operator).await;
-    assert!(matches!(away, Err(OperationError::Broker(_))), "{away:?}");
+    let unreachable = queues(&process.app.outbox, &operator).await;
+    assert!(matches!(unreachable, Err(OperationError::Broker(_))), "{unreachable:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Requests under an idempotency key, at the moments at which two attempts meet.
+//! Requests with an idempotency key whose attempts overlap.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use marketplace::{App, CommandContext};
 
 use crate::support::{CommitFault, SELLER, TENANT, World, by, millis, money, pass, secs};
 
-fn asked(key: &str) -> KeyedRequest {
+fn keyed_request(key: &str) -> KeyedRequest {
     KeyedRequest {
         scope: RequestScope {
             tenant: TENANT,
@@ -22,8 +22,8 @@ fn asked(key: &str) -> KeyedRequest {
     }
 }
 
-fn written(answered: Answered<'_>) -> Result<String, serde_json::Error> {
-    let Answered::Product(product) = answered else { panic!("{answered:?}") };
+fn write_response(result: Answered<'_>) -> Result<String, serde_json::Error> {
+    let Answered::Product(product) = result else { panic!("{result:?}") };
     Ok(product.id.to_string())
 }
 
@@ -33,56 +33,57 @@ async fn listed(app: &App, ticket: Ticket) -> Option<String> {
     list_product(app, &context, command).await.ok().map(|product| product.id.to_string())
 }
 
-/// One whose lease has ended answers at the very moment at which another takes over: one of the two is done, whoever is
-/// first at each step.
+/// An attempt whose lease has expired finishes while another attempt takes the key over. Exactly one of the two commits,
+/// for every interleaving.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_while_another_takes_over_stands_alone() {
-    let (mut late, mut overtaken) = (0, 0);
+    let mut late = 0;
+    let mut taken_over = 0;
     for steps in 0..20 {
         let world = World::new().await;
         let lease = Duration::from_secs(5);
         let settings = RequestSettings { lease, ..RequestSettings::default() };
         let (one, other) = (world.process(), world.process());
         let app = one.app.clone().with_requests(settings.clone());
-        let Begun::First(slow) = begin(&app, asked("key"), written).await.unwrap() else { panic!("new") };
+        let Begun::First(slow) = begin(&app, keyed_request("key"), write_response).await.unwrap() else { panic!("new") };
         pass(secs(6)).await;
         one.faults.next_commits([CommitFault::Slow; 2]);
         let second = async {
             pass(millis(steps * 150)).await;
-            begin(&other.app.with_requests(settings), asked("key"), written).await
+            begin(&other.app.with_requests(settings), keyed_request("key"), write_response).await
         };
         let (first, second) = tokio::join!(listed(&app, slow), second);
         match (first, second.unwrap()) {
             (None, Begun::First(ticket)) => {
-                overtaken += 1;
+                taken_over += 1;
                 assert!(listed(&app, ticket).await.is_some(), "after {steps} steps");
             }
-            (Some(id), Begun::Before(answer)) => {
+            (Some(id), Begun::Before(response)) => {
                 late += 1;
-                assert_eq!(answer.data, id);
+                assert_eq!(response.data, id);
             }
             other => panic!("after {steps} steps: {other:?}"),
         }
     }
-    assert!(late > 0 && overtaken > 0, "{late} answered, {overtaken} overtaken");
+    assert!(late > 0 && taken_over > 0, "{late} completed late, {taken_over} taken over");
 }
 
-/// A process died while it worked on a request, and then the clock was set back by more than the lease: the client is not
-/// kept waiting until the clock has caught up.
+/// A process crashed during a request, then the clock was set back by more than the lease. The client MUST NOT wait until
+/// the clock has caught up.
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_a_clock_wrote_which_was_set_back_is_overtaken() {
     let world = World::new().await;
     let (one, other) = (world.process(), world.process());
-    let Begun::First(lost) = begin(&one.app, asked("key"), written).await.unwrap() else { panic!("new") };
+    let Begun::First(lost) = begin(&one.app, keyed_request("key"), write_response).await.unwrap() else { panic!("new") };
     world.clock.set_skew(chrono::TimeDelta::minutes(-5));
-    let Begun::First(ticket) = begin(&other.app, asked("key"), written).await.unwrap() else {
-        panic!("overtaken")
+    let Begun::First(ticket) = begin(&other.app, keyed_request("key"), write_response).await.unwrap() else {
+        panic!("not taken over")
     };
-    assert_eq!(listed(&one.app, lost).await, None, "what was overtaken commits nothing");
+    assert_eq!(listed(&one.app, lost).await, None, "the replaced claim commits nothing");
     assert!(listed(&other.app, ticket).await.is_some());
 }
 
-/// A commit whose answer is lost is repeated, and finds what it did: the claim's, the ids', the command's.
+/// A commit whose reply is lost is repeated and finds its own changes: for the claim, the id blocks and the command.
 #[tokio::test(start_paused = true)]
 async fn a_commit_whose_answer_is_lost_is_answered_as_any_other() {
     for nth in 0..4 {
@@ -91,35 +92,35 @@ async fn a_commit_whose_answer_is_lost_is_answered_as_any_other() {
         let mut faults = vec![CommitFault::None; nth];
         faults.push(CommitFault::AnswerLost);
         process.faults.next_commits(faults);
-        let Begun::First(ticket) = begin(&process.app, asked("key"), written).await.unwrap() else {
+        let Begun::First(ticket) = begin(&process.app, keyed_request("key"), write_response).await.unwrap() else {
             panic!("new")
         };
-        let id = listed(&process.app, ticket).await.expect("it is listed");
-        let again = begin(&process.app, asked("key"), written).await.unwrap();
-        let Begun::Before(answer) = again else { panic!("{nth}: {again:?}") };
-        assert_eq!(answer.data, id);
+        let id = listed(&process.app, ticket).await.expect("the product is listed");
+        let again = begin(&process.app, keyed_request("key"), write_response).await.unwrap();
+        let Begun::Before(response) = again else { panic!("{nth}: {again:?}") };
+        assert_eq!(response.data, id);
         let listed = world.view().await.products_page(TENANT, None, None, 10).await.unwrap();
         assert_eq!(listed.len(), 1, "{nth}");
     }
 }
 
-/// A command that keeps its answer in its own unit of work does nothing under a key that was claimed for afterwards: its
-/// answer would be lost in a crash, and it would be done twice.
+/// A command that stores its response in its own unit of work MUST refuse a key that was claimed for a deferred response: a
+/// crash would lose the response, and the command would run twice.
 #[tokio::test(start_paused = true)]
 async fn a_command_refuses_a_key_that_was_claimed_for_afterwards() {
     let world = World::new().await;
     let app = world.process().app;
-    let Begun::First(ticket) = begin_afterwards(&app, asked("key")).await.unwrap() else { panic!("new") };
+    let Begun::First(ticket) = begin_afterwards(&app, keyed_request("key")).await.unwrap() else { panic!("new") };
     let context = CommandContext { idempotency: Some(ticket.clone()), ..by(SELLER) };
     let command = ListProduct { title: "Desk".to_owned().try_into().unwrap(), price: money(100) };
     let refused = list_product(&app, &context, command).await.unwrap_err();
     assert!(
-        refused.to_string().contains("POST /api/v1/products keeps its answer in its transaction"),
+        refused.to_string().contains("POST /api/v1/products stores its response in its transaction"),
         "{refused}"
     );
     assert!(world.view().await.products_page(TENANT, None, None, 10).await.unwrap().is_empty());
-    // What is answered afterwards is kept where everything is, unless there is another place.
+    // A deferred response is stored in the database unless another store is configured.
     ticket.done(StoredAnswer { status: 200, data: "1".into() }).await.unwrap();
-    let again = begin(&app, asked("key"), written).await.unwrap();
+    let again = begin(&app, keyed_request("key"), write_response).await.unwrap();
     assert!(matches!(again, Begun::Before(StoredAnswer { status: 200, .. })), "{again:?}");
 }

@@ -1,5 +1,4 @@
-//! Commits whose answer is lost, commits that are lost, and stores that ask to try again: each command happens once,
-//! and its caller is told so.
+//! Lost commit replies, lost commits and transient errors: each command happens once, and its caller receives the result.
 
 use handover_outbox::ports::StoreError;
 use handover_outbox::with_tx;
@@ -18,8 +17,8 @@ const FAULTS: [&[CommitFault]; 5] = [
     &[CommitFault::Transient, CommitFault::Lost, CommitFault::Transient],
 ];
 
-/// A process that has its ids already, so that the next commit is the command's.
-async fn warm(world: &World) -> Process {
+/// A process that has reserved its id blocks, so that its next commit is that of the command.
+async fn process_with_ids(world: &World) -> Process {
     let process = world.process();
     process.paid().await;
     process
@@ -29,7 +28,7 @@ async fn warm(world: &World) -> Process {
 async fn a_product_is_listed_once() {
     for faults in FAULTS {
         let world = World::new().await;
-        let process = warm(&world).await;
+        let process = process_with_ids(&world).await;
         process.faults.next_commits(faults.iter().copied());
         let product = process.listed().await;
         let all = products(&process.app, &by(BUYER), None, None, 100).await.unwrap().items;
@@ -41,7 +40,7 @@ async fn a_product_is_listed_once() {
 async fn an_order_is_placed_once() {
     for faults in FAULTS {
         let world = World::new().await;
-        let process = warm(&world).await;
+        let process = process_with_ids(&world).await;
         let product = process.listed().await.id;
         process.faults.next_commits(faults.iter().copied());
         let order = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap();
@@ -57,18 +56,18 @@ async fn an_order_is_placed_once() {
 async fn each_step_of_an_order_is_taken_once() {
     for faults in FAULTS {
         let world = World::new().await;
-        let process = warm(&world).await;
+        let process = process_with_ids(&world).await;
         let order = process.ordered().await.id;
-        let hit = || process.faults.next_commits(faults.iter().copied());
-        hit();
+        let inject_faults = || process.faults.next_commits(faults.iter().copied());
+        inject_faults();
         let payment = process.started_payment(order).await;
-        hit();
+        inject_faults();
         let settled = process.settle(&payment, PaymentResult::Success).await.unwrap();
         assert_eq!((settled.status, settled.version), (PaymentStatus::Success, 2), "{faults:?}");
-        hit();
+        inject_faults();
         let shipped = ship_order(&process.app, &by(SELLER), order, shipment()).await.unwrap();
         assert_eq!(shipped.status, OrderStatus::Shipped);
-        hit();
+        inject_faults();
         let completed = complete_order(&process.app, &by(BUYER), order).await.unwrap();
         assert_eq!((completed.status, completed.version), (OrderStatus::Completed, 4));
         assert_eq!(world.order(order).await, completed);
@@ -80,7 +79,7 @@ async fn each_step_of_an_order_is_taken_once() {
 async fn an_order_is_cancelled_once_and_its_product_freed_once() {
     for faults in FAULTS {
         let world = World::new().await;
-        let process = warm(&world).await;
+        let process = process_with_ids(&world).await;
         let order = process.ordered().await;
         process.faults.next_commits(faults.iter().copied());
         let cancelled = cancel_order(&process.app, &by(BUYER), order.id).await.unwrap();
@@ -95,7 +94,7 @@ async fn an_order_is_cancelled_once_and_its_product_freed_once() {
 async fn a_product_is_shelved_once() {
     for faults in FAULTS {
         let world = World::new().await;
-        let process = warm(&world).await;
+        let process = process_with_ids(&world).await;
         let product = process.listed().await.id;
         for (shelf, status, version) in
             [(Shelf::Off, ProductStatus::OffShelf, 2), (Shelf::On, ProductStatus::OnSale, 3)]
@@ -127,14 +126,14 @@ async fn a_block_of_ids_whose_commit_is_unknown_is_never_handed_out_twice() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_never_gives_in_is_shown_after_eight_attempts_and_nothing_has_changed() {
     let world = World::new().await;
-    let process = warm(&world).await;
+    let process = process_with_ids(&world).await;
     let product = process.listed().await.id;
     let rows = world.rows().await;
     process.faults.next_commits([CommitFault::Transient; 8]);
-    let (before, begun) = (process.faults.begun(), Instant::now());
-    let answer = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
-    assert!(matches!(answer, Err(UseCaseError::Store(StoreError::Transient(_)))), "{answer:?}");
-    assert_eq!(process.faults.begun() - before, 8);
+    let (before, begun) = (process.faults.begun_units(), Instant::now());
+    let result = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
+    assert!(matches!(result, Err(UseCaseError::Store(StoreError::Transient(_)))), "{result:?}");
+    assert_eq!(process.faults.begun_units() - before, 8);
     assert!(begun.elapsed() > millis(100) && begun.elapsed() < secs(2), "{:?}", begun.elapsed());
     assert_eq!(world.rows().await, rows);
     assert_eq!(world.product(product).await.status, ProductStatus::OnSale);
@@ -144,40 +143,40 @@ async fn a_store_that_never_gives_in_is_shown_after_eight_attempts_and_nothing_h
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_away_is_shown_at_once() {
     let world = World::new().await;
-    let process = warm(&world).await;
+    let process = process_with_ids(&world).await;
     let product = process.listed().await.id;
     process.faults.set_away(true);
-    let before = process.faults.asked();
-    let answer = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
-    assert!(matches!(answer, Err(UseCaseError::Store(StoreError::Unavailable(_)))), "{answer:?}");
-    assert_eq!(process.faults.asked() - before, 1);
+    let before = process.faults.calls();
+    let result = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
+    assert!(matches!(result, Err(UseCaseError::Store(StoreError::Unavailable(_)))), "{result:?}");
+    assert_eq!(process.faults.calls() - before, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_that_panics_is_an_error_of_its_unit_alone() {
     let world = World::new().await;
-    let process = warm(&world).await;
-    let answer: Result<(), StoreError> =
-        with_tx(&process.app.tx, |_, _| Box::pin(async { panic!("as this test wants") })).await;
-    assert!(matches!(answer, Err(StoreError::Backend(_))));
+    let process = process_with_ids(&world).await;
+    let result: Result<(), StoreError> =
+        with_tx(&process.app.tx, |_, _| Box::pin(async { panic!("panic of the test") })).await;
+    assert!(matches!(result, Err(StoreError::Backend(_))));
     process.listed().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_was_killed_answers_that_it_is_ending_and_changes_nothing_more() {
     let world = World::new().await;
-    let process = warm(&world).await;
+    let process = process_with_ids(&world).await;
     let product = process.listed().await.id;
     process.kill().await;
-    let answer = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
-    assert!(matches!(answer, Err(UseCaseError::Store(StoreError::Unavailable(_)))), "{answer:?}");
+    let result = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
+    assert!(matches!(result, Err(UseCaseError::Store(StoreError::Unavailable(_)))), "{result:?}");
     assert_eq!(world.product(product).await.status, ProductStatus::OnSale);
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_more_units_run_at_once_than_the_limit_and_all_that_wait_are_served() {
     let world = World::new().await;
-    let process = warm(&world).await;
+    let process = process_with_ids(&world).await;
     let running = std::sync::Arc::new(std::sync::Mutex::new((0usize, 0usize)));
     let units = (0..200).map(|_| {
         let (tx, running) = (process.app.tx.clone(), std::sync::Arc::clone(&running));
@@ -198,7 +197,7 @@ async fn no_more_units_run_at_once_than_the_limit_and_all_that_wait_are_served()
             .await
         }
     });
-    let answers = futures_util::future::join_all(units).await;
-    assert!(answers.iter().all(Result::is_ok));
+    let results = futures_util::future::join_all(units).await;
+    assert!(results.iter().all(Result::is_ok));
     assert_eq!(running.lock().unwrap().1, handover_outbox::MAX_UNITS);
 }

@@ -1,4 +1,4 @@
-//! The three steps of a replay, for letters that take them together.
+//! The three steps of a replay, for a batch of dead letters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,18 @@ use super::Ready;
 use crate::consumers::to_be_tried;
 use crate::mutants::{Mutant, planted};
 use crate::operations::done_before;
-use crate::operations::letters::{Refused, UNDECIDED, decided};
+use crate::operations::letters::{Refused, UNDECIDED, already_decided};
 use crate::ports::{AuditEntry, Changed, DeadLetterStatus, Decision, OutboxUnit, PublishOutcome, StoreError};
 use crate::relay::outgoing_to;
 use crate::{Attempt, Outbox, with_tx};
 
-/// How long the confirms of a batch are waited for.
+/// Time limit for the confirms of a batch.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Ready {
     fn decision(&self, from: &[DeadLetterStatus], to: DeadLetterStatus, at: DateTime<Utc>) -> Decision {
-        let (queue, key) = (self.queue.clone(), self.key.clone());
+        let queue = self.queue.clone();
+        let key = self.key.clone();
         Decision { queue, key, from: from.to_vec(), to, note: None, at }
     }
 
@@ -30,52 +31,52 @@ impl Ready {
     }
 }
 
-/// Letters that take the three steps together.
+/// Dead letters that are replayed together.
 pub(super) struct Batch {
-    pub(super) letters: Vec<Ready>,
+    pub(super) dead_letters: Vec<Ready>,
     pub(super) entry: AuditEntry,
 }
 
-/// What became of a batch.
+/// Result of a batch.
 #[derive(Default)]
-pub(super) struct BatchEnd {
+pub(super) struct BatchOutcome {
     pub(super) replayed: u64,
     pub(super) refused: Vec<Refused>,
-    /// The broker did not answer for it.
-    pub(super) is_away: bool,
+    /// The broker did not reply.
+    pub(super) broker_unreachable: bool,
 }
 
-/// How the first step ended for one letter.
+/// Result of the first step for one dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Begun {
-    /// It is to be published.
-    OnItsWay,
-    /// Its event was applied: there is nothing to publish.
+enum BeginOutcome {
+    /// It has to be published.
+    Publish,
+    /// Its event was applied: nothing to publish.
     Applied,
-    /// Somebody else decided about it.
+    /// Another operator decided about it.
     Decided(&'static str),
 }
 
 impl Batch {
-    /// An error means that nothing was begun.
-    pub(super) async fn run(self, outbox: &Outbox) -> Result<BatchEnd, StoreError> {
+    /// An error means that no step was started.
+    pub(super) async fn run(self, outbox: &Outbox) -> Result<BatchOutcome, StoreError> {
         let batch = Arc::new(self);
-        let begun = batch.begin(outbox).await?;
-        let mut end = BatchEnd::default();
-        let mut on_their_way = Vec::new();
-        for (letter, begun) in batch.letters.iter().zip(begun) {
-            match begun {
-                Begun::OnItsWay => on_their_way.push(letter),
-                Begun::Applied => end.replayed += 1,
-                Begun::Decided(why) => end.refused.push(letter.refused(why)),
+        let outcomes = batch.begin(outbox).await?;
+        let mut end = BatchOutcome::default();
+        let mut to_publish = Vec::new();
+        for (dead_letter, outcome) in batch.dead_letters.iter().zip(outcomes) {
+            match outcome {
+                BeginOutcome::Publish => to_publish.push(dead_letter),
+                BeginOutcome::Applied => end.replayed += 1,
+                BeginOutcome::Decided(why) => end.refused.push(dead_letter.refused(why)),
             }
         }
-        let confirmed = publish(outbox, &on_their_way, &mut end).await;
+        let confirmed = publish(outbox, &to_publish, &mut end).await;
         finish(outbox, confirmed, &mut end).await;
         Ok(end)
     }
 
-    async fn begin(self: &Arc<Self>, outbox: &Outbox) -> Result<Vec<Begun>, StoreError> {
+    async fn begin(self: &Arc<Self>, outbox: &Outbox) -> Result<Vec<BeginOutcome>, StoreError> {
         let batch = Arc::clone(self);
         with_tx(&outbox.tx, move |unit, attempt| {
             let batch = Arc::clone(&batch);
@@ -84,37 +85,45 @@ impl Batch {
         .await
     }
 
-    async fn begin_in(&self, unit: &mut dyn OutboxUnit, attempt: Attempt) -> Result<Vec<Begun>, StoreError> {
+    async fn begin_in(
+        &self,
+        unit: &mut dyn OutboxUnit,
+        attempt: Attempt,
+    ) -> Result<Vec<BeginOutcome>, StoreError> {
         let at = self.entry.at;
         let earlier = done_before(unit, attempt, &self.entry).await?;
-        let (mut begun, mut records, mut changed) = (Vec::with_capacity(self.letters.len()), Vec::new(), 0);
-        for letter in &self.letters {
-            // The letter before the log: who gives the event up once more writes both, and either is waited for here or
-            // opens the letter again.
+        let mut outcomes = Vec::with_capacity(self.dead_letters.len());
+        let mut records = Vec::new();
+        let mut changed = 0;
+        for dead_letter in &self.dead_letters {
+            // Change the dead letter before reading the log: a worker that marks the event DEAD again writes both;
+            // this unit either waits for that worker, or the worker reopens the dead letter afterwards.
             let note = self.entry.reason.clone();
-            let decision = Decision { note, ..letter.decision(&UNDECIDED, DeadLetterStatus::Replaying, at) };
+            let decision =
+                Decision { note, ..dead_letter.decision(&UNDECIDED, DeadLetterStatus::Replaying, at) };
             if unit.decide(&decision).await? == Changed::None {
-                begun.push(decided_meanwhile(unit, letter, at).await?);
+                outcomes.push(decided_meanwhile(unit, dead_letter, at).await?);
                 continue;
             }
             changed += 1;
-            let record = unit.consumption(letter.consumer, &letter.event.event_id).await?;
+            let record = unit.consumption(dead_letter.consumer, &dead_letter.event.event_id).await?;
             let status = record.as_ref().map(|record| record.status);
             if status == Some(ConsumeStatus::Success) || planted(Mutant::ReplayClosesLetterFirst) {
-                let closing = letter.decision(&[DeadLetterStatus::Replaying], DeadLetterStatus::Replayed, at);
+                let closing =
+                    dead_letter.decision(&[DeadLetterStatus::Replaying], DeadLetterStatus::Replayed, at);
                 let (Changed::One | Changed::None) = unit.decide(&closing).await?;
             }
             match status {
-                Some(ConsumeStatus::Success) => begun.push(Begun::Applied),
+                Some(ConsumeStatus::Success) => outcomes.push(BeginOutcome::Applied),
                 Some(ConsumeStatus::Dead) if planted(Mutant::ReplayLeavesLogDead) => {
-                    begun.push(Begun::OnItsWay)
+                    outcomes.push(BeginOutcome::Publish)
                 }
                 Some(ConsumeStatus::Dead) | None => {
-                    records.push(to_be_tried(letter.consumer, &letter.event, record.as_ref(), at));
-                    begun.push(Begun::OnItsWay);
+                    records.push(to_be_tried(dead_letter.consumer, &dead_letter.event, record.as_ref(), at));
+                    outcomes.push(BeginOutcome::Publish);
                 }
                 Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) => {
-                    begun.push(Begun::OnItsWay);
+                    outcomes.push(BeginOutcome::Publish);
                 }
             }
         }
@@ -124,36 +133,41 @@ impl Batch {
         if earlier.is_none() {
             unit.audit(&AuditEntry { changed, ..self.entry.clone() }).await?;
         }
-        Ok(begun)
+        Ok(outcomes)
     }
 }
 
-/// What somebody decided about a letter before this unit could, or an earlier attempt at it did.
+/// The decision that was made before this unit of work, by another operator or an earlier attempt.
 async fn decided_meanwhile(
     unit: &mut dyn OutboxUnit,
-    letter: &Ready,
+    dead_letter: &Ready,
     at: DateTime<Utc>,
-) -> Result<Begun, StoreError> {
-    let now = unit.dead_letter(&letter.queue, &letter.key).await?;
+) -> Result<BeginOutcome, StoreError> {
+    let now = unit.dead_letter(&dead_letter.queue, &dead_letter.key).await?;
     Ok(match now {
-        Some(now) if now.status == DeadLetterStatus::Replayed && now.decided_at == Some(at) => Begun::Applied,
-        Some(now) => Begun::Decided(decided(now.status).unwrap_or("somebody else decides about it")),
-        None => Begun::Decided("it is gone"),
+        Some(now) if now.status == DeadLetterStatus::Replayed && now.decided_at == Some(at) => {
+            BeginOutcome::Applied
+        }
+        Some(now) => BeginOutcome::Decided(
+            already_decided(now.status).unwrap_or("another operator is deciding about it"),
+        ),
+        None => BeginOutcome::Decided("it no longer exists"),
     })
 }
 
-/// Publishes each to its queue; tells which of them the broker confirmed.
-async fn publish<'a>(outbox: &Outbox, letters: &[&'a Ready], end: &mut BatchEnd) -> Vec<&'a Ready> {
-    const AGAIN: &str =
-        "the broker did not confirm it; replay it again, or wait: its consumer comes back for it";
-    let (mut window, mut published) = (Vec::with_capacity(letters.len()), Vec::with_capacity(letters.len()));
-    for letter in letters {
-        match outgoing_to(&letter.queue, &letter.event) {
+/// Publishes each event to its queue; returns those that the broker confirmed.
+async fn publish<'a>(outbox: &Outbox, dead_letters: &[&'a Ready], end: &mut BatchOutcome) -> Vec<&'a Ready> {
+    const NOT_CONFIRMED: &str = "the broker did not confirm it; replay it again, or wait: its consumer retries it \
+                                 without the message";
+    let mut window = Vec::with_capacity(dead_letters.len());
+    let mut published = Vec::with_capacity(dead_letters.len());
+    for dead_letter in dead_letters {
+        match outgoing_to(&dead_letter.queue, &dead_letter.event) {
             Ok(outgoing) => {
                 window.push(outgoing);
-                published.push(*letter);
+                published.push(*dead_letter);
             }
-            Err(why) => end.refused.push(letter.refused(format!("it cannot be sent: {why}"))),
+            Err(why) => end.refused.push(dead_letter.refused(format!("it cannot be published: {why}"))),
         }
     }
     if window.is_empty() {
@@ -162,91 +176,93 @@ async fn publish<'a>(outbox: &Outbox, letters: &[&'a Ready], end: &mut BatchEnd)
     let outcomes = match tokio::time::timeout(CONFIRM_TIMEOUT, outbox.broker.publish(window)).await {
         Ok(Ok(outcomes)) => outcomes,
         Ok(Err(error)) => {
-            warn!(%error, "[DeadLetters] the broker did not take a replay");
-            end.is_away = true;
-            end.refused.extend(published.iter().map(|letter| letter.refused(AGAIN)));
+            warn!(%error, "[DeadLetters] replay failed; it can be repeated");
+            end.broker_unreachable = true;
+            end.refused.extend(published.iter().map(|dead_letter| dead_letter.refused(NOT_CONFIRMED)));
             return Vec::new();
         }
         Err(_) => {
-            warn!("[DeadLetters] the broker did not confirm a replay within {CONFIRM_TIMEOUT:?}");
-            end.is_away = true;
-            end.refused.extend(published.iter().map(|letter| letter.refused(AGAIN)));
+            warn!("[DeadLetters] replay not confirmed within {CONFIRM_TIMEOUT:?}; it can be repeated");
+            end.broker_unreachable = true;
+            end.refused.extend(published.iter().map(|dead_letter| dead_letter.refused(NOT_CONFIRMED)));
             return Vec::new();
         }
     };
     let mut confirmed = Vec::with_capacity(published.len());
-    for (letter, outcome) in published.into_iter().zip(outcomes) {
+    for (dead_letter, outcome) in published.into_iter().zip(outcomes) {
         let (reason, why) = match outcome {
             PublishOutcome::Confirmed(_) => {
-                confirmed.push(letter);
+                confirmed.push(dead_letter);
                 continue;
             }
             PublishOutcome::Returned { reason, .. } => {
-                (reason, "its queue is not there; its consumer makes it anew")
+                (reason, "its queue does not exist; its consumer declares it again")
             }
-            PublishOutcome::Nacked { reason, .. } | PublishOutcome::Unknown { reason, .. } => (reason, AGAIN),
+            PublishOutcome::Nacked { reason, .. } | PublishOutcome::Unknown { reason, .. } => {
+                (reason, NOT_CONFIRMED)
+            }
         };
-        warn!(eventId = %letter.event.event_id, traceId = letter.event.trace_id(), queue = letter.queue, reason,
-            "[DeadLetters] a replay was not confirmed");
-        end.refused.push(letter.refused(why));
+        warn!(eventId = %dead_letter.event.event_id, traceId = dead_letter.event.trace_id(), queue = dead_letter.queue, reason,
+            "[DeadLetters] replay not confirmed; it can be repeated");
+        end.refused.push(dead_letter.refused(why));
     }
     confirmed
 }
 
-/// Closes the letters that were confirmed. One that has died again meanwhile stays open.
-async fn finish(outbox: &Outbox, confirmed: Vec<&Ready>, end: &mut BatchEnd) {
+/// Closes the confirmed dead letters. One that was dead-lettered again in the meantime stays open.
+async fn finish(outbox: &Outbox, confirmed: Vec<&Ready>, end: &mut BatchOutcome) {
     if confirmed.is_empty() {
         return;
     }
-    let (letters, at): (Arc<Vec<Ready>>, _) =
+    let (dead_letters, at): (Arc<Vec<Ready>>, _) =
         (Arc::new(confirmed.into_iter().cloned().collect()), outbox.now());
-    let job = Arc::clone(&letters);
+    let job = Arc::clone(&dead_letters);
     let closed = with_tx(&outbox.tx, move |unit, _| {
         let job = Arc::clone(&job);
         Box::pin(async move {
             let mut refusals = Vec::with_capacity(job.len());
-            for letter in job.iter() {
-                refusals.push(close(unit.outbox(), letter, at).await?);
+            for dead_letter in job.iter() {
+                refusals.push(close(unit.outbox(), dead_letter, at).await?);
             }
             Ok::<_, StoreError>(refusals)
         })
     })
     .await;
     let refusals = closed.unwrap_or_else(|error| {
-        warn!(%error, "[DeadLetters] {} replays were confirmed and are not closed", letters.len());
-        let why = "it is back at its consumer, and could not be closed; replay it again to close it";
-        letters.iter().map(|_| Some(why.to_owned())).collect()
+        warn!(%error, "[DeadLetters] {} replays were confirmed but their dead letters cannot be closed; replay them again", dead_letters.len());
+        let why = "it was sent to its consumer but could not be closed; replay it again to close it";
+        dead_letters.iter().map(|_| Some(why.to_owned())).collect()
     });
-    for (letter, refusal) in letters.iter().zip(refusals) {
+    for (dead_letter, refusal) in dead_letters.iter().zip(refusals) {
         match refusal {
             None => {
-                info!(eventId = %letter.event.event_id, eventType = %letter.event.event_type,
-                    traceId = letter.event.trace_id(), queue = letter.queue, consumer = letter.consumer,
-                    "[DeadLetters] a dead letter is back at its consumer");
+                info!(eventId = %dead_letter.event.event_id, eventType = %dead_letter.event.event_type,
+                    traceId = dead_letter.event.trace_id(), queue = dead_letter.queue, consumer = dead_letter.consumer,
+                    "[DeadLetters] dead letter replayed");
                 end.replayed += 1;
             }
-            Some(why) => end.refused.push(letter.refused(why)),
+            Some(why) => end.refused.push(dead_letter.refused(why)),
         }
     }
 }
 
-/// Closes one letter; tells why not, if it could not.
+/// Closes one dead letter. Returns why it could not be closed, if so.
 async fn close(
     unit: &mut dyn OutboxUnit,
-    letter: &Ready,
+    dead_letter: &Ready,
     at: DateTime<Utc>,
 ) -> Result<Option<String>, StoreError> {
-    let decision = letter.decision(&[DeadLetterStatus::Replaying], DeadLetterStatus::Replayed, at);
+    let decision = dead_letter.decision(&[DeadLetterStatus::Replaying], DeadLetterStatus::Replayed, at);
     if unit.decide(&decision).await? == Changed::One {
         return Ok(None);
     }
-    let now = unit.dead_letter(&letter.queue, &letter.key).await?;
+    let now = unit.dead_letter(&dead_letter.queue, &dead_letter.key).await?;
     Ok(match now.map(|now| (now.status, now.reason)) {
-        // By another replay, or an attempt at this unit whose outcome was not known.
+        // Closed by another replay, or by an earlier attempt at this unit.
         Some((DeadLetterStatus::Replayed, _)) => None,
-        Some((DeadLetterStatus::Open, reason)) => Some(format!("it died again: {reason}")),
-        Some((DeadLetterStatus::Replaying, _)) => Some("somebody else replays it".to_owned()),
-        Some((DeadLetterStatus::Discarded, _)) => Some("it was discarded meanwhile".to_owned()),
-        None => Some("it is gone".to_owned()),
+        Some((DeadLetterStatus::Open, reason)) => Some(format!("it was dead-lettered again: {reason}")),
+        Some((DeadLetterStatus::Replaying, _)) => Some("another replay of it is in progress".to_owned()),
+        Some((DeadLetterStatus::Discarded, _)) => Some("it was discarded in the meantime".to_owned()),
+        None => Some("it no longer exists".to_owned()),
     })
 }

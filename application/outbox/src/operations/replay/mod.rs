@@ -1,11 +1,14 @@
-//! An operator sends dead letters back to the consumers they died at.
+//! Replay: sends dead letters to their consumers again.
 //!
-//! Three steps, each of which may be the last one before the process ends. First, in one unit: the letter is
-//! `REPLAYING`, and the consume log has the event to be tried anew, with no attempt counted. Then the event, as its
-//! outbox row has it, goes to that consumer's queue alone. Last, once the broker confirmed it: the letter is `REPLAYED`.
+//! A replay has three steps; the process may end after any of them:
+//! 1. In one unit of work, the dead letter becomes `REPLAYING` and its event retryable in the consume log, with no
+//!   counted attempt.
+//! 2. The event is published from its outbox row, only to that consumer's queue.
+//! 3. After the broker's confirm, the dead letter becomes `REPLAYED`.
 //!
-//! **Invariant:** from the first step on the consume log keeps the event, so whatever the message does, the consumer
-//! applies it once; a letter is `REPLAYED` only after a confirm, or when there is nothing left to do.
+//! **Invariant:** from the first step on the consume log contains the event, so the consumer applies it once,
+//! whatever happens to the message. A dead letter becomes `REPLAYED` only after a confirm, or if its event was
+//! already applied.
 
 mod batch;
 
@@ -14,63 +17,64 @@ use std::collections::BTreeMap;
 use handover_events::EventId;
 use tracing::warn;
 
-use super::letters::{Letters, Refused, decided};
-use super::{Action, ActionUnit, OperationError, Operator, Reason, only};
+use super::letters::{Letters, Refused, already_decided};
+use super::{Action, ActionUnit, OperationError, Operator, Reason, common_tenant};
 use crate::Outbox;
-use crate::consumers::answered;
+use crate::consumers::broker_timeout;
 use crate::ports::{AuditEntry, DeadLetter, OutboxRow, StoreError};
 use crate::relay::outgoing_to;
-use batch::{Batch, BatchEnd};
+use batch::{Batch, BatchOutcome};
 
-/// How many letters go through the three steps together.
+/// Number of dead letters per batch.
 const BATCH: usize = 100;
 
-/// Which letters are sent back, and why.
+/// Command: which dead letters to replay, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayLetters {
-    /// Which.
+    /// Selected dead letters.
     pub letters: Letters,
-    /// Whether it is only looked what would happen.
+    /// Whether to report only what would happen.
     pub dry_run: bool,
-    /// Why.
+    /// Reason, if the operator gave one.
     pub reason: Option<Reason>,
 }
 
-/// What became of a replay.
+/// Result of a replay.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Replayed {
-    /// Whether it was only looked what would happen.
+    /// Whether this was a dry run.
     pub dry_run: bool,
-    /// How many letters were chosen, as far as one call goes.
+    /// Number of selected dead letters, up to the limit of one call.
     pub matched: u64,
-    /// How many of them are back at their consumers; none in a dry run.
+    /// Number of replayed dead letters; 0 in a dry run.
     pub replayed: u64,
-    /// Those that are not, or would not be.
+    /// Dead letters that were not, or would not be, replayed.
     pub refused: Vec<Refused>,
-    /// Keys that were named and are not there, or another tenant's.
+    /// Requested keys that do not exist or belong to another tenant.
     pub not_found: Vec<String>,
-    /// Whether the filter chooses further ones.
+    /// Whether the filter matches further dead letters.
     pub more: bool,
 }
 
-/// Sends dead letters back, each to the consumer it died at and to no other, with its attempts counted anew. One whose
-/// event was applied meanwhile is only closed. One that the broker does not confirm stays `REPLAYING` and can be
-/// replayed again.
+/// Replays dead letters: each is sent only to the consumer at which it was dead-lettered, and its attempts are
+/// counted from 0. A dead letter whose event was applied in the meantime is only closed. One that the broker does not
+/// confirm stays `REPLAYING` and can be replayed again.
 pub async fn replay_dead_letters(
     outbox: &Outbox,
     operator: &Operator,
     command: ReplayLetters,
 ) -> Result<Replayed, OperationError> {
-    let chosen = command.letters.choose(outbox, operator).await?;
-    let tenant = only(chosen.letters.iter().map(|letter| letter.tenant)).or(command.letters.tenant());
-    let (ready, refused) = judge(outbox, &chosen.letters).await?;
+    let selected = command.letters.select(outbox, operator).await?;
+    let tenant = common_tenant(selected.dead_letters.iter().map(|dead_letter| dead_letter.tenant))
+        .or(command.letters.tenant());
+    let (ready, refused) = classify(outbox, &selected.dead_letters).await?;
     let mut replayed = Replayed {
         dry_run: command.dry_run,
-        matched: chosen.letters.len() as u64,
+        matched: selected.dead_letters.len() as u64,
         replayed: 0,
         refused,
-        not_found: chosen.missing,
-        more: chosen.more,
+        not_found: selected.missing,
+        more: selected.more,
     };
     let action = Action {
         name: "dead-letters.replay",
@@ -85,31 +89,32 @@ pub async fn replay_dead_letters(
         action.told(outbox, operator, tenant, replayed.matched).await?;
         return Ok(replayed);
     }
-    // With a broker that is away nothing is begun.
-    answered(outbox.broker.queues()).await?;
-    let ready = ready.into_iter().map(|letter| (letter.event.aggregate.tenant, letter));
+    // If the broker is unreachable, nothing is started.
+    broker_timeout(outbox.broker.queues()).await?;
+    let ready = ready.into_iter().map(|dead_letter| (dead_letter.event.aggregate.tenant, dead_letter));
     let units = action.units(operator, ready, BATCH, outbox.now());
     let parts = units.len();
-    for (part, ActionUnit { rows: letters, entry }) in units.into_iter().enumerate() {
-        let batch = Batch { letters, entry: AuditEntry { at: outbox.now(), ..entry } };
-        let (task, last) = (outbox.clone(), part + 1 == parts);
-        // As a task of its own: a caller who goes away does not cut it between its steps.
+    for (part, ActionUnit { rows: dead_letters, entry }) in units.into_iter().enumerate() {
+        let batch = Batch { dead_letters, entry: AuditEntry { at: outbox.now(), ..entry } };
+        let task = outbox.clone();
+        let last = part + 1 == parts;
+        // As a separate task: a cancelled caller cannot interrupt it between its steps.
         let ended = match outbox.tx.tasks.spawn(async move { batch.run(&task).await }).await {
             Ok(Some(ended)) => ended,
-            Ok(None) => Err(StoreError::Unavailable("the process is ending".into())),
+            Ok(None) => Err(StoreError::Unavailable("the process is shutting down".into())),
             Err(panic) => Err(StoreError::Backend(Box::new(panic))),
         };
         match ended {
-            Ok(BatchEnd { replayed: count, refused, is_away }) => {
+            Ok(BatchOutcome { replayed: count, refused, broker_unreachable }) => {
                 replayed.replayed += count;
                 replayed.refused.extend(refused);
-                if is_away && !last {
+                if broker_unreachable && !last {
                     replayed.more = true;
                     break;
                 }
             }
             Err(error) if part > 0 => {
-                warn!(%error, replayed = replayed.replayed, "a replay ends before its time");
+                warn!(%error, replayed = replayed.replayed, "replay interrupted; repeat it to continue");
                 replayed.more = true;
                 break;
             }
@@ -119,7 +124,7 @@ pub async fn replay_dead_letters(
     Ok(replayed)
 }
 
-/// A letter that can be sent back.
+/// A dead letter that can be replayed.
 #[derive(Debug, Clone)]
 struct Ready {
     queue: String,
@@ -128,33 +133,40 @@ struct Ready {
     event: OutboxRow,
 }
 
-/// Which of the letters can be sent back, in the order in which their events happened, and why the others cannot.
-async fn judge(outbox: &Outbox, letters: &[DeadLetter]) -> Result<(Vec<Ready>, Vec<Refused>), StoreError> {
-    let ids: Vec<EventId> = letters.iter().filter_map(|letter| letter.key.parse().ok()).collect();
+/// Divides dead letters into those that can be replayed, ordered by event, and those that cannot, with the reason.
+async fn classify(
+    outbox: &Outbox,
+    dead_letters: &[DeadLetter],
+) -> Result<(Vec<Ready>, Vec<Refused>), StoreError> {
+    let ids: Vec<EventId> =
+        dead_letters.iter().filter_map(|dead_letter| dead_letter.key.parse().ok()).collect();
     let rows = outbox.view().await?.outbox_view().outbox_by_event(&ids).await?;
     let rows: BTreeMap<&str, &OutboxRow> = rows.iter().map(|row| (row.event_id.as_str(), row)).collect();
-    let (mut ready, mut refused) = (Vec::new(), Vec::new());
-    for letter in letters {
-        let (queue, key) = (letter.queue.clone(), letter.key.clone());
-        match judged(letter, rows.get(key.as_str()).copied(), outbox.consumer_of(&queue)) {
+    let mut ready = Vec::new();
+    let mut refused = Vec::new();
+    for dead_letter in dead_letters {
+        let queue = dead_letter.queue.clone();
+        let key = dead_letter.key.clone();
+        match check_replayable(dead_letter, rows.get(key.as_str()).copied(), outbox.consumer_of(&queue)) {
             Ok((event, consumer)) => ready.push(Ready { queue, key, consumer, event: event.clone() }),
             Err(why) => refused.push(Refused { queue, key, why }),
         }
     }
-    ready.sort_by_key(|letter| letter.event.id);
+    ready.sort_by_key(|dead_letter| dead_letter.event.id);
     Ok((ready, refused))
 }
 
-fn judged<'a>(
-    letter: &DeadLetter,
+fn check_replayable<'a>(
+    dead_letter: &DeadLetter,
     event: Option<&'a OutboxRow>,
     consumer: Option<&'static str>,
 ) -> Result<(&'a OutboxRow, &'static str), String> {
-    if let Some(why) = decided(letter.status) {
+    if let Some(why) = already_decided(dead_letter.status) {
         return Err(why.to_owned());
     }
-    let event = event.ok_or("no event of ours: discard it")?;
-    let consumer = consumer.ok_or_else(|| format!("no consumer works on {}", letter.queue))?;
-    outgoing_to(&letter.queue, event).map_err(|why| format!("it cannot be sent: {why}"))?;
+    let event = event.ok_or("not an event of this outbox: discard it")?;
+    let consumer =
+        consumer.ok_or_else(|| format!("no consumer is registered for queue {}", dead_letter.queue))?;
+    outgoing_to(&dead_letter.queue, event).map_err(|why| format!("it cannot be published: {why}"))?;
     Ok((event, consumer))
 }

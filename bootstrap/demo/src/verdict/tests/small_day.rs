@@ -1,5 +1,5 @@
-//! A small day on which every promise was kept, made of the domain's own decisions: what a rule takes away from it or
-//! adds to it is the only thing wrong.
+//! A small day that keeps every promise, built with the domain's own functions, so that the change made by a test is its
+//! only violation.
 
 mod assets;
 mod effects;
@@ -19,123 +19,121 @@ use marketplace_domain::{
     Settlement, Shipment, UserId,
 };
 
-use super::super::super::books::Books;
-use super::super::super::journal::{Account, Step, Told};
-use super::super::super::mishaps::{Happened, Spoiled, Way, Ways};
-use super::super::super::plan::Cover;
-use super::super::{Evidence, Promise, Taker, Terms, judge};
+use super::super::super::books::DatabaseSnapshot;
+use super::super::super::journal::{ClientOrder, ClientRecord, Step};
+use super::super::super::mishaps::{CorruptedMessage, CountsByQueueAndEvent, InjectedFaults, MessageCounts};
+use super::super::super::plan::AssetCoverage;
+use super::super::{ConsumerEvents, Evidence, Expectations, Promise, check_all};
 
 /// The order of the lamp.
 pub(super) const LAMP: i64 = 1;
-/// Orders and how they end.
+/// Orders by their final state.
 pub(super) const COMPLETED: i64 = 2;
 pub(super) const SHIPPED: i64 = 3;
 pub(super) const PAID: i64 = 4;
 pub(super) const CANCELLED: i64 = 5;
 pub(super) const TIMED_OUT: i64 = 6;
 /// The first payment failed, the second succeeded.
-pub(super) const PAID_LATER: i64 = 7;
-/// Orders that name a coupon, wallet and points: paid, and refunded at the second try.
-pub(super) const HELD: i64 = 8;
+pub(super) const PAID_ON_RETRY: i64 = 7;
+/// Orders that use a coupon, wallet balance and points: one paid, one refunded at the second attempt.
+pub(super) const WITH_ASSETS: i64 = 8;
 pub(super) const REFUNDED: i64 = 9;
-/// One that names more than its buyer has.
+/// An order that uses more than its buyer has.
 pub(super) const REFUSED: i64 = 10;
-/// Cancelled before the money came, which went back.
-pub(super) const PAID_TOO_LATE: i64 = 11;
+/// Cancelled before the payment succeeded; the payment was refunded.
+pub(super) const PAID_AFTER_CANCEL: i64 = 11;
 
-/// The event whose messages came twice, and the one that was sent twice.
+/// The event whose messages were duplicated, and the one that was republished.
 pub(super) const COPIED: i64 = 1;
-pub(super) const SENT_TWICE: i64 = 3;
+pub(super) const REPUBLISHED: i64 = 3;
 
-/// A day, and what it is judged by.
+/// A day with everything that it is checked against.
 pub(super) struct SmallDay {
-    pub(super) told: Account,
-    pub(super) books: Books,
-    pub(super) happened: Happened,
-    pub(super) takers: Vec<Taker>,
+    pub(super) clients: ClientRecord,
+    pub(super) database: DatabaseSnapshot,
+    pub(super) injected: InjectedFaults,
+    pub(super) consumers: Vec<ConsumerEvents>,
     pub(super) queued: u64,
     now: DateTime<Utc>,
 }
 
 impl SmallDay {
-    /// A day without a fault.
-    pub(super) fn kept() -> SmallDay {
+    /// A day without violations.
+    pub(super) fn correct() -> SmallDay {
         let now: DateTime<Utc> = "2026-11-21T08:00:00Z".parse().unwrap();
-        let takers = [
+        let consumers = [
             ("inventory", vec!["ORDER_CREATED", "ORDER_CANCELLED", "ORDER_REFUNDED"]),
             ("fulfillment", vec!["ORDER_PAID"]),
             ("status-sync", vec!["ORDER_STATUS_CHANGED"]),
             ("order-timeout", vec!["ORDER_TIMEOUT"]),
         ];
-        let takers = takers.map(|(consumer, takes)| Taker {
-            consumer: consumer.to_owned(),
-            takes: takes.into_iter().map(str::to_owned).collect(),
+        let consumers = consumers.map(|(name, event_types)| ConsumerEvents {
+            name: name.to_owned(),
+            event_types: event_types.into_iter().map(str::to_owned).collect(),
         });
         let mut day = SmallDay {
-            told: Account::default(),
-            books: Books::default(),
-            happened: Happened {
-                ways: Ways::default(),
-                spoiled: Some(Spoiled {
+            clients: ClientRecord::default(),
+            database: DatabaseSnapshot::default(),
+            injected: InjectedFaults {
+                message_counts: CountsByQueueAndEvent::default(),
+                corrupted: Some(CorruptedMessage {
                     queue: "order.fulfillment.queue".to_owned(),
                     event: "event-1".parse().unwrap(),
                 }),
-                away: Some((now, now + TimeDelta::seconds(3))),
+                outage: Some((now, now + TimeDelta::seconds(3))),
             },
-            takers: takers.to_vec(),
+            consumers: consumers.to_vec(),
             queued: 0,
             now,
         };
-        for order in LAMP..=PAID_TOO_LATE {
+        for order in LAMP..=PAID_AFTER_CANCEL {
             day.order(order);
         }
-        day.told.rush.lamp = LAMP.try_into().ok();
-        day.told.rush.won = vec![LAMP.try_into().unwrap()];
-        day.told.rush.refused = 63;
-        day.books.dead_letters.push(letter(now));
-        *day.way(INVENTORY_QUEUE, COPIED) = Way { whole: 3, copies: 2, acked: 3 };
-        *day.way(WEBHOOK_QUEUE, COPIED) = Way { whole: 2, copies: 1, acked: 2 };
-        // Its confirm was lost.
-        *day.way(WEBHOOK_QUEUE, SENT_TWICE) = Way { whole: 2, copies: 0, acked: 2 };
+        day.clients.rush.lamp = LAMP.try_into().ok();
+        day.clients.rush.won = vec![LAMP.try_into().unwrap()];
+        day.clients.rush.refused = 63;
+        day.database.dead_letters.push(dead_letter(now));
+        *day.counts(INVENTORY_QUEUE, COPIED) = MessageCounts { intact: 3, copies: 2, acked: 3 };
+        *day.counts(WEBHOOK_QUEUE, COPIED) = MessageCounts { intact: 2, copies: 1, acked: 2 };
+        // Republished because its confirm was lost.
+        *day.counts(WEBHOOK_QUEUE, REPUBLISHED) = MessageCounts { intact: 2, copies: 0, acked: 2 };
         day
     }
 
-    /// The names of the promises that are broken.
     pub(super) fn broken(&self) -> Vec<&'static str> {
-        self.judged().into_iter().filter(|promise| !promise.kept).map(|promise| promise.name).collect()
+        self.results().into_iter().filter(|promise| !promise.kept).map(|promise| promise.name).collect()
     }
 
-    pub(super) fn judged(&self) -> Vec<Promise> {
-        judge(&Evidence {
-            terms: Terms {
+    pub(super) fn results(&self) -> Vec<Promise> {
+        check_all(&Evidence {
+            expected: Expectations {
                 orders: 11,
-                crowd: 64,
-                pending: Duration::from_secs(3),
-                bound: Duration::from_secs(10),
+                lamp_buyers: 64,
+                payment_timeout: Duration::from_secs(3),
+                cancel_delay_limit: Duration::from_secs(10),
                 outage: Duration::from_secs(3),
             },
-            told: &self.told,
-            books: &self.books,
-            happened: &self.happened,
-            takers: &self.takers,
+            clients: &self.clients,
+            database: &self.database,
+            injected: &self.injected,
+            consumers: &self.consumers,
             queued: self.queued,
         })
     }
 
-    /// An order of this day, to be changed.
     pub(super) fn row(&mut self, order: i64) -> &mut Order {
-        self.books.orders.get_mut(&order.try_into().unwrap()).unwrap()
+        self.database.orders.get_mut(&order.try_into().unwrap()).unwrap()
     }
 
-    /// What the client of an order was told, to be changed.
-    pub(super) fn client(&mut self, order: i64) -> &mut Told {
-        self.told.orders.get_mut(&order.try_into().unwrap()).unwrap()
+    /// The order as its client knows it.
+    pub(super) fn client(&mut self, order: i64) -> &mut ClientOrder {
+        self.clients.orders.get_mut(&order.try_into().unwrap()).unwrap()
     }
 
-    /// What became of the messages of an event at a queue, to be changed.
-    pub(super) fn way(&mut self, queue: &str, event: i64) -> &mut Way {
+    /// Message counts of an event in a queue.
+    pub(super) fn counts(&mut self, queue: &str, event: i64) -> &mut MessageCounts {
         let place = (queue.to_owned(), format!("event-{event}").parse().unwrap());
-        self.happened.ways.entry(place).or_default()
+        self.injected.message_counts.entry(place).or_default()
     }
 
     fn order(&mut self, number: i64) {
@@ -152,12 +150,12 @@ impl SmallDay {
             update_time: self.now,
         };
         let new = NewOrder { id: number.try_into().unwrap(), buyer, now: self.now };
-        let asked = self.asked(number, buyer);
+        let assets = self.grant_and_use_assets(number, buyer);
         let (mut order, mut product, events) =
-            Order::place(&product, new, &asked, PointsRules::default()).unwrap();
-        self.announce(&order, &events, number);
-        let cover = if number == REFUSED { Cover::TooLittle } else { Cover::Enough };
-        let mut told = Told { product: product.id, buyer, seller, step: Step::Placed, cover };
+            Order::place(&product, new, &assets, PointsRules::default()).unwrap();
+        self.add_events(&order, &events, number);
+        let cover = if number == REFUSED { AssetCoverage::Insufficient } else { AssetCoverage::Sufficient };
+        let mut client_order = ClientOrder { product: product.id, buyer, seller, step: Step::Placed, cover };
         let timeout = CancelCause::Timeout { created_by: self.now };
         let shipment = || Shipment::new("SF".to_owned(), "T1".to_owned()).unwrap();
         let failed: RefundId = (number * 100).try_into().unwrap();
@@ -172,7 +170,7 @@ impl SmallDay {
                 (OrderAction::Pay, OrderActor::Gateway, Step::Paid),
                 (OrderAction::Ship(shipment()), OrderActor::Seller, Step::Shipped),
             ],
-            PAID | PAID_LATER | HELD => vec![(OrderAction::Pay, OrderActor::Gateway, Step::Paid)],
+            PAID | PAID_ON_RETRY | WITH_ASSETS => vec![(OrderAction::Pay, OrderActor::Gateway, Step::Paid)],
             REFUNDED => vec![
                 (OrderAction::Pay, OrderActor::Gateway, Step::Paid),
                 (OrderAction::BeginRefund { refund: failed }, OrderActor::Buyer, Step::Paid),
@@ -184,16 +182,16 @@ impl SmallDay {
                 let refused = OrderAction::Cancel(CancelCause::AssetLockFailed);
                 vec![(refused, OrderActor::System, Step::Placed)]
             }
-            PAID_TOO_LATE => {
+            PAID_AFTER_CANCEL => {
                 let cancel = OrderAction::Cancel(CancelCause::Buyer);
-                vec![(cancel, OrderActor::Buyer, Step::PaidTooLate)]
+                vec![(cancel, OrderActor::Buyer, Step::PaidAfterCancel)]
             }
             CANCELLED => vec![(OrderAction::Cancel(CancelCause::Buyer), OrderActor::Buyer, Step::Cancelled)],
             _ => vec![(OrderAction::Cancel(timeout), OrderActor::System, Step::Placed)],
         };
         for (action, actor, step) in steps {
             if action == OrderAction::Pay {
-                self.pay(&order, number == PAID_LATER);
+                self.pay(&order, number == PAID_ON_RETRY);
             }
             let result = match action {
                 OrderAction::AbandonRefund { .. } => Some((failed, RefundResult::Failed)),
@@ -201,33 +199,33 @@ impl SmallDay {
                 _ => None,
             };
             if let Some((id, result)) = result {
-                let payment = self.books.payments[&order.id][0].clone();
+                let payment = self.database.payments[&order.id][0].clone();
                 self.refund(&order, &payment, id.get(), result);
             }
             let at = self.now + TimeDelta::seconds(4);
             let (after, events) = order.apply(&action, actor, at).unwrap();
-            self.announce(&after, &events, number);
+            self.add_events(&after, &events, number);
             if after.status.frees_product() {
                 product = product.apply(ProductAction::Release, at).unwrap();
             }
-            (order, told.step) = (after, step);
+            (order, client_order.step) = (after, step);
         }
-        if number == PAID_TOO_LATE {
+        if number == PAID_AFTER_CANCEL {
             self.pay(&order, false);
-            let payment = self.books.payments[&order.id][0].clone();
+            let payment = self.database.payments[&order.id][0].clone();
             self.refund(&order, &payment, refund.get(), RefundResult::Success);
         }
         let taken = (product.status == ProductStatus::Sold).then_some(order.id);
-        self.books.listings.entry(seller).or_default().push(ListingEntry {
+        self.database.listings.entry(seller).or_default().push(ListingEntry {
             product: product.id,
             taken_by: taken,
             event_id: "event-1".parse().unwrap(),
             update_time: self.now,
         });
-        self.told.products.insert(product.id, seller);
-        self.told.orders.insert(order.id, told);
-        self.books.products.insert(product.id, product);
-        self.books.orders.insert(order.id, order);
+        self.clients.products.insert(product.id, seller);
+        self.clients.orders.insert(order.id, client_order);
+        self.database.products.insert(product.id, product);
+        self.database.orders.insert(order.id, order);
     }
 
     fn pay(&mut self, order: &Order, failed_first: bool) {
@@ -255,11 +253,11 @@ impl SmallDay {
             if result == PaymentResult::Success {
                 self.capture(order, &settled);
             }
-            self.books.payments.entry(order.id).or_default().push(settled);
+            self.database.payments.entry(order.id).or_default().push(settled);
         }
     }
 
-    fn announce(&mut self, order: &Order, events: &[EventBody], number: i64) {
+    fn add_events(&mut self, order: &Order, events: &[EventBody], number: i64) {
         for event in events {
             let row = self.publish(event.clone(), order.version);
             self.apply(&row, event, number);
@@ -267,9 +265,9 @@ impl SmallDay {
         }
     }
 
-    /// The outbox row of an event, confirmed, and settled by whoever takes it.
+    /// Adds the outbox row of an event, SENT, and the consume-log records of its consumers.
     fn publish(&mut self, event: EventBody, aggregate_seq: i64) -> OutboxRow {
-        let id = i64::try_from(self.books.events.len()).unwrap() + 1;
+        let id = i64::try_from(self.database.events.len()).unwrap() + 1;
         let row = OutboxRow {
             id,
             event_id: format!("event-{id}").parse().unwrap(),
@@ -292,18 +290,20 @@ impl SmallDay {
             sent_time: Some(self.now),
             released_time: None,
         };
-        self.books.events.push(row.clone());
+        self.database.events.push(row.clone());
         if event.event_type() == EventType::OrderTimeout {
-            *self.way(TIMEOUT_QUEUE, id) = Way { whole: 1, copies: 0, acked: 1 };
+            *self.counts(TIMEOUT_QUEUE, id) = MessageCounts { intact: 1, copies: 0, acked: 1 };
         }
-        for taker in self.takers.iter().filter(|taker| taker.takes.contains(&row.event_type)) {
-            self.books.consumed.push(consumed(&taker.consumer, &row, self.now));
+        for consumer in
+            self.consumers.iter().filter(|consumer| consumer.event_types.contains(&row.event_type))
+        {
+            self.database.consumed.push(consumed(&consumer.name, &row, self.now));
         }
         row
     }
 }
 
-/// A row of the consume log that says SUCCESS.
+/// A consume-log record with status SUCCESS.
 pub(super) fn consumed(consumer: &str, row: &OutboxRow, now: DateTime<Utc>) -> Consumed {
     Consumed {
         consumer: consumer.to_owned(),
@@ -327,7 +327,7 @@ pub(super) fn consumed(consumer: &str, row: &OutboxRow, now: DateTime<Utc>) -> C
     }
 }
 
-fn letter(now: DateTime<Utc>) -> DeadLetter {
+fn dead_letter(now: DateTime<Utc>) -> DeadLetter {
     DeadLetter {
         queue: "order.fulfillment.queue".to_owned(),
         key: "spoiled".to_owned(),
@@ -335,10 +335,10 @@ fn letter(now: DateTime<Utc>) -> DeadLetter {
         event_type: None,
         trace_id: None,
         body: "{".to_owned(),
-        reason: "it is no envelope".to_owned(),
+        reason: "the body is not a valid envelope".to_owned(),
         died_at: now,
         status: DeadLetterStatus::Discarded,
         decided_at: Some(now),
-        note: Some("spoiled on purpose".to_owned()),
+        note: Some("corrupted on purpose".to_owned()),
     }
 }

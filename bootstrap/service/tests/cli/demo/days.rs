@@ -1,4 +1,4 @@
-//! One run of `handover demo` in a folder of its own.
+//! One run of `handover demo` in a separate folder.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -10,49 +10,50 @@ use serde_json::Value;
 
 use crate::program::{World, answer};
 
-/// How long a day may take, on a machine that is busy with other tests.
-const DAY: Duration = Duration::from_secs(300);
+/// Timeout of a day, on a machine that is busy with other tests.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// How many days are played at once by all tests together: other tests run beside them, and most of a day is waiting.
-const AT_ONCE: usize = 3;
+/// Maximum number of concurrent days of all tests. Days mostly wait, and other tests run at the same time.
+const MAX_CONCURRENT: usize = 3;
 
 static PLAYING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
-/// One of the places for days that are played at once. Dropping it makes room for another.
-struct Place;
+/// Permit to play a day. Dropping it releases the permit.
+struct Permit;
 
-impl Place {
-    fn take() -> Place {
+impl Permit {
+    fn acquire() -> Permit {
         let playing = PLAYING.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut playing =
-            ENDED.wait_while(playing, |playing| *playing == AT_ONCE).unwrap_or_else(PoisonError::into_inner);
+        let mut playing = ENDED
+            .wait_while(playing, |playing| *playing == MAX_CONCURRENT)
+            .unwrap_or_else(PoisonError::into_inner);
         *playing += 1;
-        Place
+        Permit
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
         *PLAYING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
         ENDED.notify_one();
     }
 }
 
-/// A day that is going to be played.
+/// A day to play.
 pub(crate) struct Day {
     world: World,
     arguments: Vec<String>,
 }
 
-/// A day that is being played. Dropping it kills it.
+/// A running day. Dropping it kills the process.
 pub(crate) struct Running {
     day: Day,
     child: Child,
-    _place: Place,
+    _permit: Permit,
 }
 
-/// A day that is over.
+/// A finished day.
 pub(crate) struct Played {
     day: Day,
     code: Option<i32>,
@@ -68,25 +69,25 @@ impl Day {
         Day { world, arguments }
     }
 
-    /// As a person sees it.
+    /// With text output.
     pub(crate) fn table(mut self) -> Day {
         self.arguments.truncate(1);
         self
     }
 
-    /// With these flags.
+    /// Adds flags.
     pub(crate) fn with(mut self, flags: &str) -> Day {
         self.arguments.extend(flags.split_whitespace().map(str::to_owned));
         self
     }
 
-    /// With this variable.
+    /// Sets an environment variable.
     pub(crate) fn set(mut self, name: &str, value: &str) -> Day {
         self.world = self.world.set(name, value);
         self
     }
 
-    /// With this file in the folder in which it is started.
+    /// Writes a file into the working folder.
     pub(crate) fn write(&self, name: &str, content: &str) {
         self.world.write(name, content);
     }
@@ -97,12 +98,12 @@ impl Day {
         command
     }
 
-    /// Begins when one of the days before has made room.
+    /// Starts the day as soon as a permit is available.
     pub(crate) fn start(self) -> Running {
-        let place = Place::take();
+        let permit = Permit::acquire();
         let [out, err] = ["out", "err"].map(|name| File::create(self.world.path(name)).unwrap());
         let child = self.command().args(&self.arguments).stdout(out).stderr(err).spawn().unwrap();
-        Running { day: self, child, _place: place }
+        Running { day: self, child, _permit: permit }
     }
 
     pub(crate) fn play(self) -> Played {
@@ -110,7 +111,7 @@ impl Day {
     }
 }
 
-/// Plays a day for each of these side by side, as there is room: most of a day is waiting.
+/// Plays a day for each item concurrently, limited by the permits.
 pub(crate) fn at_once<T: Send, U: Send>(each: Vec<T>, play: impl Fn(T) -> U + Sync) -> Vec<U> {
     std::thread::scope(|scope| {
         let play = &play;
@@ -124,21 +125,25 @@ pub(crate) fn at_once<T: Send, U: Send>(each: Vec<T>, play: impl Fn(T) -> U + Sy
 }
 
 impl Running {
-    fn said(&self, name: &str) -> String {
+    fn output(&self, name: &str) -> String {
         let bytes = std::fs::read(self.day.world.path(name)).unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Waits for what it looks for.
+    /// Polls until `find` returns a value.
     #[track_caller]
-    pub(crate) fn until<T>(&mut self, what: &str, mut look: impl FnMut(&Running) -> Option<T>) -> T {
+    pub(crate) fn until<T>(&mut self, what: &str, mut find: impl FnMut(&Running) -> Option<T>) -> T {
         let begun = Instant::now();
         loop {
-            if let Some(found) = look(self) {
+            if let Some(found) = find(self) {
                 return found;
             }
             let ended = self.child.try_wait().unwrap();
-            assert!(ended.is_none() && begun.elapsed() < DAY, "no {what}: {ended:?}\n{}", self.said("err"));
+            assert!(
+                ended.is_none() && begun.elapsed() < TIMEOUT,
+                "no {what}: {ended:?}\n{}",
+                self.output("err")
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -146,22 +151,22 @@ impl Running {
     /// Waits until a phase begins.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, phase: &str) {
-        self.until(phase, |day| day.said("err").lines().any(|line| line == phase).then_some(()));
+        self.until(phase, |day| day.output("err").lines().any(|line| line == phase).then_some(()));
     }
 
-    /// The folder of the day, while it is played.
+    /// The folder of the running day.
     pub(crate) fn folder(&self) -> PathBuf {
         let mut entries = std::fs::read_dir(self.day.world.path("tmp")).unwrap();
         entries.next().unwrap().unwrap().path()
     }
 
-    /// Waits for the greeting of a market that is kept, which ends with a command.
+    /// Waits for the greeting of a service that keeps running, which ends with a command.
     #[track_caller]
     pub(crate) fn market(&mut self) -> Market {
-        let said =
-            self.until("greeting", |day| Some(day.said("out")).filter(|said| said.ends_with(" --limit 5\n")));
-        let rest = said.split_once("The market stays open on http://").unwrap().1;
-        let (address, rest) = rest.split_once(" until it is stopped (Ctrl-C); its folder stays: ").unwrap();
+        let text = self
+            .until("greeting", |day| Some(day.output("out")).filter(|text| text.ends_with(" --limit 5\n")));
+        let rest = text.split_once("The service keeps running on http://").unwrap().1;
+        let (address, rest) = rest.split_once(" until it is stopped (Ctrl-C); its folder is kept: ").unwrap();
         let folder = rest.lines().next().unwrap();
         let token =
             rest.split_once("operator=\"Authorization: Bearer ").unwrap().1.split_once('"').unwrap().0;
@@ -175,26 +180,31 @@ impl Running {
         assert!(sent.success());
     }
 
-    /// The answer of another command.
+    /// Runs another command and returns its JSON output.
     pub(crate) fn other(&self, arguments: &[&str]) -> Value {
         let output = self.day.command().args(arguments).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     #[track_caller]
     pub(crate) fn ended(mut self) -> Played {
         let begun = Instant::now();
         let code = loop {
             match self.child.try_wait().unwrap() {
                 Some(status) => break status.code(),
-                None => assert!(begun.elapsed() < DAY, "not over within {DAY:?}\n{}", self.said("err")),
+                None => assert!(
+                    begun.elapsed() < TIMEOUT,
+                    "not finished within {TIMEOUT:?}\n{}",
+                    self.output("err")
+                ),
             }
             std::thread::sleep(Duration::from_millis(10));
         };
-        let (stdout, stderr) = (self.said("out"), self.said("err"));
-        // The folder goes on; there is nobody left to kill.
+        let stdout = self.output("out");
+        let stderr = self.output("err");
+        // `Played` takes over the folder; the process has ended, so dropping `self` kills nothing.
         let day = std::mem::replace(&mut self.day, Day::new());
         Played { day, code, stdout, stderr }
     }
@@ -221,13 +231,13 @@ impl Played {
         &self.stderr
     }
 
-    /// What is left where temporary files go.
+    /// The files left in the temporary folder.
     pub(crate) fn left(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.day.world.path("tmp")).unwrap();
         entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// The report of a day on which every promise was kept.
+    /// The report, if every promise was kept.
     #[track_caller]
     pub(crate) fn kept(&self) -> Value {
         assert_eq!(self.code, Some(0), "{}\n{}", self.stdout, self.stderr);
@@ -235,7 +245,7 @@ impl Played {
         serde_json::from_str(&self.stdout).unwrap()
     }
 
-    /// The report of a day on which one was not.
+    /// The report, if a promise was broken.
     #[track_caller]
     pub(crate) fn broken(&self) -> Value {
         assert_eq!(self.code, Some(1), "{}\n{}", self.stdout, self.stderr);
@@ -243,7 +253,7 @@ impl Played {
     }
 }
 
-/// A market that is kept: where it is, and the token of its operator.
+/// A service that keeps running after its day, and the token of its operator.
 pub(crate) struct Market {
     address: String,
     pub(crate) folder: String,
@@ -251,12 +261,12 @@ pub(crate) struct Market {
 }
 
 impl Market {
-    /// The status of an answer to the operator, and all of it.
+    /// Sends a GET request as operator; returns status and body.
     pub(crate) fn get(&self, path: &str) -> (u16, Value) {
         self.ask(&format!("GET {path}"), "")
     }
 
-    /// The same of a command in JSON.
+    /// Sends a POST request with JSON as operator; returns status and body.
     pub(crate) fn post(&self, path: &str, json: &str) -> (u16, Value) {
         self.ask(&format!("POST {path}"), json)
     }

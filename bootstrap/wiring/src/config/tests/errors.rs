@@ -1,6 +1,6 @@
-//! All errors at once, and none that only follows from another.
+//! All errors are reported at once, without those that only follow from another.
 
-use super::{complaints, file, load, load_file};
+use super::{error_texts, file, load, load_file};
 use crate::config::{Config, ConfigErrors, Shown};
 
 fn keys(errors: &ConfigErrors) -> Vec<Option<&'static str>> {
@@ -8,7 +8,7 @@ fn keys(errors: &ConfigErrors) -> Vec<Option<&'static str>> {
 }
 
 #[test]
-fn every_wrong_key_and_value_is_reported_at_once() {
+fn all_invalid_keys_and_values_are_reported_at_once() {
     let (_folder, mut sources) = file(
         "x = 1\nlog = 3\n[consumer]\nprefetch = 0\nfoo = 1\n[kafka]\nurl = \"x\"\n[gateway]\nurl = \"ftp://x\"\n",
     );
@@ -16,7 +16,7 @@ fn every_wrong_key_and_value_is_reported_at_once() {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
     sources.flags = vec![("--database", "database.url", "postgres://shop:hush@db/shop".to_owned())];
-    let texts = complaints(Config::load(&sources));
+    let texts = error_texts(Config::load(&sources));
     for part in [
         "unknown key x in",
         "log in the file",
@@ -34,7 +34,7 @@ fn every_wrong_key_and_value_is_reported_at_once() {
 }
 
 #[test]
-fn two_values_that_do_not_fit_are_one_error_and_hide_no_other() {
+fn conflicting_values_are_one_error_and_hide_no_other() {
     let errors = load(&[
         ("HANDOVER_CONSUMER__ATTEMPT_TIMEOUT", "20s"),
         ("HANDOVER_CONSUMER__SWEEP_INTERVAL", "0s"),
@@ -54,14 +54,14 @@ fn two_values_that_do_not_fit_are_one_error_and_hide_no_other() {
     assert_eq!(keys, expected.map(Some));
 }
 
-/// The values are as they would be beside the one that was meant.
+/// The second value of each pair is valid with the intended first value.
 #[test]
-fn an_error_that_only_follows_from_another_is_not_reported() {
+fn error_that_only_follows_from_another_is_not_reported() {
     let folder = tempfile::tempdir().unwrap();
     let keys = folder.path().join("keys.json");
     let key = r#"{"kty":"OKP","crv":"Ed25519","kid":"k","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
     std::fs::write(&keys, format!(r#"{{"keys":[{key}]}}"#)).unwrap();
-    for (refused, beside) in [
+    for (invalid, dependent) in [
         (("HANDOVER_CONSUMER__ATTEMPT_TIMEOUT", "1 sek"), ("HANDOVER_CONSUMER__LEASE", "5s")),
         (("HANDOVER_IDEMPOTENCY__LEASE", "1 sek"), ("HANDOVER_IDEMPOTENCY__KEEP", "1m")),
         (("HANDOVER_GATEWAY__RETRY_BASE", "1 sek"), ("HANDOVER_GATEWAY__RETRY_CAP", "1s")),
@@ -73,19 +73,19 @@ fn an_error_that_only_follows_from_another_is_not_reported() {
         (("HANDOVER_HTTP__LISTEN", "all:80"), ("HANDOVER_HTTP__OPS_LISTEN", "127.0.0.1:8080")),
         (("HANDOVER_AUTH__AUDIANCE", "shop"), ("HANDOVER_AUTH__JWKS_FILE", keys.to_str().unwrap())),
     ] {
-        let texts = complaints(load(&[refused, beside]));
-        assert!(texts.len() == 1 && texts[0].contains(refused.0), "{texts:#?}");
+        let texts = error_texts(load(&[invalid, dependent]));
+        assert!(texts.len() == 1 && texts[0].contains(invalid.0), "{texts:#?}");
     }
     for file in ["[redis\nurl = \"redis://cache\"\n", "[reddis]\nurl = \"redis://cache\"\n"] {
         let (_folder, mut sources) = super::file(file);
         sources.variables = vec![("HANDOVER_RATE_LIMIT__STORE".to_owned(), "redis".to_owned())];
-        let texts = complaints(Config::load(&sources));
+        let texts = error_texts(Config::load(&sources));
         assert!(texts.len() == 1 && texts[0].contains("shop.toml"), "{texts:#?}");
     }
 }
 
 #[test]
-fn a_refused_configuration_is_shown_with_its_errors() {
+fn invalid_configuration_is_described_with_its_errors() {
     let (_folder, sources) = file("[consumer]\nprefetch = 0\n[gateway]\nsecret = \"hush\"\n[kafka]\n");
     let description = Config::describe(&sources);
     let shown = |key: &str| {
@@ -100,9 +100,9 @@ fn a_refused_configuration_is_shown_with_its_errors() {
 }
 
 #[test]
-fn a_file_that_is_no_toml_hides_no_error_of_a_variable() {
+fn malformed_file_hides_no_error_of_a_variable() {
     let (_folder, mut sources) = file("[outbox\n");
     sources.variables = vec![("HANDOVER_OUTBOX__BATCH".to_owned(), "0".to_owned())];
-    assert_eq!(complaints(Config::load(&sources)).len(), 2);
-    assert_eq!(complaints(load_file("[outbox\n")).len(), 1);
+    assert_eq!(error_texts(Config::load(&sources)).len(), 2);
+    assert_eq!(error_texts(load_file("[outbox\n")).len(), 1);
 }

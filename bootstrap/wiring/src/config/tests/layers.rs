@@ -2,11 +2,11 @@ use std::time::Duration;
 
 use handover_events::{Jitter, RetryPolicy};
 
-use super::{complaint, file, load, load_file};
+use super::{error_text, file, load, load_file};
 use crate::config::{Config, Sources};
 
 #[test]
-fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
+fn flag_overrides_variable_overrides_file_overrides_default() {
     let (_folder, mut sources) = file("[http]\nlisten = \"127.0.0.1:1\"\n[outbox]\nbatch = 1\n");
     let read = |sources: &Sources| {
         let config = Config::load(sources).unwrap();
@@ -20,7 +20,7 @@ fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
 }
 
 #[test]
-fn a_later_layer_replaces_an_inline_table_whole() {
+fn later_layer_replaces_whole_inline_table() {
     let (_folder, mut sources) =
         file("[outbox]\nretry = { policy = \"schedule\", delays = [\"1s\"] }\n[consumer]\nprefetch = 3\n");
     assert_eq!(
@@ -33,7 +33,7 @@ fn a_later_layer_replaces_an_inline_table_whole() {
     )];
     let config = Config::load(&sources).unwrap();
     let RetryPolicy::Exponential { base, cap, max_attempts, jitter } = config.settings.relay.retry else {
-        panic!("exponential was asked for");
+        panic!("not an exponential policy");
     };
     assert_eq!((base.as_secs(), cap.as_secs(), max_attempts.get()), (2, 10, 5));
     assert_eq!(jitter, Jitter::percent(20).unwrap());
@@ -42,71 +42,71 @@ fn a_later_layer_replaces_an_inline_table_whole() {
 }
 
 #[test]
-fn an_unknown_key_of_the_file_names_itself_its_file_and_the_nearest() {
-    let text = complaint(load_file("[outbox]\nbacth = 5\n"));
+fn unknown_key_error_names_key_file_and_nearest_key() {
+    let text = error_text(load_file("[outbox]\nbacth = 5\n"));
     for part in ["unknown key outbox.bacth", "shop.toml", "did you mean outbox.batch?"] {
         assert!(text.contains(part), "{text}");
     }
-    assert!(complaint(load_file("listen = \"127.0.0.1:1\"\n")).contains("did you mean http.listen?"));
+    assert!(error_text(load_file("listen = \"127.0.0.1:1\"\n")).contains("did you mean http.listen?"));
 }
 
 #[test]
-fn an_unknown_section_names_the_nearest() {
+fn unknown_section_error_names_nearest_section() {
     for (written, section, nearest) in [
         ("[databse]\nurl = \"sqlite://shop.db\"\n", "databse", "[database]"),
         ("[oubtox]\nbatch = 5\nfoo = 1\n", "oubtox", "[outbox]"),
         ("[order.timout]\npending-minutes = 1\n", "order.timout", "[order.timeout]"),
     ] {
-        let text = complaint(load_file(written));
+        let text = error_text(load_file(written));
         assert!(text.starts_with(&format!("unknown section {section} in the file ")), "{text}");
         assert!(text.ends_with(&format!("did you mean {nearest}? otherwise remove it")), "{text}");
     }
 }
 
 #[test]
-fn a_key_that_looks_like_none_is_not_taken_for_one() {
+fn unknown_key_without_similar_key_gets_no_suggestion() {
     for file in ["[kafka]\nurl = \"x\"\n", "[outbox]\nfoo = 1\n", "[kafka.consumer]\nid = 1\n", "x = 1\n"] {
-        let text = complaint(load_file(file));
+        let text = error_text(load_file(file));
         assert!(text.starts_with("unknown ") && !text.contains("did you mean"), "{text}");
         assert!(text.contains("remove it; `handover config show` lists every key"), "{text}");
     }
     for variable in ["HANDOVER_KAFKA__URL", "HANDOVER_FOO", "HANDOVER_OUTBOX__FOO", "HANDOVER_"] {
-        let text = complaint(load(&[(variable, "x")]));
+        let text = error_text(load(&[(variable, "x")]));
         assert!(text.contains(variable) && !text.contains("did you mean"), "{text}");
     }
-    for (key, meant) in [
+    for (key, intended) in [
         ("HANDOVER_OUTBOX_BATCH", "HANDOVER_OUTBOX__BATCH?"),
         ("HANDOVER_ORDER__TIMEOUT__MINUTES", "HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES?"),
         ("HANDOVER_CONSUMERS__PREFETCH", "HANDOVER_CONSUMER__PREFETCH?"),
         ("HANDOVER_LOG_LEVEL", "HANDOVER_LOG__LEVEL?"),
     ] {
-        let text = complaint(load(&[(key, "x")]));
-        assert!(text.contains(&format!("did you mean {meant}")), "{text}");
+        let text = error_text(load(&[(key, "x")]));
+        assert!(text.contains(&format!("did you mean {intended}")), "{text}");
     }
 }
 
 #[test]
-fn an_unknown_variable_names_itself_and_the_nearest() {
-    let text = complaint(load(&[("HANDOVER_OUTBOX__SCAN_INTERVALL", "5s")]));
+fn unknown_variable_error_names_variable_and_nearest_one() {
+    let text = error_text(load(&[("HANDOVER_OUTBOX__SCAN_INTERVALL", "5s")]));
     assert!(text.contains("environment variable HANDOVER_OUTBOX__SCAN_INTERVALL"), "{text}");
     assert!(text.contains("did you mean HANDOVER_OUTBOX__SCAN_INTERVAL?"), "{text}");
-    assert!(complaint(load(&[("HANDOVER_LISTEN", "x")])).contains("did you mean HANDOVER_HTTP__LISTEN?"));
+    assert!(error_text(load(&[("HANDOVER_LISTEN", "x")])).contains("did you mean HANDOVER_HTTP__LISTEN?"));
 }
 
 #[test]
-fn what_is_not_ours_and_no_setting_is_left_alone() {
+fn variables_that_are_not_settings_are_ignored() {
     load(&[("HOME", "x"), ("HANDOVER_CONFIG", "x"), ("HANDOVER_BIN", "x"), ("HANDOVER_LONG", "1")]).unwrap();
 }
 
 #[test]
-fn a_value_in_place_of_a_section_is_refused() {
-    assert!(complaint(load_file("order = 3\n")).contains("order in the file"));
+fn value_in_place_of_section_is_refused() {
+    assert!(error_text(load_file("order = 3\n")).contains("order in the file"));
 }
 
 #[test]
-fn a_named_file_must_be_there_and_be_toml() {
+fn named_file_must_exist_and_be_toml() {
     let missing = Sources { file: Some("/nowhere/shop.toml".into()), ..Sources::default() };
-    assert!(complaint(Config::load(&missing)).contains("/nowhere/shop.toml cannot be read"));
+    assert!(error_text(Config::load(&missing)).contains("/nowhere/shop.toml cannot be read"));
     let error = load_file("[http\n").unwrap_err();
     assert!(error.to_string().contains("is not valid TOML"), "{error}");
 }

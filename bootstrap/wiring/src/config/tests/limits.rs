@@ -3,21 +3,21 @@ use std::num::NonZeroU32;
 use marketplace::ports::Bucket;
 use marketplace_http::{ForwardedHeader, LIMITED_ROUTES};
 
-use super::{complaint, load, load_file};
+use super::{error_text, load, load_file};
 
 fn bucket(capacity: u32, every_us: u64) -> Bucket {
     Bucket::new(NonZeroU32::new(capacity).unwrap(), every_us).unwrap()
 }
 
 #[test]
-fn every_party_has_200_a_second_of_each_route_unless_a_route_says_otherwise() {
+fn limits_are_200_per_second_unless_configured_in_total_or_per_route() {
     let limits = load(&[]).unwrap().limits;
     assert_eq!((limits.bucket, limits.routes.len()), (bucket(200, 5_000), 0));
     assert!(limits.proxies.trusted.is_empty());
     let file = "[rate-limit]\ncapacity = 10\nper-second = 3\n[rate-limit.routes]\n\
                 \"POST /api/v1/orders\" = { per-second = 0.1 }\n\"GET /api/v1/orders/{id}\" = { capacity = 5 }\n";
     let limits = load_file(file).unwrap().limits;
-    // Rounded up: nobody gets more than was said.
+    // Rounded up, so that nobody gets more than configured.
     assert_eq!(limits.bucket, bucket(10, 333_334));
     let mut routes = limits.routes;
     routes.sort_unstable();
@@ -30,16 +30,16 @@ fn every_party_has_200_a_second_of_each_route_unless_a_route_says_otherwise() {
 }
 
 #[test]
-fn a_route_that_does_not_exist_names_the_nearest() {
-    let routes = |text: &str| complaint(load(&[("HANDOVER_RATE_LIMIT__ROUTES", text)]));
-    for (name, meant) in [
+fn unknown_route_error_names_nearest_route() {
+    let routes = |text: &str| error_text(load(&[("HANDOVER_RATE_LIMIT__ROUTES", text)]));
+    for (name, intended) in [
         ("POST /api/v1/order", Some("POST /api/v1/orders")),
         ("POST /api/v1/orders/17/ship", Some("POST /api/v1/orders/{id}/ship")),
         ("GET /healthz", None),
     ] {
         let text = routes(&format!(r#"{{"{name}" = {{capacity = 1}}}}"#));
         assert!(text.starts_with("rate-limit.routes in ") && text.contains(name), "{text}");
-        match meant {
+        match intended {
             Some(route) => assert!(text.contains(&format!("did you mean \"{route}\"?")), "{text}"),
             None => assert!(!text.contains("did you mean"), "{text}"),
         }
@@ -58,22 +58,22 @@ fn a_route_that_does_not_exist_names_the_nearest() {
 }
 
 #[test]
-fn a_bucket_that_takes_days_to_fill_is_refused() {
-    let text = complaint(load(&[("HANDOVER_RATE_LIMIT__PER_SECOND", "0.002")]));
+fn bucket_that_takes_days_to_fill_is_refused() {
+    let text = error_text(load(&[("HANDOVER_RATE_LIMIT__PER_SECOND", "0.002")]));
     assert!(text.contains("full again within a day"), "{text}");
 }
 
 #[test]
-fn proxies_are_networks_and_write_one_header() {
+fn trusted_proxies_are_networks_and_use_one_header() {
     let proxies = load(&[
         ("HANDOVER_HTTP__TRUSTED_PROXIES", r#"["10.0.0.0/8", "fd00::/8"]"#),
         ("HANDOVER_HTTP__FORWARDED_HEADER", "forwarded"),
     ]);
     let proxies = proxies.unwrap().limits.proxies;
     assert_eq!((proxies.trusted.len(), proxies.header), (2, ForwardedHeader::Forwarded));
-    for everybody in [r#"["0.0.0.0/0"]"#, r#"["10.0.0.0/8", "::/0"]"#] {
+    for network in [r#"["0.0.0.0/0"]"#, r#"["10.0.0.0/8", "::/0"]"#] {
         assert!(
-            complaint(load(&[("HANDOVER_HTTP__TRUSTED_PROXIES", everybody)])).contains("trusts everybody")
+            error_text(load(&[("HANDOVER_HTTP__TRUSTED_PROXIES", network)])).contains("trusts every address")
         );
     }
 }

@@ -1,13 +1,13 @@
 use tracing::Level;
 
-use super::{complaint, load};
+use super::{error_text, load};
 
 fn level(directives: &str) -> Result<crate::config::Config, crate::config::ConfigErrors> {
     load(&[("HANDOVER_LOG__LEVEL", directives)])
 }
 
 #[test]
-fn log_level_is_a_level_or_targets_with_levels() {
+fn log_level_accepts_a_level_or_levels_per_target() {
     for (directives, target, most) in [
         ("info", "handover", Some(Level::INFO)),
         ("WARN", "handover", Some(Level::WARN)),
@@ -31,14 +31,14 @@ fn log_level_is_a_level_or_targets_with_levels() {
 }
 
 #[test]
-fn log_level_with_spans_says_what_is_supported() {
+fn log_level_with_spans_is_refused_with_supported_syntax() {
     for directives in [
         "[request]=debug",
         "info,marketplace_http[request]=debug",
         "handover[request{id=7}]=trace",
         "info,[{id}]",
     ] {
-        let text = complaint(level(directives));
+        let text = error_text(level(directives));
         assert!(text.starts_with("log.level in the environment variable HANDOVER_LOG__LEVEL is "), "{text}");
         assert!(text.contains("filters by span or field ([...]) are not supported"), "{text}");
         assert!(text.contains("info,handover_outbox=debug"), "{text}");
@@ -46,7 +46,7 @@ fn log_level_with_spans_says_what_is_supported() {
     for directives in
         ["", " ", "a=b=c", "info,handover=loud", "=debug", "info,%", "inof", "info,handover_sql"]
     {
-        let text = complaint(level(directives));
-        assert!(text.contains("it is no level and no list of directives"), "{text}");
+        let text = error_text(level(directives));
+        assert!(text.contains("it is neither a level nor a list of directives"), "{text}");
     }
 }

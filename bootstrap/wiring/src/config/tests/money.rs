@@ -1,14 +1,17 @@
 use std::time::Duration;
 
 use super::super::GatewayChoice;
-use super::{complaint, load};
+use super::{error_text, load};
 
 #[test]
-fn a_gateway_is_a_sandbox_or_behind_https_or_on_this_machine() {
+fn gateway_is_sandbox_or_https_or_local_http() {
     let gateway = |url: &str| load(&[("HANDOVER_GATEWAY__URL", url)]).map(|config| config.gateway);
     let default = load(&[]).unwrap().gateway;
     assert_eq!(default.choice, GatewayChoice::Sandbox(Duration::from_secs(1)));
-    assert!(!default.is_chosen && gateway("sandbox:").unwrap().is_chosen, "chosen on purpose, or not at all");
+    assert!(
+        !default.is_chosen && gateway("sandbox:").unwrap().is_chosen,
+        "only an explicit value counts as chosen"
+    );
     for url in ["https://pay.example/v1", "http://127.0.0.1:9000", "http://localhost:9000"] {
         let found = gateway(url).unwrap();
         assert_eq!((found.choice.to_string().as_str(), found.is_chosen), (url, true));
@@ -21,14 +24,14 @@ fn a_gateway_is_a_sandbox_or_behind_https_or_on_this_machine() {
         ("", "no URL of a server"),
         ("https://shop:hush@pay.example", "a password in a URL"),
     ] {
-        let text = complaint(load(&[("HANDOVER_GATEWAY__URL", url)]));
+        let text = error_text(load(&[("HANDOVER_GATEWAY__URL", url)]));
         assert!(text.contains(why) && !text.contains("hush"), "{text}");
         assert!(text.contains("write https://host/path") && text.contains("or sandbox:"), "{text}");
     }
 }
 
 #[test]
-fn times_in_minutes_and_hours_may_be_fractions() {
+fn minutes_and_hours_accept_fractions() {
     let config = load(&[
         ("HANDOVER_ASSET__LOCK_TIMEOUT_MINUTES", "0.05"),
         ("HANDOVER_CONSISTENCY__SCAN_WINDOW_HOURS", "0.5"),
@@ -42,22 +45,22 @@ fn times_in_minutes_and_hours_may_be_fractions() {
         ("HANDOVER_ORDER__TIMEOUT__PENDING_MINUTES", "0.00002"),
     ] {
         load(&[(name, least)]).unwrap();
-        assert!(complaint(load(&[(name, "0.000001")])).contains(&format!("from {least} (a millisecond)")));
+        assert!(error_text(load(&[(name, "0.000001")])).contains(&format!("from {least} (a millisecond)")));
     }
 }
 
 #[test]
-fn limits_that_contradict_each_other_name_the_other() {
-    let text = complaint(load(&[("HANDOVER_GATEWAY__RETRY_BASE", "2h")]));
+fn conflicting_durations_name_each_other() {
+    let text = error_text(load(&[("HANDOVER_GATEWAY__RETRY_BASE", "2h")]));
     assert!(text.starts_with("gateway.retry-cap in the built-in default is \"1h\""), "{text}");
     assert!(text.contains("gateway.retry-base, which is \"2h\""), "{text}");
-    let text = complaint(load(&[("HANDOVER_CONSISTENCY__SCAN_WINDOW_HOURS", "1")]));
+    let text = error_text(load(&[("HANDOVER_CONSISTENCY__SCAN_WINDOW_HOURS", "1")]));
     assert!(text.starts_with("consistency.scan-window-hours in the environment"), "{text}");
     assert!(text.contains("consistency.interval, which is \"2h\""), "{text}");
 }
 
 #[test]
-fn points_are_worth_and_earned_as_configured() {
+fn points_rules_are_read() {
     let config = load(&[("HANDOVER_ASSET__POINTS_PER_UNIT", "50"), ("HANDOVER_ASSET__EARN_PER_UNIT", "0")]);
     let points = config.unwrap().rules.points;
     assert_eq!((points.per_unit.get(), points.earned_per_unit), (50, 0));

@@ -2,14 +2,14 @@ use std::time::Duration;
 
 use marketplace_redis::Use;
 
-use super::{complaint, load};
+use super::{error_text, load};
 
 const LIMITS: (&str, &str) = ("HANDOVER_RATE_LIMIT__STORE", "redis");
 const KEYS: (&str, &str) = ("HANDOVER_IDEMPOTENCY__STORE", "redis");
 const URL: (&str, &str) = ("HANDOVER_REDIS__URL", "redis://cache");
 
 #[test]
-fn redis_is_where_a_url_says_and_only_where_something_uses_it() {
+fn redis_needs_a_url_and_a_store_that_uses_it() {
     let redis =
         |url: &str, more: &[(&str, &str)]| load(&[&[LIMITS, ("HANDOVER_REDIS__URL", url)], more].concat());
     let config = redis("redis://shop:hush@cache:6380/2", &[("HANDOVER_REDIS__TIMEOUT", "20ms")]).unwrap();
@@ -18,17 +18,17 @@ fn redis_is_where_a_url_says_and_only_where_something_uses_it() {
     assert_eq!(settings.timeout, Duration::from_millis(20));
     assert!(!format!("{config:?}").contains("hush"));
     for url in ["http://shop:hush@cache", "cache:6379", "", "rediss://shop:hush@cache/#insecure"] {
-        let text = complaint(redis(url, &[]));
+        let text = error_text(redis(url, &[]));
         assert!(text.contains("write redis://user:password@host:6379/0") && !text.contains("hush"), "{text}");
     }
     assert!(load(&[]).unwrap().redis.is_none());
-    assert!(complaint(load(&[URL])).contains("nothing uses it"));
+    assert!(error_text(load(&[URL])).contains("no store uses Redis"));
     let authorities = ("HANDOVER_REDIS__CA_FILE", "/nowhere/ca.pem");
-    assert!(complaint(redis("rediss://cache", &[authorities])).starts_with("redis.ca-file in "));
+    assert!(error_text(redis("rediss://cache", &[authorities])).starts_with("redis.ca-file in "));
 }
 
 #[test]
-fn limits_and_keys_are_kept_in_redis_each_for_itself() {
+fn limits_and_keys_use_redis_independently() {
     let uses = |more: &[(&str, &str)]| load(&[&[URL], more].concat()).unwrap().redis.unwrap().uses;
     assert_eq!(uses(&[LIMITS]), [Use::Limits]);
     assert_eq!(uses(&[KEYS]), [Use::Keys]);
@@ -36,7 +36,7 @@ fn limits_and_keys_are_kept_in_redis_each_for_itself() {
     for (used, key, otherwise) in
         [(LIMITS, "rate-limit.store", "\"local\""), (KEYS, "idempotency.store", "\"database\"")]
     {
-        let text = complaint(load(&[used]));
+        let text = error_text(load(&[used]));
         assert!(text.starts_with(&format!("{key} in ")) && text.contains("redis.url is not set"), "{text}");
         assert!(text.contains("set redis.url = ") && text.contains(otherwise), "{text}");
     }

@@ -1,8 +1,8 @@
-use super::{complaint, load, load_file, variables};
+use super::{error_text, load, load_file, variables};
 use crate::config::{Config, Sources};
 
 #[test]
-fn a_file_that_is_no_toml_is_told_by_its_line_and_shows_no_secret() {
+fn malformed_file_error_names_line_and_shows_no_secret() {
     for written in [
         "jwt-secret = \"hush-hush",
         "jwt-secret = hush-hush",
@@ -15,13 +15,13 @@ fn a_file_that_is_no_toml_is_told_by_its_line_and_shows_no_secret() {
         "jwt-secret = \"hush\"\njwt-secret = \"hush\"",
         "jwt-secret = 0xhush",
     ] {
-        let text = complaint(load_file(&format!("[auth]\n{written}\n")));
+        let text = error_text(load_file(&format!("[auth]\n{written}\n")));
         assert!(text.contains("is not valid TOML: line ") && !text.contains("hush"), "{text}");
     }
 }
 
 #[test]
-fn what_the_outside_gives_is_shown_without_its_values() {
+fn debug_of_sources_shows_no_values() {
     let sources = Sources {
         flags: vec![("--database", "database.url", "postgres://shop:hush@db/shop".to_owned())],
         ..variables(&[("HANDOVER_AUTH__JWT_SECRET", "hush")])
@@ -32,7 +32,7 @@ fn what_the_outside_gives_is_shown_without_its_values() {
 }
 
 #[test]
-fn a_flag_that_tells_a_password_is_refused_and_not_repeated() {
+fn flag_with_password_is_refused_and_not_repeated() {
     let load = |flag: &'static str, key: &'static str, url: &str| {
         Config::load(&Sources { flags: vec![(flag, key, url.to_owned())], ..variables(&[]) })
     };
@@ -42,10 +42,10 @@ fn a_flag_that_tells_a_password_is_refused_and_not_repeated() {
         ("--database", "database.url", "postgres://shop@db/shop?sslmode=require&PassWord=hush"),
         ("--broker", "broker.url", "amqp://shop:hush@rabbit/%2f"),
     ] {
-        let text = complaint(load(flag, key, url));
+        let text = error_text(load(flag, key, url));
         let variable = format!("HANDOVER_{}__URL", key.split('.').next().unwrap().to_uppercase());
         assert!(text.contains(flag) && text.contains(&variable), "{text}");
-        assert!(text.contains("processes are listed with their flags") && !text.contains("hu"), "{text}");
+        assert!(text.contains("process lists show command-line flags") && !text.contains("hu"), "{text}");
     }
     for url in ["sqlite://a:b@c.db", "sqlite:///srv/handover.db", "mysql://shop@db:3306/shop@eu"] {
         assert!(load("--database", "database.url", url).is_ok(), "{url}");
@@ -53,7 +53,7 @@ fn a_flag_that_tells_a_password_is_refused_and_not_repeated() {
 }
 
 #[test]
-fn a_url_that_cannot_be_read_is_refused_without_what_may_be_its_password() {
+fn malformed_url_is_refused_without_showing_possible_password() {
     for (variable, url) in [
         ("HANDOVER_DATABASE__URL", "mysql://shop:hu?sh@db/shop"),
         ("HANDOVER_DATABASE__URL", "mysql://shop:hu/sh@db/shop"),
@@ -64,19 +64,19 @@ fn a_url_that_cannot_be_read_is_refused_without_what_may_be_its_password() {
         ("HANDOVER_BROKER__URL", "amqp://shop:hu?sh@rabbit:x"),
         ("HANDOVER_BROKER__URL", "rabbit:hush@rabbit"),
     ] {
-        let text = complaint(load(&[(variable, url)]));
+        let text = error_text(load(&[(variable, url)]));
         assert!(text.contains(variable) && !text.contains("hu") && !text.contains("sh@"), "{url}: {text}");
     }
 }
 
 #[test]
-fn a_secret_of_digits_stays_text_and_is_never_shown() {
+fn secret_of_digits_stays_text_and_is_never_shown() {
     let secret = "00000000000000000000000000000001";
     let config = load(&[("HANDOVER_AUTH__JWT_SECRET", secret)]).unwrap();
     assert_eq!(config.jwt_secret.as_ref().unwrap().reveal(), secret);
     assert!(!format!("{config:?}").contains(secret));
-    assert!(!complaint(load(&[("HANDOVER_AUTH__JWT_SECRET", "hush")])).contains("hush"));
-    assert!(!complaint(load(&[("HANDOVER_GATEWAY__SECRET", "hush")])).contains("hush"));
+    assert!(!error_text(load(&[("HANDOVER_AUTH__JWT_SECRET", "hush")])).contains("hush"));
+    assert!(!error_text(load(&[("HANDOVER_GATEWAY__SECRET", "hush")])).contains("hush"));
     let signing = format!("whsec_{}", "ab".repeat(32));
     load(&[("HANDOVER_GATEWAY__SECRET", &signing)]).unwrap();
 }

@@ -3,11 +3,11 @@ use std::time::Duration;
 
 use handover_rabbitmq::QueueType;
 
-use super::{complaint, load};
+use super::{error_text, load};
 use crate::config::BrokerChoice;
 
 #[test]
-fn a_database_is_a_file_or_on_a_server() {
+fn database_is_a_file_or_on_a_server() {
     let database = |url: &str| load(&[("HANDOVER_DATABASE__URL", url)]).map(|config| config.database);
     let file = |url: &str| database(url).unwrap().file().map(Path::to_owned);
     assert_eq!(file("sqlite://shop.db"), Some("shop.db".into()));
@@ -28,7 +28,7 @@ fn a_database_is_a_file_or_on_a_server() {
     for url in
         ["mysql://shop:hush@db", "postgres://shop:hush@db:port/shop", "postgres://shop:hush@db/shop?ssl=yes"]
     {
-        let text = complaint(load(&[("HANDOVER_DATABASE__URL", url)]));
+        let text = error_text(load(&[("HANDOVER_DATABASE__URL", url)]));
         assert!(
             text.contains("mysql://user:password@host:3306/database") && !text.contains("hush"),
             "{text}"
@@ -37,15 +37,15 @@ fn a_database_is_a_file_or_on_a_server() {
 }
 
 #[test]
-fn a_broker_is_in_the_database_or_rabbitmq() {
+fn broker_is_in_database_or_memory_or_rabbitmq() {
     let broker = |url: &str| load(&[("HANDOVER_BROKER__URL", url)]);
     assert!(matches!(broker("memory:").unwrap().broker, BrokerChoice::Memory));
     for url in ["kafka:", "amqp:", "http://shop:hush@mq/"] {
-        let text = complaint(broker(url));
+        let text = error_text(broker(url));
         assert!(text.contains("amqp://user:password@host:5672/vhost") && !text.contains("hush"), "{text}");
     }
     let server = ("HANDOVER_DATABASE__URL", "postgres://shop@db/shop");
-    let text = complaint(load(&[server, ("HANDOVER_BROKER__URL", "memory:")]));
+    let text = error_text(load(&[server, ("HANDOVER_BROKER__URL", "memory:")]));
     assert!(text.contains("other processes"), "{text}");
     let rabbit = |more: &[(&str, &str)]| {
         let url = ("HANDOVER_BROKER__URL", "amqps://shop:hush@mq/orders");
@@ -58,7 +58,7 @@ fn a_broker_is_in_the_database_or_rabbitmq() {
     assert!(!format!("{settings:?}").contains("hush"));
     assert_eq!(settings.queue_type, QueueType::Classic);
     assert_eq!(rabbit(&[]).queue_type, QueueType::Quorum);
-    // Below that of the relay, which would know less of a late confirm.
+    // Below the relay's timeout, so that the adapter still returns an outcome per message.
     assert_eq!(rabbit(&[]).confirm_timeout, Duration::from_millis(9_500));
     assert_eq!(
         rabbit(&[("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "600ms")]).confirm_timeout,
@@ -67,7 +67,7 @@ fn a_broker_is_in_the_database_or_rabbitmq() {
 }
 
 #[test]
-fn authorities_are_files_with_certificates_for_servers() {
+fn ca_files_contain_certificates_and_need_a_server() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -84,11 +84,11 @@ fn authorities_are_files_with_certificates_for_servers() {
     ] {
         load(&[url, (name, &good)]).unwrap();
         for path in [bad.as_str(), "/nowhere/ca.pem"] {
-            assert!(complaint(load(&[url, (name, path)])).starts_with(&format!("{key} in ")));
+            assert!(error_text(load(&[url, (name, path)])).starts_with(&format!("{key} in ")));
         }
-        // There is no server.
-        assert!(complaint(load(&[(name, &good)])).starts_with(&format!("{key} in ")));
+        // Refused without a server.
+        assert!(error_text(load(&[(name, &good)])).starts_with(&format!("{key} in ")));
     }
     let plain = ("HANDOVER_BROKER__URL", "amqp://mq/");
-    assert!(complaint(load(&[plain, ("HANDOVER_BROKER__CA_FILE", &good)])).contains("amqps://"));
+    assert!(error_text(load(&[plain, ("HANDOVER_BROKER__CA_FILE", &good)])).contains("amqps://"));
 }

@@ -9,7 +9,7 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn text_is_read_as_toml_that_needs_no_quotes() {
+fn values_are_parsed_like_toml_without_quotes() {
     let list = |items: &[Value]| Value::Array(items.to_vec());
     let table = |entries: &[(&str, Value)]| {
         Value::Table(entries.iter().cloned().map(|(name, value)| (name.to_owned(), value)).collect::<Table>())
@@ -30,7 +30,7 @@ fn text_is_read_as_toml_that_needs_no_quotes() {
         ("", text("")),
         ("\"15\"", text("15")),
         (r#""a \"b\" \u00e9\\""#, text("a \"b\" é\\")),
-        // An escape after a character of several bytes.
+        // An escape after a multi-byte character.
         (r#""é \"b\"""#, text("é \"b\"")),
         ("10.0.0.0/8", text("10.0.0.0/8")),
         ("[]", list(&[])),
@@ -51,7 +51,7 @@ fn text_is_read_as_toml_that_needs_no_quotes() {
 }
 
 #[test]
-fn text_that_is_no_value_is_kept_as_it_is() {
+fn text_that_is_not_a_value_is_kept_unchanged() {
     let deep = "[".repeat(100_000);
     for written in [
         "1, 2",
@@ -72,7 +72,7 @@ fn text_that_is_no_value_is_kept_as_it_is() {
 }
 
 #[test]
-fn values_are_shown_as_they_would_be_written() {
+fn values_are_shown_as_written_in_the_file() {
     for (written, shown) in [
         ("5s", "\"5s\""),
         ("5.0", "5"),

@@ -1,4 +1,4 @@
-//! The values that the rules are tried on: one product, one order in each status, and strategies for the rest.
+//! Test fixtures: one product, one order per status, and proptest strategies.
 
 use std::fmt::Debug;
 
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 pub(crate) const BUYER: i64 = 10_001;
 pub(crate) const SELLER: i64 = 10_002;
 
-/// What every payload about the order begins with.
+/// The first fields of every payload about the order.
 pub(crate) const FACTS: &str = concat!(
     r#""orderId":900001,"orderNo":"202602041030000000900001","#,
     r#""buyerId":10001,"sellerId":10002,"totalAmount":88.50"#
@@ -63,7 +63,7 @@ pub(crate) fn new_order() -> NewOrder {
     NewOrder { id: id(900_001), buyer: id(BUYER), now: placed_at() }
 }
 
-/// The order as its row reads in each status. What is left to pay differs from the total, so that a mix-up shows.
+/// The order in each status. `payable` differs from `total`, so that confusing the two fails a test.
 pub(crate) fn order(status: OrderStatus) -> Order {
     let (order, _, _) = place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
     let paid = Some(placed_at() + TimeDelta::minutes(1));
@@ -78,12 +78,12 @@ pub(crate) fn order(status: OrderStatus) -> Order {
     Order { status, version, pay_time, shipment, cancel_reason, payable: money("80.25"), ..order }
 }
 
-/// The trace of the request that started the payment.
+/// Trace context of the request that created the payment.
 pub(crate) fn trace() -> Trace {
     Trace { trace_id: "pay-1".into(), traceparent: Some(format!("00-{:032x}-{:016x}-01", 7, 3)) }
 }
 
-/// The payment of an order, not settled yet.
+/// An unsettled payment of the order.
 pub(crate) fn payment() -> Payment {
     Payment {
         id: id(600_001),
@@ -111,7 +111,7 @@ pub(crate) fn amounts() -> impl Strategy<Value = Money> {
         .prop_map(|minor| Money::from_minor(minor).expect("an amount in range"))
 }
 
-/// Every moment that RFC 3339 can write, with or without a fraction, to the microsecond: so exact are ours.
+/// Any time that RFC 3339 can represent, with microsecond precision.
 pub(crate) fn times() -> impl Strategy<Value = DateTime<Utc>> {
     let first = at("0000-01-01T00:00:00Z").timestamp();
     let last = at("9999-12-31T23:59:59Z").timestamp();
@@ -124,7 +124,7 @@ pub(crate) fn one_of<T: Copy + Debug>(all: &'static [T]) -> impl Strategy<Value 
     proptest::sample::select(all)
 }
 
-/// An order that names no assets.
+/// Places an order without assets.
 pub(crate) fn place(
     product: &Product,
     new: NewOrder,
@@ -132,7 +132,7 @@ pub(crate) fn place(
     Order::place(product, new, &AskedAssets::NONE, PointsRules::default())
 }
 
-/// A coupon of the buyer's that can be used until the end of March.
+/// A coupon of the buyer that expires at the end of March.
 pub(crate) fn coupon(discount: &str, min_spend: &str) -> Coupon {
     Coupon {
         id: id(80_001),
@@ -153,12 +153,12 @@ pub(crate) fn points(number: i64) -> Points {
     number.try_into().expect("a number of points")
 }
 
-/// So many points are worth 1.00, and so many are earned for each 1.00.
+/// Rules with the number of points worth 1.00, and the number earned per 1.00.
 pub(crate) fn rules(per_unit: u32, earned_per_unit: u32) -> PointsRules {
     PointsRules { per_unit: per_unit.try_into().expect("not zero"), earned_per_unit }
 }
 
-/// For what is compared with a model: `PROPTEST_CASES`, else 1,000 cases, and 10,000 in the long run (`tests/run --long`).
+/// Number of cases of model tests: `PROPTEST_CASES`, or 10,000 in long runs (`tests/run --long`), or 1,000.
 pub(crate) fn model_cases() -> ProptestConfig {
     let is_set = |name| std::env::var_os(name).is_some();
     let config = ProptestConfig::default();

@@ -1,4 +1,4 @@
-//! The payloads of spec §3 as a table, written down independently of the code that reads and writes them.
+//! The payloads of spec §3 as a table, written independently of the code that parses and serializes them.
 
 use handover_events::{Envelope, EnvelopeError};
 use marketplace_domain::{EventBody, EventType};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::common::at;
 
-/// What a field holds.
+/// The kind of value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Id(i64),
@@ -22,17 +22,17 @@ pub(crate) enum Kind {
 }
 use Kind::{Amount, Currency, Day, Id, One, Points, Reason, Status, Text, Time};
 
-/// One event type as spec §3 describes it; payments and refunds have a row for each of the two things they are for, new
-/// orders one without and one with assets.
+/// An event type as specified in spec §3. Payments and refunds have one row for orders and one for invoices; `ORDER_CREATED`
+/// has one without and one with assets.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) routing_key: &'static str,
     pub(crate) aggregate: &'static str,
-    /// The field that holds the id of the aggregate.
+    /// The field with the aggregate id.
     pub(crate) about: &'static str,
     of: &'static [(&'static str, Kind)],
     own: &'static [(&'static str, Kind)],
-    /// Those that may be left out; they come last.
+    /// Optional fields; they follow the required ones.
     optional: &'static [(&'static str, Kind)],
 }
 
@@ -132,7 +132,7 @@ impl Kind {
         }
     }
 
-    /// Beside what no field may be: `true`, a list, an object.
+    /// Invalid values, in addition to those that are invalid for every field: `true`, a list, an object.
     pub(crate) fn illegal(self) -> &'static [&'static str] {
         match self {
             Id(_) => {
@@ -194,7 +194,7 @@ impl Row {
         self.required().chain(self.optional())
     }
 
-    /// The payload as it stands in a row: one line, fields in the order of the contract.
+    /// The payload as stored in an outbox row: one line, fields in the order of the contract.
     pub(crate) fn text(&self) -> String {
         let fields: Vec<String> =
             self.fields().map(|(name, kind)| format!(r#""{name}":{}"#, kind.legal())).collect();

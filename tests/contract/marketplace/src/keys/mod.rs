@@ -14,19 +14,19 @@ use crate::samples::{kept_request, user};
 pub mod claiming;
 pub mod ending;
 
-/// A store of idempotency keys and its time.
+/// A store of idempotency keys under test, and control of its clock.
 pub trait KeysRig: Send + Sync {
-    /// The store; every call gives the same.
+    /// The store; every call returns the same instance.
     fn keys(&self) -> Arc<dyn IdempotencyStore>;
 
-    /// Now, as claims say it.
+    /// The current time for claims.
     fn now(&self) -> DateTime<Utc>;
 
-    /// Lets time pass, for the store too, beside what passes by itself.
+    /// Advances the time, also of the store, in addition to real time.
     fn advance(&self, by: Duration);
 }
 
-// The one list of the rules: add a rule here, under the file it is in.
+// The list of all rules: add each rule here, under the name of its file.
 handover_contract::rules! { keys_rules: KeysRig;
     claiming: [
         a_key_is_claimed_once_and_then_answered_as_it_was,
@@ -48,20 +48,20 @@ handover_contract::rules! { keys_rules: KeysRig;
     ]
 }
 
-/// How long a claim is leased. Lengths of rules are such that what a rule takes by itself does not count.
+/// Lease of a claim. The durations are so long that the run time of a rule is negligible.
 pub const LEASE: Duration = Duration::from_secs(400);
-/// How long an answer is kept.
+/// Retention of a stored response.
 pub const KEEP: Duration = Duration::from_secs(4_000);
 pub(crate) const MARGIN: Duration = Duration::from_secs(100);
 
-/// A request that nobody else makes.
+/// A unique scope.
 pub(crate) fn fresh_scope() -> RequestScope {
     static USED: AtomicI64 = AtomicI64::new(1_000);
     let number = USED.fetch_add(1, Ordering::Relaxed);
     RequestScope { user: user(number), ..kept_request(&format!("key-{number}"), "").scope }
 }
 
-/// The claim of somebody who asks for it now.
+/// A claim of this scope, made now.
 pub(crate) fn claim_of(rig: &dyn KeysRig, scope: &RequestScope, token: &str) -> KeptRequest {
     let now = rig.now();
     KeptRequest {
@@ -73,25 +73,25 @@ pub(crate) fn claim_of(rig: &dyn KeysRig, scope: &RequestScope, token: &str) -> 
     }
 }
 
-/// What became of a claim.
+/// The outcome of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Became {
+pub(crate) enum ClaimOutcome {
     First,
-    Before(StoredAnswer),
+    Completed(StoredAnswer),
     InProgress,
     KeyTaken,
 }
 
-pub(crate) async fn claim(rig: &dyn KeysRig, claim: &KeptRequest) -> Became {
-    became(rig.keys().claim(claim).await)
+pub(crate) async fn claim(rig: &dyn KeysRig, claim: &KeptRequest) -> ClaimOutcome {
+    claim_outcome(rig.keys().claim(claim).await)
 }
 
-pub(crate) fn became(claimed: Result<Option<StoredAnswer>, IdempotencyError>) -> Became {
+pub(crate) fn claim_outcome(claimed: Result<Option<StoredAnswer>, IdempotencyError>) -> ClaimOutcome {
     match claimed {
-        Ok(None) => Became::First,
-        Ok(Some(answer)) => Became::Before(answer),
-        Err(IdempotencyError::InProgress) => Became::InProgress,
-        Err(IdempotencyError::KeyTaken) => Became::KeyTaken,
+        Ok(None) => ClaimOutcome::First,
+        Ok(Some(answer)) => ClaimOutcome::Completed(answer),
+        Err(IdempotencyError::InProgress) => ClaimOutcome::InProgress,
+        Err(IdempotencyError::KeyTaken) => ClaimOutcome::KeyTaken,
         Err(error @ (IdempotencyError::Store(_) | IdempotencyError::Away(_))) => panic!("{error}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Clocks that somebody sets.
+//! Rules for system clocks that are set back or forward.
 
 use chrono::TimeDelta;
 
@@ -9,16 +9,17 @@ fn day() -> TimeDelta {
     TimeDelta::days(1)
 }
 
-/// After a clock was set back the next token takes no longer than any.
+/// After the clock was set back, the wait for the next token is not longer than usual.
 pub async fn a_clock_set_back_keeps_no_bucket_empty(rig: &dyn LimiterRig) {
-    let (key, bucket) = (fresh_key(), slow(2));
+    let key = fresh_key();
+    let bucket = slow(2);
     drain(rig, &key, bucket).await;
     rig.set_clock(-day());
     let wait = refused(rig, &key, bucket).await;
     assert!(wait <= SLOW, "{wait:?}");
     rig.advance(wait);
     assert!(matches!(take(rig, &key, bucket).await, Taken::Token { .. }));
-    // A bucket that was touched before and not empty is not kept either.
+    // The same for a bucket that was used before but is not empty.
     let key = fresh_key();
     take(rig, &key, bucket).await;
     rig.set_clock(-day());
@@ -27,9 +28,10 @@ pub async fn a_clock_set_back_keeps_no_bucket_empty(rig: &dyn LimiterRig) {
     assert_eq!(drain(rig, &key, bucket).await, 2);
 }
 
-/// A clock that is set back fills no bucket.
+/// Setting the clock back adds no tokens.
 pub async fn a_clock_set_back_gives_nothing(rig: &dyn LimiterRig) {
-    let (key, bucket) = (fresh_key(), slow(3));
+    let key = fresh_key();
+    let bucket = slow(3);
     drain(rig, &key, bucket).await;
     for _ in 0..3 {
         rig.set_clock(-day());
@@ -37,9 +39,10 @@ pub async fn a_clock_set_back_gives_nothing(rig: &dyn LimiterRig) {
     }
 }
 
-/// A clock that is set forward fills a bucket at most once, however far.
+/// Setting the clock forward by any amount fills a bucket at most once.
 pub async fn a_clock_set_forward_gives_one_full_bucket_at_most(rig: &dyn LimiterRig) {
-    let (key, bucket) = (fresh_key(), slow(3));
+    let key = fresh_key();
+    let bucket = slow(3);
     drain(rig, &key, bucket).await;
     rig.set_clock(day() * 30);
     assert!(drain(rig, &key, bucket).await <= 3);

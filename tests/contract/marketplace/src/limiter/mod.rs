@@ -12,25 +12,25 @@ pub mod clocks;
 pub mod playing;
 pub mod taking;
 
-/// A limiter and its time.
+/// A limiter under test, and control of its clocks.
 pub trait LimiterRig: Send + Sync {
-    /// The limiter; every call gives the same.
+    /// The limiter; every call returns the same instance.
     fn limiter(&self) -> Arc<dyn RateLimiter>;
 
-    /// Lets time pass for the limiter, beside what passes by itself.
+    /// Advances the limiter's time, in addition to real time.
     fn advance(&self, by: Duration);
 
-    /// Sets the clock on the wall, by which a limiter may go.
+    /// Changes the system clock, which a limiter may use, by this amount.
     fn set_clock(&self, by: TimeDelta);
 
-    /// Whether a refusal tells the very moment of the next token. A limiter of two parts knows it of one of them; it keeps
-    /// the rules that say nothing of such moments.
+    /// Whether a refusal reports the exact wait for the next token. A limiter of two parts reports it for one of them only;
+    /// such a limiter runs only the rules that do not depend on exact waits.
     fn tells_exactly(&self) -> bool {
         true
     }
 }
 
-// The one list of the rules: add a rule here, under the file it is in.
+// The list of all rules: add each rule here, under the name of its file.
 handover_contract::rules! { limiter_rules: LimiterRig;
     taking: [
         a_bucket_holds_what_it_says_and_no_more,
@@ -50,16 +50,16 @@ handover_contract::rules! { limiter_rules: LimiterRig;
     ]
 }
 
-/// A token takes so long that what a rule takes by itself does not count.
+/// Interval between tokens; the run time of a rule is negligible in comparison.
 pub(crate) const SLOW: Duration = Duration::from_secs(400);
 
 /// A bucket that fills slowly.
 pub(crate) fn slow(capacity: u32) -> Bucket {
-    let us = u64::try_from(SLOW.as_micros()).expect("it is minutes");
-    Bucket::new(NonZeroU32::new(capacity).expect("a bucket holds something"), us).expect("a bucket")
+    let us = u64::try_from(SLOW.as_micros()).expect("400 s in microseconds");
+    Bucket::new(NonZeroU32::new(capacity).expect("a capacity of at least 1"), us).expect("a valid bucket")
 }
 
-/// A key that nobody else uses.
+/// A unique key.
 pub(crate) fn fresh_key() -> LimitKey {
     static USED: AtomicI64 = AtomicI64::new(1);
     let user = USED.fetch_add(1, Ordering::Relaxed);
@@ -71,20 +71,20 @@ pub(crate) async fn take(rig: &dyn LimiterRig, key: &LimitKey, bucket: Bucket) -
     rig.limiter().take(key, bucket).await
 }
 
-/// How many are handed out until one is refused.
+/// Takes tokens until one is refused; returns the number of tokens.
 pub(crate) async fn drain(rig: &dyn LimiterRig, key: &LimitKey, bucket: Bucket) -> u32 {
     let mut taken = 0;
     while let Taken::Token { .. } = take(rig, key, bucket).await {
         taken += 1;
-        assert!(taken <= 2 * bucket.capacity().get(), "it does not end");
+        assert!(taken <= 2 * bucket.capacity().get(), "the limiter never refuses");
     }
     taken
 }
 
-/// How long until there is a token, of an empty bucket.
+/// Takes from an empty bucket; returns the reported wait.
 pub(crate) async fn refused(rig: &dyn LimiterRig, key: &LimitKey, bucket: Bucket) -> Duration {
     match take(rig, key, bucket).await {
         Taken::Refused { retry_after } => retry_after,
-        taken @ Taken::Token { .. } => panic!("an empty bucket gave {taken:?}"),
+        taken @ Taken::Token { .. } => panic!("an empty bucket returned {taken:?}"),
     }
 }

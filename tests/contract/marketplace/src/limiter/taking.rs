@@ -1,4 +1,4 @@
-//! Tokens, taken.
+//! Rules for taking tokens.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tokio::task::JoinSet;
 
 use super::{LimiterRig, SLOW, drain, fresh_key, refused, slow, take};
 
-/// More than what a rule takes by itself, and nothing beside [`SLOW`].
-const A_WHILE: Duration = Duration::from_secs(30);
+/// More than the run time of a rule, and negligible compared with [`SLOW`].
+const TOLERANCE: Duration = Duration::from_secs(30);
 
-/// An untouched bucket is full, each token is told off, and then it is empty.
+/// A new bucket is full; each token reduces the remaining number by one; then requests are refused.
 pub async fn a_bucket_holds_what_it_says_and_no_more(rig: &dyn LimiterRig) {
     for capacity in [1, 3, 200] {
         let key = fresh_key();
@@ -24,7 +24,7 @@ pub async fn a_bucket_holds_what_it_says_and_no_more(rig: &dyn LimiterRig) {
     }
 }
 
-/// Another route, user, tenant or address is another bucket.
+/// Each combination of route and user, tenant or address has a separate bucket.
 pub async fn every_party_and_route_has_a_bucket_of_its_own(rig: &dyn LimiterRig) {
     let key = fresh_key();
     let user = match key.party {
@@ -42,7 +42,7 @@ pub async fn every_party_and_route_has_a_bucket_of_its_own(rig: &dyn LimiterRig)
         Party::Unknown,
     ];
     for route in ["POST /api/v1/orders", "GET /api/v1/orders", "GET /api/v1/orders/{id}"] {
-        // Addresses are no fresh keys, so the route is.
+        // The addresses are the same in every run, so the route is made unique.
         let route: Arc<str> = Arc::from(format!("{route} of {}", key.party));
         for party in parties {
             assert_eq!(
@@ -54,13 +54,14 @@ pub async fn every_party_and_route_has_a_bucket_of_its_own(rig: &dyn LimiterRig)
     }
 }
 
-/// Who waits as long as it is told gets a token, who does not gets none.
+/// A client that waits for the reported time gets a token; one that does not wait long enough is refused.
 pub async fn a_refusal_says_when_there_is_a_token(rig: &dyn LimiterRig) {
-    let (key, bucket) = (fresh_key(), slow(2));
+    let key = fresh_key();
+    let bucket = slow(2);
     drain(rig, &key, bucket).await;
     for _ in 0..3 {
         let wait = refused(rig, &key, bucket).await;
-        assert!(wait > SLOW - A_WHILE && wait <= SLOW, "{wait:?}");
+        assert!(wait > SLOW - TOLERANCE && wait <= SLOW, "{wait:?}");
         rig.advance(wait / 2);
         let rest = refused(rig, &key, bucket).await;
         assert!(rest <= wait - wait / 2, "{rest:?} of {wait:?}");
@@ -69,9 +70,10 @@ pub async fn a_refusal_says_when_there_is_a_token(rig: &dyn LimiterRig) {
     }
 }
 
-/// However often somebody asks an empty bucket, its token comes at the same time.
+/// Refused requests do not delay the next token.
 pub async fn a_refusal_costs_nothing(rig: &dyn LimiterRig) {
-    let (key, bucket) = (fresh_key(), slow(1));
+    let key = fresh_key();
+    let bucket = slow(1);
     drain(rig, &key, bucket).await;
     let wait = refused(rig, &key, bucket).await;
     for _ in 0..10 {
@@ -82,9 +84,10 @@ pub async fn a_refusal_costs_nothing(rig: &dyn LimiterRig) {
     assert_eq!(take(rig, &key, bucket).await, Taken::Token { remaining: 0 });
 }
 
-/// An empty bucket gets one token each time, until it is full.
+/// An empty bucket gains one token per interval, up to its capacity.
 pub async fn a_bucket_fills_at_its_pace_and_no_further_than_full(rig: &dyn LimiterRig) {
-    let (key, bucket) = (fresh_key(), slow(5));
+    let key = fresh_key();
+    let bucket = slow(5);
     drain(rig, &key, bucket).await;
     rig.advance(3 * SLOW);
     assert_eq!(drain(rig, &key, bucket).await, 3);
@@ -94,20 +97,24 @@ pub async fn a_bucket_fills_at_its_pace_and_no_further_than_full(rig: &dyn Limit
     }
 }
 
-/// Of a crowd at the same moment as many are let in as there are tokens.
+/// Of many concurrent requests, as many are granted as there are tokens.
 pub async fn of_many_at_once_no_more_are_let_in_than_the_bucket_holds(rig: &dyn LimiterRig) {
-    const CROWD: usize = 40;
+    const REQUESTS: usize = 40;
     for _ in 0..10 {
-        let (key, bucket, ready) = (fresh_key(), slow(7), Arc::new(Barrier::new(CROWD)));
-        let mut crowd = JoinSet::new();
-        for _ in 0..CROWD {
-            let (limiter, key, ready) = (rig.limiter(), key.clone(), Arc::clone(&ready));
-            crowd.spawn(async move {
+        let key = fresh_key();
+        let bucket = slow(7);
+        let ready = Arc::new(Barrier::new(REQUESTS));
+        let mut requests = JoinSet::new();
+        for _ in 0..REQUESTS {
+            let limiter = rig.limiter();
+            let key = key.clone();
+            let ready = Arc::clone(&ready);
+            requests.spawn(async move {
                 ready.wait().await;
                 matches!(limiter.take(&key, bucket).await, Taken::Token { .. })
             });
         }
-        let let_in = crowd.join_all().await.into_iter().filter(|let_in| *let_in).count();
-        assert_eq!(let_in, 7);
+        let granted = requests.join_all().await.into_iter().filter(|granted| *granted).count();
+        assert_eq!(granted, 7);
     }
 }

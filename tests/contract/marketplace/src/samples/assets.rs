@@ -11,12 +11,12 @@ use super::{money, order_id, payment_id, trace, user};
 
 /// A coupon id.
 pub fn coupon_id(number: i64) -> CouponId {
-    number.try_into().expect("a legal id")
+    number.try_into().expect("a valid id")
 }
 
 /// A refund id.
 pub fn refund_id(number: i64) -> RefundId {
-    number.try_into().expect("a legal id")
+    number.try_into().expect("a valid id")
 }
 
 /// An operation key.
@@ -24,7 +24,7 @@ pub fn operation_key(text: &str) -> OperationKey {
     OperationKey::stored(text.to_owned())
 }
 
-/// An available coupon of tenant 1 and user 10: 5.00 off 20.00 or more, for an hour.
+/// An available coupon of tenant 1 and user 10: a discount of 5.00 from 20.00 on, valid for an hour.
 pub fn coupon(id: i64) -> Coupon {
     Coupon {
         id: coupon_id(id),
@@ -41,19 +41,19 @@ pub fn coupon(id: i64) -> Coupon {
     }
 }
 
-/// The coupon one version on, in another status, with all that the status brings.
+/// The coupon in its next version, in this status and with the fields that the status implies.
 pub fn coupon_moved_to(coupon: &Coupon, status: CouponStatus) -> Coupon {
-    let held = matches!(status, CouponStatus::Locked | CouponStatus::Used);
+    let has_order = matches!(status, CouponStatus::Locked | CouponStatus::Used);
     Coupon {
         status,
-        order: held.then(|| order_id(7)),
+        order: has_order.then(|| order_id(7)),
         version: coupon.version + 1,
         update_time: later(1),
         ..coupon.clone()
     }
 }
 
-/// A pending hold of tenant 1 and user 10 over 500.
+/// A frozen hold of 500 for tenant 1 and user 10.
 pub fn hold(order: i64, asset: Asset) -> Hold {
     Hold {
         tenant: TenantId::DEFAULT,
@@ -70,17 +70,17 @@ pub fn hold(order: i64, asset: Asset) -> Hold {
     }
 }
 
-/// The hold one version on, in another status.
+/// The hold in its next version, in this status.
 pub fn hold_moved_to(hold: &Hold, status: HoldStatus) -> Hold {
     Hold { status, version: hold.version + 1, update_time: later(1), ..hold.clone() }
 }
 
-/// What a user of tenant 1 can spend after the first change.
+/// The balance of a user of tenant 1, in version 1.
 pub fn balance(of: i64, purse: Purse, available: i64) -> Balance {
     Balance { available, version: 1, ..Balance::empty(TenantId::DEFAULT, user(of), purse, start()) }
 }
 
-/// An operator of tenant 1 puts 500 into the wallet of user 10, under this key.
+/// A deposit of 500 by an operator into the wallet of user 10, in tenant 1, with this key.
 pub fn operation(key: &str) -> AssetOperation {
     AssetOperation {
         tenant: TenantId::DEFAULT,
@@ -99,12 +99,12 @@ pub fn operation(key: &str) -> AssetOperation {
     }
 }
 
-/// An entry of a user's account that is this much then.
+/// A ledger entry of a user's account, with the balance after it.
 pub fn entry(account: Account, of: i64, amount: i64, after: i64) -> Entry {
     Entry { account, user: Some(user(of)), amount, balance_after: Some(after) }
 }
 
-/// So much into the wallet of a user who had nothing, from the marketplace.
+/// A deposit from the marketplace into the empty wallet of a user.
 pub fn deposit(key: &str, of: i64, amount: i64) -> Posting {
     Posting {
         operation: AssetOperation { user: user(of), amount, balance_after: Some(amount), ..operation(key) },
@@ -112,7 +112,7 @@ pub fn deposit(key: &str, of: i64, amount: i64) -> Posting {
     }
 }
 
-/// So many points to a user who had none.
+/// A grant of points to a user without points.
 pub fn grant(key: &str, of: i64, amount: i64) -> Posting {
     Posting {
         operation: AssetOperation {
@@ -124,7 +124,7 @@ pub fn grant(key: &str, of: i64, amount: i64) -> Posting {
     }
 }
 
-/// A refund of tenant 1 in `PROCESSING`, due at once. The payment's order has its number.
+/// A refund of tenant 1 in `PROCESSING`, due immediately. Its order has the same number as the payment.
 pub fn refund(id: i64, payment: i64) -> Refund {
     Refund {
         id: refund_id(id),
@@ -146,7 +146,7 @@ pub fn refund(id: i64, payment: i64) -> Refund {
     }
 }
 
-/// The refund one version on, in another status.
+/// The refund in its next version, in this status.
 pub fn refund_moved_to(refund: &Refund, status: RefundStatus) -> Refund {
     let due = refund.next_attempt_time.filter(|_| status == RefundStatus::Processing);
     Refund {

@@ -36,7 +36,7 @@ pub fn shipment_task(order: i64, event: &str) -> NewShipmentTask {
     }
 }
 
-/// A notification of tenant 1 to this user, as the buyer: the order was shipped.
+/// A notification of tenant 1 to this user as the buyer: the order was shipped.
 pub fn notification(order: i64, recipient: i64, event: &str) -> Notification {
     Notification {
         tenant: TenantId::DEFAULT,

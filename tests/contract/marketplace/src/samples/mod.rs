@@ -1,5 +1,5 @@
-//! Sample values of the marketplace: plain, valid, and the same in every run. Those of the outbox, and when every sample
-//! begins, are in `handover_contract::samples`.
+//! Sample values of the marketplace: simple, valid, and the same in every run. `handover_contract::samples` has those of
+//! the outbox and the common start time.
 
 mod assets;
 mod effects;
@@ -19,32 +19,32 @@ use marketplace_domain::{
 
 /// A user.
 pub fn user(number: i64) -> UserId {
-    number.try_into().expect("a legal id")
+    number.try_into().expect("a valid id")
 }
 
 /// A product id.
 pub fn product_id(number: i64) -> ProductId {
-    number.try_into().expect("a legal id")
+    number.try_into().expect("a valid id")
 }
 
 /// An order id.
 pub fn order_id(number: i64) -> OrderId {
-    number.try_into().expect("a legal id")
+    number.try_into().expect("a valid id")
 }
 
 /// A payment id.
 pub fn payment_id(number: i64) -> PaymentId {
-    number.try_into().expect("a legal id")
+    number.try_into().expect("a valid id")
 }
 
 /// An amount in minor units.
 pub fn money(minor: i64) -> Money {
-    Money::from_minor(minor).expect("a legal amount")
+    Money::from_minor(minor).expect("a valid amount")
 }
 
 /// A title.
 pub fn title(text: &str) -> Title {
-    text.to_owned().try_into().expect("a legal title")
+    text.to_owned().try_into().expect("a valid title")
 }
 
 /// A product of tenant 1 and seller 20, on sale for 88.50.
@@ -85,7 +85,7 @@ pub fn order(id: i64) -> Order {
     }
 }
 
-/// The order one version on, in another status, with all that the status brings.
+/// The order in its next version, in this status and with the fields that the status implies.
 pub fn order_moved_to(order: &Order, status: OrderStatus, at: DateTime<Utc>) -> Order {
     let paid = matches!(
         status,
@@ -132,7 +132,7 @@ pub fn payment(id: i64, order: i64) -> Payment {
     }
 }
 
-/// The payment one version on, settled by a transaction of the gateway.
+/// The payment in its next version, settled by this gateway transaction.
 pub fn settled(payment: &Payment, status: PaymentStatus, transaction: &str) -> Payment {
     Payment {
         status,

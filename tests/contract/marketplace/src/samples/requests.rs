@@ -1,4 +1,4 @@
-//! Requests under idempotency keys.
+//! Requests with idempotency keys.
 
 use handover_contract::samples::{later, start};
 use handover_events::TenantId;
@@ -6,7 +6,7 @@ use marketplace::ports::{KeptRequest, RequestScope, RequestState, StoredAnswer};
 
 use super::user;
 
-/// The scope of this key on a route of user 10.
+/// The scope of this key for user 10 and a fixed route.
 pub fn scope(key: &str) -> RequestScope {
     RequestScope {
         tenant: TenantId::DEFAULT,
@@ -16,7 +16,7 @@ pub fn scope(key: &str) -> RequestScope {
     }
 }
 
-/// A request that somebody is at work on with this token; it expires a day after the start.
+/// A request in progress with this token; it expires one day after the start time.
 pub fn kept_request(key: &str, token: &str) -> KeptRequest {
     KeptRequest {
         scope: scope(key),
@@ -29,7 +29,7 @@ pub fn kept_request(key: &str, token: &str) -> KeptRequest {
     }
 }
 
-/// The same request, answered with this.
+/// The same request with a stored response.
 pub fn answered_request(request: &KeptRequest, data: &str) -> KeptRequest {
     let answer = StoredAnswer { status: 201, data: data.to_owned() };
     KeptRequest { state: RequestState::Success(answer), ..request.clone() }

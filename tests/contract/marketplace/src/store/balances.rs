@@ -1,4 +1,4 @@
-//! What users have in wallet and points.
+//! Rules for balances of wallet and points.
 
 use chrono::TimeDelta;
 use handover_contract::racing::{RACERS, race};
@@ -26,7 +26,7 @@ async fn stored(rig: &dyn MarketRig, of: i64, purse: Purse) -> Option<Balance> {
     view(rig).await.balance_of(TenantId::DEFAULT, user(of), purse).await.expect("a balance can be read")
 }
 
-/// A balance comes back as it was, in either purse.
+/// A balance is read as it was written, in both purses.
 pub async fn a_balance_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     let later = later(3) + TimeDelta::microseconds(1);
     for (n, purse) in [(1, Wallet), (2, Points)] {
@@ -42,7 +42,7 @@ pub async fn a_balance_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     }
 }
 
-/// There is no balance before its first change, also when it was locked.
+/// A balance does not exist before its first change, also if it was locked.
 pub async fn a_balance_is_not_there_before_its_first_change(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 10, Wallet).await, None);
     in_unit!(rig, |unit| {
@@ -54,12 +54,12 @@ pub async fn a_balance_is_not_there_before_its_first_change(rig: &dyn MarketRig)
     assert_eq!(
         stored(rig, 10, Wallet).await,
         Some(balance(10, Wallet, 0)),
-        "also an empty one is there then"
+        "a balance of zero exists after a write"
     );
     assert_eq!(stored(rig, 10, Points).await, None);
 }
 
-/// Locking tells every balance once; who has nothing has an empty one of version 0, as often as it is locked.
+/// Locking returns each balance once. A missing balance is returned as empty with version 0, each time it is locked.
 pub async fn locked_balances_are_each_there_once(rig: &dyn MarketRig) {
     put(rig, &[balance(10, Wallet, 5), balance(11, Points, 6)]).await;
     let users = [12, 10, 11, 12, 10].map(|of| (TenantId::DEFAULT, user(of)));
@@ -77,46 +77,46 @@ pub async fn locked_balances_are_each_there_once(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 12, Wallet).await, None);
 }
 
-/// A balance is written whatever number of versions later, and as often as a unit likes.
+/// A balance may be written with any later version, and several times in one unit.
 pub async fn a_balance_is_written_any_number_of_versions_later(rig: &dyn MarketRig) {
-    let later = |version, available| Balance { version, ..balance(10, Wallet, available) };
-    put(rig, &[later(3, 5), balance(11, Wallet, 1)]).await;
-    assert_eq!(stored(rig, 10, Wallet).await, Some(later(3, 5)));
+    let at_version = |version, available| Balance { version, ..balance(10, Wallet, available) };
+    put(rig, &[at_version(3, 5), balance(11, Wallet, 1)]).await;
+    assert_eq!(stored(rig, 10, Wallet).await, Some(at_version(3, 5)));
     in_unit!(rig, |unit| {
         let users = [(TenantId::DEFAULT, user(10))];
         unit.lock_balances(Wallet, &users, start()).await.unwrap();
         unit.put_balances(&[]).await.unwrap();
-        unit.put_balances(&[later(10, 6)]).await.unwrap();
-        assert_eq!(unit.lock_balances(Wallet, &users, start()).await.unwrap(), [later(10, 6)]);
-        unit.put_balances(&[later(11, 7)]).await.unwrap();
+        unit.put_balances(&[at_version(10, 6)]).await.unwrap();
+        assert_eq!(unit.lock_balances(Wallet, &users, start()).await.unwrap(), [at_version(10, 6)]);
+        unit.put_balances(&[at_version(11, 7)]).await.unwrap();
         let seen = unit.balance_of(TenantId::DEFAULT, user(10), Wallet).await.unwrap();
-        assert_eq!(seen, Some(later(11, 7)));
+        assert_eq!(seen, Some(at_version(11, 7)));
     });
-    assert_eq!(stored(rig, 10, Wallet).await, Some(later(11, 7)));
-    assert_eq!(stored(rig, 11, Wallet).await, Some(balance(11, Wallet, 1)), "its neighbour stays as it was");
+    assert_eq!(stored(rig, 10, Wallet).await, Some(at_version(11, 7)));
+    assert_eq!(stored(rig, 11, Wallet).await, Some(balance(11, Wallet, 1)), "other rows are unchanged");
 }
 
-/// No part of a balance is ever negative, neither at first nor later.
+/// A balance with a negative part is refused, in the first and in later writes.
 pub async fn a_negative_balance_is_refused(rig: &dyn MarketRig) {
     put(rig, &[balance(10, Points, 5)]).await;
     for of in [10, 11] {
-        let good = Balance { version: 2, ..balance(of, Points, 6) };
-        for bad in [
-            Balance { available: -1, ..good.clone() },
-            Balance { frozen: -1, ..good.clone() },
-            Balance { debt: -1, ..good.clone() },
+        let valid = Balance { version: 2, ..balance(of, Points, 6) };
+        for invalid in [
+            Balance { available: -1, ..valid.clone() },
+            Balance { frozen: -1, ..valid.clone() },
+            Balance { debt: -1, ..valid.clone() },
         ] {
             let mut unit = begin(rig).await;
             unit.lock_balances(Points, &[(TenantId::DEFAULT, user(of))], start()).await.unwrap();
-            let refused = unit.put_balances(std::slice::from_ref(&bad)).await;
-            assert!(matches!(refused, Err(StoreError::Backend(_))), "{bad:?}: {refused:?}");
+            let refused = unit.put_balances(std::slice::from_ref(&invalid)).await;
+            assert!(matches!(refused, Err(StoreError::Backend(_))), "{invalid:?}: {refused:?}");
         }
     }
     assert_eq!(stored(rig, 10, Points).await, Some(balance(10, Points, 5)));
     assert_eq!(stored(rig, 11, Points).await, None);
 }
 
-/// A balance is one tenant's, one user's and of one purse.
+/// Balances of different tenants, users and purses are independent.
 pub async fn balances_are_one_tenants_and_of_one_purse(rig: &dyn MarketRig) {
     let foreign = Balance { tenant: tenant(2), ..balance(10, Wallet, 2) };
     let written = [balance(10, Wallet, 1), foreign.clone(), balance(10, Points, 3), balance(11, Wallet, 4)];
@@ -135,7 +135,7 @@ pub async fn balances_are_one_tenants_and_of_one_purse(rig: &dyn MarketRig) {
     });
 }
 
-/// A great batch is locked and written whole.
+/// A large batch is locked and written completely.
 pub async fn a_great_batch_of_balances_is_written_whole(rig: &dyn MarketRig) {
     let users: Vec<_> = (1..=700).map(|of| (TenantId::DEFAULT, user(of))).collect();
     for round in 1..=2 {
@@ -156,19 +156,19 @@ pub async fn a_great_batch_of_balances_is_written_whole(rig: &dyn MarketRig) {
     }
 }
 
-/// Of units that lock one balance none is lost: neither where there is a row, nor at the first.
+/// Concurrent units that lock one balance lose no update, with and without an existing row.
 pub async fn of_units_that_lock_one_balance_none_is_lost(rig: &dyn MarketRig) {
     for round in 1..=3 {
         let outcomes = race(&rig.market(), |unit, _| {
             Box::pin(async move {
                 let locked = unit.lock_balances(Wallet, &[(TenantId::DEFAULT, user(10))], start()).await?;
                 tokio::task::yield_now().await;
-                let more = |balance: &Balance| Balance {
+                let incremented = |balance: &Balance| Balance {
                     available: balance.available + 1,
                     version: balance.version + 1,
                     ..balance.clone()
                 };
-                unit.put_balances(&locked.iter().map(more).collect::<Vec<_>>()).await
+                unit.put_balances(&locked.iter().map(incremented).collect::<Vec<_>>()).await
             })
         })
         .await;
@@ -179,7 +179,7 @@ pub async fn of_units_that_lock_one_balance_none_is_lost(rig: &dyn MarketRig) {
     }
 }
 
-/// Units that lock the same balances in different orders all get them, one after the other.
+/// Concurrent units that lock the same balances in different orders all succeed and lose no update.
 pub async fn of_units_that_lock_balances_in_any_order_none_is_lost(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {

@@ -1,4 +1,4 @@
-//! Coupons.
+//! Rules for coupons.
 
 use chrono::TimeDelta;
 use handover_contract::racing::{one_changed, race};
@@ -13,7 +13,7 @@ use crate::samples::{coupon, coupon_id, coupon_moved_to, money, order_id, user};
 async fn add(rig: &dyn MarketRig, coupons: &[Coupon]) {
     in_unit!(rig, |unit| {
         for coupon in coupons {
-            unit.insert_coupon(coupon).await.expect("a coupon is added");
+            unit.insert_coupon(coupon).await.expect("a coupon is inserted");
         }
     });
 }
@@ -26,7 +26,7 @@ fn numbers(coupons: Vec<Coupon>) -> Vec<i64> {
     coupons.into_iter().map(|coupon| coupon.id.get()).collect()
 }
 
-/// A coupon comes back as it was, in every status and with the greatest and the least of everything.
+/// A coupon is read as it was written, in every status and with the greatest and smallest values.
 pub async fn a_coupon_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let mut written: Vec<Coupon> =
@@ -46,7 +46,7 @@ pub async fn a_coupon_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 999).await, None);
 }
 
-/// A taken id is a conflict, in whichever tenant.
+/// A duplicate id is a conflict, also in another tenant.
 pub async fn a_taken_coupon_id_is_a_conflict(rig: &dyn MarketRig) {
     add(rig, &[coupon(1)]).await;
     is_conflict(begin(rig).await.insert_coupon(&Coupon { user: user(11), ..coupon(1) }).await);
@@ -54,7 +54,7 @@ pub async fn a_taken_coupon_id_is_a_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(coupon(1)));
 }
 
-/// A coupon is replaced from the version before only, there and back.
+/// A coupon is replaced only if its version is the previous one, also when it returns to an earlier status.
 pub async fn a_coupon_advances_from_the_version_before_only(rig: &dyn MarketRig) {
     let mut now = coupon(1);
     add(rig, &[now.clone(), coupon(2)]).await;
@@ -70,11 +70,11 @@ pub async fn a_coupon_advances_from_the_version_before_only(rig: &dyn MarketRig)
     }
     in_unit!(rig, |unit| changes_none(unit.advance_coupon(&Coupon { version: 2, ..coupon(3) }).await));
     assert_eq!(stored(rig, 1).await, Some(now));
-    assert_eq!(stored(rig, 2).await, Some(coupon(2)), "its neighbour stays as it was");
-    assert_eq!(stored(rig, 3).await, None, "what is not there is not added");
+    assert_eq!(stored(rig, 2).await, Some(coupon(2)), "other rows are unchanged");
+    assert_eq!(stored(rig, 3).await, None, "a missing row is not inserted");
 }
 
-/// A coupon is one tenant's: another sees it nowhere and changes nothing.
+/// A coupon cannot be read or changed in another tenant.
 pub async fn a_coupon_is_one_tenants(rig: &dyn MarketRig) {
     add(rig, &[coupon(1), Coupon { tenant: tenant(2), ..coupon(2) }]).await;
     let mut view = view(rig).await;
@@ -86,7 +86,7 @@ pub async fn a_coupon_is_one_tenants(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(coupon(1)));
 }
 
-/// Pages hold the coupons of one user in every status, from the greatest id down.
+/// A page contains the coupons of one user in every status, greatest id first.
 pub async fn pages_of_coupons_run_from_the_greatest_id_down(rig: &dyn MarketRig) {
     let used = coupon_moved_to(&coupon(3), CouponStatus::Used);
     add(rig, &[used.clone(), coupon(10), coupon(2), Coupon { user: user(11), ..coupon(8) }]).await;
@@ -103,7 +103,7 @@ pub async fn pages_of_coupons_run_from_the_greatest_id_down(rig: &dyn MarketRig)
     assert_eq!(page(12, None, 9).await, []);
 }
 
-/// Expired is at or before the moment, to the microsecond.
+/// A coupon is expired if its expiry time is at or before now, with microsecond precision.
 pub async fn a_coupon_that_ends_at_the_moment_is_expired(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     add(
@@ -118,7 +118,7 @@ pub async fn a_coupon_that_ends_at_the_moment_is_expired(rig: &dyn MarketRig) {
     assert_eq!(numbers(view(rig).await.coupons_expired(start(), 10).await.unwrap()), [1, 2]);
 }
 
-/// Only available coupons expire, of every tenant, the earliest first, no more than asked for.
+/// Only available coupons expire, of every tenant, earliest first, up to the limit.
 pub async fn expired_coupons_are_available_and_come_earliest_first(rig: &dyn MarketRig) {
     for (n, status) in CouponStatus::ALL.iter().enumerate() {
         let moved = coupon_moved_to(&coupon(n as i64 + 50), *status);
@@ -136,7 +136,7 @@ pub async fn expired_coupons_are_available_and_come_earliest_first(rig: &dyn Mar
     assert_eq!(numbers(view(rig).await.coupons_expired(start(), 10).await.unwrap()), [50, 3, 1]);
 }
 
-/// A coupon that eight orders want at once is locked for one of them.
+/// Of concurrent units that lock one coupon for different orders exactly one succeeds.
 pub async fn of_units_that_change_one_coupon_exactly_one_does(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_coupon(&coupon(1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {

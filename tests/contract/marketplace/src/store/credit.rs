@@ -1,4 +1,4 @@
-//! The credit of buyers: each step of an order counts once.
+//! Rules for buyer credit: each step of an order counts once.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn counts(completed: u32, cancelled_by_buyer: u32, cancelled_by_timeout: u32) ->
     CreditCounts { completed, cancelled_by_buyer, cancelled_by_timeout }
 }
 
-/// A change is a row of its own with all it had, in the order applied.
+/// Changes are read as they were written, in the order of application.
 pub async fn credit_changes_are_read_back_in_the_order_applied(rig: &dyn MarketRig) {
     let first = CreditChange { aggregate_seq: 4, at: later(9), ..credit_change(10, 7, Completed, "b") };
     let second = credit_change(11, 7, CancelledByTimeout, "a");
@@ -35,10 +35,10 @@ pub async fn credit_changes_are_read_back_in_the_order_applied(rig: &dyn MarketR
     change(rig, &[]).await;
     let seen = view(rig).await.credit_changes(TenantId::DEFAULT, order_id(7)).await.unwrap();
     assert_eq!(seen, [first, second]);
-    assert_eq!(credit(rig, 10).await.unwrap().counts, counts(2, 0, 0), "each of them counts");
+    assert_eq!(credit(rig, 10).await.unwrap().counts, counts(2, 0, 0), "each change counts");
 }
 
-/// A second change of the same step of an order is a conflict, whatever event causes it, and does not count.
+/// A second change for the same step of an order is a conflict, regardless of the event, and does not count.
 pub async fn a_second_credit_change_of_the_same_fact_conflicts(rig: &dyn MarketRig) {
     change(rig, &[credit_change(10, 7, Completed, "a")]).await;
     for event in ["a", "b"] {
@@ -49,7 +49,7 @@ pub async fn a_second_credit_change_of_the_same_fact_conflicts(rig: &dyn MarketR
     assert_eq!(credit(rig, 10).await.unwrap().counts, counts(1, 0, 0));
 }
 
-/// Every kind is counted by itself, for its buyer, and tells its event; whoever has no counted event has no row.
+/// Steps are counted per kind and buyer, with the last event; a buyer without changes has no row.
 pub async fn credit_is_counted_by_kind_for_each_buyer(rig: &dyn MarketRig) {
     assert_eq!(credit(rig, 10).await, None);
     change(
@@ -73,7 +73,7 @@ pub async fn credit_is_counted_by_kind_for_each_buyer(rig: &dyn MarketRig) {
     assert_eq!(credit(rig, 12).await, None);
 }
 
-/// The score is that of the counts, also where it has reached a limit and comes back.
+/// The score depends only on the counts, also after it has reached a limit.
 pub async fn the_score_follows_from_the_counts_alone(rig: &dyn MarketRig) {
     let mut order = 0;
     let mut many = |count: usize, step| -> Vec<_> {
@@ -96,7 +96,7 @@ pub async fn the_score_follows_from_the_counts_alone(rig: &dyn MarketRig) {
     }
 }
 
-/// A great batch counts whole, for many buyers at once.
+/// A large batch for many buyers is counted completely.
 pub async fn a_great_batch_of_credit_is_counted_whole(rig: &dyn MarketRig) {
     let changes: Vec<_> =
         (0..700).map(|n| credit_change(1 + n % 300, 1 + n, Completed, &format!("e-{n}"))).collect();
@@ -106,7 +106,7 @@ pub async fn a_great_batch_of_credit_is_counted_whole(rig: &dyn MarketRig) {
     }
 }
 
-/// Credit is one tenant's, also where buyer and order have the same numbers.
+/// Credit is separate per tenant, also with equal buyer and order ids.
 pub async fn credit_is_one_tenants(rig: &dyn MarketRig) {
     let foreign = CreditChange { tenant: tenant(2), ..credit_change(10, 7, CancelledByTimeout, "f") };
     change(rig, &[credit_change(10, 7, Completed, "a"), foreign.clone()]).await;
@@ -119,7 +119,7 @@ pub async fn credit_is_one_tenants(rig: &dyn MarketRig) {
     assert_eq!(view.credit_changes(tenant(3), order_id(7)).await.unwrap(), []);
 }
 
-/// Units that count for one buyer at the same time lose nothing: neither where the buyer has a row, nor at its first.
+/// Concurrent units that count for one buyer lose no change, with and without an existing row.
 pub async fn of_units_that_count_for_one_buyer_none_is_lost(rig: &dyn MarketRig) {
     const UNITS: u32 = 8;
     async fn attempt(store: &MarketStore, change: &CreditChange) -> Result<(), StoreError> {
@@ -131,7 +131,8 @@ pub async fn of_units_that_count_for_one_buyer_none_is_lost(rig: &dyn MarketRig)
         let barrier = Arc::new(Barrier::new(UNITS as usize));
         let units: Vec<_> = (0..UNITS)
             .map(|n| {
-                let (store, barrier) = (rig.market(), barrier.clone());
+                let store = rig.market();
+                let barrier = barrier.clone();
                 let order = i64::from(round * UNITS + n);
                 let change = credit_change(10, order, Completed, &format!("e-{round}-{n}"));
                 tokio::spawn(async move {

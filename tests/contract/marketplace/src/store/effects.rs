@@ -1,4 +1,4 @@
-//! The effects of consumers: each is a row with a natural key, the order and its transition.
+//! Rules for effects of consumers. Each effect is a row with a natural key: the order and its transition.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn entry(product: i64, taken_by: Option<i64>, event: &str) -> (i64, Option<i64>,
     (product, taken_by, event.to_owned())
 }
 
-/// A change is a row of its own with all it had, in the order in which it was applied.
+/// Changes are read as they were written, in the order of application.
 pub async fn listing_changes_are_read_back_in_the_order_applied(rig: &dyn MarketRig) {
     let changes = [
         ListingChange { aggregate_seq: 3, at: later(9), ..listing_change(1, 7, Released, "b") },
@@ -50,7 +50,7 @@ pub async fn listing_changes_are_read_back_in_the_order_applied(rig: &dyn Market
     assert_eq!(seen, changes);
 }
 
-/// The same change of an order under another event is a conflict, and so is the same one again.
+/// A second change of the same kind for one order is a conflict, with the same or another event.
 pub async fn a_second_listing_change_of_the_same_fact_conflicts(rig: &dyn MarketRig) {
     change(rig, &[listing_change(1, 7, Occupied, "a")]).await;
     for event in ["a", "b"] {
@@ -67,7 +67,7 @@ pub async fn a_second_listing_change_of_the_same_fact_conflicts(rig: &dyn Market
     assert_eq!(view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap().len(), 2);
 }
 
-/// A task is read back with all it had.
+/// A shipment task is read as it was written.
 pub async fn shipment_tasks_are_read_back_as_they_were_opened(rig: &dyn MarketRig) {
     let task = NewShipmentTask { aggregate_seq: 9, at: later(9), ..shipment_task(7, "b") };
     in_unit!(rig, |unit| {
@@ -78,7 +78,7 @@ pub async fn shipment_tasks_are_read_back_as_they_were_opened(rig: &dyn MarketRi
     assert_eq!(seen, [task]);
 }
 
-/// An order has one shipment task, whatever event opens it.
+/// An order has at most one shipment task, regardless of the event.
 pub async fn a_second_shipment_task_of_an_order_conflicts(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.open_shipments(&[shipment_task(7, "a")]).await.unwrap());
     for event in ["a", "b"] {
@@ -89,7 +89,7 @@ pub async fn a_second_shipment_task_of_an_order_conflicts(rig: &dyn MarketRig) {
     assert_eq!(view(rig).await.shipment_tasks(TenantId::DEFAULT, order_id(7)).await.unwrap().len(), 1);
 }
 
-/// The effects of orders are found by their kind and tenant, each with its fact and its event.
+/// Effects are found by kind, tenant and orders, each with its fact and its event.
 pub async fn effects_are_found_by_their_orders(rig: &dyn MarketRig) {
     change(rig, &[listing_change(1, 7, Occupied, "a"), listing_change(1, 7, Released, "b")]).await;
     change(rig, &[ListingChange { tenant: tenant(2), ..listing_change(1, 7, Occupied, "c") }]).await;
@@ -124,7 +124,7 @@ pub async fn effects_are_found_by_their_orders(rig: &dyn MarketRig) {
     assert_eq!(view.effects_of(EffectKind::Shipment, TenantId::DEFAULT, &[]).await.unwrap(), []);
 }
 
-/// Among the newest effects, those are found whose order is not there in their tenant.
+/// Among the newest effects, those whose order does not exist in their tenant are found.
 pub async fn effects_without_an_order_are_found(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| {
         unit.insert_order(&order(7)).await.unwrap();
@@ -144,7 +144,7 @@ pub async fn effects_without_an_order_are_found(rig: &dyn MarketRig) {
     assert_eq!(events(None, 2).await, ["d", "c"]);
 }
 
-/// `Occupied` sets the order that has the product, whoever had it before.
+/// `Occupied` assigns the product to the order, also if another order had it.
 pub async fn an_occupied_product_is_taken_by_its_order(rig: &dyn MarketRig) {
     change(rig, &[ListingChange { at: later(4), ..listing_change(1, 7, Occupied, "a") }]).await;
     assert_eq!(listing(rig).await, [entry(1, Some(7), "a")]);
@@ -154,7 +154,7 @@ pub async fn an_occupied_product_is_taken_by_its_order(rig: &dyn MarketRig) {
     assert_eq!(listing(rig).await, [entry(1, Some(8), "b")]);
 }
 
-/// `Released` frees the product if that order still has it there.
+/// `Released` frees the product if it is assigned to that order.
 pub async fn a_released_product_is_free(rig: &dyn MarketRig) {
     change(rig, &[listing_change(1, 7, Occupied, "a")]).await;
     change(rig, &[ListingChange { at: later(5), ..listing_change(1, 7, Released, "b") }]).await;
@@ -168,26 +168,26 @@ pub async fn a_released_product_is_free(rig: &dyn MarketRig) {
     assert_eq!(entries, [free]);
 }
 
-/// A release that comes late leaves the product to the order that has it now.
+/// A late release does not free a product that is assigned to another order.
 pub async fn a_release_by_an_order_that_has_it_no_more_changes_nothing(rig: &dyn MarketRig) {
     change(rig, &[listing_change(1, 7, Occupied, "a"), listing_change(1, 8, Occupied, "b")]).await;
     change(rig, &[ListingChange { at: later(5), ..listing_change(1, 7, Released, "c") }]).await;
     let entries = view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.unwrap();
-    let kept = ListingEntry {
+    let unchanged = ListingEntry {
         product: product_id(1),
         taken_by: Some(order_id(8)),
         event_id: event_id("b"),
         update_time: start(),
     };
-    assert_eq!(entries, [kept]);
+    assert_eq!(entries, [unchanged]);
     assert_eq!(
         view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap().len(),
         2,
-        "it shows"
+        "the change is recorded"
     );
 }
 
-/// Changes of one call are applied in the order given.
+/// The changes of one call are applied in the given order.
 pub async fn changes_of_one_call_are_applied_in_the_order_given(rig: &dyn MarketRig) {
     change(
         rig,
@@ -204,8 +204,8 @@ pub async fn changes_of_one_call_are_applied_in_the_order_given(rig: &dyn Market
     assert_eq!(listing(rig).await, [entry(1, Some(8), "c"), entry(2, None, "e")]);
 }
 
-/// Events of different orders come in any order, and one that is replayed comes last: a product is taken by the order
-/// that occupied and never released it, or free.
+/// The events of different orders may be applied in any order, and a replayed one last. The product ends up assigned to the
+/// order that occupied it and never released it; without such an order it is free.
 pub async fn a_listing_ends_the_same_in_whatever_order_its_changes_come(rig: &dyn MarketRig) {
     let changes = |product: i64| {
         [
@@ -216,12 +216,12 @@ pub async fn a_listing_ends_the_same_in_whatever_order_its_changes_come(rig: &dy
     };
     let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for (product, order) in (1..).zip(orders) {
-        for place in order {
-            change(rig, &[changes(product)[place].clone()]).await;
+        for index in order {
+            change(rig, &[changes(product)[index].clone()]).await;
         }
-        // And in one call, with the rest of another.
+        // The same with two changes in one call and the third in another.
         let product = product + 10;
-        let [first, second, third] = order.map(|place| changes(product)[place].clone());
+        let [first, second, third] = order.map(|index| changes(product)[index].clone());
         change(rig, &[first, second]).await;
         change(rig, &[third]).await;
     }
@@ -232,10 +232,14 @@ pub async fn a_listing_ends_the_same_in_whatever_order_its_changes_come(rig: &dy
     for late in late {
         change(rig, &[late]).await;
     }
-    assert_eq!(listing(rig).await.last(), Some(&entry(30, None, "d")), "one that was released takes nothing");
+    assert_eq!(
+        listing(rig).await.last(),
+        Some(&entry(30, None, "d")),
+        "a released order does not get the product again"
+    );
 }
 
-/// Units that change one listing at the same time: also where it has no row yet, none forgets what the other did.
+/// Concurrent units that change one listing lose no change, also if the listing has no row yet.
 pub async fn of_units_that_change_one_listing_every_change_counts(rig: &dyn MarketRig) {
     async fn attempt(store: &MarketStore, changes: &[ListingChange]) -> Result<(), StoreError> {
         let mut unit = store.begin().await?;
@@ -244,14 +248,15 @@ pub async fn of_units_that_change_one_listing_every_change_counts(rig: &dyn Mark
     }
     const ROUNDS: i64 = 8;
     for product in 1..=ROUNDS {
-        let over = [
+        let ended_order = [
             listing_change(product, product * 10 + 7, Occupied, &format!("a-{product}")),
             listing_change(product, product * 10 + 7, Released, &format!("b-{product}")),
         ];
-        let live = [listing_change(product, product * 10 + 8, Occupied, &format!("c-{product}"))];
+        let active_order = [listing_change(product, product * 10 + 8, Occupied, &format!("c-{product}"))];
         let barrier = Arc::new(Barrier::new(2));
-        let units = [over.to_vec(), live.to_vec()].map(|changes| {
-            let (store, barrier) = (rig.market(), barrier.clone());
+        let units = [ended_order.to_vec(), active_order.to_vec()].map(|changes| {
+            let store = rig.market();
+            let barrier = barrier.clone();
             tokio::spawn(async move {
                 barrier.wait().await;
                 loop {
@@ -271,7 +276,7 @@ pub async fn of_units_that_change_one_listing_every_change_counts(rig: &dyn Mark
     }
 }
 
-/// A listing is one seller's in one tenant, by product id; effects of an order are one tenant's.
+/// A listing contains the products of one seller in one tenant, in id order; effects are visible in their tenant only.
 pub async fn effects_are_one_tenants_and_one_sellers(rig: &dyn MarketRig) {
     let foreign = ListingChange { tenant: tenant(2), ..listing_change(4, 7, Occupied, "foreign") };
     let other = ListingChange { seller: user(21), ..listing_change(5, 9, Occupied, "other") };
@@ -294,7 +299,7 @@ pub async fn effects_are_one_tenants_and_one_sellers(rig: &dyn MarketRig) {
     assert_eq!(view.shipment_tasks(tenant(2), order_id(7)).await.unwrap().len(), 1);
 }
 
-/// A page of a listing runs from the greatest product id down, begins below the one asked for, and is one seller's.
+/// A page of a listing contains one seller's products below the given id, greatest id first.
 pub async fn pages_of_listings_run_from_the_greatest_product_down(rig: &dyn MarketRig) {
     let all: Vec<_> = (1..=5).map(|product| listing_change(product, product, Occupied, "a")).collect();
     change(rig, &all).await;
@@ -313,11 +318,11 @@ pub async fn pages_of_listings_run_from_the_greatest_product_down(rig: &dyn Mark
     assert_eq!(page(Some(1), 2).await, Vec::<i64>::new());
 }
 
-/// A page of shipment tasks is of one user on one side, newest first, and begins below the number asked for.
+/// A page contains the shipment tasks of one user on one side below the given id, newest first.
 pub async fn pages_of_shipments_are_of_one_user_on_one_side(rig: &dyn MarketRig) {
-    let turned = NewShipmentTask { seller: user(10), buyer: user(20), ..shipment_task(4, "d") };
+    let swapped = NewShipmentTask { seller: user(10), buyer: user(20), ..shipment_task(4, "d") };
     let foreign = NewShipmentTask { tenant: tenant(2), ..shipment_task(5, "e") };
-    let tasks = [shipment_task(1, "a"), shipment_task(2, "b"), shipment_task(3, "c"), turned, foreign];
+    let tasks = [shipment_task(1, "a"), shipment_task(2, "b"), shipment_task(3, "c"), swapped, foreign];
     in_unit!(rig, |unit| unit.open_shipments(&tasks).await.unwrap());
     let page = async |who: i64, side, before, limit| -> (Vec<i64>, Option<i64>) {
         let mut view = view(rig).await;

@@ -1,4 +1,4 @@
-//! Units in which the write of a row failed.
+//! Rules for units in which a write failed.
 
 use handover_contract::samples::{event, event_id};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
@@ -11,11 +11,11 @@ use super::units::write_rows;
 use super::{MarketRig, begin, in_unit, view};
 use crate::samples::{order, payment, product, product_id, settled};
 
-/// Every way in which a write of a row can fail for a taken key.
+/// Writes that can fail with a duplicate key.
 const FAILURES: [&str; 4] = ["product", "order", "payment", "gateway transaction"];
 
-async fn fail_by(what: &str, unit: &mut Work) -> Result<(), StoreError> {
-    match what {
+async fn write_duplicate(kind: &str, unit: &mut Work) -> Result<(), StoreError> {
+    match kind {
         "product" => unit.insert_product(&product(1)).await,
         "order" => unit.insert_order(&order(1)).await,
         "payment" => unit.insert_payment(&payment(9, 1)).await,
@@ -27,7 +27,7 @@ async fn fail_by(what: &str, unit: &mut Work) -> Result<(), StoreError> {
     }
 }
 
-async fn take_every_key(rig: &dyn MarketRig) {
+async fn insert_conflicting_rows(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| {
         write_rows(unit.as_mut()).await;
         unit.insert_payment(&payment(2, 2)).await.unwrap();
@@ -36,64 +36,64 @@ async fn take_every_key(rig: &dyn MarketRig) {
     });
 }
 
-/// Asserts that neither the product nor the event of a unit in which something failed is there.
-async fn nothing_of_it(rig: &dyn MarketRig, id: i64, what: &str) {
+/// Asserts that neither the product nor the event of a failed unit exists.
+async fn assert_rolled_back(rig: &dyn MarketRig, id: i64, kind: &str) {
     let mut view = view(rig).await;
     let product = view.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap();
-    assert_eq!(product, None, "after a failed {what}");
+    assert_eq!(product, None, "after a failed {kind}");
     let events = view.outbox_view().outbox_by_event(&[event_id("lost")]).await.unwrap();
-    assert_eq!(events, [], "after a failed {what}");
+    assert_eq!(events, [], "after a failed {kind}");
 }
 
-/// After a write failed, commit reports no success, and neither rows nor events of the unit are there.
+/// After a failed write the commit fails, and no rows or events of the unit exist.
 pub async fn after_a_failed_write_of_a_row_nothing_can_be_committed(rig: &dyn MarketRig) {
-    take_every_key(rig).await;
-    for (n, what) in FAILURES.into_iter().enumerate() {
+    insert_conflicting_rows(rig).await;
+    for (n, kind) in FAILURES.into_iter().enumerate() {
         let id = 50 + n as i64;
         let mut unit = begin(rig).await;
         unit.insert_product(&product(id)).await.unwrap();
         unit.outbox().append(&[event("lost", id, 1)]).await.unwrap();
-        is_conflict(fail_by(what, unit.as_mut()).await);
+        is_conflict(write_duplicate(kind, unit.as_mut()).await);
         let committed = unit.commit().await;
-        assert!(committed.is_err(), "commit reports success after a failed {what}");
+        assert!(committed.is_err(), "commit reports success after a failed {kind}");
         assert!(
             !matches!(committed, Err(StoreError::CommitUnknown(_))),
-            "a unit that cannot be committed has a known outcome, after a failed {what}"
+            "a unit that cannot be committed has a known outcome, after a failed {kind}"
         );
-        nothing_of_it(rig, id, what).await;
+        assert_rolled_back(rig, id, kind).await;
     }
 }
 
-/// Writing on after a failed write saves nothing.
+/// Statements after a failed write are not committed either.
 pub async fn statements_after_a_failed_write_of_a_row_are_lost_as_well(rig: &dyn MarketRig) {
-    take_every_key(rig).await;
-    for (n, what) in FAILURES.into_iter().enumerate() {
+    insert_conflicting_rows(rig).await;
+    for (n, kind) in FAILURES.into_iter().enumerate() {
         let id = 50 + n as i64;
         let mut unit = begin(rig).await;
-        is_conflict(fail_by(what, unit.as_mut()).await);
-        // They may be refused, or be written and undone; they must not be kept.
+        is_conflict(write_duplicate(kind, unit.as_mut()).await);
+        // They may be refused, or executed and rolled back, but must not be committed.
         drop(unit.insert_product(&product(id)).await);
         drop(unit.outbox().append(&[event("lost", id, 1)]).await);
-        assert!(unit.commit().await.is_err(), "commit reports success after a failed {what}");
-        nothing_of_it(rig, id, what).await;
+        assert!(unit.commit().await.is_err(), "commit reports success after a failed {kind}");
+        assert_rolled_back(rig, id, kind).await;
     }
 }
 
-/// A failed unit is the only one that fails.
+/// Units after a failed unit are not affected.
 pub async fn a_failed_write_of_a_row_leaves_later_units_working(rig: &dyn MarketRig) {
-    take_every_key(rig).await;
-    for (n, what) in FAILURES.into_iter().enumerate() {
+    insert_conflicting_rows(rig).await;
+    for (n, kind) in FAILURES.into_iter().enumerate() {
         let id = 50 + n as i64;
         let mut unit = begin(rig).await;
-        is_conflict(fail_by(what, unit.as_mut()).await);
+        is_conflict(write_duplicate(kind, unit.as_mut()).await);
         drop(unit);
         in_unit!(rig, |unit| unit.insert_product(&product(id)).await.unwrap());
         let seen = view(rig).await.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap();
-        assert!(seen.is_some(), "after a failed {what}");
+        assert!(seen.is_some(), "after a failed {kind}");
     }
 }
 
-/// An advance that changes nothing is an answer, not a failure: the unit can be committed.
+/// An advance that changes no row is a result, not a failure: the unit can be committed.
 pub async fn an_advance_that_changes_nothing_is_no_failure(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| {
         unit.insert_product(&product(1)).await.unwrap();

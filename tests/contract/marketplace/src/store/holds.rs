@@ -1,4 +1,4 @@
-//! Holds of assets for orders.
+//! Rules for holds of assets for orders.
 
 use chrono::TimeDelta;
 use handover_contract::racing::{RACERS, one_succeeded, race};
@@ -24,7 +24,7 @@ fn orders(holds: &[Hold]) -> Vec<i64> {
     holds.iter().map(|hold| hold.order.get()).collect()
 }
 
-/// A hold comes back as it was, in every status and of every asset.
+/// A hold is read as it was written, in every status and of every asset.
 pub async fn a_hold_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let status = |status| Hold { status, ..hold(1, Wallet) };
@@ -44,7 +44,7 @@ pub async fn a_hold_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     assert_eq!(of(rig, MAX_ID).await, [hold(MAX_ID, Wallet)]);
 }
 
-/// The holds of an order come in the order of assets: coupon, wallet, points. There is one for each.
+/// The holds of an order are returned in the order of assets: coupon, wallet, points; at most one per asset.
 pub async fn the_holds_of_an_order_come_in_the_order_of_assets(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Points), hold(2, Coupon), hold(1, Coupon), hold(1, Wallet)]).await;
     assert_eq!(of(rig, 1).await, [hold(1, Coupon), hold(1, Wallet), hold(1, Points)]);
@@ -52,7 +52,7 @@ pub async fn the_holds_of_an_order_come_in_the_order_of_assets(rig: &dyn MarketR
     assert_eq!(of(rig, 3).await, []);
 }
 
-/// A hold of version 1 is added, and only where there is none.
+/// A hold of version 1 is inserted; an existing hold is a conflict.
 pub async fn a_hold_that_is_there_already_is_a_conflict(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Wallet)]).await;
     let other = Hold { amount: 7, ..hold(1, Wallet) };
@@ -64,7 +64,7 @@ pub async fn a_hold_that_is_there_already_is_a_conflict(rig: &dyn MarketRig) {
     assert_eq!(of(rig, 2).await, []);
 }
 
-/// A hold of a later version replaces the one before it, and only that.
+/// A hold of a later version replaces only the previous version.
 pub async fn a_hold_that_is_not_as_expected_is_a_conflict(rig: &dyn MarketRig) {
     let committed = hold_moved_to(&hold(1, Wallet), HoldStatus::Committed);
     let reverted = Hold { reverted: true, ..hold_moved_to(&committed, HoldStatus::Committed) };
@@ -78,14 +78,14 @@ pub async fn a_hold_that_is_not_as_expected_is_a_conflict(rig: &dyn MarketRig) {
         let moved = Hold { version, ..reverted.clone() };
         is_conflict(begin(rig).await.put_holds(&[hold(5, Coupon), moved]).await);
     }
-    let of_nothing = hold_moved_to(&hold(3, Wallet), HoldStatus::Released);
-    is_conflict(begin(rig).await.put_holds(&[of_nothing]).await);
+    let missing = hold_moved_to(&hold(3, Wallet), HoldStatus::Released);
+    is_conflict(begin(rig).await.put_holds(&[missing]).await);
     assert_eq!(of(rig, 1).await, [reverted]);
-    assert_eq!(of(rig, 2).await, [hold(2, Wallet)], "its neighbour stays as it was");
-    assert_eq!(of(rig, 3).await, [], "what is not there is not added");
+    assert_eq!(of(rig, 2).await, [hold(2, Wallet)], "other rows are unchanged");
+    assert_eq!(of(rig, 3).await, [], "a missing row is not inserted");
 }
 
-/// A batch may add holds and replace others.
+/// A batch may insert holds and replace others.
 pub async fn a_batch_may_add_holds_and_replace_others(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Wallet), hold(1, Points)]).await;
     let released = hold_moved_to(&hold(1, Points), HoldStatus::Released);
@@ -95,7 +95,7 @@ pub async fn a_batch_may_add_holds_and_replace_others(rig: &dyn MarketRig) {
     assert_eq!(of(rig, 2).await, [hold(2, Wallet)]);
 }
 
-/// A great batch is written, locked and replaced whole.
+/// A large batch is inserted, locked and replaced completely.
 pub async fn a_great_batch_of_holds_is_written_whole(rig: &dyn MarketRig) {
     let all: Vec<Hold> = (1..=700).map(|n| hold(n, Wallet)).collect();
     put(rig, &all).await;
@@ -112,7 +112,7 @@ pub async fn a_great_batch_of_holds_is_written_whole(rig: &dyn MarketRig) {
     }
 }
 
-/// Holds are one tenant's, also where order and user have the same numbers.
+/// Holds are visible in their tenant only, also with equal order and user ids.
 pub async fn holds_are_one_tenants(rig: &dyn MarketRig) {
     let foreign = Hold { tenant: tenant(2), amount: 7, ..hold(1, Wallet) };
     put(rig, &[hold(1, Wallet), foreign.clone()]).await;
@@ -134,7 +134,7 @@ pub async fn holds_are_one_tenants(rig: &dyn MarketRig) {
     });
 }
 
-/// Locking tells the holds of these orders on this asset in every status, each once, and none where there is none.
+/// Locking returns the existing holds of these orders for this asset, in every status, each once.
 pub async fn locked_holds_are_those_asked_for(rig: &dyn MarketRig) {
     let released = hold_moved_to(&hold(3, Wallet), HoldStatus::Released);
     put(rig, &[hold(1, Wallet), hold(1, Points), hold(2, Wallet), hold(3, Wallet)]).await;
@@ -152,7 +152,7 @@ pub async fn locked_holds_are_those_asked_for(rig: &dyn MarketRig) {
     });
 }
 
-/// The holds of a user on an asset are those still pending, in the order of orders.
+/// The holds of a user for an asset are the frozen ones, in the order of order ids.
 pub async fn the_holds_of_a_user_are_frozen_and_come_in_the_order_of_orders(rig: &dyn MarketRig) {
     let other = Hold { user: user(11), ..hold(4, Wallet) };
     put(rig, &[hold(30, Wallet), hold(2, Wallet), hold(100, Wallet), hold(5, Points), other.clone()]).await;
@@ -169,7 +169,7 @@ pub async fn the_holds_of_a_user_are_frozen_and_come_in_the_order_of_orders(rig:
     assert_eq!(of(11, Wallet).await, [other]);
 }
 
-/// Made at or before the moment is inclusive, to the microsecond.
+/// The time bound is inclusive, with microsecond precision.
 pub async fn a_hold_made_at_the_moment_counts_as_made_by_then(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let at = |order, create_time| Hold { create_time, ..hold(order, Wallet) };
@@ -178,7 +178,7 @@ pub async fn a_hold_made_at_the_moment_counts_as_made_by_then(rig: &dyn MarketRi
     assert_eq!(orders(&seen), [1, 2]);
 }
 
-/// Frozen holds of every tenant come by the time they were made, order and asset, no more than asked for.
+/// Frozen holds of every tenant are returned by creation time, order and asset, up to the limit.
 pub async fn frozen_holds_come_by_time_order_and_asset(rig: &dyn MarketRig) {
     let at = |order, asset, seconds| Hold { create_time: later(seconds), ..hold(order, asset) };
     let foreign = Hold { tenant: tenant(2), ..at(3, Wallet, -20) };
@@ -205,7 +205,7 @@ pub async fn frozen_holds_come_by_time_order_and_asset(rig: &dyn MarketRig) {
     assert_eq!(view(rig).await.holds_frozen(later(-21), None, 9).await.unwrap(), expected[..1]);
 }
 
-/// A page of frozen holds goes on right after where the one before ended.
+/// A page of frozen holds starts directly after the last hold of the previous page.
 pub async fn pages_of_frozen_holds_go_on_after_the_last(rig: &dyn MarketRig) {
     let at = |order, asset, seconds| Hold { create_time: later(seconds), ..hold(order, asset) };
     let all = [
@@ -225,7 +225,7 @@ pub async fn pages_of_frozen_holds_go_on_after_the_last(rig: &dyn MarketRig) {
             let Some(last) = page.last() else { break };
             after = Some((last.create_time, last.order, last.asset));
             seen.extend(page);
-            assert!(seen.len() <= all.len(), "a page begins again: {:?}", orders(&seen));
+            assert!(seen.len() <= all.len(), "a page repeats holds: {:?}", orders(&seen));
         }
         assert_eq!(seen, all, "in pages of {limit}");
     }
@@ -233,7 +233,7 @@ pub async fn pages_of_frozen_holds_go_on_after_the_last(rig: &dyn MarketRig) {
     assert_eq!(view(rig).await.holds_frozen(start(), absent, 9).await.unwrap(), all[4..]);
 }
 
-/// Of units that lock one hold, each sees what the one before wrote.
+/// Concurrent units that lock one hold lose no update.
 pub async fn of_units_that_lock_one_hold_none_is_lost(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Wallet)]).await;
     let outcomes = race(&rig.market(), |unit, _| {
@@ -253,7 +253,7 @@ pub async fn of_units_that_lock_one_hold_none_is_lost(rig: &dyn MarketRig) {
     assert_eq!((seen[0].version, seen[0].amount), (1 + RACERS as i64, 500 + RACERS as i64));
 }
 
-/// Of units that add the hold of one order on one asset, one does.
+/// Of concurrent units that insert the hold of one order and asset exactly one succeeds.
 pub async fn of_units_that_add_one_hold_exactly_one_does(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.put_holds(&[Hold { amount: n as i64, ..hold(1, Wallet) }]).await })
@@ -263,7 +263,7 @@ pub async fn of_units_that_add_one_hold_exactly_one_does(rig: &dyn MarketRig) {
     assert_eq!(of(rig, 1).await, [Hold { amount: winner as i64, ..hold(1, Wallet) }]);
 }
 
-/// A hold that is committed and released at once ends one way.
+/// Of concurrent units that commit or release one hold exactly one succeeds.
 pub async fn of_units_that_end_one_hold_exactly_one_does(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Points)]).await;
     let ended = |n: usize| {

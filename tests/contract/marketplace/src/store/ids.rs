@@ -1,4 +1,4 @@
-//! Blocks of ids.
+//! Rules for blocks of ids.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,24 +17,24 @@ async fn take(rig: &dyn MarketRig, kind: IdKind, size: u32) -> i64 {
     in_unit!(rig, |unit| unit.take_id_block(kind, size).await.expect("a block is reserved"))
 }
 
-/// The first id of all is 1, of every kind.
+/// The first id of every kind is 1.
 pub async fn the_first_id_of_all_is_one(rig: &dyn MarketRig) {
     for kind in [IdKind::Product, IdKind::Order, IdKind::Payment] {
         assert_eq!(take(rig, kind, 5).await, 1, "{kind:?}");
     }
 }
 
-/// A block is `size` ids in a row: the next begins after its last.
+/// A block consists of `size` consecutive ids; the next block starts after them.
 pub async fn a_block_begins_after_the_last_of_the_one_before(rig: &dyn MarketRig) {
-    let mut free = 1;
+    let mut next_free = 1;
     for size in [1, 100, 7, 1, 1000] {
         let first = take(rig, IdKind::Order, size).await;
-        assert!(first >= free, "{first} was handed out before");
-        free = first + i64::from(size);
+        assert!(first >= next_free, "{first} was reserved before");
+        next_free = first + i64::from(size);
     }
 }
 
-/// Two blocks of one unit do not overlap either.
+/// Two blocks reserved in one unit do not overlap.
 pub async fn blocks_of_one_unit_do_not_overlap(rig: &dyn MarketRig) {
     let (first, second) = in_unit!(rig, |unit| {
         let first = unit.take_id_block(IdKind::Order, 10).await.unwrap();
@@ -44,7 +44,7 @@ pub async fn blocks_of_one_unit_do_not_overlap(rig: &dyn MarketRig) {
     assert!(take(rig, IdKind::Order, 10).await >= second + 10);
 }
 
-/// A dropped unit may leave a gap, but never an id that is handed out twice.
+/// A dropped unit may leave a gap, but no id is reserved twice.
 pub async fn a_dropped_unit_hands_out_nothing_twice(rig: &dyn MarketRig) {
     let first = take(rig, IdKind::Order, 10).await;
     let mut unit = begin(rig).await;
@@ -55,17 +55,17 @@ pub async fn a_dropped_unit_hands_out_nothing_twice(rig: &dyn MarketRig) {
     assert!(take(rig, IdKind::Order, 10).await >= second + 10);
 }
 
-/// A block that is raised begins at the id that was named, or where it would have begun if that is higher.
+/// After a raise, the next block starts at the given id, or at the previous next id if that is higher.
 pub async fn a_raised_block_begins_there_or_above_and_never_lower(rig: &dyn MarketRig) {
     for kind in IdKind::ALL {
         in_unit!(rig, |unit| unit.raise_id_block(kind, 500).await.expect("a block is raised"));
         assert_eq!(take(rig, kind, 10).await, 500, "{kind:?}");
-        in_unit!(rig, |unit| unit.raise_id_block(kind, 7).await.expect("nothing is to be raised"));
+        in_unit!(rig, |unit| unit.raise_id_block(kind, 7).await.expect("a lower id changes nothing"));
         assert!(take(rig, kind, 10).await >= 510, "{kind:?}");
     }
 }
 
-/// Before the first block the next id is 1 and the largest 0.
+/// The state reports the next id of the blocks (initially 1) and the largest id of the rows (initially 0).
 pub async fn the_ids_of_a_kind_stand_where_blocks_and_rows_say(rig: &dyn MarketRig) {
     let state = async |kind| rig.market().view().await.unwrap().id_state(kind).await.unwrap();
     for kind in IdKind::ALL {
@@ -81,7 +81,7 @@ pub async fn the_ids_of_a_kind_stand_where_blocks_and_rows_say(rig: &dyn MarketR
     }
 }
 
-/// An id is taken in all tenants by a row of one.
+/// An id is in use if a row of any tenant has it.
 pub async fn an_id_is_taken_by_a_row_of_any_tenant(rig: &dyn MarketRig) {
     insert_one_of_each(rig, 40).await;
     let mut view = rig.market().view().await.unwrap();
@@ -91,7 +91,7 @@ pub async fn an_id_is_taken_by_a_row_of_any_tenant(rig: &dyn MarketRig) {
     }
 }
 
-/// A row of each kind with this id, of another tenant than the usual one.
+/// Inserts a row of each kind with this id, in tenant 2.
 async fn insert_one_of_each(rig: &dyn MarketRig, id: i64) {
     let tenant = tenant(2);
     in_unit!(rig, |unit| {
@@ -103,14 +103,15 @@ async fn insert_one_of_each(rig: &dyn MarketRig, id: i64) {
     });
 }
 
-/// Sixteen processes that take blocks at once never get an id that another has.
+/// Blocks that sixteen tasks reserve concurrently do not overlap.
 pub async fn blocks_taken_at_once_do_not_overlap(rig: &dyn MarketRig) {
-    const TAKERS: usize = 16;
+    const TASKS: usize = 16;
     const BLOCKS: usize = 4;
-    let barrier = Arc::new(Barrier::new(TAKERS));
-    let takers: Vec<_> = (0..TAKERS)
+    let barrier = Arc::new(Barrier::new(TASKS));
+    let tasks: Vec<_> = (0..TASKS)
         .map(|n| {
-            let (store, barrier) = (rig.market(), barrier.clone());
+            let store = rig.market();
+            let barrier = barrier.clone();
             let size: u32 = [1, 2, 3, 4, 5][n % 5];
             tokio::spawn(async move {
                 let mut ids = Vec::new();
@@ -134,9 +135,9 @@ pub async fn blocks_taken_at_once_do_not_overlap(rig: &dyn MarketRig) {
         })
         .collect();
     let mut all = BTreeSet::new();
-    for taker in takers {
-        for id in within("a taker", taker).await.expect("no taker panics") {
-            assert!(all.insert(id), "{id} was handed out twice");
+    for task in tasks {
+        for id in within("a task", task).await.expect("no task panics") {
+            assert!(all.insert(id), "{id} was reserved twice");
         }
     }
     assert!(all.first().is_some_and(|first| *first >= 1));

@@ -1,4 +1,4 @@
-//! The ledger: operations under their keys, and their entries.
+//! Rules for the ledger: operations with their keys, and their entries.
 
 use chrono::TimeDelta;
 use handover_contract::racing::{one_succeeded, race};
@@ -47,7 +47,7 @@ async fn page(
     view.entries_page(TenantId::DEFAULT, user(of), purse, before, limit).await.expect("entries can be read")
 }
 
-async fn flaws(rig: &dyn MarketRig, of: Option<i64>, limit: u32) -> Vec<LedgerFlaw> {
+async fn discrepancies(rig: &dyn MarketRig, of: Option<i64>, limit: u32) -> Vec<LedgerFlaw> {
     view(rig).await.ledger_flaws(of.map(tenant), limit).await.expect("the ledger can be checked")
 }
 
@@ -59,12 +59,12 @@ fn amounts(entries: &[Numbered<LedgerEntry>]) -> Vec<i64> {
     entries.iter().map(|entry| entry.effect.entry.amount).collect()
 }
 
-/// An operation without entries.
-fn bare(operation: AssetOperation) -> Posting {
+/// A posting without entries.
+fn without_entries(operation: AssetOperation) -> Posting {
     Posting { operation, entries: Vec::new() }
 }
 
-/// An operation comes back as it was, of every kind and asset, with everything optional there and not there.
+/// An operation is read as it was written, of every kind and asset, with and without optional values.
 pub async fn an_operation_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     let mut written: Vec<AssetOperation> =
         OperationKind::ALL.iter().map(|kind| AssetOperation { kind: *kind, ..operation("k") }).collect();
@@ -92,26 +92,26 @@ pub async fn an_operation_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     for (n, mut operation) in written.into_iter().enumerate() {
         let key = format!("k-{n}");
         operation.key = operation_key(&key);
-        post(rig, &[bare(operation.clone())]).await;
+        post(rig, &[without_entries(operation.clone())]).await;
         assert_eq!(stored(rig, &key).await, Some(operation));
     }
     let longest = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~".repeat(8)[..255].to_owned();
-    post(rig, &[bare(operation(&longest))]).await;
+    post(rig, &[without_entries(operation(&longest))]).await;
     assert_eq!(stored(rig, &longest).await, Some(operation(&longest)));
 }
 
-/// Operations are found by their keys, each once, and missing ones left out.
+/// Operations are found by their keys, each once; missing keys are omitted.
 pub async fn operations_are_found_by_their_keys(rig: &dyn MarketRig) {
     post(rig, &[deposit("a", 10, 1), deposit("b", 11, 2), deposit("c", 10, 3)]).await;
-    let asked = ["c", "a", "missing", "c"].map(operation_key);
+    let keys = ["c", "a", "missing", "c"].map(operation_key);
     let mut view = view(rig).await;
-    let mut seen = view.operations_by_key(TenantId::DEFAULT, &asked).await.unwrap();
+    let mut seen = view.operations_by_key(TenantId::DEFAULT, &keys).await.unwrap();
     seen.sort_by(|a, b| a.key.cmp(&b.key));
     assert_eq!(seen, [deposit("a", 10, 1).operation, deposit("c", 10, 3).operation]);
     assert_eq!(view.operations_by_key(TenantId::DEFAULT, &[]).await.unwrap(), []);
 }
 
-/// `Key`, `key` and `key` with another sign are different keys, and none is in another's way.
+/// Keys that differ in case or in one character are different keys and do not conflict.
 pub async fn operation_keys_are_compared_byte_by_byte(rig: &dyn MarketRig) {
     let similar = ["grant:Key-1", "grant:key-1", "grant:KEY-1", "grant:key_1", "grant:key%1", "grant:key-1%"];
     for key in similar {
@@ -124,12 +124,14 @@ pub async fn operation_keys_are_compared_byte_by_byte(rig: &dyn MarketRig) {
     }
 }
 
-/// What is tried twice happens once: a taken key is a conflict, whatever else the operation is.
+/// A duplicate key is a conflict, regardless of the other values of the operation.
 pub async fn a_taken_operation_key_is_a_conflict(rig: &dyn MarketRig) {
     post(rig, &[deposit("a", 10, 1)]).await;
     is_conflict(begin(rig).await.post(&[deposit("a", 10, 1)]).await);
     is_conflict(begin(rig).await.post(&[deposit("b", 10, 1), grant("a", 11, 2)]).await);
-    is_conflict(begin(rig).await.post(&[bare(AssetOperation { at: later(1), ..operation("a") })]).await);
+    is_conflict(
+        begin(rig).await.post(&[without_entries(AssetOperation { at: later(1), ..operation("a") })]).await,
+    );
     is_conflict(begin(rig).await.post(&[deposit("c", 10, 1), deposit("c", 11, 1)]).await);
     let mut unit = begin(rig).await;
     unit.post(&[deposit("d", 10, 1)]).await.unwrap();
@@ -139,7 +141,7 @@ pub async fn a_taken_operation_key_is_a_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, "b").await, None);
 }
 
-/// A key is unique in its tenant: another has its own, and sees no other's.
+/// Keys are unique per tenant, and a tenant reads only its own operations and entries.
 pub async fn operations_are_one_tenants(rig: &dyn MarketRig) {
     let mut foreign = deposit("a", 10, 7);
     foreign.operation.tenant = tenant(2);
@@ -158,13 +160,13 @@ pub async fn operations_are_one_tenants(rig: &dyn MarketRig) {
     assert_eq!(amounts(&page(rig, 10, Wallet, None, 9).await), [1]);
 }
 
-/// The operations for an order come in the order in which they were posted, whatever their keys and times.
+/// The operations of an order are returned in the order of posting, regardless of keys and times.
 pub async fn the_operations_of_an_order_come_in_the_order_of_posting(rig: &dyn MarketRig) {
     let of = |key, order, seconds| {
-        bare(AssetOperation { order: Some(order_id(order)), at: later(seconds), ..operation(key) })
+        without_entries(AssetOperation { order: Some(order_id(order)), at: later(seconds), ..operation(key) })
     };
     post(rig, &[of("m", 1, 5), of("z", 1, 9), of("b", 2, 1)]).await;
-    post(rig, &[of("a", 1, 9), of("c", 1, 1), bare(operation("n"))]).await;
+    post(rig, &[of("a", 1, 9), of("c", 1, 1), without_entries(operation("n"))]).await;
     let mut view = view(rig).await;
     let seen = view.operations_of(TenantId::DEFAULT, order_id(1)).await.unwrap();
     assert_eq!(keys(&seen), ["m", "z", "a", "c"]);
@@ -173,7 +175,7 @@ pub async fn the_operations_of_an_order_come_in_the_order_of_posting(rig: &dyn M
     assert_eq!(view.operations_of(TenantId::DEFAULT, order_id(3)).await.unwrap(), []);
 }
 
-/// Entries that do not sum to zero, in money and in points, are refused whole.
+/// A posting is refused if its entries do not sum to zero, separately for money and points.
 pub async fn entries_that_do_not_balance_are_refused(rig: &dyn MarketRig) {
     let with = |entries| Posting { operation: operation("k"), entries };
     for unbalanced in [
@@ -189,7 +191,7 @@ pub async fn entries_that_do_not_balance_are_refused(rig: &dyn MarketRig) {
     assert_eq!((stored(rig, "a").await, stored(rig, "k").await), (None, None));
 }
 
-/// Entries come back as they were, with their operation, under growing numbers in the order given.
+/// Entries are read as they were written, with their operation and with ids that increase in the given order.
 pub async fn entries_are_read_back_with_their_operation(rig: &dyn MarketRig) {
     let of_wallet = vec![entry(Account::Wallet, 10, -300, 200), entry(Account::WalletHold, 10, 300, 300)];
     let greatest = vec![Entry::own(Account::Gateway, -MAX_ID), entry(Account::Wallet, 11, MAX_ID, MAX_ID)];
@@ -209,7 +211,7 @@ pub async fn entries_are_read_back_with_their_operation(rig: &dyn MarketRig) {
     ] {
         let mut seen = page(rig, of, purse, None, 9).await;
         seen.reverse();
-        assert!(seen.is_sorted_by(|a, b| a.id < b.id), "numbers grow");
+        assert!(seen.is_sorted_by(|a, b| a.id < b.id), "ids increase");
         let entries: Vec<Entry> = seen.iter().map(|row| row.effect.entry.clone()).collect();
         assert_eq!(entries, expected);
         assert!(seen.iter().all(|row| row.effect.operation == posting.operation));
@@ -218,7 +220,7 @@ pub async fn entries_are_read_back_with_their_operation(rig: &dyn MarketRig) {
     assert_eq!(page(rig, 12, Wallet, None, 9).await, []);
 }
 
-/// Entries are found by the keys of their operations, in one tenant; missing keys are left out.
+/// Entries are found by the keys of their operations, in one tenant; missing keys are omitted.
 pub async fn entries_are_found_by_the_keys_of_their_operations(rig: &dyn MarketRig) {
     let mut foreign = deposit("a", 10, 7);
     foreign.operation.tenant = tenant(2);
@@ -230,17 +232,17 @@ pub async fn entries_are_found_by_the_keys_of_their_operations(rig: &dyn MarketR
         found.sort_by(|(a, left), (b, right)| (a, left.amount).cmp(&(b, right.amount)));
         found
     };
-    let under = |posting: Posting| {
+    let entries_of = |posting: Posting| {
         let key = posting.operation.key.clone();
         posting.entries.into_iter().map(move |entry| (key.clone(), entry))
     };
-    let ours: Vec<_> = under(deposit("a", 10, 1)).chain(under(grant("b", 11, 2))).collect();
+    let ours: Vec<_> = entries_of(deposit("a", 10, 1)).chain(entries_of(grant("b", 11, 2))).collect();
     assert_eq!(of(1, &["b", "missing", "a", "b"]).await, ours);
-    assert_eq!(of(2, &["a", "b", "A"]).await, under(foreign).collect::<Vec<_>>());
+    assert_eq!(of(2, &["a", "b", "A"]).await, entries_of(foreign).collect::<Vec<_>>());
     assert_eq!(of(1, &[]).await, []);
 }
 
-/// Under one key an account has one entry.
+/// An account has at most one entry per key.
 pub async fn a_second_entry_of_an_account_under_one_key_is_a_conflict(rig: &dyn MarketRig) {
     let mut twice = deposit("a", 10, 5);
     twice.entries.extend(deposit("a", 11, 6).entries);
@@ -248,7 +250,7 @@ pub async fn a_second_entry_of_an_account_under_one_key_is_a_conflict(rig: &dyn 
     assert_eq!(page(rig, 10, Wallet, None, 9).await, []);
 }
 
-/// Pages of entries run from the greatest number down and are of one user's purse.
+/// A page contains the entries of one user's purse, greatest id first.
 pub async fn pages_of_entries_run_from_the_greatest_number_down(rig: &dyn MarketRig) {
     for n in 1..=5 {
         post(rig, &[deposit(&format!("w{n}"), 10, n), grant(&format!("p{n}"), 10, 10 * n)]).await;
@@ -264,7 +266,7 @@ pub async fn pages_of_entries_run_from_the_greatest_number_down(rig: &dyn Market
     assert_eq!(amounts(&page(rig, 11, Wallet, None, 1).await), [500]);
 }
 
-/// Every account adds up by itself, in each tenant, in the order of tenants and of accounts.
+/// Totals are computed per tenant and account, in the order of tenants and accounts.
 pub async fn accounts_are_added_up_for_each_tenant(rig: &dyn MarketRig) {
     assert_eq!(view(rig).await.account_totals(None).await.unwrap(), []);
     let mut foreign = grant("a", 10, 7);
@@ -290,33 +292,32 @@ pub async fn accounts_are_added_up_for_each_tenant(rig: &dyn MarketRig) {
     assert_eq!(view.account_totals(None).await.unwrap(), [&ours[..], &theirs[..]].concat());
 }
 
-/// A ledger whose balances are what their entries say has no flaws, also where something is held or owed.
+/// A ledger whose balances equal the sums of their entries has no discrepancies, also with frozen amounts and debts.
 pub async fn a_sound_ledger_has_no_flaws(rig: &dyn MarketRig) {
-    assert_eq!(flaws(rig, None, 9).await, []);
-    let mut moves = Vec::new();
+    assert_eq!(discrepancies(rig, None, 9).await, []);
+    let mut movements = Vec::new();
     for purse in [Wallet, Points] {
         let own = if purse == Wallet { Account::Platform } else { Account::PointsIssued };
-        let nothing = Balance::empty(TenantId::DEFAULT, user(10), purse, start());
-        let (received, first) = nothing.receive(100, own, start()).unwrap();
+        let empty = Balance::empty(TenantId::DEFAULT, user(10), purse, start());
+        let (received, first) = empty.receive(100, own, start()).unwrap();
         let (frozen, second) = received.freeze(30, start()).unwrap();
         let (now, third) = frozen.commit(10, start()).unwrap();
-        moves.extend([first, second, third]);
+        movements.extend([first, second, third]);
         put(rig, &[now]).await;
     }
     let spent = Balance::empty(TenantId::DEFAULT, user(11), Points, start());
     let (owing, taken) = spent.take_back(5, start()).unwrap();
-    moves.push(taken);
+    movements.push(taken);
     put(rig, &[owing, balance(12, Wallet, 0)]).await;
-    let postings: Vec<Posting> = (moves.into_iter().enumerate())
+    let postings: Vec<Posting> = (movements.into_iter().enumerate())
         .map(|(n, entries)| Posting { operation: operation(&format!("k{n}")), entries })
         .collect();
     post(rig, &postings).await;
-    assert_eq!(flaws(rig, None, 9).await, []);
-    assert_eq!(flaws(rig, Some(1), 9).await, []);
+    assert_eq!(discrepancies(rig, None, 9).await, []);
+    assert_eq!(discrepancies(rig, Some(1), 9).await, []);
 }
 
-/// A balance that is not what its entries say is told, account by account, those of each user together; a debt is
-/// negative.
+/// Each account whose balance differs from the sum of its entries is reported, grouped by user; a debt is negative.
 pub async fn a_balance_that_its_entries_do_not_say_is_a_flaw(rig: &dyn MarketRig) {
     let mut foreign = deposit("a", 10, 7);
     foreign.operation.tenant = tenant(2);
@@ -349,23 +350,23 @@ pub async fn a_balance_that_its_entries_do_not_say_is_a_flaw(rig: &dyn MarketRig
         drifted(1, 12, Account::Wallet, 0, 5),
     ];
     let theirs = [drifted(2, 10, Account::Wallet, 8, 7)];
-    assert_eq!(flaws(rig, Some(1), 99).await, ours);
-    assert_eq!(flaws(rig, Some(2), 99).await, theirs);
-    assert_eq!(flaws(rig, Some(3), 99).await, []);
-    assert_eq!(flaws(rig, None, 99).await, [&ours[..], &theirs[..]].concat());
-    assert_eq!(flaws(rig, None, 2).await, ours[..2]);
-    let mended = Balance { version: 2, ..balance(10, Wallet, 100) };
-    put(rig, &[mended]).await;
-    assert_eq!(flaws(rig, Some(1), 99).await, ours[2..]);
+    assert_eq!(discrepancies(rig, Some(1), 99).await, ours);
+    assert_eq!(discrepancies(rig, Some(2), 99).await, theirs);
+    assert_eq!(discrepancies(rig, Some(3), 99).await, []);
+    assert_eq!(discrepancies(rig, None, 99).await, [&ours[..], &theirs[..]].concat());
+    assert_eq!(discrepancies(rig, None, 2).await, ours[..2]);
+    let corrected = Balance { version: 2, ..balance(10, Wallet, 100) };
+    put(rig, &[corrected]).await;
+    assert_eq!(discrepancies(rig, Some(1), 99).await, ours[2..]);
 }
 
-/// A great batch of operations is posted whole and found again.
+/// A large batch of operations is posted completely and found by key.
 pub async fn a_great_batch_of_operations_is_posted_whole(rig: &dyn MarketRig) {
     let all: Vec<Posting> = (1..=700).map(|n| deposit(&format!("k{n}"), 1 + n % 7, n)).collect();
     post(rig, &all).await;
     post(rig, &[]).await;
-    let asked: Vec<_> = all.iter().map(|posting| posting.operation.key.clone()).collect();
-    let mut seen = view(rig).await.operations_by_key(TenantId::DEFAULT, &asked).await.unwrap();
+    let keys: Vec<_> = all.iter().map(|posting| posting.operation.key.clone()).collect();
+    let mut seen = view(rig).await.operations_by_key(TenantId::DEFAULT, &keys).await.unwrap();
     seen.sort_by_key(|operation| operation.amount);
     let expected: Vec<_> = all.into_iter().map(|posting| posting.operation).collect();
     assert_eq!(seen, expected);
@@ -373,7 +374,7 @@ pub async fn a_great_batch_of_operations_is_posted_whole(rig: &dyn MarketRig) {
     assert_eq!(amounts(&entries), (1..=100).rev().map(|n| 7 * n).collect::<Vec<_>>());
 }
 
-/// Of units that post one key, one does, and what goes with it happens once.
+/// Of concurrent units that post the same key exactly one succeeds, with all its postings.
 pub async fn of_units_that_post_one_key_exactly_one_does(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {

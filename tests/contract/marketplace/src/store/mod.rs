@@ -1,4 +1,4 @@
-//! The contract of [`MarketStore`], as far as the rows of the marketplace go: one file per port.
+//! The contract of [`MarketStore`] for the rows of the marketplace: one file per port.
 
 use std::sync::Arc;
 
@@ -24,19 +24,19 @@ pub mod refunds;
 pub mod requests;
 pub mod units;
 
-/// A fresh, empty store of the marketplace and what surrounds it. Its outbox is the store of [`StoreRig`].
+/// A new, empty store of the marketplace under test. Its outbox is the store of [`StoreRig`].
 #[async_trait]
 pub trait MarketRig: StoreRig {
-    /// The store; every call gives the same.
+    /// The store; every call returns the same instance.
     fn market(&self) -> Arc<MarketStore>;
 
-    /// The same database as a process finds it that starts anew; `None` where there is no such thing.
+    /// The same database, opened as a restarted process would; `None` if the store is not persistent.
     async fn reopened_market(&self) -> Option<Arc<MarketStore>> {
         None
     }
 }
 
-// The one list of the rules: add a rule here, under the file it is in.
+// The list of all rules: add each rule here, under the name of its file.
 handover_contract::rules! { store_rules: MarketRig;
     units: [
         rows_and_events_are_invisible_until_their_unit_is_committed,
@@ -223,23 +223,23 @@ handover_contract::rules! { store_rules: MarketRig;
     ]
 }
 
-/// A unit of work.
+/// Begins a unit of work.
 async fn begin(rig: &dyn MarketRig) -> Box<Work> {
     within("begin", rig.market().begin()).await.expect("a unit of work begins")
 }
 
-/// A view.
+/// Opens a view.
 async fn view(rig: &dyn MarketRig) -> Box<dyn MarketView> {
     within("view", rig.market().view()).await.expect("a view opens")
 }
 
-/// Runs statements in one unit and commits it.
+/// Runs statements in one unit of work and commits it.
 macro_rules! in_unit {
     ($rig:expr, |$unit:ident| $($body:tt)*) => {{
         let mut $unit = $crate::store::begin($rig).await;
-        let out = { $($body)* };
+        let result = { $($body)* };
         handover_contract::work::commit($unit).await;
-        out
+        result
     }};
 }
 pub(crate) use in_unit;

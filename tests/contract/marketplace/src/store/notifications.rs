@@ -1,4 +1,4 @@
-//! Notifications: each party is notified once of each status of an order.
+//! Rules for notifications: each party is notified once of each status of an order.
 
 use handover_contract::samples::{later, tenant};
 use handover_events::TenantId;
@@ -10,14 +10,14 @@ use super::{MarketRig, in_unit, view};
 use crate::samples::{notification, order_id, user};
 
 async fn notify(rig: &dyn MarketRig, notifications: &[Notification]) {
-    in_unit!(rig, |unit| unit.notify(notifications).await.expect("somebody is told"));
+    in_unit!(rig, |unit| unit.notify(notifications).await.expect("notifications are inserted"));
 }
 
 async fn about(rig: &dyn MarketRig, order: i64) -> Vec<Notification> {
     view(rig).await.notifications_about(TenantId::DEFAULT, order_id(order)).await.unwrap()
 }
 
-/// The events of a page, and the number that the next one begins below.
+/// The events of a page, and the bound of the next page.
 async fn page(
     rig: &dyn MarketRig,
     recipient: i64,
@@ -30,7 +30,7 @@ async fn page(
     (page.iter().map(|row| row.effect.event_id.to_string()).collect(), page.last().map(|row| row.id))
 }
 
-/// A notification is a row of its own with all it had, in the order written.
+/// Notifications are read as they were written, in that order.
 pub async fn notifications_are_read_back_in_the_order_written(rig: &dyn MarketRig) {
     let first = Notification {
         aggregate_seq: 9,
@@ -47,7 +47,7 @@ pub async fn notifications_are_read_back_in_the_order_written(rig: &dyn MarketRi
     assert_eq!(about(rig, 7).await, [first, second, third]);
 }
 
-/// A second notification of the same party of the same status is a conflict, whatever event causes it.
+/// A second notification of a party of the same status is a conflict, regardless of the event.
 pub async fn a_second_notification_of_the_same_fact_conflicts(rig: &dyn MarketRig) {
     notify(rig, &[notification(7, 10, "a")]).await;
     for event in ["a", "b"] {
@@ -60,7 +60,7 @@ pub async fn a_second_notification_of_the_same_fact_conflicts(rig: &dyn MarketRi
     assert_eq!(about(rig, 7).await.len(), 2);
 }
 
-/// A page shows the newest first, begins below the number asked for, and leaves out nobody's but the user's.
+/// A page contains the user's notifications below the given id, newest first.
 pub async fn pages_of_notifications_run_from_the_newest_down(rig: &dyn MarketRig) {
     for (order, event) in (1..).zip(["a", "b", "c", "d", "e"]) {
         let seller = Notification { side: OrderSide::Seller, ..notification(order, 20, event) };
@@ -77,7 +77,7 @@ pub async fn pages_of_notifications_run_from_the_newest_down(rig: &dyn MarketRig
     assert_eq!(page(rig, 30, None, 100).await.0, Vec::<String>::new());
 }
 
-/// Notifications are one tenant's, also where order and user have the same numbers.
+/// Notifications are visible in their tenant only, also with equal order and user ids.
 pub async fn notifications_are_one_tenants(rig: &dyn MarketRig) {
     let foreign = Notification { tenant: tenant(2), ..notification(7, 10, "foreign") };
     notify(rig, &[notification(7, 10, "own"), foreign.clone()]).await;

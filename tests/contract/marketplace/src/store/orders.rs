@@ -1,4 +1,4 @@
-//! Orders.
+//! Rules for orders.
 
 use chrono::TimeDelta;
 use handover_contract::samples::{AWKWARD, later, start, tenant};
@@ -13,7 +13,7 @@ use crate::samples::{coupon_id, money, order, order_id, order_moved_to, product_
 async fn add(rig: &dyn MarketRig, orders: &[Order]) {
     in_unit!(rig, |unit| {
         for order in orders {
-            unit.insert_order(order).await.expect("an order is added");
+            unit.insert_order(order).await.expect("an order is inserted");
         }
     });
 }
@@ -26,7 +26,7 @@ fn numbers(orders: Vec<Order>) -> Vec<i64> {
     orders.into_iter().map(|order| order.id.get()).collect()
 }
 
-/// An order comes back as it was, in every status and with everything optional there and not there.
+/// An order is read as it was written, in every status and with and without optional values.
 pub async fn an_order_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     let mut written: Vec<Order> =
         OrderStatus::ALL.iter().map(|status| order_moved_to(&order(1), *status, later(5))).collect();
@@ -35,11 +35,11 @@ pub async fn an_order_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     written.push(Order { total: Money::from_minor(MAX_ID).unwrap(), payable: Money::ZERO, ..order(1) });
     written.push(Order { buyer: user(MAX_ID), seller: user(1), product: product_id(MAX_ID), ..order(1) });
     let coupon = Some(CouponUse { id: coupon_id(MAX_ID), discount: money(MAX_ID) });
-    let nothing_off = Some(CouponUse { id: coupon_id(1), discount: Money::ZERO });
+    let zero_discount = Some(CouponUse { id: coupon_id(1), discount: Money::ZERO });
     let points = |number: i64| Points::try_from(number).unwrap();
     for assets in [
         OrderAssets { coupon, wallet: money(MAX_ID), points: points(MAX_ID) },
-        OrderAssets { coupon: nothing_off, ..OrderAssets::NONE },
+        OrderAssets { coupon: zero_discount, ..OrderAssets::NONE },
         OrderAssets { wallet: money(1), ..OrderAssets::NONE },
         OrderAssets { points: points(1), ..OrderAssets::NONE },
     ] {
@@ -56,7 +56,7 @@ pub async fn an_order_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 999).await, None);
 }
 
-/// A taken id is a conflict, in whichever tenant.
+/// A duplicate id is a conflict, also in another tenant.
 pub async fn a_taken_order_id_is_a_conflict(rig: &dyn MarketRig) {
     add(rig, &[order(1)]).await;
     is_conflict(begin(rig).await.insert_order(&Order { buyer: user(11), ..order(1) }).await);
@@ -64,7 +64,7 @@ pub async fn a_taken_order_id_is_a_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(order(1)));
 }
 
-/// An order is replaced from the version before only, through its whole life.
+/// An order is replaced only if its version is the previous one, for every transition.
 pub async fn an_order_advances_from_the_version_before_only(rig: &dyn MarketRig) {
     let mut now = order(1);
     add(rig, &[now.clone(), order(2)]).await;
@@ -80,11 +80,11 @@ pub async fn an_order_advances_from_the_version_before_only(rig: &dyn MarketRig)
     }
     in_unit!(rig, |unit| changes_none(unit.advance_order(&Order { version: 2, ..order(3) }).await));
     assert_eq!(stored(rig, 1).await, Some(now));
-    assert_eq!(stored(rig, 2).await, Some(order(2)), "its neighbour stays as it was");
-    assert_eq!(stored(rig, 3).await, None, "what is not there is not added");
+    assert_eq!(stored(rig, 2).await, Some(order(2)), "other rows are unchanged");
+    assert_eq!(stored(rig, 3).await, None, "a missing row is not inserted");
 }
 
-/// An order is one tenant's: another sees it nowhere and changes nothing.
+/// An order cannot be read or changed in another tenant.
 pub async fn an_order_is_one_tenants(rig: &dyn MarketRig) {
     add(rig, &[order(1), Order { tenant: tenant(2), ..order(2) }]).await;
     let mut view = view(rig).await;
@@ -100,11 +100,11 @@ pub async fn an_order_is_one_tenants(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(order(1)));
 }
 
-/// An order is shown to its buyer and its seller, to nobody else.
+/// An order is visible only to its buyer and its seller.
 pub async fn an_order_is_its_partys(rig: &dyn MarketRig) {
     add(rig, &[order(1), Order { buyer: user(30), seller: user(40), ..order(2) }]).await;
     let mut view = view(rig).await;
-    for (id, who, there) in [
+    for (id, who, is_visible) in [
         (1, 10, true),
         (1, 20, true),
         (1, 30, false),
@@ -114,12 +114,12 @@ pub async fn an_order_is_its_partys(rig: &dyn MarketRig) {
         (3, 10, false),
     ] {
         let seen = view.order_of_party(TenantId::DEFAULT, order_id(id), user(who)).await.unwrap();
-        assert_eq!(seen.is_some(), there, "order {id} for user {who}");
+        assert_eq!(seen.is_some(), is_visible, "order {id} for user {who}");
         assert!(seen.is_none_or(|order| order.id.get() == id));
     }
 }
 
-/// Pages hold the orders of one user on one side, from the greatest id down.
+/// A page contains the orders of one user on one side, greatest id first.
 pub async fn pages_of_orders_are_of_one_user_on_one_side(rig: &dyn MarketRig) {
     let swapped = |id| Order { buyer: user(20), seller: user(10), ..order(id) };
     add(rig, &[order(3), swapped(1), order(10), order(2), swapped(7), Order { buyer: user(11), ..order(8) }])
@@ -137,7 +137,7 @@ pub async fn pages_of_orders_are_of_one_user_on_one_side(rig: &dyn MarketRig) {
     assert_eq!(page(30, OrderSide::Buyer, None, 9).await, [0; 0]);
 }
 
-/// A page of one status has that status alone, and as many as asked for.
+/// A page filtered by status contains only that status, up to the limit.
 pub async fn pages_of_orders_can_be_of_one_status(rig: &dyn MarketRig) {
     let mut all = Vec::new();
     for n in 0..18_usize {
@@ -156,7 +156,7 @@ pub async fn pages_of_orders_can_be_of_one_status(rig: &dyn MarketRig) {
     }
 }
 
-/// Overdue is created at or before the deadline, to the microsecond.
+/// An order is overdue if it was created at or before the deadline, with microsecond precision.
 pub async fn an_order_created_at_the_deadline_is_overdue(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     add(
@@ -172,7 +172,7 @@ pub async fn an_order_created_at_the_deadline_is_overdue(rig: &dyn MarketRig) {
     assert_eq!(overdue, [(TenantId::DEFAULT, order_id(1)), (TenantId::DEFAULT, order_id(2))]);
 }
 
-/// Only pending orders are overdue, of every tenant, the oldest first, no more than asked for.
+/// Only pending orders are overdue, of every tenant, oldest first, up to the limit.
 pub async fn overdue_orders_are_pending_and_come_oldest_first(rig: &dyn MarketRig) {
     for (n, status) in OrderStatus::ALL.iter().enumerate() {
         let moved = order_moved_to(&order(1), *status, later(1));
@@ -193,7 +193,7 @@ pub async fn overdue_orders_are_pending_and_come_oldest_first(rig: &dyn MarketRi
     assert_eq!(view(rig).await.orders_overdue(start(), 2).await.unwrap(), expected[..2]);
 }
 
-/// Orders are found by their ids, each once, in one tenant; missing ones are left out.
+/// Orders are found by their ids, each once, in one tenant; missing ids are omitted.
 pub async fn orders_are_found_by_their_ids_in_one_tenant(rig: &dyn MarketRig) {
     let foreign = Order { tenant: tenant(2), ..order(3) };
     let shipped = order_moved_to(&order(2), OrderStatus::Shipped, later(1));
@@ -210,7 +210,7 @@ pub async fn orders_are_found_by_their_ids_in_one_tenant(rig: &dyn MarketRig) {
     assert_eq!(find(1, &[]).await, []);
 }
 
-/// A great many orders are found by their ids.
+/// A large number of orders is found by ids.
 pub async fn a_great_many_orders_are_found_by_their_ids(rig: &dyn MarketRig) {
     let all: Vec<Order> = (1..=700).map(order).collect();
     add(rig, &all).await;
@@ -220,11 +220,12 @@ pub async fn a_great_many_orders_are_found_by_their_ids(rig: &dyn MarketRig) {
     assert_eq!(found, all);
 }
 
-/// Orders changed in a time: its first moment counts and its last does not, to the microsecond.
+/// The time range of changed orders includes its start and excludes its end, with microsecond precision.
 pub async fn orders_changed_in_a_time_take_its_first_moment_and_leave_out_its_last(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let at = |id, update_time| Order { update_time, ..order(id) };
-    let (since, until) = (start(), later(1));
+    let since = start();
+    let until = later(1);
     add(rig, &[at(1, since - micro), at(2, since), at(3, until - micro), at(4, until), at(5, until + micro)])
         .await;
     let mut view = view(rig).await;
@@ -237,8 +238,8 @@ pub async fn orders_changed_in_a_time_take_its_first_moment_and_leave_out_its_la
     }
 }
 
-/// Orders changed come by the time of their last change and their ids, of one tenant or of all; a page goes on after
-/// the last of the one before.
+/// Changed orders of one tenant or of all are returned by time of the last change and id; a page starts after the last
+/// order of the previous one.
 pub async fn orders_changed_come_by_time_and_id_page_by_page(rig: &dyn MarketRig) {
     let at = |id, seconds| Order { update_time: later(seconds), ..order(id) };
     let foreign = Order { tenant: tenant(2), ..at(8, 2) };
@@ -261,7 +262,7 @@ pub async fn orders_changed_come_by_time_and_id_page_by_page(rig: &dyn MarketRig
                 }
                 assert!(page.len() <= limit as usize);
                 seen.extend(page);
-                assert!(seen.len() <= expected.len(), "a page begins again");
+                assert!(seen.len() <= expected.len(), "a page repeats orders");
             }
             assert_eq!(seen, expected, "in pages of {limit}");
         }
@@ -273,7 +274,7 @@ pub async fn orders_changed_come_by_time_and_id_page_by_page(rig: &dyn MarketRig
     assert_eq!(view.orders_changed(None, start(), later(9), absent, 9).await.unwrap(), all[3..]);
 }
 
-/// An order that changes again is found at its last change alone.
+/// An order that changes again is found only at its last change.
 pub async fn an_order_is_found_at_its_last_change(rig: &dyn MarketRig) {
     add(rig, &[order(1)]).await;
     let paid = order_moved_to(&order(1), OrderStatus::Paid, later(5));

@@ -1,4 +1,4 @@
-//! Payments.
+//! Rules for payments.
 
 use handover_contract::samples::{AWKWARD, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
@@ -11,7 +11,7 @@ use crate::samples::{order, order_id, payment, payment_id, settled};
 async fn add(rig: &dyn MarketRig, payments: &[Payment]) {
     in_unit!(rig, |unit| {
         for payment in payments {
-            unit.insert_payment(payment).await.expect("a payment is added");
+            unit.insert_payment(payment).await.expect("a payment is inserted");
         }
     });
 }
@@ -26,7 +26,7 @@ async fn settle(rig: &dyn MarketRig, payment: &Payment, status: PaymentStatus, t
     after
 }
 
-/// A payment comes back as it was.
+/// A payment is read as it was written.
 pub async fn a_payment_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     let greatest = Payment { amount: Money::from_minor(MAX_ID).unwrap(), ..payment(MAX_ID, MAX_ID) };
     let awkward = Payment { method: AWKWARD.into(), amount: Money::ZERO, ..payment(2, 2) };
@@ -42,7 +42,7 @@ pub async fn a_payment_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 3).await, None);
 }
 
-/// A taken id is a conflict, in whichever tenant.
+/// A duplicate id is a conflict, also in another tenant.
 pub async fn a_taken_payment_id_is_a_conflict(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1)]).await;
     is_conflict(begin(rig).await.insert_payment(&payment(1, 2)).await);
@@ -50,7 +50,7 @@ pub async fn a_taken_payment_id_is_a_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(payment(1, 1)));
 }
 
-/// An order has one payment in `PROCESSING`; another order is no hindrance.
+/// An order has at most one payment in `PROCESSING`; payments of other orders do not conflict.
 pub async fn a_second_payment_in_processing_for_an_order_is_a_conflict(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1), payment(2, 2)]).await;
     is_conflict(begin(rig).await.insert_payment(&payment(3, 1)).await);
@@ -59,7 +59,7 @@ pub async fn a_second_payment_in_processing_for_an_order_is_a_conflict(rig: &dyn
     is_conflict(unit.insert_payment(&payment(5, 4)).await);
 }
 
-/// Once a payment is settled its order may have another.
+/// After a payment is settled its order may have another one.
 pub async fn a_settled_payment_makes_room_for_another(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1)]).await;
     settle(rig, &payment(1, 1), PaymentStatus::Failed, "t1").await;
@@ -70,7 +70,7 @@ pub async fn a_settled_payment_makes_room_for_another(rig: &dyn MarketRig) {
     assert_eq!(open, Some(payment(3, 1)));
 }
 
-/// One unit may settle a payment and begin another: the order then has that one in `PROCESSING`.
+/// One unit may settle a payment and insert another one, which is then the one in `PROCESSING`.
 pub async fn one_unit_may_settle_a_payment_and_begin_another(rig: &dyn MarketRig) {
     for (old, new) in [(1, 2), (4, 3)] {
         let order = old;
@@ -86,7 +86,7 @@ pub async fn one_unit_may_settle_a_payment_and_begin_another(rig: &dyn MarketRig
     }
 }
 
-/// The payment in `PROCESSING` is found by tenant and order, and only while it is in it.
+/// The payment in `PROCESSING` is found by tenant and order, and only while it has that status.
 pub async fn the_payment_in_processing_is_found_while_it_is(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1), Payment { tenant: tenant(2), ..payment(2, 2) }]).await;
     let Order { id: first, .. } = order(1);
@@ -102,14 +102,14 @@ pub async fn the_payment_in_processing_is_found_while_it_is(rig: &dyn MarketRig)
     assert_eq!(view(rig).await.payment_in_processing(tenant(1), first).await.unwrap(), None);
 }
 
-/// The gateway knows no tenants: it finds any payment by its id.
+/// A payment is found by its id without a tenant, because the gateway does not report one.
 pub async fn a_payment_is_found_by_its_id_in_any_tenant(rig: &dyn MarketRig) {
     let foreign = Payment { tenant: tenant(2), ..payment(1, 1) };
     add(rig, std::slice::from_ref(&foreign)).await;
     assert_eq!(stored(rig, 1).await, Some(foreign));
 }
 
-/// A payment is replaced from the version before only, with transaction and refund mark.
+/// A payment is replaced only if its version is the previous one; transaction and refund flag are replaced too.
 pub async fn a_payment_advances_from_the_version_before_only(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1), payment(2, 2)]).await;
     let after = Payment { refund_due: true, ..settled(&payment(1, 1), PaymentStatus::Success, AWKWARD) };
@@ -126,11 +126,11 @@ pub async fn a_payment_advances_from_the_version_before_only(rig: &dyn MarketRig
     let foreign = Payment { tenant: tenant(2), ..settled(&payment(2, 2), PaymentStatus::Failed, "t2") };
     in_unit!(rig, |unit| changes_none(unit.advance_payment(&foreign).await));
     assert_eq!(stored(rig, 1).await, Some(after));
-    assert_eq!(stored(rig, 2).await, Some(payment(2, 2)), "its neighbour stays as it was");
-    assert_eq!(stored(rig, 3).await, None, "what is not there is not added");
+    assert_eq!(stored(rig, 2).await, Some(payment(2, 2)), "other rows are unchanged");
+    assert_eq!(stored(rig, 3).await, None, "a missing row is not inserted");
 }
 
-/// One transaction of the gateway settles one payment, whichever tenant has it.
+/// A gateway transaction settles at most one payment, across all tenants.
 pub async fn a_gateway_transaction_of_another_payment_is_a_conflict(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1), payment(2, 2), Payment { tenant: tenant(2), ..payment(3, 3) }]).await;
     settle(rig, &payment(1, 1), PaymentStatus::Success, "t").await;
@@ -141,7 +141,7 @@ pub async fn a_gateway_transaction_of_another_payment_is_a_conflict(rig: &dyn Ma
     assert_eq!(stored(rig, 2).await, Some(payment(2, 2)));
 }
 
-/// `Tx-A`, `tx-a` and `tx-a` with a space are three transactions.
+/// Gateway transactions that differ in case, spaces or accents are different.
 pub async fn gateway_transactions_are_compared_byte_by_byte(rig: &dyn MarketRig) {
     for (n, transaction) in ["Tx-A", "tx-a", "tx-a ", " tx-a", "tx-á", "ｔｘ-ａ"].into_iter().enumerate()
     {
@@ -152,7 +152,7 @@ pub async fn gateway_transactions_are_compared_byte_by_byte(rig: &dyn MarketRig)
     }
 }
 
-/// Every payment of an order is told, in the order of ids, whatever became of it; other orders and tenants have others.
+/// All payments of an order are returned in id order, in any status; those of other orders and tenants are not.
 pub async fn the_payments_of_an_order_come_in_the_order_of_ids(rig: &dyn MarketRig) {
     add(rig, &[payment(9, 1)]).await;
     let first = settle(rig, &payment(9, 1), PaymentStatus::Failed, "t1").await;

@@ -1,4 +1,4 @@
-//! Products.
+//! Rules for products.
 
 use handover_contract::samples::{AWKWARD, later, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
@@ -11,7 +11,7 @@ use crate::samples::{product, product_id, title, user};
 async fn add(rig: &dyn MarketRig, products: &[Product]) {
     in_unit!(rig, |unit| {
         for product in products {
-            unit.insert_product(product).await.expect("a product is added");
+            unit.insert_product(product).await.expect("a product is inserted");
         }
     });
 }
@@ -24,7 +24,7 @@ fn numbers(products: Vec<Product>) -> Vec<i64> {
     products.into_iter().map(|product| product.id.get()).collect()
 }
 
-/// A product comes back as it was, whatever its title, price and ids.
+/// A product is read as it was written, with any title, price and ids.
 pub async fn a_product_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     let titles =
         [AWKWARD.to_owned(), "二".repeat(120), "📷".repeat(120), " padded ".into(), "e\u{301}".into()];
@@ -50,7 +50,7 @@ pub async fn a_product_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 31).await, None);
 }
 
-/// A taken id is a conflict, in whichever tenant.
+/// A duplicate id is a conflict, also in another tenant.
 pub async fn a_taken_product_id_is_a_conflict(rig: &dyn MarketRig) {
     add(rig, &[product(1)]).await;
     is_conflict(begin(rig).await.insert_product(&Product { title: title("another"), ..product(1) }).await);
@@ -58,22 +58,22 @@ pub async fn a_taken_product_id_is_a_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(product(1)));
 }
 
-/// A product is replaced from the version before only.
+/// A product is replaced only if its version is the previous one.
 pub async fn a_product_advances_from_the_version_before_only(rig: &dyn MarketRig) {
     add(rig, &[product(1), product(2)]).await;
     let sold = product(1).apply(ProductAction::Occupy, later(1)).unwrap();
     in_unit!(rig, |unit| changes_one(unit.advance_product(&sold).await));
     assert_eq!(stored(rig, 1).await.as_ref(), Some(&sold));
-    assert_eq!(stored(rig, 2).await, Some(product(2)), "its neighbour stays as it was");
+    assert_eq!(stored(rig, 2).await, Some(product(2)), "other rows are unchanged");
     for version in [1, 2, 4] {
         in_unit!(rig, |unit| changes_none(unit.advance_product(&Product { version, ..product(1) }).await));
     }
     in_unit!(rig, |unit| changes_none(unit.advance_product(&Product { version: 2, ..product(3) }).await));
     assert_eq!(stored(rig, 1).await, Some(sold));
-    assert_eq!(stored(rig, 3).await, None, "what is not there is not added");
+    assert_eq!(stored(rig, 3).await, None, "a missing row is not inserted");
 }
 
-/// Advancing replaces the row, not only its status.
+/// Advancing replaces the whole row, not only the status.
 pub async fn advancing_a_product_replaces_its_row(rig: &dyn MarketRig) {
     add(rig, &[product(1)]).await;
     let after = Product {
@@ -88,7 +88,7 @@ pub async fn advancing_a_product_replaces_its_row(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(after));
 }
 
-/// A product is one tenant's: another sees it nowhere and changes nothing.
+/// A product cannot be read or changed in another tenant.
 pub async fn a_product_is_one_tenants(rig: &dyn MarketRig) {
     add(rig, &[product(1), Product { tenant: tenant(2), ..product(2) }]).await;
     let mut view = view(rig).await;
@@ -101,7 +101,7 @@ pub async fn a_product_is_one_tenants(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(product(1)));
 }
 
-/// Pages run from the greatest id down, each below the last of the one before.
+/// A page contains the products below the given id, greatest id first.
 pub async fn pages_of_products_run_from_the_greatest_id_down(rig: &dyn MarketRig) {
     add(rig, &[3, 1, 10, 2, 7].map(product)).await;
     let mut view = view(rig).await;
@@ -112,11 +112,11 @@ pub async fn pages_of_products_run_from_the_greatest_id_down(rig: &dyn MarketRig
     assert_eq!(page(Some(7), 2).await, [3, 2]);
     assert_eq!(page(Some(2), 2).await, [1]);
     assert_eq!(page(Some(1), 2).await, [0; 0]);
-    assert_eq!(page(Some(9), 2).await, [7, 3], "an id that nobody has is a place as well");
+    assert_eq!(page(Some(9), 2).await, [7, 3], "the bound need not be an existing id");
     assert_eq!(page(None, 100).await, [10, 7, 3, 2, 1]);
 }
 
-/// A page of one status has that status alone, and as many as asked for.
+/// A page filtered by status contains only that status, up to the limit.
 pub async fn pages_of_products_can_be_of_one_status(rig: &dyn MarketRig) {
     let all: Vec<_> = (1..=9)
         .zip(ProductStatus::ALL.iter().cycle())

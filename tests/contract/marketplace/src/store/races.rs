@@ -1,4 +1,4 @@
-//! What happens when several want the same row at once: exactly one gets it.
+//! Rules for concurrent changes of the same row: exactly one succeeds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use tokio::sync::Barrier;
 use super::{MarketRig, in_unit, view};
 use crate::samples::{order, order_moved_to, payment, product, settled};
 
-/// Eight buyers of one product: one gets it.
+/// Of concurrent buyers of one product exactly one gets it.
 pub async fn of_units_that_change_one_product_exactly_one_does(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_product(&product(1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {
@@ -28,7 +28,7 @@ pub async fn of_units_that_change_one_product_exactly_one_does(rig: &dyn MarketR
     assert_eq!((seen.version, seen.update_time), (2, later(winner as i64)));
 }
 
-/// An order that is paid, cancelled by its buyer and timed out at once moves once.
+/// Of concurrent transitions of one order exactly one succeeds.
 pub async fn of_units_that_change_one_order_exactly_one_does(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_order(&order(1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {
@@ -43,15 +43,16 @@ pub async fn of_units_that_change_one_order_exactly_one_does(rig: &dyn MarketRig
     assert_eq!((seen.version, seen.update_time), (2, later(winner as i64)));
 }
 
-/// Reading first and writing then does not change that: who reads an old state changes nothing.
+/// The same for units that read before they write: a unit that read an outdated state changes nothing.
 pub async fn of_units_that_read_and_then_change_exactly_one_does(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_order(&order(1)).await.unwrap());
-    // Where units run side by side, all of them have read before any writes; a unit that is tried again does not wait.
+    // If units run concurrently, all of them read before one writes; a retried unit does not wait again.
     let side_by_side = rig.capabilities().side_by_side;
     let all_have_read = Arc::new(Barrier::new(RACERS));
     let waited: Arc<[AtomicBool; RACERS]> = Arc::default();
     let outcomes = race(&rig.market(), move |unit, n| {
-        let (all_have_read, waited) = (all_have_read.clone(), waited.clone());
+        let all_have_read = all_have_read.clone();
+        let waited = waited.clone();
         Box::pin(async move {
             let seen = unit.order_by_id(TenantId::DEFAULT, order(1).id).await?.unwrap();
             if side_by_side && !waited[n].swap(true, Ordering::Relaxed) {
@@ -69,7 +70,7 @@ pub async fn of_units_that_read_and_then_change_exactly_one_does(rig: &dyn Marke
     assert_eq!(seen.version, 2);
 }
 
-/// A payment reported many times at once is settled once.
+/// Of concurrent units that settle one payment exactly one succeeds.
 pub async fn of_units_that_settle_one_payment_exactly_one_does(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_payment(&payment(1, 1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, _| {
@@ -81,7 +82,7 @@ pub async fn of_units_that_settle_one_payment_exactly_one_does(rig: &dyn MarketR
     one_changed(outcomes);
 }
 
-/// One gateway transaction for many payments at once settles one of them.
+/// One gateway transaction that is reported concurrently for several payments settles exactly one.
 pub async fn of_payments_that_claim_one_gateway_transaction_one_gets_it(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| {
         for n in 1..=RACERS as i64 {
@@ -98,7 +99,7 @@ pub async fn of_payments_that_claim_one_gateway_transaction_one_gets_it(rig: &dy
     one_succeeded(outcomes);
 }
 
-/// Many payments started at once for one order: one is in `PROCESSING`.
+/// Of payments inserted concurrently for one order exactly one succeeds.
 pub async fn of_payments_started_at_once_for_one_order_one_is(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.insert_payment(&payment(n as i64 + 1, 1)).await })
@@ -109,7 +110,7 @@ pub async fn of_payments_started_at_once_for_one_order_one_is(rig: &dyn MarketRi
     assert_eq!(seen.map(|payment| payment.id.get()), Some(winner as i64 + 1));
 }
 
-/// Units that add different rows at once all succeed.
+/// Concurrent units that insert different rows all succeed.
 pub async fn units_that_add_different_orders_all_succeed(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {

@@ -1,4 +1,4 @@
-//! Refunds.
+//! Rules for refunds.
 
 use chrono::TimeDelta;
 use handover_contract::racing::{one_changed, one_succeeded, race};
@@ -15,7 +15,7 @@ use RefundStatus::{Failed, Processing, Success};
 async fn add(rig: &dyn MarketRig, refunds: &[Refund]) {
     in_unit!(rig, |unit| {
         for refund in refunds {
-            unit.insert_refund(refund).await.expect("a refund is added");
+            unit.insert_refund(refund).await.expect("a refund is inserted");
         }
     });
 }
@@ -34,7 +34,7 @@ fn numbers(refunds: Vec<Refund>) -> Vec<i64> {
     refunds.into_iter().map(|refund| refund.id.get()).collect()
 }
 
-/// A refund comes back as it was, in every status, for every cause, and with everything optional there and not there.
+/// A refund is read as it was written, in every status, for every cause, and with and without optional values.
 pub async fn a_refund_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let mut written: Vec<Refund> =
@@ -64,7 +64,7 @@ pub async fn a_refund_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 999).await, None);
 }
 
-/// A taken id is a conflict, in whichever tenant.
+/// A duplicate id is a conflict, also in another tenant.
 pub async fn a_taken_refund_id_is_a_conflict(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1)]).await;
     is_conflict(begin(rig).await.insert_refund(&refund(1, 2)).await);
@@ -72,7 +72,7 @@ pub async fn a_taken_refund_id_is_a_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(refund(1, 1)));
 }
 
-/// No more goes back than came: a payment has one refund that is in processing or succeeded.
+/// A payment has at most one refund that is in processing or succeeded.
 pub async fn a_second_refund_of_a_payment_is_a_conflict(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1), refund(2, 2)]).await;
     is_conflict(begin(rig).await.insert_refund(&refund(3, 1)).await);
@@ -86,7 +86,7 @@ pub async fn a_second_refund_of_a_payment_is_a_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 3).await, None);
 }
 
-/// Once a refund has failed its payment may have another, in the same unit as well, and that one is alone again.
+/// After a failed refund its payment may have another one, also in the same unit, but again only one.
 pub async fn a_failed_refund_makes_room_for_another(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1)]).await;
     let first = settle(rig, &refund(1, 1), Failed).await;
@@ -104,24 +104,24 @@ pub async fn a_failed_refund_makes_room_for_another(rig: &dyn MarketRig) {
     assert_eq!(all, [first, second, third]);
 }
 
-/// The gateway knows no tenants: it finds any refund by its id.
+/// A refund is found by its id without a tenant, because the gateway does not report one.
 pub async fn a_refund_is_found_by_its_id_in_any_tenant(rig: &dyn MarketRig) {
     let foreign = Refund { tenant: tenant(2), ..refund(1, 1) };
     add(rig, std::slice::from_ref(&foreign)).await;
     assert_eq!(stored(rig, 1).await, Some(foreign));
 }
 
-/// A refund is replaced from the version before only, with its attempts and its last error.
+/// A refund is replaced only if its version is the previous one; attempts and last error are replaced too.
 pub async fn a_refund_advances_from_the_version_before_only(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1), refund(2, 2)]).await;
-    let asked = Refund {
+    let retried = Refund {
         attempts: 1,
         next_attempt_time: Some(later(60)),
         last_error: Some(AWKWARD.into()),
         ..refund_moved_to(&refund(1, 1), Processing)
     };
-    let settled = refund_moved_to(&asked, Success);
-    for after in [&asked, &settled] {
+    let settled = refund_moved_to(&retried, Success);
+    for after in [&retried, &settled] {
         in_unit!(rig, |unit| changes_one(unit.advance_refund(after).await));
         in_unit!(rig, |unit| changes_none(unit.advance_refund(after).await));
         assert_eq!(stored(rig, 1).await.as_ref(), Some(after));
@@ -136,11 +136,11 @@ pub async fn a_refund_advances_from_the_version_before_only(rig: &dyn MarketRig)
     let foreign = Refund { tenant: tenant(2), ..refund_moved_to(&refund(2, 2), Failed) };
     in_unit!(rig, |unit| changes_none(unit.advance_refund(&foreign).await));
     assert_eq!(stored(rig, 1).await, Some(settled));
-    assert_eq!(stored(rig, 2).await, Some(refund(2, 2)), "its neighbour stays as it was");
-    assert_eq!(stored(rig, 3).await, None, "what is not there is not added");
+    assert_eq!(stored(rig, 2).await, Some(refund(2, 2)), "other rows are unchanged");
+    assert_eq!(stored(rig, 3).await, None, "a missing row is not inserted");
 }
 
-/// Every refund of an order is told, in the order of ids, whatever became of it; other orders and tenants have others.
+/// All refunds of an order are returned in id order, in any status; those of other orders and tenants are not.
 pub async fn the_refunds_of_an_order_come_in_the_order_of_ids(rig: &dyn MarketRig) {
     let of_first = |id, payment| Refund { order: order_id(1), ..refund(id, payment) };
     let foreign = Refund { tenant: tenant(2), ..of_first(4, 41) };
@@ -156,7 +156,7 @@ pub async fn the_refunds_of_an_order_come_in_the_order_of_ids(rig: &dyn MarketRi
     assert_eq!(of(1, 7).await, []);
 }
 
-/// Due is at or before now, to the microsecond.
+/// A refund is due if its time is at or before now, with microsecond precision.
 pub async fn a_refund_is_due_at_its_time_and_not_before(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let due = |id, at| Refund { next_attempt_time: Some(at), ..refund(id, id) };
@@ -164,7 +164,7 @@ pub async fn a_refund_is_due_at_its_time_and_not_before(rig: &dyn MarketRig) {
     assert_eq!(numbers(view(rig).await.refunds_due(start(), 9).await.unwrap()), [1, 2]);
 }
 
-/// Only refunds in processing that have a time are due, of every tenant, the earliest first, no more than asked for.
+/// Only refunds in processing with a time are due, of every tenant, earliest first, up to the limit.
 pub async fn due_refunds_are_processing_and_come_earliest_first(rig: &dyn MarketRig) {
     for (n, status) in RefundStatus::ALL.iter().enumerate() {
         let id = n as i64 + 50;
@@ -172,19 +172,19 @@ pub async fn due_refunds_are_processing_and_come_earliest_first(rig: &dyn Market
     }
     let due = |id, seconds| Refund { next_attempt_time: Some(later(seconds)), ..refund(id, id) };
     let foreign = Refund { tenant: tenant(2), ..due(3, -20) };
-    let timeless = Refund { next_attempt_time: None, ..refund(4, 4) };
-    add(rig, &[due(1, -10), due(2, -30), foreign.clone(), timeless]).await;
+    let without_time = Refund { next_attempt_time: None, ..refund(4, 4) };
+    add(rig, &[due(1, -10), due(2, -30), foreign.clone(), without_time]).await;
     let seen = view(rig).await.refunds_due(start(), 9).await.unwrap();
     assert_eq!(seen[1..3], [due(2, -30), foreign]);
     assert_eq!(numbers(seen), [50, 2, 3, 1]);
     assert_eq!(numbers(view(rig).await.refunds_due(start(), 2).await.unwrap()), [50, 2]);
-    let again = Refund { next_attempt_time: Some(later(9)), ..refund_moved_to(&due(2, -30), Processing) };
-    in_unit!(rig, |unit| changes_one(unit.advance_refund(&again).await));
+    let postponed = Refund { next_attempt_time: Some(later(9)), ..refund_moved_to(&due(2, -30), Processing) };
+    in_unit!(rig, |unit| changes_one(unit.advance_refund(&postponed).await));
     assert_eq!(numbers(view(rig).await.refunds_due(start(), 9).await.unwrap()), [50, 3, 1]);
     assert_eq!(numbers(view(rig).await.refunds_due(later(9), 9).await.unwrap()), [50, 3, 1, 2]);
 }
 
-/// Of units that refund one payment, one does.
+/// Of concurrent units that insert a refund of one payment exactly one succeeds.
 pub async fn of_units_that_insert_a_refund_of_one_payment_exactly_one_does(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.insert_refund(&refund(n as i64 + 1, 1)).await })
@@ -195,7 +195,7 @@ pub async fn of_units_that_insert_a_refund_of_one_payment_exactly_one_does(rig: 
     assert_eq!(all, [refund(winner as i64 + 1, 1)]);
 }
 
-/// A refund reported many times at once is settled once.
+/// Of concurrent units that settle one refund exactly one succeeds.
 pub async fn of_units_that_settle_one_refund_exactly_one_does(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_refund(&refund(1, 1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {

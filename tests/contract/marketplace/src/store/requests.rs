@@ -1,4 +1,4 @@
-//! Requests under idempotency keys.
+//! Rules for requests with idempotency keys.
 
 use chrono::TimeDelta;
 use handover_contract::racing::{one_changed, one_succeeded, race};
@@ -12,7 +12,7 @@ use crate::samples::{answered_request, kept_request, scope, user};
 async fn add(rig: &dyn MarketRig, requests: &[KeptRequest]) {
     in_unit!(rig, |unit| {
         for request in requests {
-            unit.insert_request(request).await.expect("a request is added");
+            unit.insert_request(request).await.expect("a request is inserted");
         }
     });
 }
@@ -21,7 +21,7 @@ async fn stored(rig: &dyn MarketRig, scope: &RequestScope) -> Option<KeptRequest
     view(rig).await.request_of(scope).await.expect("a request can be read")
 }
 
-/// A request comes back as it was, in every state, with the longest route and key.
+/// A request is read as it was written, in every state, with the longest route and key.
 pub async fn a_request_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     let longest = RequestScope {
         route: format!("POST /{}", "r".repeat(RequestScope::MAX_ROUTE_CHARS - 6)),
@@ -51,7 +51,7 @@ pub async fn a_request_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, &scope("z")).await, None);
 }
 
-/// A taken scope is a conflict; the same key of another tenant, user or route is another request.
+/// A duplicate scope is a conflict; the same key with another tenant, user or route is another request.
 pub async fn a_taken_scope_is_a_conflict(rig: &dyn MarketRig) {
     let first = kept_request("key", "t1");
     add(rig, std::slice::from_ref(&first)).await;
@@ -77,11 +77,12 @@ pub async fn idempotency_keys_are_compared_byte_by_byte(rig: &dyn MarketRig) {
     }
 }
 
-/// A request is replaced by whoever knows its token, and only there; what is there already can be written again.
+/// A request is replaced only with its token; writing the same state again is accepted.
 pub async fn a_request_advances_by_its_token_only(rig: &dyn MarketRig) {
-    let (first, other) = (kept_request("key", "t1"), kept_request("other", "t1"));
+    let first = kept_request("key", "t1");
+    let other = kept_request("other", "t1");
     add(rig, &[first.clone(), other.clone()]).await;
-    let taken = KeptRequest {
+    let takeover = KeptRequest {
         token: "t2".into(),
         body_hash: "b".repeat(64),
         state: RequestState::Processing { until: later(99) },
@@ -90,21 +91,21 @@ pub async fn a_request_advances_by_its_token_only(rig: &dyn MarketRig) {
         expire_time: later(90_000),
         ..first.clone()
     };
-    in_unit!(rig, |unit| changes_none(unit.advance_request("t0", &taken).await));
-    in_unit!(rig, |unit| changes_one(unit.advance_request("t1", &taken).await));
-    assert_eq!(stored(rig, &first.scope).await.as_ref(), Some(&taken));
+    in_unit!(rig, |unit| changes_none(unit.advance_request("t0", &takeover).await));
+    in_unit!(rig, |unit| changes_one(unit.advance_request("t1", &takeover).await));
+    assert_eq!(stored(rig, &first.scope).await.as_ref(), Some(&takeover));
     let late = answered_request(&first, "1");
     in_unit!(rig, |unit| changes_none(unit.advance_request("t1", &late).await));
-    let answered = answered_request(&taken, "2");
+    let answered = answered_request(&takeover, "2");
     for _ in 0..2 {
         in_unit!(rig, |unit| changes_one(unit.advance_request("t2", &answered).await));
     }
-    in_unit!(rig, |unit| changes_none(unit.advance_request("t2", &kept_request("nobody", "t2")).await));
+    in_unit!(rig, |unit| changes_none(unit.advance_request("t2", &kept_request("missing", "t2")).await));
     assert_eq!(stored(rig, &first.scope).await, Some(answered));
     assert_eq!(stored(rig, &other.scope).await, Some(other));
 }
 
-/// A request is removed by whoever knows its token, as long as it is not answered.
+/// A request without a response is removed with its token.
 pub async fn a_request_is_dropped_by_its_token_until_it_is_answered(rig: &dyn MarketRig) {
     let answered = answered_request(&kept_request("b", "t1"), "1");
     add(rig, &[kept_request("a", "t1"), answered.clone()]).await;
@@ -119,7 +120,7 @@ pub async fn a_request_is_dropped_by_its_token_until_it_is_answered(rig: &dyn Ma
     add(rig, &[kept_request("a", "t3")]).await;
 }
 
-/// Requests that expired by now are removed, in every state and tenant, the longest expired first, so many at a time.
+/// Expired requests are removed in every state and tenant, earliest expiry first, up to the limit.
 pub async fn expired_requests_are_swept_the_longest_expired_first(rig: &dyn MarketRig) {
     let expiring = |key: &str, seconds: i64| {
         let request = kept_request(key, "t");
@@ -141,7 +142,7 @@ pub async fn expired_requests_are_swept_the_longest_expired_first(rig: &dyn Mark
     assert!(stored(rig, &scope("d")).await.is_some());
 }
 
-/// Of units that add one request at once exactly one does.
+/// Of concurrent units that insert one request exactly one succeeds.
 pub async fn of_units_that_add_one_request_exactly_one_does(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.insert_request(&kept_request("key", &format!("t{n}"))).await })
@@ -152,7 +153,7 @@ pub async fn of_units_that_add_one_request_exactly_one_does(rig: &dyn MarketRig)
     assert_eq!(token, Some(format!("t{winner}")));
 }
 
-/// Of units that take one request over at once exactly one does.
+/// Of concurrent units that take over one request exactly one succeeds.
 pub async fn of_units_that_take_over_one_request_exactly_one_does(rig: &dyn MarketRig) {
     add(rig, &[kept_request("key", "t")]).await;
     let outcomes = race(&rig.market(), |unit, n| {

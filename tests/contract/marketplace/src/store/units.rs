@@ -1,4 +1,4 @@
-//! Rows of the marketplace and events of one unit of work: they are there together or not at all.
+//! Rules for atomicity: the rows and events of one unit of work are committed together or not at all.
 
 use handover_contract::samples::{confirmed, event, event_id, later};
 use handover_contract::work::{changes_one, commit};
@@ -12,7 +12,7 @@ use crate::samples::{
     listing_change, order, payment, payment_id, product, product_id, settled, shipment_task, user,
 };
 
-/// Writes a row of many kinds, all of them new, and an event.
+/// Inserts rows of several kinds and an event.
 pub(super) async fn write_rows(unit: &mut Work) {
     unit.insert_product(&product(1)).await.unwrap();
     unit.insert_order(&order(1)).await.unwrap();
@@ -22,7 +22,7 @@ pub(super) async fn write_rows(unit: &mut Work) {
     unit.open_shipments(&[shipment_task(1, "e")]).await.unwrap();
 }
 
-/// Which of those rows are seen.
+/// The kinds of those rows that are visible.
 async fn seen<V: MarketView + ?Sized>(view: &mut V) -> Vec<&'static str> {
     let one = TenantId::DEFAULT;
     let checks = [
@@ -34,7 +34,7 @@ async fn seen<V: MarketView + ?Sized>(view: &mut V) -> Vec<&'static str> {
         ("listing", !view.listing_of(one, user(20)).await.unwrap().is_empty()),
         ("shipment", !view.shipment_tasks(one, order(1).id).await.unwrap().is_empty()),
     ];
-    checks.into_iter().filter_map(|(what, there)| there.then_some(what)).collect()
+    checks.into_iter().filter_map(|(kind, is_visible)| is_visible.then_some(kind)).collect()
 }
 
 const EVERYTHING: usize = 7;
@@ -43,20 +43,20 @@ async fn has_event<V: MarketView + ?Sized>(view: &mut V, id: &str) -> bool {
     !view.outbox_view().outbox_by_event(&[event_id(id)]).await.unwrap().is_empty()
 }
 
-/// Nothing of a unit is seen by others before its commit, and all of it from then on.
+/// The writes of a unit are invisible to others before its commit and visible afterwards.
 pub async fn rows_and_events_are_invisible_until_their_unit_is_committed(rig: &dyn MarketRig) {
     let mut before = view(rig).await;
     let mut unit = begin(rig).await;
     write_rows(unit.as_mut()).await;
-    assert_eq!(within("reading beside a unit", seen(before.as_mut())).await, [""; 0]);
-    assert_eq!(within("reading beside a unit", seen(view(rig).await.as_mut())).await, [""; 0]);
+    assert_eq!(within("a read concurrent with a unit", seen(before.as_mut())).await, [""; 0]);
+    assert_eq!(within("a read concurrent with a unit", seen(view(rig).await.as_mut())).await, [""; 0]);
     drop(before);
     commit(unit).await;
     assert_eq!(seen(view(rig).await.as_mut()).await.len(), EVERYTHING);
-    assert_eq!(seen(begin(rig).await.as_mut()).await.len(), EVERYTHING, "by later units as well");
+    assert_eq!(seen(begin(rig).await.as_mut()).await.len(), EVERYTHING, "also to later units");
 }
 
-/// A unit reads its own rows, new and changed.
+/// A unit reads its own inserted and changed rows.
 pub async fn a_unit_reads_its_own_rows(rig: &dyn MarketRig) {
     let mut unit = begin(rig).await;
     write_rows(unit.as_mut()).await;
@@ -66,7 +66,7 @@ pub async fn a_unit_reads_its_own_rows(rig: &dyn MarketRig) {
     assert_eq!(unit.payment_by_id(payment_id(1)).await.unwrap(), Some(paid));
 }
 
-/// Dropping a unit undoes all it wrote.
+/// Dropping a unit rolls back its inserts.
 pub async fn a_dropped_unit_undoes_rows_and_events(rig: &dyn MarketRig) {
     let mut unit = begin(rig).await;
     write_rows(unit.as_mut()).await;
@@ -75,7 +75,7 @@ pub async fn a_dropped_unit_undoes_rows_and_events(rig: &dyn MarketRig) {
     assert_eq!(seen(begin(rig).await.as_mut()).await, [""; 0]);
 }
 
-/// Dropping a unit undoes its changes of rows that were there.
+/// Dropping a unit rolls back its changes of existing rows.
 pub async fn a_dropped_unit_undoes_its_changes_of_rows(rig: &dyn MarketRig) {
     let old = product(1);
     in_unit!(rig, |unit| {
@@ -91,7 +91,7 @@ pub async fn a_dropped_unit_undoes_its_changes_of_rows(rig: &dyn MarketRig) {
     assert_eq!(view.outbox_view().outbox_by_event(&[event_id("e")]).await.unwrap()[0].sent_time, None);
 }
 
-/// Whoever sees one row of a commit sees them all.
+/// A reader that sees one row of a commit sees all of them.
 pub async fn rows_and_events_of_a_commit_are_seen_together(rig: &dyn MarketRig) {
     const COMMITS: i64 = 25;
     let store = rig.market();
@@ -105,14 +105,14 @@ pub async fn rows_and_events_of_a_commit_are_seen_together(rig: &dyn MarketRig) 
         }
     });
     for n in 1..=COMMITS {
-        eventually("the next commit is seen", || async {
+        eventually("the next commit is visible", || async {
             let mut view = view(rig).await;
             view.product_by_id(TenantId::DEFAULT, product_id(n)).await.unwrap()?;
             let order = view.order_by_id(TenantId::DEFAULT, order(n).id).await.unwrap();
-            assert!(order.is_some(), "product {n} is seen without its order");
+            assert!(order.is_some(), "product {n} is visible without its order");
             assert!(
                 has_event(view.as_mut(), &format!("e{n}")).await,
-                "product {n} is seen without its event"
+                "product {n} is visible without its event"
             );
             Some(())
         })
@@ -121,29 +121,29 @@ pub async fn rows_and_events_of_a_commit_are_seen_together(rig: &dyn MarketRig) 
     writer.await.unwrap();
 }
 
-/// A commit whose caller goes away happened whole or not at all, and later units work.
+/// A commit whose future is dropped is applied completely or not at all, and later units work.
 pub async fn a_commit_cut_at_any_point_keeps_rows_and_events_together(rig: &dyn MarketRig) {
     for polls in 0..MOST_POLLS {
         let id = 1 + polls as i64;
         let mut unit = begin(rig).await;
         unit.insert_product(&product(id)).await.unwrap();
         unit.outbox().append(&[event(&format!("e{id}"), id, 1)]).await.unwrap();
-        let cut = within("a commit that is cut", cut_after(polls, unit.commit())).await;
+        let outcome = within("a dropped commit", cut_after(polls, unit.commit())).await;
         in_unit!(rig, |unit| unit.insert_order(&order(id)).await.unwrap());
         let mut view = view(rig).await;
         let first = view.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap().is_some();
         let second = has_event(view.as_mut(), &format!("e{id}")).await;
         assert_eq!(first, second, "after {polls} polls");
-        if let Some(outcome) = cut {
-            outcome.expect("a commit that ran to its end succeeds");
-            assert!(first, "what was committed is there");
+        if let Some(outcome) = outcome {
+            outcome.expect("a completed commit succeeds");
+            assert!(first, "committed rows exist");
             return;
         }
     }
-    panic!("commit is not done after {MOST_POLLS} polls");
+    panic!("commit is not complete after {MOST_POLLS} polls");
 }
 
-/// Committed rows are there after a restart, and those that were not committed are not.
+/// After a restart committed rows exist and uncommitted ones do not.
 pub async fn committed_rows_survive_a_restart(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| write_rows(unit.as_mut()).await);
     let mut unit = begin(rig).await;

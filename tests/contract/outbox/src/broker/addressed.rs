@@ -1,4 +1,4 @@
-//! Messages for one queue alone.
+//! Messages for one queue only.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ fn addressed(id: &str, queue: &str) -> Outgoing {
 }
 
 async fn publish(rig: &dyn BrokerRig, window: Vec<Outgoing>) -> Vec<PublishOutcome> {
-    within("publish", rig.broker().publish(window)).await.expect("the broker answers")
+    within("publish", rig.broker().publish(window)).await.expect("the broker publishes")
 }
 
 async fn is_confirmed(rig: &dyn BrokerRig, window: Vec<Outgoing>) {
@@ -26,7 +26,7 @@ async fn is_confirmed(rig: &dyn BrokerRig, window: Vec<Outgoing>) {
     assert!(outcomes.iter().all(confirmed), "{outcomes:?}");
 }
 
-/// A message for one queue enters it, once, and no other: not even one that takes its name as a key.
+/// A message for one queue enters that queue once, and no other, not even a queue bound to its name as a key.
 pub async fn a_message_for_one_queue_reaches_it_alone(rig: &dyn BrokerRig) {
     let specs = [
         queue("book.queue", &["book.queue", "book.*"]),
@@ -44,7 +44,7 @@ pub async fn a_message_for_one_queue_reaches_it_alone(rig: &dyn BrokerRig) {
     drain(rig, "namesake", 0).await;
 }
 
-/// A message for a queue that is not there is returned, and only that message: no binding takes it instead.
+/// A message for a queue that does not exist is returned, and only that message; no binding matches it instead.
 pub async fn a_message_for_a_queue_that_is_not_there_is_returned(rig: &dyn BrokerRig) {
     declare(rig, &[queue(QUEUE, &[KEY, "nowhere.queue"])]).await;
     let window = vec![
@@ -63,7 +63,7 @@ pub async fn a_message_for_a_queue_that_is_not_there_is_returned(rig: &dyn Broke
     assert_eq!(ids(&drain(rig, QUEUE, 2).await), ["here", "routed"]);
 }
 
-/// Whichever way the messages of a window go, they enter a queue in their order.
+/// Messages of one window enter a queue in their order, whatever their routes.
 pub async fn messages_for_one_queue_keep_their_place_in_the_window(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let window = (0..100).map(|n| {
@@ -75,8 +75,8 @@ pub async fn messages_for_one_queue_keep_their_place_in_the_window(rig: &dyn Bro
     assert_eq!(ids(&drain(rig, QUEUE, 100).await), expected);
 }
 
-/// A consumer that waits is woken by a message for its queue.
-pub async fn a_consumer_that_waits_is_woken_by_a_message_for_its_queue(rig: &dyn BrokerRig) {
+/// A waiting consumer is woken by a message for its queue.
+pub async fn a_waiting_consumer_is_woken_by_a_message_for_its_queue(rig: &dyn BrokerRig) {
     declare(rig, &[queue("unbound", &[])]).await;
     let consumer = subscribe(rig, "unbound", 5).await;
     let (deliveries, ()) = futures_util::join!(
@@ -86,7 +86,7 @@ pub async fn a_consumer_that_waits_is_woken_by_a_message_for_its_queue(rig: &dyn
     assert_eq!(ids(&deliveries), ["one"]);
 }
 
-/// A message for one queue expires there, and dies there, like any other.
+/// A message for one queue expires and is dead-lettered like any other.
 pub async fn a_message_for_one_queue_expires_like_any_other(rig: &dyn BrokerRig) {
     let delay = dead_lettered(expiring(queue("delay", &[]), TTL), "late");
     declare(rig, &[delay, queue("target", &["late"])]).await;

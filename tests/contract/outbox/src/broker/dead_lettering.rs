@@ -1,4 +1,4 @@
-//! Where rejected messages go.
+//! Dead-lettering of rejected messages.
 
 use handover_outbox::ports::Requeue;
 use handover_outbox::topology::QueueSpec;
@@ -15,25 +15,25 @@ fn rejecting() -> QueueSpec {
 
 async fn reject(rig: &dyn BrokerRig, name: &str, count: usize) {
     let consumer = subscribe(rig, name, 100).await;
-    let held = receive(consumer.as_ref(), count).await;
-    within("nack", consumer.nack(&tags(&held), Requeue::No)).await.unwrap();
+    let unsettled = receive(consumer.as_ref(), count).await;
+    within("nack", consumer.nack(&tags(&unsettled), Requeue::No)).await.unwrap();
     within("close", consumer.close()).await.unwrap();
 }
 
-/// A rejected message is routed on with its queue's key, and tells at which queue it died.
+/// A rejected message is routed with its queue's dead-letter key and contains the name of that queue.
 pub async fn a_rejected_message_moves_to_the_dead_letters(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     publish(rig, &["a", "b"]).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
-    let held = receive(consumer.as_ref(), 2).await;
-    within("nack", consumer.nack(&tags(&held[..1]), Requeue::No)).await.unwrap();
+    let unsettled = receive(consumer.as_ref(), 2).await;
+    within("nack", consumer.nack(&tags(&unsettled[..1]), Requeue::No)).await.unwrap();
     settles_at(rig, QUEUE, 0, 1).await;
     let dead = drain(rig, "dead.queue", 1).await.remove(0);
     assert_eq!(dead.died_in.as_deref(), Some(QUEUE));
-    assert_eq!(dead.message, held[0].message, "it is the message that was published");
+    assert_eq!(dead.message, unsettled[0].message, "the message is unchanged");
 }
 
-/// A dead letter has not been delivered from its new queue before.
+/// Dead letters keep their order and are not marked as redelivered in their new queue.
 pub async fn dead_letters_keep_their_order_and_are_not_redelivered(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     publish(rig, &["a", "b", "c"]).await;
@@ -43,7 +43,7 @@ pub async fn dead_letters_keep_their_order_and_are_not_redelivered(rig: &dyn Bro
     assert!(dead.iter().all(|delivery| !delivery.redelivered), "{dead:?}");
 }
 
-/// A dead letter reaches every queue that takes its key, like any other message.
+/// A dead letter reaches every queue whose binding matches its key.
 pub async fn a_dead_letter_reaches_every_queue_that_takes_its_key(rig: &dyn BrokerRig) {
     declare(
         rig,
@@ -61,7 +61,7 @@ pub async fn a_dead_letter_reaches_every_queue_that_takes_its_key(rig: &dyn Brok
     drain(rig, "three", 1).await;
 }
 
-/// A message that dies again tells where it died last.
+/// A message that is dead-lettered twice contains the name of the last queue.
 pub async fn a_message_that_dies_again_tells_where_it_died_last(rig: &dyn BrokerRig) {
     let second = dead_lettered(queue("second", &["dead"]), "buried");
     declare(rig, &[rejecting(), second, queue("last", &["buried"])]).await;
@@ -72,19 +72,19 @@ pub async fn a_message_that_dies_again_tells_where_it_died_last(rig: &dyn Broker
     assert_eq!((ids(&last), last[0].died_in.as_deref()), (vec!["a".to_owned()], Some("second")));
 }
 
-/// A message that was put back before it was rejected dies like any other.
+/// A message that was requeued before it was rejected is dead-lettered like any other.
 pub async fn a_redelivered_message_dies_like_any_other(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     publish(rig, &["a"]).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
-    let held = next(consumer.as_ref()).await;
-    within("nack", consumer.nack(&tags(&held), Requeue::Yes)).await.unwrap();
+    let unsettled = next(consumer.as_ref()).await;
+    within("nack", consumer.nack(&tags(&unsettled), Requeue::Yes)).await.unwrap();
     within("close", consumer.close()).await.unwrap();
     reject(rig, QUEUE, 1).await;
     assert_eq!(ids(&drain(rig, "dead.queue", 1).await), ["a"]);
 }
 
-/// A consumer that waits for dead letters is woken by one.
+/// A consumer waiting for dead letters is woken by one.
 pub async fn a_consumer_of_dead_letters_is_woken_by_one(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     let drainer = subscribe(rig, "dead.queue", 5).await;
@@ -93,19 +93,19 @@ pub async fn a_consumer_of_dead_letters_is_woken_by_one(rig: &dyn BrokerRig) {
     assert_eq!(ids(&dead), ["a"]);
 }
 
-/// Rejecting what is settled dead-letters nothing.
+/// Rejecting a settled message does not dead-letter it.
 pub async fn a_settled_message_is_not_dead_lettered(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     publish(rig, &["a", "b"]).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
-    let held = receive(consumer.as_ref(), 2).await;
-    super::ack(consumer.as_ref(), &held[..1]).await;
-    within("nack", consumer.nack(&tags(&held), Requeue::No)).await.unwrap();
-    within("nack", consumer.nack(&tags(&held), Requeue::No)).await.unwrap();
+    let unsettled = receive(consumer.as_ref(), 2).await;
+    super::ack(consumer.as_ref(), &unsettled[..1]).await;
+    within("nack", consumer.nack(&tags(&unsettled), Requeue::No)).await.unwrap();
+    within("nack", consumer.nack(&tags(&unsettled), Requeue::No)).await.unwrap();
     assert_eq!(ids(&drain(rig, "dead.queue", 1).await), ["b"]);
 }
 
-/// A message that died at a consumer and is published anew is a new message.
+/// A message that was dead-lettered and is published again is a new message.
 pub async fn a_message_published_anew_has_not_died(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     publish(rig, &["a"]).await;

@@ -1,4 +1,4 @@
-//! Declaring: again is harmless, otherwise is refused.
+//! Declarations: repeating one has no effect; different arguments are refused.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{
     receive, standard, stays_empty, subscribe, topology,
 };
 
-/// Declares a queue that exists with other arguments, and returns what the broker says.
+/// Declares a queue that exists with other arguments, and returns the broker's explanation.
 async fn refusal(rig: &dyn BrokerRig, spec: QueueSpec) -> String {
     match within("declare", rig.broker().declare(&topology(&[spec]))).await {
         Err(BrokerError::Refused { what }) => what,
@@ -19,7 +19,7 @@ async fn refusal(rig: &dyn BrokerRig, spec: QueueSpec) -> String {
     }
 }
 
-/// The same declared again changes nothing: not the messages, not who consumes them, not how often they come.
+/// Repeating a declaration changes nothing: messages, consumers and the number of deliveries.
 pub async fn the_same_declared_again_changes_nothing(rig: &dyn BrokerRig) {
     let specs = [
         dead_lettered(expiring(queue(QUEUE, &[KEY]), Duration::from_secs(900)), "dead"),
@@ -28,30 +28,30 @@ pub async fn the_same_declared_again_changes_nothing(rig: &dyn BrokerRig) {
     declare(rig, &specs).await;
     publish(rig, &["a", "b"]).await;
     let consumer = subscribe(rig, QUEUE, 1).await;
-    let held = receive(consumer.as_ref(), 1).await;
+    let unsettled = receive(consumer.as_ref(), 1).await;
     declare(rig, &specs).await;
     declare(rig, &specs).await;
     publish(rig, &["c"]).await;
-    ack(consumer.as_ref(), &held).await;
+    ack(consumer.as_ref(), &unsettled).await;
     for id in ["b", "c"] {
-        let held = receive(consumer.as_ref(), 1).await;
-        assert_eq!(ids(&held), [id]);
-        ack(consumer.as_ref(), &held).await;
+        let unsettled = receive(consumer.as_ref(), 1).await;
+        assert_eq!(ids(&unsettled), [id]);
+        ack(consumer.as_ref(), &unsettled).await;
     }
     stays_empty(rig, consumer.as_ref()).await;
 }
 
-/// The standard topology can be declared again and again.
+/// The standard topology can be declared repeatedly.
 pub async fn the_standard_topology_can_be_declared_again(rig: &dyn BrokerRig) {
     for seconds in [900, 30, 900, 30] {
         let standard = standard(Duration::from_secs(seconds));
         within("declare", rig.broker().declare(&standard))
             .await
-            .expect("delay queues of two settings live side by side");
+            .expect("delay queues with different settings coexist");
     }
 }
 
-/// Another TTL is refused with queue and both values.
+/// A different TTL is refused; the explanation contains queue and both values.
 pub async fn another_ttl_is_refused_with_both_values(rig: &dyn BrokerRig) {
     declare(rig, &[expiring(queue(QUEUE, &[KEY]), Duration::from_secs(61))]).await;
     let what = refusal(rig, expiring(queue(QUEUE, &[KEY]), Duration::from_secs(37))).await;
@@ -60,7 +60,7 @@ pub async fn another_ttl_is_refused_with_both_values(rig: &dyn BrokerRig) {
     }
 }
 
-/// Another dead-letter key is refused with queue and both values.
+/// A different dead-letter key is refused; the explanation contains queue and both values.
 pub async fn another_dead_letter_key_is_refused_with_both_values(rig: &dyn BrokerRig) {
     declare(rig, &[dead_lettered(queue(QUEUE, &[KEY]), "first.dead")]).await;
     let what = refusal(rig, dead_lettered(queue(QUEUE, &[KEY]), "second.dead")).await;
@@ -69,7 +69,7 @@ pub async fn another_dead_letter_key_is_refused_with_both_values(rig: &dyn Broke
     }
 }
 
-/// An argument that is new, or missing, is another argument.
+/// Adding or removing an argument is refused.
 pub async fn an_argument_that_comes_or_goes_is_refused(rig: &dyn BrokerRig) {
     let plain = queue(QUEUE, &[KEY]);
     let full = dead_lettered(expiring(queue("full.queue", &["full"]), Duration::from_secs(61)), "dead");
@@ -87,25 +87,25 @@ pub async fn an_argument_that_comes_or_goes_is_refused(rig: &dyn BrokerRig) {
     }
 }
 
-/// A refusal deletes nothing: messages, bindings and consumers of the queue are as they were.
+/// A refusal deletes nothing: messages, bindings and consumers of the queue are unchanged.
 pub async fn a_refused_declaration_deletes_nothing(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
     let consumer = subscribe(rig, QUEUE, 1).await;
-    let held = receive(consumer.as_ref(), 1).await;
+    let unsettled = receive(consumer.as_ref(), 1).await;
     refusal(rig, dead_lettered(queue(QUEUE, &["another.key"]), "dead")).await;
     publish(rig, &["c"]).await;
-    ack(consumer.as_ref(), &held).await;
+    ack(consumer.as_ref(), &unsettled).await;
     for id in ["b", "c"] {
-        let held = receive(consumer.as_ref(), 1).await;
-        assert_eq!(ids(&held), [id]);
-        ack(consumer.as_ref(), &held).await;
+        let unsettled = receive(consumer.as_ref(), 1).await;
+        assert_eq!(ids(&unsettled), [id]);
+        ack(consumer.as_ref(), &unsettled).await;
     }
     declare_one(rig).await;
 }
 
-/// What is left out of a later declaration stays.
-pub async fn a_queue_left_out_of_a_later_declaration_stays(rig: &dyn BrokerRig) {
+/// A queue that a later declaration omits continues to exist.
+pub async fn a_queue_omitted_from_a_later_declaration_is_kept(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a"]).await;
     declare(rig, &[queue("another.queue", &["another"])]).await;
@@ -114,10 +114,10 @@ pub async fn a_queue_left_out_of_a_later_declaration_stays(rig: &dyn BrokerRig) 
 }
 
 /// A queue that was never declared cannot be subscribed to.
-pub async fn a_queue_that_was_never_declared_cannot_be_subscribed_to(rig: &dyn BrokerRig) {
+pub async fn an_undeclared_queue_cannot_be_subscribed_to(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let outcome = within("subscribe", rig.broker().subscribe("never.declared", 1.try_into().unwrap())).await;
-    assert!(outcome.is_err(), "there is no such queue");
+    assert!(outcome.is_err(), "the queue does not exist");
     publish(rig, &["a"]).await;
-    assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["a"], "the broker works on");
+    assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["a"], "the broker still works");
 }

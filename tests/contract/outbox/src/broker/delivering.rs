@@ -1,4 +1,4 @@
-//! Who gets which message when.
+//! Delivery of messages to consumers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::samples::outgoing;
 
-/// Messages come in the order in which they entered the queue, whatever the prefetch.
+/// Messages are delivered in the order in which they entered the queue, whatever the prefetch.
 pub async fn messages_come_in_the_order_of_the_queue(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let names: Vec<String> = (0..60).map(|n| format!("e{n:02}")).collect();
@@ -29,30 +29,30 @@ pub async fn messages_come_in_the_order_of_the_queue(rig: &dyn BrokerRig) {
     }
 }
 
-/// No more deliveries are unsettled than the prefetch allows.
+/// The number of unsettled deliveries never exceeds the prefetch.
 pub async fn no_more_are_unsettled_than_the_prefetch_allows(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c", "d", "e"]).await;
     let consumer = subscribe(rig, QUEUE, 3).await;
-    let mut held = receive(consumer.as_ref(), 3).await;
-    assert_eq!(ids(&held), ["a", "b", "c"]);
+    let mut unsettled = receive(consumer.as_ref(), 3).await;
+    assert_eq!(ids(&unsettled), ["a", "b", "c"]);
     stays_empty(rig, consumer.as_ref()).await;
-    ack(consumer.as_ref(), &held[1..2]).await;
-    held.extend(receive(consumer.as_ref(), 1).await);
-    assert_eq!(ids(&held), ["a", "b", "c", "d"]);
+    ack(consumer.as_ref(), &unsettled[1..2]).await;
+    unsettled.extend(receive(consumer.as_ref(), 1).await);
+    assert_eq!(ids(&unsettled), ["a", "b", "c", "d"]);
     stays_empty(rig, consumer.as_ref()).await;
-    ack(consumer.as_ref(), &[held[0].clone(), held[2].clone(), held[3].clone()]).await;
+    ack(consumer.as_ref(), &[unsettled[0].clone(), unsettled[2].clone(), unsettled[3].clone()]).await;
     assert_eq!(ids(&receive(consumer.as_ref(), 1).await), ["e"]);
 }
 
-/// Whoever waits is woken by what is published.
-pub async fn a_consumer_that_waits_is_woken_by_a_message(rig: &dyn BrokerRig) {
+/// A waiting consumer is woken by a published message.
+pub async fn a_waiting_consumer_is_woken_by_a_message(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
     for n in 0..5 {
         let id = format!("e{n}");
         let (deliveries, _) = tokio::join!(next(consumer.as_ref()), async {
-            // The waiting call has been polled before this one.
+            // The waiting call was polled before this one.
             publish_as(rig, &[(&id, KEY)]).await
         });
         assert_eq!(ids(&deliveries), [id]);
@@ -60,17 +60,17 @@ pub async fn a_consumer_that_waits_is_woken_by_a_message(rig: &dyn BrokerRig) {
     }
 }
 
-/// Whoever waits on one queue is not woken by the messages of another.
-pub async fn a_consumer_gets_the_messages_of_its_own_queue_only(rig: &dyn BrokerRig) {
+/// A consumer receives only messages of its own queue.
+pub async fn a_consumer_receives_only_messages_of_its_own_queue(rig: &dyn BrokerRig) {
     declare(rig, &[queue(QUEUE, &[KEY]), queue("other.queue", &["other"])]).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
     publish_as(rig, &[("x", "other"), ("y", "other")]).await;
     stays_empty(rig, consumer.as_ref()).await;
-    publish(rig, &["mine"]).await;
-    assert_eq!(ids(&receive(consumer.as_ref(), 1).await), ["mine"]);
+    publish(rig, &["own"]).await;
+    assert_eq!(ids(&receive(consumer.as_ref(), 1).await), ["own"]);
 }
 
-/// A full consumer that waits goes on as soon as something is settled.
+/// A consumer at its prefetch limit receives the next message after it settled one.
 pub async fn a_full_consumer_goes_on_once_something_is_settled(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
@@ -80,14 +80,15 @@ pub async fn a_full_consumer_goes_on_once_something_is_settled(rig: &dyn BrokerR
     assert_eq!(ids(&second), ["b"]);
 }
 
-/// Two consumers of a queue share its messages: each comes to one of them, once.
-pub async fn two_consumers_share_without_overlap(rig: &dyn BrokerRig) {
+/// Two consumers of a queue share its messages; each message is delivered to one of them, once.
+pub async fn two_consumers_share_messages_without_overlap(rig: &dyn BrokerRig) {
     const MESSAGES: usize = 60;
     declare_one(rig).await;
     let (sender, mut seen_by_both) = tokio::sync::mpsc::unbounded_channel();
     let mut consumers = Vec::new();
     for _ in 0..2 {
-        let (consumer, sender) = (subscribe(rig, QUEUE, 4).await, sender.clone());
+        let consumer = subscribe(rig, QUEUE, 4).await;
+        let sender = sender.clone();
         consumers.push(tokio::spawn(async move {
             loop {
                 let deliveries = consumer.next().await.unwrap();
@@ -102,20 +103,20 @@ pub async fn two_consumers_share_without_overlap(rig: &dyn BrokerRig) {
     publish(rig, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let mut seen = Vec::new();
     while seen.len() < MESSAGES {
-        seen.push(within("every message", seen_by_both.recv()).await.expect("the consumers live"));
+        seen.push(within("every message", seen_by_both.recv()).await.expect("the consumers are running"));
     }
     assert!(seen.iter().all(|delivery| !delivery.redelivered), "{seen:?}");
     let mut seen = ids(&seen);
     seen.sort();
     assert_eq!(seen, names);
     settles_at(rig, QUEUE, 0, 0).await;
-    assert!(seen_by_both.try_recv().is_err(), "no message comes twice");
+    assert!(seen_by_both.try_recv().is_err(), "no message is delivered twice");
     for consumer in consumers {
         consumer.abort();
     }
 }
 
-/// Neither of two idle consumers keeps the other from what comes.
+/// A full consumer does not keep messages from another one.
 pub async fn both_consumers_get_their_share(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
@@ -127,16 +128,16 @@ pub async fn both_consumers_get_their_share(rig: &dyn BrokerRig) {
     stays_empty(rig, one.as_ref()).await;
 }
 
-/// A `next` that is dropped at any point loses nothing: the messages come with the next call or after the close.
-pub async fn a_next_cut_at_any_point_loses_nothing(rig: &dyn BrokerRig) {
+/// A `next` that is cancelled at any point loses no message: it is delivered by the next call or after the close.
+pub async fn a_next_cancelled_at_any_point_loses_no_message(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     for polls in 0..MOST_POLLS {
         let names = ["a", "b", "c"].map(|id| format!("{id}{polls}"));
         publish(rig, &names.each_ref().map(String::as_str)).await;
         let consumer = subscribe(rig, QUEUE, 10).await;
-        let cut = within("a next that is cut", cut_after(polls, consumer.next())).await;
-        let done = cut.is_some();
-        let mut seen = match cut {
+        let result = within("a cancelled next", cut_after(polls, consumer.next())).await;
+        let done = result.is_some();
+        let mut seen = match result {
             Some(deliveries) => {
                 let deliveries = deliveries.unwrap();
                 ack(consumer.as_ref(), &deliveries).await;
@@ -160,14 +161,14 @@ pub async fn a_next_cut_at_any_point_loses_nothing(rig: &dyn BrokerRig) {
     panic!("next is not done after {MOST_POLLS} polls");
 }
 
-/// A consumer whose waiting calls are dropped over and over, as a loop with a timeout does, misses nothing.
-pub async fn a_consumer_that_keeps_giving_up_misses_nothing(rig: &dyn BrokerRig) {
+/// A consumer whose waiting calls are cancelled repeatedly, as by a loop with a timeout, misses no message.
+pub async fn a_consumer_with_cancelled_calls_misses_no_message(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let consumer = subscribe(rig, QUEUE, 10).await;
     for polls in 1..12 {
         assert!(
-            within("a next that is cut", cut_after(1, consumer.next())).await.is_none(),
-            "nothing is there yet"
+            within("a cancelled next", cut_after(1, consumer.next())).await.is_none(),
+            "no message exists yet"
         );
         let id = format!("e{polls}");
         publish(rig, &[&id]).await;
@@ -177,13 +178,13 @@ pub async fn a_consumer_that_keeps_giving_up_misses_nothing(rig: &dyn BrokerRig)
     }
 }
 
-/// A publish whose caller goes away happened in order and at most once, and the broker works on.
-pub async fn a_publish_cut_at_any_point_leaves_the_broker_working(rig: &dyn BrokerRig) {
+/// A publish whose caller is cancelled happens in order and at most once, and the broker still works.
+pub async fn a_publish_cancelled_at_any_point_does_not_affect_the_broker(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     for polls in 0..MOST_POLLS {
         let window = ["a", "b", "c"].map(|id| outgoing(id, KEY)).into();
         let broker = rig.broker();
-        let cut = within("a publish that is cut", cut_after(polls, broker.publish(window))).await;
+        let result = within("a cancelled publish", cut_after(polls, broker.publish(window))).await;
         publish(rig, &["last"]).await;
         let consumer = subscribe(rig, QUEUE, 10).await;
         let mut seen: Vec<String> = Vec::new();
@@ -198,7 +199,7 @@ pub async fn a_publish_cut_at_any_point_leaves_the_broker_working(rig: &dyn Brok
             "{seen:?}"
         );
         within("close", consumer.close()).await.unwrap();
-        if cut.is_some() {
+        if result.is_some() {
             assert_eq!(seen, ["a", "b", "c"]);
             return;
         }
@@ -206,8 +207,8 @@ pub async fn a_publish_cut_at_any_point_leaves_the_broker_working(rig: &dyn Brok
     panic!("publish is not done after {MOST_POLLS} polls");
 }
 
-/// Tags tell the deliveries of a subscription apart.
-pub async fn every_delivery_has_a_tag_of_its_own(rig: &dyn BrokerRig) {
+/// Every delivery of a subscription has a different tag.
+pub async fn every_delivery_has_a_different_tag(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let consumer = subscribe(rig, QUEUE, 20).await;
     let mut tags = BTreeSet::new();
@@ -222,16 +223,16 @@ pub async fn every_delivery_has_a_tag_of_its_own(rig: &dyn BrokerRig) {
     }
 }
 
-/// What a consumer holds stays with it, however long it takes, as long as it lives.
-pub async fn what_a_consumer_holds_stays_with_it(rig: &dyn BrokerRig) {
+/// Unsettled deliveries stay with their consumer as long as it exists.
+pub async fn unsettled_deliveries_stay_with_their_consumer(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a"]).await;
     let slow = subscribe(rig, QUEUE, 5).await;
-    let held = receive(slow.as_ref(), 1).await;
+    let unsettled = receive(slow.as_ref(), 1).await;
     let other = subscribe(rig, QUEUE, 5).await;
     stays_pending(rig, other.next()).await;
     rig.advance(Duration::from_secs(2)).await;
     stays_pending(rig, other.next()).await;
-    ack(slow.as_ref(), &held).await;
+    ack(slow.as_ref(), &unsettled).await;
     stays_pending(rig, other.next()).await;
 }

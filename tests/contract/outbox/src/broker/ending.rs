@@ -1,4 +1,4 @@
-//! The end of a subscription: closed, or dropped.
+//! The end of a subscription: closed or dropped.
 
 use handover_outbox::ports::{BrokerError, Requeue};
 
@@ -8,59 +8,59 @@ use super::{
     subscribe, tags,
 };
 
-/// What a closed subscription had not settled is back in the queue, in its order, marked.
+/// Unsettled messages of a closed subscription return to the queue in order, marked as redelivered.
 pub async fn a_closed_subscription_returns_what_it_had(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c", "d"]).await;
     let consumer = subscribe(rig, QUEUE, 3).await;
-    let held = receive(consumer.as_ref(), 3).await;
-    ack(consumer.as_ref(), &held[1..2]).await;
+    let unsettled = receive(consumer.as_ref(), 3).await;
+    ack(consumer.as_ref(), &unsettled[1..2]).await;
     within("close", consumer.close()).await.unwrap();
-    let back = drain(rig, QUEUE, 3).await;
-    assert_eq!(ids(&back), ["a", "c", "d"]);
-    assert_eq!(back.iter().map(|delivery| delivery.redelivered).collect::<Vec<_>>()[..2], [true, true]);
+    let returned = drain(rig, QUEUE, 3).await;
+    assert_eq!(ids(&returned), ["a", "c", "d"]);
+    assert_eq!(returned.iter().map(|delivery| delivery.redelivered).collect::<Vec<_>>()[..2], [true, true]);
 }
 
-/// What a dropped subscription had not settled is back in the queue, in its order, marked.
+/// Unsettled messages of a dropped subscription return to the queue in order, marked as redelivered.
 pub async fn a_dropped_subscription_returns_what_it_had(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c", "d"]).await;
     let consumer = subscribe(rig, QUEUE, 3).await;
-    let held = receive(consumer.as_ref(), 3).await;
-    ack(consumer.as_ref(), &held[1..2]).await;
+    let unsettled = receive(consumer.as_ref(), 3).await;
+    ack(consumer.as_ref(), &unsettled[1..2]).await;
     drop(consumer);
     settles_at(rig, QUEUE, 3, 0).await;
-    let back = drain(rig, QUEUE, 3).await;
-    assert_eq!(ids(&back), ["a", "c", "d"]);
-    assert_eq!(back.iter().map(|delivery| delivery.redelivered).collect::<Vec<_>>()[..2], [true, true]);
+    let returned = drain(rig, QUEUE, 3).await;
+    assert_eq!(ids(&returned), ["a", "c", "d"]);
+    assert_eq!(returned.iter().map(|delivery| delivery.redelivered).collect::<Vec<_>>()[..2], [true, true]);
 }
 
-/// Another consumer that waits gets what a dropped one had.
+/// A waiting consumer receives the unsettled messages of a dropped one.
 pub async fn a_consumer_that_waits_gets_what_a_dropped_one_had(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a"]).await;
-    let gone = subscribe(rig, QUEUE, 3).await;
-    receive(gone.as_ref(), 1).await;
+    let first = subscribe(rig, QUEUE, 3).await;
+    receive(first.as_ref(), 1).await;
     let waiting = subscribe(rig, QUEUE, 3).await;
-    let (got, ()) = tokio::join!(next(waiting.as_ref()), async { drop(gone) });
+    let (got, ()) = tokio::join!(next(waiting.as_ref()), async { drop(first) });
     assert_eq!(ids(&got), ["a"]);
     assert!(got[0].redelivered);
 }
 
-/// Another consumer that waits gets what a closed one had.
+/// A waiting consumer receives the unsettled messages of a closed one.
 pub async fn a_consumer_that_waits_gets_what_a_closed_one_had(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a"]).await;
-    let gone = subscribe(rig, QUEUE, 3).await;
-    receive(gone.as_ref(), 1).await;
+    let first = subscribe(rig, QUEUE, 3).await;
+    receive(first.as_ref(), 1).await;
     let waiting = subscribe(rig, QUEUE, 3).await;
-    let (got, closed) = tokio::join!(next(waiting.as_ref()), within("close", gone.close()));
+    let (got, closed) = tokio::join!(next(waiting.as_ref()), within("close", first.close()));
     closed.unwrap();
     assert_eq!(ids(&got), ["a"]);
 }
 
-/// A closed subscription says so.
-pub async fn a_closed_subscription_delivers_no_more(rig: &dyn BrokerRig) {
+/// A closed subscription returns `Closed` and delivers nothing.
+pub async fn a_closed_subscription_delivers_nothing(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let consumer = subscribe(rig, QUEUE, 3).await;
     within("close", consumer.close()).await.unwrap();
@@ -72,8 +72,8 @@ pub async fn a_closed_subscription_delivers_no_more(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["a"]);
 }
 
-/// A call that waits ends when its subscription is closed.
-pub async fn a_call_that_waits_ends_with_its_subscription(rig: &dyn BrokerRig) {
+/// A waiting call ends when its subscription is closed.
+pub async fn a_waiting_call_ends_when_its_subscription_is_closed(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let consumer = subscribe(rig, QUEUE, 3).await;
     let (waited, closed) = tokio::join!(within("next", consumer.next()), within("close", consumer.close()));
@@ -81,21 +81,21 @@ pub async fn a_call_that_waits_ends_with_its_subscription(rig: &dyn BrokerRig) {
     assert!(matches!(waited, Err(BrokerError::Closed { .. })), "{waited:?}");
 }
 
-/// What a closed subscription returned cannot be settled through it: `Ok` would be a lie.
+/// Messages of a closed subscription cannot be settled through it: `Ok` would be wrong.
 pub async fn a_closed_subscription_settles_nothing(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
     let consumer = subscribe(rig, QUEUE, 3).await;
-    let held = receive(consumer.as_ref(), 2).await;
+    let unsettled = receive(consumer.as_ref(), 2).await;
     within("close", consumer.close()).await.unwrap();
-    let acked = within("ack", consumer.ack(&tags(&held[..1]))).await;
-    assert!(acked.is_err(), "it was returned to the queue, and the ack is told it is gone");
-    // Nothing can be done for the other one either, whatever the answer.
-    drop(within("nack", consumer.nack(&tags(&held[1..]), Requeue::No)).await);
+    let acked = within("ack", consumer.ack(&tags(&unsettled[..1]))).await;
+    assert!(acked.is_err(), "the message returned to the queue, so the ack must fail");
+    // The result of this nack does not matter: the message is in the queue again.
+    drop(within("nack", consumer.nack(&tags(&unsettled[1..]), Requeue::No)).await);
     assert_eq!(ids(&drain(rig, QUEUE, 2).await), ["a", "b"]);
 }
 
-/// Closing again is harmless.
+/// Closing a subscription again has no effect.
 pub async fn a_subscription_can_be_closed_again(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a"]).await;
@@ -107,7 +107,7 @@ pub async fn a_subscription_can_be_closed_again(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["a"]);
 }
 
-/// The end of one subscription is not the end of another.
+/// Closing one subscription does not affect another.
 pub async fn other_subscriptions_live_on(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
@@ -117,8 +117,8 @@ pub async fn other_subscriptions_live_on(rig: &dyn BrokerRig) {
     let second = receive(two.as_ref(), 1).await;
     within("close", one.close()).await.unwrap();
     ack(two.as_ref(), &second).await;
-    let back = receive(two.as_ref(), 1).await;
-    assert_eq!(ids(&back), ids(&first));
-    ack(two.as_ref(), &back).await;
+    let returned = receive(two.as_ref(), 1).await;
+    assert_eq!(ids(&returned), ids(&first));
+    ack(two.as_ref(), &returned).await;
     stays_empty(rig, two.as_ref()).await;
 }

@@ -1,4 +1,4 @@
-//! The contract of [`Broker`]: one file per concern.
+//! The contract of [`Broker`], one file per topic.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -24,35 +24,35 @@ pub mod routing;
 pub mod settling;
 pub mod ttl;
 
-/// A fresh broker with nothing declared, and what surrounds it.
+/// A fresh broker without declarations, and its environment.
 #[async_trait]
 pub trait BrokerRig: Send + Sync {
-    /// The broker; every call gives the same.
+    /// The broker; every call returns the same.
     fn broker(&self) -> Arc<dyn Broker>;
 
-    /// Lets time pass for the broker. A rig whose broker follows the real clock waits.
+    /// Advances the broker's clock. If the broker uses the real clock, waits for this time.
     async fn advance(&self, by: Duration);
 
-    /// What the adapter offers where adapters differ by nature.
+    /// Capabilities in which adapters differ by nature.
     fn capabilities(&self) -> BrokerCapabilities {
         BrokerCapabilities::default()
     }
 
-    /// The same queues as a process finds them that starts anew; `None` where there is no such thing.
+    /// The same broker as a restarted process opens it; `None` if the broker has no restart.
     async fn reopened(&self) -> Option<Arc<dyn Broker>> {
         None
     }
 }
 
-/// What brokers do not have in common.
+/// Capabilities in which brokers differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokerCapabilities {
-    /// `queues` counts what is delivered and not settled.
+    /// `queues` counts unsettled deliveries.
     pub counts_unacked: bool,
-    /// A nacked message is requeued near the head. RabbitMQ 3.10 puts it at the end of a quorum queue without a
+    /// A nacked message is requeued near the head. RabbitMQ 3.10 requeues it at the end of a quorum queue without a
     /// delivery limit.
     pub requeues_near_the_head: bool,
-    /// Time passes for the broker only when the rig lets it. A real broker's goes on meanwhile.
+    /// The broker's clock advances only through [`BrokerRig::advance`]. The clock of a real broker runs on its own.
     pub stands_still: bool,
 }
 
@@ -62,54 +62,54 @@ impl Default for BrokerCapabilities {
     }
 }
 
-// The one list of the rules: add a rule here, under the file it is in.
+// The list of all rules: add each rule here, under its module.
 crate::rules! { broker_rules: BrokerRig;
     routing: [
         a_plain_binding_takes_its_own_key_only,
         a_star_stands_for_exactly_one_word,
         a_star_stands_in_any_place,
-        a_hash_stands_for_any_number_of_words,
-        a_hash_stands_in_any_place,
+        a_hash_matches_any_number_of_words,
+        a_hash_works_at_any_position,
         a_star_and_a_hash_stand_for_at_least_one_word,
-        a_message_reaches_every_queue_that_takes_it,
-        a_message_that_two_bindings_of_a_queue_take_arrives_once,
-        a_hash_alone_takes_every_message,
+        a_message_reaches_every_matching_queue,
+        a_message_matched_by_two_bindings_of_a_queue_is_delivered_once,
+        a_single_hash_matches_every_key,
         a_queue_without_bindings_gets_nothing,
-        the_standard_topology_brings_each_event_to_its_queues,
+        the_standard_topology_routes_each_event_to_its_queues,
     ]
     publishing: [
-        every_message_is_answered_in_the_order_given,
-        an_empty_window_is_answered_with_nothing,
-        a_message_that_is_confirmed_is_in_its_queue,
+        outcomes_are_returned_in_the_order_given,
+        an_empty_window_has_no_outcomes,
+        a_confirmed_message_is_in_its_queue,
         a_confirm_is_proof_of_its_own_event,
         a_message_that_no_queue_takes_is_returned,
         of_a_window_only_what_no_queue_takes_is_returned,
-        a_confirmed_message_is_in_every_queue_that_takes_it,
+        a_confirmed_message_is_in_every_matching_queue,
         messages_enter_a_queue_in_the_order_of_their_window,
         a_message_arrives_as_it_was_published,
-        a_message_published_twice_arrives_twice,
-        windows_published_at_once_all_arrive_in_their_own_order,
+        a_message_published_twice_is_delivered_twice,
+        concurrently_published_windows_arrive_in_their_own_order,
         a_confirmed_message_survives_a_restart,
     ]
     delivering: [
         messages_come_in_the_order_of_the_queue,
         no_more_are_unsettled_than_the_prefetch_allows,
-        a_consumer_that_waits_is_woken_by_a_message,
-        a_consumer_gets_the_messages_of_its_own_queue_only,
+        a_waiting_consumer_is_woken_by_a_message,
+        a_consumer_receives_only_messages_of_its_own_queue,
         a_full_consumer_goes_on_once_something_is_settled,
-        two_consumers_share_without_overlap,
+        two_consumers_share_messages_without_overlap,
         both_consumers_get_their_share,
-        a_next_cut_at_any_point_loses_nothing,
-        a_consumer_that_keeps_giving_up_misses_nothing,
-        a_publish_cut_at_any_point_leaves_the_broker_working,
-        every_delivery_has_a_tag_of_its_own,
-        what_a_consumer_holds_stays_with_it,
+        a_next_cancelled_at_any_point_loses_no_message,
+        a_consumer_with_cancelled_calls_misses_no_message,
+        a_publish_cancelled_at_any_point_does_not_affect_the_broker,
+        every_delivery_has_a_different_tag,
+        unsettled_deliveries_stay_with_their_consumer,
     ]
     addressed: [
         a_message_for_one_queue_reaches_it_alone,
         a_message_for_a_queue_that_is_not_there_is_returned,
         messages_for_one_queue_keep_their_place_in_the_window,
-        a_consumer_that_waits_is_woken_by_a_message_for_its_queue,
+        a_waiting_consumer_is_woken_by_a_message_for_its_queue,
         a_message_for_one_queue_expires_like_any_other,
     ]
     settling: [
@@ -150,37 +150,37 @@ crate::rules! { broker_rules: BrokerRig;
         another_dead_letter_key_is_refused_with_both_values,
         an_argument_that_comes_or_goes_is_refused,
         a_refused_declaration_deletes_nothing,
-        a_queue_left_out_of_a_later_declaration_stays,
-        a_queue_that_was_never_declared_cannot_be_subscribed_to,
+        a_queue_omitted_from_a_later_declaration_is_kept,
+        an_undeclared_queue_cannot_be_subscribed_to,
     ]
     ending: [
         a_closed_subscription_returns_what_it_had,
         a_dropped_subscription_returns_what_it_had,
         a_consumer_that_waits_gets_what_a_dropped_one_had,
         a_consumer_that_waits_gets_what_a_closed_one_had,
-        a_closed_subscription_delivers_no_more,
-        a_call_that_waits_ends_with_its_subscription,
+        a_closed_subscription_delivers_nothing,
+        a_waiting_call_ends_when_its_subscription_is_closed,
         a_closed_subscription_settles_nothing,
         a_subscription_can_be_closed_again,
         other_subscriptions_live_on,
     ]
     depths: [
         every_declared_queue_is_listed_by_name,
-        where_nothing_is_declared_nothing_is_listed,
+        no_queue_is_listed_before_a_declaration,
         a_message_is_counted_where_it_is,
         live_subscriptions_are_counted,
     ]
 }
 
-/// The queue every rule works on, bound to [`KEY`], with neither TTL nor dead letters.
+/// The queue that most rules use, bound to [`KEY`], without TTL and dead-letter key.
 const QUEUE: &str = "contract.queue";
-/// The key of [`QUEUE`].
+/// Routing key of [`QUEUE`].
 const KEY: &str = "contract.key";
-/// The key that dead letters are routed with, where a rule names no other.
+/// Default routing key of dead letters.
 const DEAD_LETTER_KEY: &str = "contract.dlq";
-/// A key that no queue takes.
+/// A key that no binding matches.
 const NOWHERE: &str = "contract.nowhere";
-/// A queue on which rules pass the time: see [`stays_pending`].
+/// A queue for control messages: see [`stays_pending`].
 const CONTROL: &str = "control.queue";
 
 fn queue(name: &str, bindings: &[&str]) -> QueueSpec {
@@ -200,20 +200,20 @@ fn expiring(spec: QueueSpec, after: Duration) -> QueueSpec {
     QueueSpec { ttl: Some(after), ..spec }
 }
 
-/// An exchange with the queue of dead letters alone.
-fn bare() -> Topology {
+/// An exchange with only the dead-letter queue.
+fn base_topology() -> Topology {
     Topology::new("contract.events.exchange", "contract.dlq.queue", DEAD_LETTER_KEY)
 }
 
-/// A topology as a service has it: queues of consumers, one of which is bound with wildcards, and a queue that delays its
-/// messages, named after its TTL.
+/// A typical topology: queues of consumers, one of them with wildcard bindings, and a delay queue named after its
+/// TTL.
 fn standard(delay: Duration) -> Topology {
     let delayed = format!("book.overdue.delay.{}ms", delay.as_millis());
     let delay = QueueSpec {
         dead_letter_key: Some("book.overdue".to_owned()),
         ..expiring(queue(&format!("{delayed}.queue"), &[&delayed]), delay)
     };
-    bare()
+    base_topology()
         .with("shelf.update.queue", &["book.added", "book.lent", "book.returned"])
         .with("book.lending.queue", &["book.lent"])
         .with_queue(delay)
@@ -224,7 +224,7 @@ fn standard(delay: Duration) -> Topology {
 fn topology(queues: &[QueueSpec]) -> Topology {
     let mut queues = queues.to_vec();
     queues.push(queue(CONTROL, &["control"]));
-    Topology { queues, ..bare() }
+    Topology { queues, ..base_topology() }
 }
 
 async fn declare(rig: &dyn BrokerRig, queues: &[QueueSpec]) {
@@ -238,10 +238,10 @@ async fn declare_one(rig: &dyn BrokerRig) {
 /// Publishes messages with these ids and keys in one window.
 async fn publish_as(rig: &dyn BrokerRig, window: &[(&str, &str)]) -> Vec<PublishOutcome> {
     let window = window.iter().map(|(id, key)| outgoing(id, key)).collect();
-    within("publish", rig.broker().publish(window)).await.expect("the broker answers")
+    within("publish", rig.broker().publish(window)).await.expect("the broker publishes")
 }
 
-/// Publishes messages with these ids and one key in one window, and sees them confirmed.
+/// Publishes messages with these ids and one key in one window, and asserts that they are confirmed.
 async fn publish_with(rig: &dyn BrokerRig, key: &str, ids: &[&str]) {
     let window: Vec<_> = ids.iter().map(|id| (*id, key)).collect();
     for outcome in publish_as(rig, &window).await {
@@ -249,7 +249,7 @@ async fn publish_with(rig: &dyn BrokerRig, key: &str, ids: &[&str]) {
     }
 }
 
-/// As [`publish_with`], to [`QUEUE`].
+/// Like [`publish_with`], to [`QUEUE`].
 async fn publish(rig: &dyn BrokerRig, ids: &[&str]) {
     publish_with(rig, KEY, ids).await;
 }
@@ -262,12 +262,12 @@ async fn subscribe(rig: &dyn BrokerRig, queue: &str, prefetch: u16) -> Box<dyn S
 }
 
 async fn next(subscription: &dyn Subscription) -> Vec<Delivery> {
-    let deliveries = within("next", subscription.next()).await.expect("the subscription lives");
+    let deliveries = within("next", subscription.next()).await.expect("the subscription is active");
     assert!(!deliveries.is_empty(), "next waits for at least one delivery");
     deliveries
 }
 
-/// Takes deliveries until there are so many.
+/// Receives exactly `count` deliveries.
 async fn receive(subscription: &dyn Subscription, count: usize) -> Vec<Delivery> {
     let mut received = Vec::new();
     while received.len() < count {
@@ -289,7 +289,7 @@ fn ids(deliveries: &[Delivery]) -> Vec<String> {
     deliveries.iter().map(|delivery| delivery.message.message_id.clone().unwrap_or_default()).collect()
 }
 
-/// What a queue holds, in its order: takes it all with a consumer of its own, and settles it.
+/// Receives and acks all messages of a queue, in order, with a separate consumer; asserts their number.
 async fn drain(rig: &dyn BrokerRig, queue: &str, count: usize) -> Vec<Delivery> {
     let consumer = subscribe(rig, queue, 1000).await;
     let deliveries = receive(consumer.as_ref(), count).await;
@@ -299,17 +299,17 @@ async fn drain(rig: &dyn BrokerRig, queue: &str, count: usize) -> Vec<Delivery> 
     deliveries
 }
 
-/// Asserts that nothing more comes.
+/// Asserts that no further delivery arrives.
 async fn stays_empty(rig: &dyn BrokerRig, subscription: &dyn Subscription) {
     stays_pending(rig, subscription.next()).await;
 }
 
-/// Asserts that a call stays unanswered while other messages pass through the broker, which is time enough.
+/// Asserts that a call stays pending while several other messages pass through the broker.
 async fn stays_pending<T: std::fmt::Debug>(
     rig: &dyn BrokerRig,
     call: impl Future<Output = Result<T, BrokerError>>,
 ) {
-    // Polled together: a call that is left unpolled may hold what the others need.
+    // Polled together: an unpolled call may hold a resource that the other needs.
     let time_enough = async {
         let control = subscribe(rig, CONTROL, 1).await;
         for round in 0..3 {
@@ -321,18 +321,18 @@ async fn stays_pending<T: std::fmt::Debug>(
     };
     tokio::select! {
         biased;
-        answer = call => panic!("expected nothing to come, got {answer:?}"),
+        result = call => panic!("expected the call to stay pending, got {result:?}"),
         () = time_enough => {}
     }
 }
 
-/// The depth of a queue.
+/// Depth of a queue.
 async fn depth(rig: &dyn BrokerRig, name: &str) -> QueueDepth {
     let depths = within("queues", rig.broker().queues()).await.expect("queues can be counted");
     depths.into_iter().find(|depth| depth.name == name).expect("a declared queue is listed")
 }
 
-/// Waits until so many messages of a queue are ready and so many unsettled; counts may lag behind.
+/// Waits until these numbers of messages are ready and unsettled; counts may be delayed.
 async fn settles_at(rig: &dyn BrokerRig, name: &str, ready: u64, unacked: u64) {
     let unacked = if rig.capabilities().counts_unacked { Some(unacked) } else { None };
     let what = format!("{name} has {ready} ready and {unacked:?} unsettled");

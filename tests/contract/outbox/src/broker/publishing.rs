@@ -1,4 +1,4 @@
-//! What the answers to a window mean.
+//! Outcomes of published windows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ fn is_returned(outcome: &PublishOutcome) -> bool {
     matches!(outcome, PublishOutcome::Returned { .. })
 }
 
-/// One answer per message, in the order given.
-pub async fn every_message_is_answered_in_the_order_given(rig: &dyn BrokerRig) {
+/// A window has one outcome per message, in the order given.
+pub async fn outcomes_are_returned_in_the_order_given(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let names: Vec<String> = (0..50).map(|n| format!("e{}", (n * 37) % 50)).collect();
     let window: Vec<_> = names.iter().map(|id| (id.as_str(), KEY)).collect();
@@ -31,14 +31,14 @@ pub async fn every_message_is_answered_in_the_order_given(rig: &dyn BrokerRig) {
     assert_eq!(answered, names);
 }
 
-/// A window of nothing is answered with nothing.
-pub async fn an_empty_window_is_answered_with_nothing(rig: &dyn BrokerRig) {
+/// An empty window has no outcomes.
+pub async fn an_empty_window_has_no_outcomes(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     assert_eq!(publish_as(rig, &[]).await, []);
 }
 
-/// A message that a queue takes is confirmed and there.
-pub async fn a_message_that_is_confirmed_is_in_its_queue(rig: &dyn BrokerRig) {
+/// A confirmed message is in its queue.
+pub async fn a_confirmed_message_is_in_its_queue(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let outcomes = publish_as(rig, &[("a", KEY), ("b", KEY)]).await;
     assert!(outcomes.iter().all(is_confirmed), "{outcomes:?}");
@@ -46,7 +46,7 @@ pub async fn a_message_that_is_confirmed_is_in_its_queue(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, QUEUE, 2).await), ["a", "b"]);
 }
 
-/// A confirm names the event that it is for.
+/// A confirm contains the id of its own event.
 pub async fn a_confirm_is_proof_of_its_own_event(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let outcomes = publish_as(rig, &[("a", KEY), ("b", KEY)]).await;
@@ -62,7 +62,7 @@ pub async fn a_confirm_is_proof_of_its_own_event(rig: &dyn BrokerRig) {
     }
 }
 
-/// A message that no queue takes is returned, is nowhere, and says why.
+/// A message that no queue matches is returned with a reason and is in no queue.
 pub async fn a_message_that_no_queue_takes_is_returned(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     match publish_as(rig, &[("lost", NOWHERE)]).await.as_slice() {
@@ -75,7 +75,7 @@ pub async fn a_message_that_no_queue_takes_is_returned(rig: &dyn BrokerRig) {
     drain(rig, QUEUE, 0).await;
 }
 
-/// Of a mixed window exactly those are returned that no queue takes, wherever they stand.
+/// Of a mixed window exactly those messages are returned that no queue matches, whatever their position.
 pub async fn of_a_window_only_what_no_queue_takes_is_returned(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     for modulus in [2, 3, 7, 50] {
@@ -90,14 +90,14 @@ pub async fn of_a_window_only_what_no_queue_takes_is_returned(rig: &dyn BrokerRi
         for (n, outcome) in outcomes.iter().enumerate() {
             assert!(if lost(n) { is_returned(outcome) } else { is_confirmed(outcome) }, "{n}: {outcome:?}");
         }
-        let kept: Vec<_> =
+        let routed: Vec<_> =
             names.iter().enumerate().filter(|(n, _)| !lost(*n)).map(|(_, id)| id.clone()).collect();
-        assert_eq!(ids(&drain(rig, QUEUE, kept.len()).await), kept);
+        assert_eq!(ids(&drain(rig, QUEUE, routed.len()).await), routed);
     }
 }
 
-/// A confirmed message is in every queue that takes it.
-pub async fn a_confirmed_message_is_in_every_queue_that_takes_it(rig: &dyn BrokerRig) {
+/// A confirmed message is in every queue that matches it.
+pub async fn a_confirmed_message_is_in_every_matching_queue(rig: &dyn BrokerRig) {
     declare(rig, &[queue("a", &["book.lent"]), queue("b", &["book.*"]), queue("c", &["book.#"])]).await;
     let outcomes = publish_as(rig, &[("lent", "book.lent"), ("added", "book.added")]).await;
     assert!(outcomes.iter().all(is_confirmed), "{outcomes:?}");
@@ -106,7 +106,7 @@ pub async fn a_confirmed_message_is_in_every_queue_that_takes_it(rig: &dyn Broke
     settles_at(rig, "c", 2, 0).await;
 }
 
-/// The messages of a window enter each queue in their order, and windows in theirs.
+/// Messages of a window enter each queue in their order, and windows in the order of their publishes.
 pub async fn messages_enter_a_queue_in_the_order_of_their_window(rig: &dyn BrokerRig) {
     declare(rig, &[queue("a", &["even"]), queue("b", &["even", "odd"])]).await;
     let names: Vec<String> = (0..300).map(|n| format!("e{n:03}")).collect();
@@ -123,7 +123,7 @@ pub async fn messages_enter_a_queue_in_the_order_of_their_window(rig: &dyn Broke
     assert_eq!(ids(&drain(rig, "a", 150).await), even);
 }
 
-/// A message arrives with body, headers and properties as they were.
+/// A message is delivered with unchanged body, headers and properties.
 pub async fn a_message_arrives_as_it_was_published(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let full = Message {
@@ -144,10 +144,11 @@ pub async fn a_message_arrives_as_it_was_published(rig: &dyn BrokerRig) {
             "长".repeat(20_000)
         ),
     };
-    let bare = Message { body: "not even JSON".into(), ..Message::default() };
-    // One consumer for both: one that has just been closed may still be handed the next message, and give it back marked.
+    let minimal = Message { body: "not even JSON".into(), ..Message::default() };
+    // One consumer for both: a recently closed consumer may still receive the next message and return it marked as
+    // redelivered.
     let consumer = subscribe(rig, QUEUE, 1).await;
-    for message in [full, bare] {
+    for message in [full, minimal] {
         let window = vec![Outgoing::new(event_id("e"), KEY.into(), message.clone())];
         let outcomes = within("publish", rig.broker().publish(window)).await.unwrap();
         assert!(is_confirmed(&outcomes[0]), "{outcomes:?}");
@@ -159,22 +160,23 @@ pub async fn a_message_arrives_as_it_was_published(rig: &dyn BrokerRig) {
     stays_empty(rig, consumer.as_ref()).await;
 }
 
-/// The same event published twice arrives twice: a broker does not deduplicate.
-pub async fn a_message_published_twice_arrives_twice(rig: &dyn BrokerRig) {
+/// An event published twice is delivered twice: a broker does not deduplicate.
+pub async fn a_message_published_twice_is_delivered_twice(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["e", "e"]).await;
     publish(rig, &["e"]).await;
     assert_eq!(ids(&drain(rig, QUEUE, 3).await), ["e", "e", "e"]);
 }
 
-/// Windows published at once all arrive, each in its own order.
-pub async fn windows_published_at_once_all_arrive_in_their_own_order(rig: &dyn BrokerRig) {
+/// Concurrently published windows all arrive, each in its own order.
+pub async fn concurrently_published_windows_arrive_in_their_own_order(rig: &dyn BrokerRig) {
     const PUBLISHERS: usize = 6;
     declare_one(rig).await;
     let barrier = Arc::new(Barrier::new(PUBLISHERS));
     let publishers: Vec<_> = (0..PUBLISHERS)
         .map(|p| {
-            let (broker, barrier) = (rig.broker(), barrier.clone());
+            let broker = rig.broker();
+            let barrier = barrier.clone();
             tokio::spawn(async move {
                 barrier.wait().await;
                 for window in 0..3 {
@@ -196,7 +198,7 @@ pub async fn windows_published_at_once_all_arrive_in_their_own_order(rig: &dyn B
     }
 }
 
-/// A confirmed message outlives the process that published it.
+/// A confirmed message survives a restart of the process that published it.
 pub async fn a_confirmed_message_survives_a_restart(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;

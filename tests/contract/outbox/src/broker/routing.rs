@@ -1,4 +1,4 @@
-//! Which queues a message reaches.
+//! Routing of messages to queues.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,58 +9,58 @@ use super::{
 };
 use handover_outbox::ports::PublishOutcome;
 
-/// Those of the keys whose messages a queue with this binding gets, in order.
-async fn taken_by(rig: &dyn BrokerRig, pattern: &str, keys: &[&str]) -> Vec<String> {
+/// Keys whose messages reach a queue with this binding, in order.
+async fn matched_keys(rig: &dyn BrokerRig, pattern: &str, keys: &[&str]) -> Vec<String> {
     declare(rig, &[queue("some.queue", &[pattern, "the-last"])]).await;
     let window: Vec<_> = keys.iter().map(|key| (*key, *key)).collect();
     publish_as(rig, &window).await;
     publish_with(rig, "the-last", &["the-last"]).await;
     let consumer = subscribe(rig, "some.queue", 100).await;
-    let mut taken = Vec::new();
-    while taken.last().map(String::as_str) != Some("the-last") {
-        taken.extend(ids(&next(consumer.as_ref()).await));
+    let mut received = Vec::new();
+    while received.last().map(String::as_str) != Some("the-last") {
+        received.extend(ids(&next(consumer.as_ref()).await));
     }
-    taken.pop();
-    taken
+    received.pop();
+    received
 }
 
-/// A key without wildcards is itself and nothing else.
+/// A binding without wildcards matches only its own key.
 pub async fn a_plain_binding_takes_its_own_key_only(rig: &dyn BrokerRig) {
     let keys = ["book.lent", "book.lent.late", "book", "Book.Lent", "book_lent", "book.len", "xbook.lent"];
-    assert_eq!(taken_by(rig, "book.lent", &keys).await, ["book.lent"]);
+    assert_eq!(matched_keys(rig, "book.lent", &keys).await, ["book.lent"]);
 }
 
-/// `*` stands for exactly one word.
+/// `*` matches exactly one word.
 pub async fn a_star_stands_for_exactly_one_word(rig: &dyn BrokerRig) {
     let keys = ["loan.granted", "loan.refused", "loan", "loan.a.b", "fine.refused", "loans.a"];
-    assert_eq!(taken_by(rig, "loan.*", &keys).await, ["loan.granted", "loan.refused"]);
+    assert_eq!(matched_keys(rig, "loan.*", &keys).await, ["loan.granted", "loan.refused"]);
 }
 
-/// `*` stands in any place.
+/// `*` works at any position.
 pub async fn a_star_stands_in_any_place(rig: &dyn BrokerRig) {
     let keys = ["a.x.c", "a.c", "a.x.y.c", "b.x.c", "a.x.d"];
-    assert_eq!(taken_by(rig, "a.*.c", &keys).await, ["a.x.c"]);
+    assert_eq!(matched_keys(rig, "a.*.c", &keys).await, ["a.x.c"]);
 }
 
-/// `#` stands for any number of words, none included.
-pub async fn a_hash_stands_for_any_number_of_words(rig: &dyn BrokerRig) {
+/// `#` matches any number of words, including none.
+pub async fn a_hash_matches_any_number_of_words(rig: &dyn BrokerRig) {
     let keys = ["book", "book.lent", "book.a.b.c", "books.a", "a.book"];
-    assert_eq!(taken_by(rig, "book.#", &keys).await, ["book", "book.lent", "book.a.b.c"]);
+    assert_eq!(matched_keys(rig, "book.#", &keys).await, ["book", "book.lent", "book.a.b.c"]);
 }
 
-/// `#` stands in the middle, and beside `*`.
-pub async fn a_hash_stands_in_any_place(rig: &dyn BrokerRig) {
+/// `#` works in the middle and next to `*`.
+pub async fn a_hash_works_at_any_position(rig: &dyn BrokerRig) {
     let keys = ["a.z", "a.b.z", "a.b.c.d.z", "a.b", "z", "a.b.z.c"];
-    assert_eq!(taken_by(rig, "a.#.z", &keys).await, ["a.z", "a.b.z", "a.b.c.d.z"]);
+    assert_eq!(matched_keys(rig, "a.#.z", &keys).await, ["a.z", "a.b.z", "a.b.c.d.z"]);
 }
 
-/// `*.#` stands for at least one word.
+/// `#.*` matches at least one word.
 pub async fn a_star_and_a_hash_stand_for_at_least_one_word(rig: &dyn BrokerRig) {
-    assert_eq!(taken_by(rig, "#.*.c", &["c", "b.c", "a.b.c", "a.b"]).await, ["b.c", "a.b.c"]);
+    assert_eq!(matched_keys(rig, "#.*.c", &["c", "b.c", "a.b.c", "a.b"]).await, ["b.c", "a.b.c"]);
 }
 
-/// A message reaches every queue that takes its key, and no other.
-pub async fn a_message_reaches_every_queue_that_takes_it(rig: &dyn BrokerRig) {
+/// A message reaches every queue with a matching binding, and no other.
+pub async fn a_message_reaches_every_matching_queue(rig: &dyn BrokerRig) {
     let specs =
         [queue("a", &["book.lent", "book.returned"]), queue("b", &["book.*"]), queue("c", &["loan.#"])];
     declare(rig, &specs).await;
@@ -73,15 +73,15 @@ pub async fn a_message_reaches_every_queue_that_takes_it(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, "c", 1).await), ["failed"]);
 }
 
-/// A queue that takes a message by two bindings gets it once.
-pub async fn a_message_that_two_bindings_of_a_queue_take_arrives_once(rig: &dyn BrokerRig) {
+/// A queue with two matching bindings receives a message once.
+pub async fn a_message_matched_by_two_bindings_of_a_queue_is_delivered_once(rig: &dyn BrokerRig) {
     declare(rig, &[queue("a", &["book.*", "book.lent", "book.#", "*.lent"])]).await;
     publish_with(rig, "book.lent", &["once"]).await;
     assert_eq!(ids(&drain(rig, "a", 1).await), ["once"]);
 }
 
-/// `#` alone takes everything.
-pub async fn a_hash_alone_takes_every_message(rig: &dyn BrokerRig) {
+/// The binding `#` matches every message.
+pub async fn a_single_hash_matches_every_key(rig: &dyn BrokerRig) {
     declare(rig, &[queue("a", &["#"])]).await;
     publish_with(rig, "book.lent", &["one"]).await;
     publish_with(rig, "x", &["two"]).await;
@@ -89,7 +89,7 @@ pub async fn a_hash_alone_takes_every_message(rig: &dyn BrokerRig) {
     assert_eq!(ids(&receive(consumer.as_ref(), 2).await), ["one", "two"]);
 }
 
-/// A queue without bindings gets nothing.
+/// A queue without bindings receives nothing.
 pub async fn a_queue_without_bindings_gets_nothing(rig: &dyn BrokerRig) {
     declare(rig, &[queue("a", &[]), queue("b", &["book.lent"])]).await;
     publish_with(rig, "book.lent", &["one"]).await;
@@ -102,8 +102,8 @@ pub async fn a_queue_without_bindings_gets_nothing(rig: &dyn BrokerRig) {
     drain(rig, "b", 1).await;
 }
 
-/// The standard topology brings each event to the queues whose bindings name it.
-pub async fn the_standard_topology_brings_each_event_to_its_queues(rig: &dyn BrokerRig) {
+/// The standard topology routes each event to the queues with matching bindings.
+pub async fn the_standard_topology_routes_each_event_to_its_queues(rig: &dyn BrokerRig) {
     let topology = standard(Duration::from_secs(900));
     declare(rig, &topology.queues).await;
     let window = [
@@ -129,7 +129,7 @@ pub async fn the_standard_topology_brings_each_event_to_its_queues(rig: &dyn Bro
         }
     }
     assert_eq!(expected.get("book.lending.queue"), Some(&vec!["BOOK_LENT"]));
-    for (name, wanted) in expected {
-        assert_eq!(ids(&drain(rig, name, wanted.len()).await), wanted, "{name}");
+    for (name, expected_ids) in expected {
+        assert_eq!(ids(&drain(rig, name, expected_ids.len()).await), expected_ids, "{name}");
     }
 }

@@ -8,7 +8,7 @@ use super::{
     subscribe, tags,
 };
 
-/// What is acked is gone for good.
+/// An acked message is deleted.
 pub async fn an_acked_message_is_gone(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c"]).await;
@@ -20,16 +20,18 @@ pub async fn an_acked_message_is_gone(rig: &dyn BrokerRig) {
     settles_at(rig, QUEUE, 0, 0).await;
 }
 
-/// Settling what is settled is no error and changes nothing.
+/// Settling a settled tag is not an error and changes nothing.
 pub async fn a_settled_tag_is_ignored(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c"]).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
-    let held = receive(consumer.as_ref(), 3).await;
-    ack(consumer.as_ref(), &held[..1]).await;
-    ack(consumer.as_ref(), &held[..1]).await;
-    within("nack", consumer.nack(&tags(&held[..1]), Requeue::Yes)).await.expect("a settled tag is ignored");
-    ack(consumer.as_ref(), &held[..2]).await;
+    let unsettled = receive(consumer.as_ref(), 3).await;
+    ack(consumer.as_ref(), &unsettled[..1]).await;
+    ack(consumer.as_ref(), &unsettled[..1]).await;
+    within("nack", consumer.nack(&tags(&unsettled[..1]), Requeue::Yes))
+        .await
+        .expect("a settled tag is ignored");
+    ack(consumer.as_ref(), &unsettled[..2]).await;
     ack(consumer.as_ref(), &[]).await;
     stays_empty(rig, consumer.as_ref()).await;
     settles_at(rig, QUEUE, 0, 1).await;
@@ -37,19 +39,19 @@ pub async fn a_settled_tag_is_ignored(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["c"]);
 }
 
-/// Acks come in any order and any number at a time.
+/// Deliveries can be settled in any order and any number at a time.
 pub async fn deliveries_are_settled_in_any_order(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c", "d", "e"]).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
-    let held = receive(consumer.as_ref(), 5).await;
-    ack(consumer.as_ref(), &[held[4].clone(), held[1].clone()]).await;
-    ack(consumer.as_ref(), &[held[3].clone()]).await;
+    let unsettled = receive(consumer.as_ref(), 5).await;
+    ack(consumer.as_ref(), &[unsettled[4].clone(), unsettled[1].clone()]).await;
+    ack(consumer.as_ref(), &[unsettled[3].clone()]).await;
     within("close", consumer.close()).await.unwrap();
     assert_eq!(ids(&drain(rig, QUEUE, 2).await), ["a", "c"]);
 }
 
-/// A message that is put back comes again, marked as redelivered; before, it was not.
+/// A requeued message is delivered again and marked as redelivered; the first delivery is not marked.
 pub async fn a_requeued_message_comes_again_marked(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a"]).await;
@@ -63,27 +65,27 @@ pub async fn a_requeued_message_comes_again_marked(rig: &dyn BrokerRig) {
     settles_at(rig, QUEUE, 1, 0).await;
 }
 
-/// A message that is put back comes near the head: before those that wait behind it.
+/// A requeued message is placed near the head, before waiting messages.
 pub async fn a_requeued_message_comes_before_those_behind_it(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c", "d", "e", "f"]).await;
     let consumer = subscribe(rig, QUEUE, 3).await;
-    let held = receive(consumer.as_ref(), 3).await;
-    within("nack", consumer.nack(&tags(&held[1..2]), Requeue::Yes)).await.unwrap();
+    let unsettled = receive(consumer.as_ref(), 3).await;
+    within("nack", consumer.nack(&tags(&unsettled[1..2]), Requeue::Yes)).await.unwrap();
     let again = receive(consumer.as_ref(), 1).await;
     if rig.capabilities().requeues_near_the_head {
-        assert_eq!(ids(&again), ["b"], "not one of those that wait");
+        assert_eq!(ids(&again), ["b"], "not one of the waiting messages");
         assert!(again[0].redelivered);
     }
 }
 
-/// Messages put back together keep their order.
+/// Messages requeued together keep their order.
 pub async fn messages_requeued_together_keep_their_order(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c", "d", "e"]).await;
     let consumer = subscribe(rig, QUEUE, 3).await;
-    let held = receive(consumer.as_ref(), 3).await;
-    within("nack", consumer.nack(&tags(&held), Requeue::Yes)).await.unwrap();
+    let unsettled = receive(consumer.as_ref(), 3).await;
+    within("nack", consumer.nack(&tags(&unsettled), Requeue::Yes)).await.unwrap();
     within("close", consumer.close()).await.unwrap();
     let all = drain(rig, QUEUE, 5).await;
     let marked: Vec<_> = all.iter().map(|delivery| delivery.redelivered).collect();
@@ -95,51 +97,51 @@ pub async fn messages_requeued_together_keep_their_order(rig: &dyn BrokerRig) {
             "only those that were delivered before are marked"
         );
     } else {
-        // The two that wait may have been on their way to the consumer, which makes them delivered.
+        // The two waiting messages may already have been sent to the consumer, which makes them delivered.
         assert_eq!(ids(&all), ["d", "e", "a", "b", "c"]);
         assert_eq!(marked[2..], [true, true, true]);
     }
 }
 
-/// A message put back is for any consumer.
+/// A requeued message can be delivered to any consumer.
 pub async fn a_requeued_message_may_come_to_another_consumer(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
     let one = subscribe(rig, QUEUE, 2).await;
-    let held = receive(one.as_ref(), 2).await;
+    let unsettled = receive(one.as_ref(), 2).await;
     let two = subscribe(rig, QUEUE, 2).await;
-    let first = tags(&held[..1]);
-    // It is for any of them that has room, also for the one that put it back.
-    let taken = async {
+    let first = tags(&unsettled[..1]);
+    // Any consumer with a free prefetch slot may receive it, including the one that requeued it.
+    let received = async {
         tokio::select! {
             got = next(two.as_ref()) => got,
             got = next(one.as_ref()) => got,
         }
     };
-    let (got, nacked) = tokio::join!(taken, within("nack", one.nack(&first, Requeue::Yes)));
+    let (got, nacked) = tokio::join!(received, within("nack", one.nack(&first, Requeue::Yes)));
     nacked.unwrap();
     assert_eq!(ids(&got), ["a"]);
     assert!(got[0].redelivered);
 }
 
-/// A message that is rejected is dropped where the queue names no key for it.
+/// A rejected message is dropped if its queue has no dead-letter key.
 pub async fn a_rejected_message_is_dropped_where_the_queue_says_nothing(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
-    let held = receive(consumer.as_ref(), 2).await;
-    within("nack", consumer.nack(&tags(&held[..1]), Requeue::No)).await.unwrap();
+    let unsettled = receive(consumer.as_ref(), 2).await;
+    within("nack", consumer.nack(&tags(&unsettled[..1]), Requeue::No)).await.unwrap();
     settles_at(rig, QUEUE, 0, 1).await;
     within("close", consumer.close()).await.unwrap();
     assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["b"]);
 }
 
-/// What is nacked makes room within the prefetch like what is acked.
+/// A nacked message frees its prefetch slot like an acked one.
 pub async fn a_rejected_message_makes_room(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
     let consumer = subscribe(rig, QUEUE, 1).await;
-    let held = receive(consumer.as_ref(), 1).await;
-    within("nack", consumer.nack(&tags(&held), Requeue::No)).await.unwrap();
+    let unsettled = receive(consumer.as_ref(), 1).await;
+    within("nack", consumer.nack(&tags(&unsettled), Requeue::No)).await.unwrap();
     assert_eq!(ids(&receive(consumer.as_ref(), 1).await), ["b"]);
 }

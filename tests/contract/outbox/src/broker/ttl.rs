@@ -1,4 +1,4 @@
-//! Queues whose messages expire.
+//! Expiry of messages.
 
 use std::time::{Duration, Instant};
 
@@ -12,23 +12,23 @@ use super::{
 };
 
 pub(super) const TTL: Duration = Duration::from_millis(600);
-const A_BIT: Duration = Duration::from_millis(200);
-/// How far the clocks of the broker and of the rule may go apart within [`TTL`].
+const MARGIN: Duration = Duration::from_millis(200);
+/// Maximum difference of the clocks of broker and rule within [`TTL`].
 const DRIFT: Duration = Duration::from_millis(20);
 
-/// Takes the one message that expires after [`TTL`]; it was published after `since`.
+/// Receives the one message that expires after [`TTL`]; it was published after `since`.
 ///
-/// Not before its time: where time stands still, nothing comes until the rule lets it pass; where it goes on, the message is
-/// that old when it comes, however late the rule looks.
+/// It must not arrive early. With a simulated clock nothing arrives until the rule advances it; with a real clock the
+/// age of the message is checked on arrival.
 pub(super) async fn when_it_expires(
     rig: &dyn BrokerRig,
     consumer: &dyn Subscription,
     since: Instant,
 ) -> Delivery {
     if rig.capabilities().stands_still {
-        rig.advance(TTL - A_BIT / 2).await;
+        rig.advance(TTL - MARGIN / 2).await;
         stays_empty(rig, consumer).await;
-        rig.advance(A_BIT).await;
+        rig.advance(MARGIN).await;
         receive(consumer, 1).await.remove(0)
     } else {
         let delivery = receive(consumer, 1).await.remove(0);
@@ -42,7 +42,7 @@ fn delay() -> QueueSpec {
     dead_lettered(expiring(queue("delay", &["later"]), TTL), "due")
 }
 
-/// A message is routed on with its queue's key when its time has come, not before, as it was.
+/// An expired message is routed with its queue's dead-letter key, not before its time, and unchanged.
 pub async fn a_message_is_routed_on_when_it_expires_and_not_before(rig: &dyn BrokerRig) {
     declare(rig, &[delay(), queue("due", &["due"])]).await;
     let consumer = subscribe(rig, "due", 5).await;
@@ -53,25 +53,25 @@ pub async fn a_message_is_routed_on_when_it_expires_and_not_before(rig: &dyn Bro
     }
     let due = when_it_expires(rig, consumer.as_ref(), since).await;
     assert_eq!(due.message, *crate::samples::outgoing("a", "later").message());
-    assert!(!due.redelivered, "nobody had it before");
+    assert!(!due.redelivered, "it was not delivered before");
     settles_at(rig, "delay", 0, 0).await;
 }
 
-/// A consumer that waits is woken when a message expires into its queue.
+/// A waiting consumer is woken when a message expires into its queue.
 pub async fn a_consumer_that_waits_is_woken_by_an_expiry(rig: &dyn BrokerRig) {
     declare(rig, &[delay(), queue("due", &["due"])]).await;
     let consumer = subscribe(rig, "due", 5).await;
     for id in ["a", "b"] {
         let (due, ()) = tokio::join!(next(consumer.as_ref()), async {
             publish_with(rig, "later", &[id]).await;
-            rig.advance(TTL + A_BIT).await;
+            rig.advance(TTL + MARGIN).await;
         });
         assert_eq!(ids(&due), [id]);
         ack(consumer.as_ref(), &due).await;
     }
 }
 
-/// What expired while nobody listened is there for whoever comes.
+/// Messages that expired while no consumer was subscribed are delivered later.
 pub async fn what_expired_while_nobody_listened_is_delivered(rig: &dyn BrokerRig) {
     declare(rig, &[delay(), queue("due", &["due"])]).await;
     publish_with(rig, "later", &["a", "b"]).await;
@@ -79,7 +79,7 @@ pub async fn what_expired_while_nobody_listened_is_delivered(rig: &dyn BrokerRig
     assert_eq!(ids(&drain(rig, "due", 2).await), ["a", "b"]);
 }
 
-/// Each message has its own time, and they expire in the order in which they came.
+/// Each message expires at its own time, in the order of arrival.
 pub async fn each_message_has_its_own_time(rig: &dyn BrokerRig) {
     declare(rig, &[delay(), queue("due", &["due"])]).await;
     let consumer = subscribe(rig, "due", 5).await;
@@ -88,39 +88,39 @@ pub async fn each_message_has_its_own_time(rig: &dyn BrokerRig) {
     let since = Instant::now();
     publish_with(rig, "later", &["c"]).await;
     if rig.capabilities().stands_still {
-        rig.advance(TTL / 2 + A_BIT).await;
+        rig.advance(TTL / 2 + MARGIN).await;
         assert_eq!(ids(&receive(consumer.as_ref(), 2).await), ["a", "b"]);
         stays_empty(rig, consumer.as_ref()).await;
         rig.advance(TTL / 2).await;
         assert_eq!(ids(&receive(consumer.as_ref(), 1).await), ["c"]);
     } else {
-        // How far apart they come is not for a busy machine to say.
+        // The time between them is not checked: it depends on the load of the machine.
         assert_eq!(ids(&receive(consumer.as_ref(), 3).await), ["a", "b", "c"]);
         let age = since.elapsed();
         assert!(age + DRIFT >= TTL, "the last one expired after {age:?}");
     }
 }
 
-/// Where the queue names no key, what expires is gone.
+/// An expired message is dropped if its queue has no dead-letter key.
 pub async fn an_expired_message_is_dropped_where_the_queue_says_nothing(rig: &dyn BrokerRig) {
     declare(rig, &[expiring(queue("short", &["later"]), TTL), queue("due", &["due"])]).await;
     publish_with(rig, "later", &["a"]).await;
-    rig.advance(TTL + A_BIT).await;
+    rig.advance(TTL + MARGIN).await;
     drain(rig, "short", 0).await;
     drain(rig, "due", 0).await;
 }
 
-/// A message that expires into a key that no queue takes is gone, and takes nothing with it.
+/// A message that expires with a key that no queue matches is dropped and does not affect other messages.
 pub async fn an_expiry_into_nowhere_disturbs_nobody(rig: &dyn BrokerRig) {
     let lost = dead_lettered(expiring(queue("lost", &["lost"]), TTL), NOWHERE);
     declare(rig, &[lost, delay(), queue("due", &["due"])]).await;
     publish_with(rig, "lost", &["a"]).await;
     publish_with(rig, "later", &["b"]).await;
-    rig.advance(TTL + A_BIT).await;
+    rig.advance(TTL + MARGIN).await;
     assert_eq!(ids(&drain(rig, "due", 1).await), ["b"]);
 }
 
-/// Queues without a TTL keep their messages however long it takes.
+/// Without a TTL messages do not expire.
 pub async fn without_a_ttl_nothing_expires(rig: &dyn BrokerRig) {
     declare(rig, &[delay(), queue("due", &["due", "now"])]).await;
     publish_with(rig, "now", &["a"]).await;
@@ -128,15 +128,15 @@ pub async fn without_a_ttl_nothing_expires(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, "due", 1).await), ["a"]);
 }
 
-/// An expired message died at nobody's consumer; one that is rejected after it expired died where it was rejected.
+/// An expired message was not rejected by a consumer; if it is rejected later, it contains the name of that queue.
 pub async fn an_expired_message_that_is_rejected_died_where_it_was_rejected(rig: &dyn BrokerRig) {
     let due = dead_lettered(queue("due", &["due"]), "dead");
     declare(rig, &[delay(), due, queue("dead", &["dead"])]).await;
     publish_with(rig, "later", &["a"]).await;
-    rig.advance(TTL + A_BIT).await;
+    rig.advance(TTL + MARGIN).await;
     let consumer = subscribe(rig, "due", 5).await;
-    let held = receive(consumer.as_ref(), 1).await;
-    assert_eq!(held[0].died_in, None, "it expired; no consumer had it");
-    within("nack", consumer.nack(&tags(&held), Requeue::No)).await.unwrap();
+    let unsettled = receive(consumer.as_ref(), 1).await;
+    assert_eq!(unsettled[0].died_in, None, "it expired; no consumer received it");
+    within("nack", consumer.nack(&tags(&unsettled), Requeue::No)).await.unwrap();
     assert_eq!(drain(rig, "dead", 1).await[0].died_in.as_deref(), Some("due"));
 }

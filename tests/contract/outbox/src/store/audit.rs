@@ -9,7 +9,7 @@ async fn audit(rig: &dyn StoreRig, entry: &AuditEntry) {
     in_unit!(rig, |unit| unit.outbox().audit(entry).await.expect("an entry is added"));
 }
 
-/// The actions of a page, and the number that the next one begins below.
+/// Actions of a page, and the cursor of the next page.
 async fn page(
     rig: &dyn StoreRig,
     of: Option<i64>,
@@ -24,7 +24,7 @@ async fn page(
     (page.into_iter().map(|row| row.effect.action).collect(), next)
 }
 
-/// An entry comes back as it was written; nothing refuses the same one twice.
+/// An entry is read back as it was written; the same entry can be written twice.
 pub async fn an_audit_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     let full = AuditEntry {
         tenant: tenant(2),
@@ -36,17 +36,17 @@ pub async fn an_audit_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
         at: later(9),
         ..audit_entry("dead-letters.discard")
     };
-    let bare = AuditEntry { matched: 0, changed: 0, reason: None, ..audit_entry("outbox.release") };
-    for entry in [&full, &bare, &bare] {
+    let minimal = AuditEntry { matched: 0, changed: 0, reason: None, ..audit_entry("outbox.release") };
+    for entry in [&full, &minimal, &minimal] {
         audit(rig, entry).await;
     }
     let seen = view(rig).await.outbox_view().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
-    assert_eq!(seen.into_iter().map(|row| row.effect).collect::<Vec<_>>(), [bare.clone(), bare, full]);
+    assert_eq!(seen.into_iter().map(|row| row.effect).collect::<Vec<_>>(), [minimal.clone(), minimal, full]);
 }
 
-/// A page shows the newest first and begins below the number asked for.
+/// A page returns the newest entries below the cursor first.
 pub async fn pages_of_the_audit_log_run_from_the_newest_down(rig: &dyn StoreRig) {
-    // The time that an entry names decides nothing.
+    // The time of an entry does not affect the order.
     for (action, at) in [("a", 5), ("b", 4), ("c", 9), ("d", 1), ("e", 2)] {
         audit(rig, &AuditEntry { at: later(at), ..audit_entry(action) }).await;
     }
@@ -59,9 +59,9 @@ pub async fn pages_of_the_audit_log_run_from_the_newest_down(rig: &dyn StoreRig)
     assert_eq!(page(rig, None, next, 2).await, (Vec::new(), None));
 }
 
-/// Who asks for changes is shown no look, and the page is as full as it can be all the same.
+/// The filter for changes omits read access, and the page is still full.
 pub async fn changes_are_found_among_looks(rig: &dyn StoreRig) {
-    for (action, changed) in [("a", 1), ("look", 0), ("b", 2), ("look", 0), ("look", 0), ("c", 9_000_000_000)]
+    for (action, changed) in [("a", 1), ("read", 0), ("b", 2), ("read", 0), ("read", 0), ("c", 9_000_000_000)]
     {
         audit(rig, &AuditEntry { changed, ..audit_entry(action) }).await;
     }
@@ -77,17 +77,17 @@ pub async fn changes_are_found_among_looks(rig: &dyn StoreRig) {
     assert_eq!(actions, ["c", "b", "a"]);
 }
 
-/// An entry is its tenant's; all of them are seen only by whoever asks for all.
+/// Entries belong to one tenant; a query without a tenant returns all.
 pub async fn the_audit_log_is_one_tenants(rig: &dyn StoreRig) {
     audit(rig, &audit_entry("own")).await;
-    audit(rig, &AuditEntry { tenant: tenant(2), ..audit_entry("foreign") }).await;
+    audit(rig, &AuditEntry { tenant: tenant(2), ..audit_entry("other-tenant") }).await;
     assert_eq!(page(rig, Some(1), None, 10).await.0, ["own"]);
-    assert_eq!(page(rig, Some(2), None, 10).await.0, ["foreign"]);
+    assert_eq!(page(rig, Some(2), None, 10).await.0, ["other-tenant"]);
     assert_eq!(page(rig, Some(3), None, 10).await.0, [""; 0]);
-    assert_eq!(page(rig, None, None, 10).await.0, ["foreign", "own"]);
+    assert_eq!(page(rig, None, None, 10).await.0, ["other-tenant", "own"]);
 }
 
-/// An entry is committed with the action it tells of, or not at all.
+/// An entry is committed together with its action, or not at all.
 pub async fn an_audit_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().append(&[event("undone", 7, 1)]).await.unwrap();

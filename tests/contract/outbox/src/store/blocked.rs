@@ -1,4 +1,4 @@
-//! Aggregates whose later events are held by failed ones, and their release.
+//! Aggregates that are blocked by failed events, and their release.
 
 use handover_events::{AggregateRef, OutboxStatus};
 use handover_outbox::ports::{Blocked, DueQuery, NewEvent, Numbered, OnFailed};
@@ -17,14 +17,18 @@ fn about(aggregate: &AggregateRef, event: NewEvent) -> NewEvent {
 async fn fail(rig: &dyn StoreRig, ids: &[&str], at: i64) {
     let failed: Vec<_> = ids.iter().map(|id| to_failed(id)).collect();
     let moved = in_unit!(rig, |unit| unit.outbox().mark_failed(&failed, later(at)).await.unwrap());
-    assert_eq!(moved, ids.len() as u64, "{ids:?} are given up");
+    assert_eq!(moved, ids.len() as u64, "{ids:?} are FAILED");
 }
 
 async fn release(rig: &dyn StoreRig, of: &AggregateRef, at: i64) -> u64 {
-    in_unit!(rig, |unit| unit.outbox().release(of, &unordered(), later(at)).await.expect("a release answers"))
+    in_unit!(rig, |unit| unit
+        .outbox()
+        .release(of, &unordered(), later(at))
+        .await
+        .expect("the release succeeds"))
 }
 
-/// The first failed events of a page, and the number that the next one begins below.
+/// Event ids of a page, and the cursor of the next page.
 async fn page(
     rig: &dyn StoreRig,
     of: Option<i64>,
@@ -36,7 +40,7 @@ async fn page(
         .outbox_view()
         .blocked_page(&unordered(), of.map(tenant), before, limit)
         .await
-        .expect("it can be read");
+        .expect("blocked aggregates can be read");
     assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
     let next = page.last().map(|row| row.id);
     (page.into_iter().map(|row| row.effect.event_id.into()).collect(), next)
@@ -52,10 +56,10 @@ async fn due_under_hold(rig: &dyn StoreRig) -> Vec<String> {
         .outbox_view()
         .outbox_due(&DueQuery { on_failed: OnFailed::Hold, ..due_at(later(99)) })
         .await;
-    rows.expect("what is due can be read").into_iter().map(|row| row.event_id.into()).collect()
+    rows.expect("due rows can be read").into_iter().map(|row| row.event_id.into()).collect()
 }
 
-/// An aggregate is blocked by the first of its failed events, first in its order, and is told with what it waits for.
+/// An aggregate is blocked by its first failed event in order, and is returned with the details of that event.
 pub async fn an_aggregate_is_blocked_by_its_first_failed_event(rig: &dyn StoreRig) {
     let unknown = NewEvent { event_type: "BOOK_TELEPORTED".into(), ..event("first", 7, 2) };
     append(rig, &[event("third", 7, 4), event("second", 7, 3), unknown, event("before", 7, 1)]).await;
@@ -75,8 +79,8 @@ pub async fn an_aggregate_is_blocked_by_its_first_failed_event(rig: &dyn StoreRi
     assert_eq!(page.into_iter().map(|row| (row.id, row.effect)).collect::<Vec<_>>(), [(first.id, expected)]);
 }
 
-/// An aggregate whose next event waits for its time is listed until then, with the time; one whose next event is due, was
-/// confirmed before or is unordered is not.
+/// An aggregate whose next event is not due is listed until then, with that time. It is not listed if the next event
+/// is due, was confirmed before, or is unordered.
 pub async fn an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_then(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     append(
@@ -106,7 +110,7 @@ pub async fn an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_th
             .outbox_view()
             .waiting_page(&unordered(), of.map(tenant), later(now), before, 10)
             .await;
-        page.expect("what waits can be read")
+        page.expect("waiting aggregates can be read")
     };
     let found = waiting(Some(1), 49, None).await;
     let first = row(rig, "waits").await;
@@ -128,7 +132,7 @@ pub async fn an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_th
     assert_eq!(ids(waiting(None, 50, None).await), [""; 0]);
 }
 
-/// Only what failed blocks, and what is unordered never does.
+/// Only FAILED ordered events block.
 pub async fn nothing_but_an_ordered_failed_event_blocks(rig: &dyn StoreRig) {
     let overdue = of_type(BOOK_OVERDUE, event("overdue", 10, 1));
     append(rig, &[event("new", 7, 1), event("retry", 8, 1), event("sent", 9, 1), overdue]).await;
@@ -141,11 +145,11 @@ pub async fn nothing_but_an_ordered_failed_event_blocks(rig: &dyn StoreRig) {
     fail(rig, &["new"], 1).await;
     assert_eq!(blocked(rig).await, ["new"]);
     in_unit!(rig, |unit| unit.outbox().redrive(&[redrive("new", later(1))], later(1)).await.unwrap());
-    assert_eq!(blocked(rig).await, [""; 0], "it is on its way again");
+    assert_eq!(blocked(rig).await, [""; 0], "the event is pending again");
 }
 
-/// What is held is pending and later in the order of the very aggregate, whatever its id.
-pub async fn what_waits_behind_a_failed_event_is_counted(rig: &dyn StoreRig) {
+/// Held events are pending and later in the order of the same aggregate, whatever their ids.
+pub async fn events_held_by_a_failed_event_are_counted(rig: &dyn StoreRig) {
     let others = [
         AggregateRef { tenant: tenant(2), ..aggregate(7) },
         AggregateRef { kind: "Shelf".into(), ..aggregate(7) },
@@ -178,7 +182,7 @@ pub async fn what_waits_behind_a_failed_event_is_counted(rig: &dyn StoreRig) {
     assert_eq!((page[0].effect.event_id.as_str(), page[0].effect.held), ("failed", 3));
 }
 
-/// Pages run from the greatest number down, each below the last number of the one before.
+/// Pages are ordered by number, greatest first, each below the cursor of the one before.
 pub async fn pages_of_blocked_aggregates_run_from_the_greatest_number_down(rig: &dyn StoreRig) {
     let ids = ["a", "b", "c", "d", "e"];
     for (book, id) in (1..).zip(ids) {
@@ -195,7 +199,7 @@ pub async fn pages_of_blocked_aggregates_run_from_the_greatest_number_down(rig: 
     assert_eq!(page(rig, None, next, 2).await, (Vec::new(), None));
 }
 
-/// Blocked aggregates are one tenant's; all of them are seen only by whoever asks for all.
+/// Blocked aggregates belong to one tenant; a query without a tenant returns all.
 pub async fn blocked_aggregates_are_one_tenants(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     append(rig, &[event("own", 7, 1), about(&foreign, event("foreign", 7, 1))]).await;
@@ -206,7 +210,7 @@ pub async fn blocked_aggregates_are_one_tenants(rig: &dyn StoreRig) {
     assert_eq!(blocked(rig).await, ["foreign", "own"]);
 }
 
-/// A release lets later events pass, tells how many failed ones it released, and leaves those `FAILED`.
+/// A release unblocks later events, returns the number of released events, and leaves them `FAILED`.
 pub async fn a_release_lets_later_events_pass_for_good(rig: &dyn StoreRig) {
     append(rig, &[event("one", 7, 1), event("two", 7, 2), event("behind", 7, 3)]).await;
     fail(rig, &["one", "two"], 1).await;
@@ -222,7 +226,7 @@ pub async fn a_release_lets_later_events_pass_for_good(rig: &dyn StoreRig) {
     assert_eq!(row(rig, "one").await.released_time, Some(later(5)));
 }
 
-/// A release is for what has failed by then: what fails later holds again, and is released by itself.
+/// A release applies to events that have already failed: a later failure blocks again and needs another release.
 pub async fn what_fails_after_a_release_holds_again(rig: &dyn StoreRig) {
     append(rig, &[event("one", 7, 1), event("two", 7, 2), event("behind", 7, 3)]).await;
     fail(rig, &["one"], 1).await;
@@ -234,9 +238,8 @@ pub async fn what_fails_after_a_release_holds_again(rig: &dyn StoreRig) {
     assert_eq!(due_under_hold(rig).await, ["behind"]);
 }
 
-/// A release moves nothing but events that hold others back: neither pending ones, nor sent ones, nor
-/// unordered ones.
-pub async fn a_release_leaves_what_holds_nothing_back(rig: &dyn StoreRig) {
+/// A release changes only blocking events, not pending, sent or unordered ones.
+pub async fn a_release_does_not_change_events_that_block_nothing(rig: &dyn StoreRig) {
     let overdue = of_type(BOOK_OVERDUE, event("overdue", 7, 1));
     append(rig, &[overdue, event("new", 7, 2), event("sent", 7, 3)]).await;
     fail(rig, &["overdue"], 1).await;
@@ -245,10 +248,10 @@ pub async fn a_release_leaves_what_holds_nothing_back(rig: &dyn StoreRig) {
     for id in ["overdue", "new", "sent"] {
         assert_eq!(row(rig, id).await.released_time, None, "{id}");
     }
-    assert_eq!(release(rig, &aggregate(8), 2).await, 0, "nobody knows it");
+    assert_eq!(release(rig, &aggregate(8), 2).await, 0, "the aggregate does not exist");
 }
 
-/// A release is of one aggregate: tenant, kind and id together.
+/// A release applies to one aggregate: tenant, kind and id together.
 pub async fn a_release_is_of_one_aggregate(rig: &dyn StoreRig) {
     let all = [
         ("own", aggregate(7)),

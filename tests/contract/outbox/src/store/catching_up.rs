@@ -1,4 +1,4 @@
-//! What a consumer still has to do: what is unapplied, left over or was never seen, and since when it takes events.
+//! Events that a consumer still has to process: unapplied, left over, or never delivered; and its subscription.
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus};
@@ -19,13 +19,13 @@ async fn unapplied(
 ) -> Vec<String> {
     let found = view(rig).await.outbox_view().unapplied("inventory", types, after_id, aggregates).await;
     found
-        .expect("what is unapplied can be read")
+        .expect("unapplied events can be read")
         .into_iter()
         .map(|found| found.event.event_id.into())
         .collect()
 }
 
-/// What is not settled is unapplied: no row, or one that is neither `SUCCESS` nor `DEAD`, with that row.
+/// An event is unapplied if it has no record, or one that is neither `SUCCESS` nor `DEAD`; that record is returned.
 pub async fn what_is_not_settled_is_unapplied(rig: &dyn StoreRig) {
     let all = ["none", "PROCESSING", "WAITING", "SUCCESS", "FAILED", "DEAD"];
     let events: Vec<_> = all.iter().enumerate().map(|(n, id)| event(id, 7, n as i64 + 1)).collect();
@@ -48,7 +48,7 @@ pub async fn what_is_not_settled_is_unapplied(rig: &dyn StoreRig) {
     assert_eq!(seen, expected);
 }
 
-/// What is unapplied comes with its outbox row and its log row as they are.
+/// An unapplied event is returned with its outbox row and its consume-log record.
 pub async fn an_unapplied_event_comes_with_its_rows(rig: &dyn StoreRig) {
     let written = event("e", 7, 3);
     append(rig, std::slice::from_ref(&written)).await;
@@ -68,29 +68,29 @@ pub async fn an_unapplied_event_comes_with_its_rows(rig: &dyn StoreRig) {
     );
 }
 
-/// Only of the aggregates asked about: tenant, kind and id together.
+/// Only events of the requested aggregates are returned: tenant, kind and id together.
 pub async fn only_events_of_the_aggregates_are_unapplied(rig: &dyn StoreRig) {
     let shelf = AggregateRef { kind: "Shelf".into(), ..aggregate(7) };
-    let stranger = AggregateRef { tenant: tenant(2), ..aggregate(7) };
+    let other_tenant = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     append(
         rig,
         &[
             event("book-7", 7, 1),
             event("book-8", 8, 1),
             NewEvent { aggregate: shelf.clone(), ..event("shelf-7", 7, 1) },
-            NewEvent { aggregate: stranger.clone(), ..event("foreign-7", 7, 1) },
+            NewEvent { aggregate: other_tenant.clone(), ..event("foreign-7", 7, 1) },
         ],
     )
     .await;
     let types = [BOOK_LENT];
     assert_eq!(unapplied(rig, &types, 0, &[aggregate(7)]).await, ["book-7"]);
     assert_eq!(unapplied(rig, &types, 0, &[shelf]).await, ["shelf-7"]);
-    assert_eq!(unapplied(rig, &types, 0, &[stranger]).await, ["foreign-7"]);
+    assert_eq!(unapplied(rig, &types, 0, &[other_tenant]).await, ["foreign-7"]);
     assert_eq!(unapplied(rig, &types, 0, &[]).await, [""; 0]);
     assert_eq!(unapplied(rig, &types, 0, &[aggregate(9)]).await, [""; 0]);
 }
 
-/// Only of the types the consumer takes.
+/// Only events of the consumer's types are returned.
 pub async fn only_events_of_the_types_are_unapplied(rig: &dyn StoreRig) {
     append(
         rig,
@@ -109,8 +109,8 @@ pub async fn only_events_of_the_types_are_unapplied(rig: &dyn StoreRig) {
     assert_eq!(unapplied(rig, &[], 0, &of).await, [""; 0]);
 }
 
-/// Rows up to the position at which the consumer subscribed are history, whatever their times: the clock was set back
-/// after the first.
+/// Rows up to the position of the subscription are ignored, whatever their times: the clock was set back after the
+/// first.
 pub async fn only_events_after_the_subscription_are_unapplied(rig: &dyn StoreRig) {
     append(rig, &[event("history", 7, 1)]).await;
     let subscribed =
@@ -127,14 +127,14 @@ pub async fn only_events_after_the_subscription_are_unapplied(rig: &dyn StoreRig
     assert_eq!(unapplied(rig, &types, subscribed.after_id, &[aggregate(7)]).await, ["first", "second"]);
 }
 
-/// By aggregate, then `aggregate_seq`, then id.
-pub async fn unapplied_events_come_by_aggregate_sequence_and_id(rig: &dyn StoreRig) {
+/// Ordered by aggregate, then `aggregate_seq`, then id.
+pub async fn unapplied_events_are_ordered_by_aggregate_sequence_and_id(rig: &dyn StoreRig) {
     let shelf = AggregateRef { kind: "Shelf".into(), ..aggregate(6) };
-    let stranger = AggregateRef { tenant: tenant(2), ..aggregate(1) };
+    let other_tenant = AggregateRef { tenant: tenant(2), ..aggregate(1) };
     append(
         rig,
         &[
-            NewEvent { aggregate: stranger.clone(), ..event("foreign", 1, 1) },
+            NewEvent { aggregate: other_tenant.clone(), ..event("foreign", 1, 1) },
             NewEvent { aggregate: shelf.clone(), ..event("shelf", 6, 1) },
             event("b10", 10, 1),
             event("b9-3", 9, 3),
@@ -144,12 +144,12 @@ pub async fn unapplied_events_come_by_aggregate_sequence_and_id(rig: &dyn StoreR
         ],
     )
     .await;
-    let aggregates = [shelf, stranger, aggregate(10), aggregate(9)];
+    let aggregates = [shelf, other_tenant, aggregate(10), aggregate(9)];
     let seen = unapplied(rig, &[BOOK_LENT], 0, &aggregates).await;
     assert_eq!(seen, ["b9-0", "b9-1a", "b9-1b", "b9-3", "b10", "shelf", "foreign"]);
 }
 
-/// How far the relay has come with an event does not matter.
+/// The publishing status of an event does not matter.
 pub async fn an_event_is_unapplied_whatever_its_status_in_the_outbox(rig: &dyn StoreRig) {
     append(rig, &[event("new", 7, 1), event("sent", 7, 2), event("failed", 7, 3)]).await;
     in_unit!(rig, |unit| {
@@ -177,8 +177,8 @@ fn left(id: &str, status: ConsumeStatus, touched: i64) -> Consumption {
     }
 }
 
-/// `WAITING` and `FAILED` rows that nobody touched for long are left over; settled ones never are.
-pub async fn waiting_and_failed_rows_that_nobody_touched_are_left_over(rig: &dyn StoreRig) {
+/// `WAITING` and `FAILED` records that have not changed for long are left over; settled ones are not.
+pub async fn unchanged_waiting_and_failed_records_are_left_over(rig: &dyn StoreRig) {
     let mut rows = Vec::new();
     for status in ConsumeStatus::ALL {
         rows.push(left(&format!("old-{status}"), *status, -60));
@@ -192,8 +192,8 @@ pub async fn waiting_and_failed_rows_that_nobody_touched_are_left_over(rig: &dyn
     assert_eq!(seen, ["old-FAILED", "old-WAITING"]);
 }
 
-/// A row that waits for its next attempt is not left over while that is not due for as long.
-pub async fn a_row_whose_next_attempt_is_not_long_due_is_not_left_over(rig: &dyn StoreRig) {
+/// A record is left over only if its next attempt has been due for as long.
+pub async fn a_record_whose_next_attempt_is_not_long_due_is_not_left_over(rig: &dyn StoreRig) {
     let due = |id: &str, at: i64| Consumption {
         next_retry_time: Some(later(at)),
         ..left(id, ConsumeStatus::Failed, -60)
@@ -202,8 +202,8 @@ pub async fn a_row_whose_next_attempt_is_not_long_due_is_not_left_over(rig: &dyn
     assert_eq!(leftovers(rig, later(-30), start(), 10).await, ["long-due"]);
 }
 
-/// A `PROCESSING` row is left over once its lease has ended, however lately it was touched.
-pub async fn a_processing_row_is_left_over_once_its_lease_ended(rig: &dyn StoreRig) {
+/// A `PROCESSING` record is left over once its lease has ended, however recently it changed.
+pub async fn a_processing_record_is_left_over_after_its_lease_ended(rig: &dyn StoreRig) {
     let leased = |id: &str, touched: i64, until: i64| Consumption {
         lease_until: Some(later(until)),
         ..left(id, ConsumeStatus::Processing, touched)
@@ -212,8 +212,8 @@ pub async fn a_processing_row_is_left_over_once_its_lease_ended(rig: &dyn StoreR
     assert_eq!(leftovers(rig, later(-30), start(), 10).await, ["ended"]);
 }
 
-/// What a clock wrote that was set back since is left over: by its times nobody would come back for it for long.
-pub async fn a_row_written_later_than_now_is_left_over(rig: &dyn StoreRig) {
+/// A record written by a clock that has since been set back is left over: its times would delay it for long.
+pub async fn a_record_written_later_than_now_is_left_over(rig: &dyn StoreRig) {
     let rows = ConsumeStatus::ALL.iter().map(|status| Consumption {
         lease_until: (*status == ConsumeStatus::Processing).then(|| later(315)),
         next_retry_time: (*status == ConsumeStatus::Failed).then(|| later(310)),
@@ -225,8 +225,8 @@ pub async fn a_row_written_later_than_now_is_left_over(rig: &dyn StoreRig) {
     assert_eq!(seen, ["FAILED", "PROCESSING", "WAITING"]);
 }
 
-/// The oldest come first, no more than asked for.
-pub async fn the_oldest_leftovers_come_first(rig: &dyn StoreRig) {
+/// The oldest records come first, at most `limit`.
+pub async fn leftovers_are_ordered_oldest_first(rig: &dyn StoreRig) {
     let lease = |row: Consumption| Consumption { lease_until: Some(later(-40)), ..row };
     record(
         rig,
@@ -241,14 +241,14 @@ pub async fn the_oldest_leftovers_come_first(rig: &dyn StoreRig) {
     assert_eq!(leftovers(rig, later(-30), start(), 2).await, ["first", "second"]);
 }
 
-/// A consumer's leftovers are its own.
-pub async fn leftovers_are_of_one_consumer(rig: &dyn StoreRig) {
+/// Leftovers belong to one consumer.
+pub async fn leftovers_belong_to_one_consumer(rig: &dyn StoreRig) {
     let row = left("e", ConsumeStatus::Waiting, -60);
     record(rig, &[Consumption { consumer: "another".into(), ..row }]).await;
     assert_eq!(leftovers(rig, later(-30), start(), 10).await, [""; 0]);
 }
 
-/// The position of the subscription; before it, that of the first row.
+/// Position of the subscription; 0 before it.
 async fn after_id(rig: &dyn StoreRig) -> i64 {
     let subscription = view(rig).await.outbox_view().consumer_subscription("inventory").await.unwrap();
     subscription.map_or(0, |subscription| subscription.after_id)
@@ -260,27 +260,28 @@ async fn unseen(rig: &dyn StoreRig, types: &[&str], after: i64, until: i64, limi
         .outbox_view()
         .unseen("inventory", types, after_id(rig).await, later(after), later(until), limit)
         .await;
-    rows.expect("what was not seen can be read").into_iter().map(|row| row.event_id.into()).collect()
+    rows.expect("unseen events can be read").into_iter().map(|row| row.event_id.into()).collect()
 }
 
 async fn send(rig: &dyn StoreRig, id: &str, at: i64) {
     in_unit!(rig, |unit| assert_eq!(unit.outbox().mark_sent(&[&confirmed(id)], later(at)).await.unwrap(), 1));
 }
 
-/// Events sent within the window that the log does not know, the earliest sent first, no more than asked for.
-pub async fn events_sent_but_never_seen_are_told_by_the_time_they_were_sent(rig: &dyn StoreRig) {
+/// Events sent within the interval without a record in the log are returned, earliest `sent_time` first, at most
+/// `limit`.
+pub async fn unseen_events_are_returned_by_their_sent_time(rig: &dyn StoreRig) {
     append(rig, &["early", "second", "third", "late", "pending"].map(|id| event(id, 7, 1))).await;
     for (id, at) in [("late", 21), ("third", 20), ("second", 11), ("early", 10)] {
         send(rig, id, at).await;
     }
     let types = [BOOK_LENT];
-    assert_eq!(unseen(rig, &types, 10, 20, 10).await, ["second", "third"], "after its begin, up to its end");
+    assert_eq!(unseen(rig, &types, 10, 20, 10).await, ["second", "third"], "after the start, up to the end");
     assert_eq!(unseen(rig, &types, 0, 100, 3).await, ["early", "second", "third"]);
     assert_eq!(unseen(rig, &types, 21, 100, 10).await, [""; 0]);
 }
 
-/// Any row in the consumer's own log means that it was seen.
-pub async fn an_event_in_the_log_was_seen_whatever_became_of_it(rig: &dyn StoreRig) {
+/// Any record in the consumer's own log means that the event was delivered.
+pub async fn an_event_with_any_record_in_the_log_is_not_unseen(rig: &dyn StoreRig) {
     for status in ConsumeStatus::ALL {
         append(rig, &[event(status.as_str(), 7, 1)]).await;
         send(rig, status.as_str(), 5).await;
@@ -292,19 +293,19 @@ pub async fn an_event_in_the_log_was_seen_whatever_became_of_it(rig: &dyn StoreR
     assert_eq!(unseen(rig, &[BOOK_LENT], 0, 9, 10).await, ["elsewhere"]);
 }
 
-/// Only what the consumer takes, and only since it subscribed.
-pub async fn only_types_taken_and_events_after_the_subscription_are_unseen(rig: &dyn StoreRig) {
+/// Only the consumer's types, and only events after its subscription, are returned.
+pub async fn only_own_types_and_events_after_the_subscription_are_unseen(rig: &dyn StoreRig) {
     append(rig, &[event("history", 7, 1)]).await;
     in_unit!(rig, |unit| unit.outbox().subscribe_consumer("inventory", start()).await.unwrap());
-    append(rig, &[event("mine", 7, 2), of_type(BOOK_ADDED, event("other-type", 7, 3))]).await;
-    for id in ["history", "mine", "other-type"] {
+    append(rig, &[event("own", 7, 2), of_type(BOOK_ADDED, event("other-type", 7, 3))]).await;
+    for id in ["history", "own", "other-type"] {
         send(rig, id, 5).await;
     }
-    assert_eq!(unseen(rig, &[BOOK_LENT], 0, 9, 10).await, ["mine"]);
+    assert_eq!(unseen(rig, &[BOOK_LENT], 0, 9, 10).await, ["own"]);
     assert_eq!(unseen(rig, &[], 0, 9, 10).await, [""; 0]);
 }
 
-/// A consumer subscribes once, to what comes after the newest row of the outbox.
+/// A consumer subscribes once, after the greatest outbox id.
 pub async fn a_consumer_keeps_its_first_subscription(rig: &dyn StoreRig) {
     assert_eq!(view(rig).await.outbox_view().consumer_subscription("inventory").await.unwrap(), None);
     let first = in_unit!(rig, |unit| unit.outbox().subscribe_consumer("inventory", later(1)).await.unwrap());
@@ -318,8 +319,8 @@ pub async fn a_consumer_keeps_its_first_subscription(rig: &dyn StoreRig) {
     assert_eq!(other.after_id, newest.id, "consumers are compared byte by byte");
 }
 
-/// `checked_until` moves both ways, of its consumer alone, and the position never moves.
-pub async fn checked_until_moves_as_it_is_set(rig: &dyn StoreRig) {
+/// `checked_until` can be set forward and backward, only for its consumer; the position never changes.
+pub async fn checked_until_can_be_set_forward_and_backward(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().subscribe_consumer("inventory", start()).await.unwrap();
         unit.outbox().subscribe_consumer("another", start()).await.unwrap();
@@ -334,7 +335,7 @@ pub async fn checked_until_moves_as_it_is_set(rig: &dyn StoreRig) {
     assert_eq!(other.checked_until, start());
 }
 
-/// A subscription belongs to its unit like everything else.
+/// A subscription is part of its unit of work.
 pub async fn a_dropped_unit_subscribes_nobody(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().subscribe_consumer("inventory", start()).await.unwrap();

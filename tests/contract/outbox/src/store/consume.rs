@@ -30,8 +30,8 @@ pub(super) fn in_status(status: ConsumeStatus, row: Consumption) -> Consumption 
     Consumption { status, ..row }
 }
 
-/// A row is read back as it was written; what was never written is not there.
-pub async fn a_recorded_row_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
+/// A record is read back as it was written; missing records are not found.
+pub async fn a_record_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     let full = Consumption {
         status: ConsumeStatus::Failed,
         attempts: 3,
@@ -42,9 +42,9 @@ pub async fn a_recorded_row_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
         consume_result: Some(AWKWARD.into()),
         ..consumption("inventory", &event("full", 7, 1))
     };
-    let bare = consumption("inventory", &event("bare", 8, 1));
-    record(rig, &[full.clone(), bare.clone()]).await;
-    for written in [full, bare] {
+    let minimal = consumption("inventory", &event("bare", 8, 1));
+    record(rig, &[full.clone(), minimal.clone()]).await;
+    for written in [full, minimal] {
         let seen = logged(rig, "inventory", written.event_id.as_str()).await;
         assert_eq!(seen, Some(as_recorded(&written)));
     }
@@ -52,8 +52,8 @@ pub async fn a_recorded_row_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     assert_eq!(logged(rig, "lending", "full").await, None);
 }
 
-/// Every status survives.
-pub async fn every_status_of_the_log_survives(rig: &dyn StoreRig) {
+/// Every status is stored.
+pub async fn every_status_of_the_log_is_stored(rig: &dyn StoreRig) {
     for (n, status) in ConsumeStatus::ALL.iter().enumerate() {
         let id = format!("e{n}");
         record(rig, &[in_status(*status, consumption("inventory", &event(&id, 7, 1)))]).await;
@@ -61,7 +61,7 @@ pub async fn every_status_of_the_log_survives(rig: &dyn StoreRig) {
     }
 }
 
-/// What is expected to be absent must be absent.
+/// A record that is expected to be absent must be absent.
 pub async fn a_row_expected_to_be_absent_conflicts_with_one_that_is_there(rig: &dyn StoreRig) {
     let first = consumption("inventory", &event("e", 7, 1));
     record(rig, std::slice::from_ref(&first)).await;
@@ -70,8 +70,8 @@ pub async fn a_row_expected_to_be_absent_conflicts_with_one_that_is_there(rig: &
     assert_eq!(logged(rig, "inventory", "e").await, Some(as_recorded(&first)), "nothing changed");
 }
 
-/// A row that is where it is expected moves on, whole.
-pub async fn a_row_that_is_where_it_is_expected_moves_on(rig: &dyn StoreRig) {
+/// A record in the expected state is replaced completely.
+pub async fn a_record_in_the_expected_state_is_updated(rig: &dyn StoreRig) {
     let first = Consumption {
         next_retry_time: Some(later(5)),
         error_message: Some("once".into()),
@@ -98,7 +98,7 @@ pub async fn a_row_that_is_where_it_is_expected_moves_on(rig: &dyn StoreRig) {
     }
 }
 
-/// Another status, another count, or no row at all: a conflict, and nothing changes.
+/// Another status, another number of attempts, or no record at all is a conflict, and nothing changes.
 pub async fn a_row_that_is_not_where_it_is_expected_is_a_conflict(rig: &dyn StoreRig) {
     let failed = Consumption {
         attempts: 2,
@@ -122,7 +122,7 @@ pub async fn a_row_that_is_not_where_it_is_expected_is_a_conflict(rig: &dyn Stor
     assert_eq!(logged(rig, "inventory", "missing").await, None);
 }
 
-/// One conflict among many, and none of them is written, nor anything else of the unit.
+/// After one conflict among many records, none of them is written, nor any other change of the unit.
 pub async fn one_conflict_undoes_the_whole_unit(rig: &dyn StoreRig) {
     record(rig, &[consumption("inventory", &event("taken", 7, 1))]).await;
     let mut unit = begin(rig).await;
@@ -135,8 +135,8 @@ pub async fn one_conflict_undoes_the_whole_unit(rig: &dyn StoreRig) {
     assert_eq!(view(rig).await.outbox_view().outbox_by_event(&[event_id("follow-up")]).await.unwrap(), []);
 }
 
-/// One batch may add rows and move others.
-pub async fn a_batch_may_add_rows_and_move_others(rig: &dyn StoreRig) {
+/// A batch may insert some records and update others.
+pub async fn a_batch_may_insert_some_rows_and_update_others(rig: &dyn StoreRig) {
     let waiting = in_status(ConsumeStatus::Waiting, consumption("inventory", &event("old", 7, 1)));
     record(rig, std::slice::from_ref(&waiting)).await;
     let moved = Consumption {
@@ -149,15 +149,15 @@ pub async fn a_batch_may_add_rows_and_move_others(rig: &dyn StoreRig) {
     }
 }
 
-/// Two rows of one event in one batch: the second must expect what the first wrote.
+/// Two records of one event in one batch conflict: the second would have to expect the first.
 pub async fn a_batch_that_names_an_event_twice_is_a_conflict(rig: &dyn StoreRig) {
     let row = consumption("inventory", &event("e", 7, 1));
     refused(rig, &[row.clone(), row]).await;
     assert_eq!(logged(rig, "inventory", "e").await, None);
 }
 
-/// A consumer's row is its own.
-pub async fn consumers_have_rows_of_their_own(rig: &dyn StoreRig) {
+/// Each consumer has its own records.
+pub async fn each_consumer_has_its_own_records(rig: &dyn StoreRig) {
     record(rig, &[consumption("inventory", &event("e", 7, 1))]).await;
     record(rig, &[in_status(ConsumeStatus::Dead, consumption("lending", &event("e", 7, 1)))]).await;
     assert_eq!(logged(rig, "inventory", "e").await.map(|row| row.status), Some(ConsumeStatus::Success));
@@ -176,8 +176,8 @@ pub async fn consumers_and_events_are_compared_byte_by_byte(rig: &dyn StoreRig) 
     assert_eq!(logged(rig, "INVENTORY", "key-a").await, None);
 }
 
-/// A group of deliveries is recorded in one call, however large.
-pub async fn a_great_batch_is_recorded_whole(rig: &dyn StoreRig) {
+/// A large group of deliveries is recorded in one call.
+pub async fn a_large_batch_is_recorded_completely(rig: &dyn StoreRig) {
     let rows: Vec<_> =
         (0..500).map(|n| consumption("inventory", &event(&format!("e{n}"), 7, n + 1))).collect();
     record(rig, &rows).await;
@@ -186,7 +186,7 @@ pub async fn a_great_batch_is_recorded_whole(rig: &dyn StoreRig) {
     );
 }
 
-/// Nothing to record is no error, and a conflict names what is in the way.
+/// Recording an empty batch is not an error, and a conflict names its key.
 pub async fn a_conflict_says_what_is_in_the_way(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().record(&[]).await.unwrap();

@@ -10,15 +10,15 @@ use super::{StoreRig, in_unit, view};
 use crate::samples::{AWKWARD, BOOK_ADDED, BOOK_LENT, dead_letter, decision, hostile_bodies, later, tenant};
 use crate::work::changes_one;
 
-pub(super) async fn park(rig: &dyn StoreRig, letters: &[DeadLetter]) {
-    in_unit!(rig, |unit| unit.outbox().park(letters).await.expect("dead letters are parked"));
+pub(super) async fn park(rig: &dyn StoreRig, samples: &[DeadLetter]) {
+    in_unit!(rig, |unit| unit.outbox().park(samples).await.expect("dead letters are parked"));
 }
 
 pub(super) async fn parked(rig: &dyn StoreRig, queue: &str, key: &str) -> Option<DeadLetter> {
     view(rig).await.outbox_view().dead_letter(queue, key).await.expect("a dead letter can be read")
 }
 
-/// The keys of a page, and the number that the next one begins below.
+/// Keys of a page, and the cursor of the next page.
 async fn page(
     rig: &dyn StoreRig,
     filter: &DeadLetterFilter,
@@ -30,7 +30,7 @@ async fn page(
         .outbox_view()
         .dead_letters_page(filter, before, limit)
         .await
-        .expect("letters can be read");
+        .expect("dead letters can be read");
     assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
     let next = page.last().map(|row| row.id);
     (page.into_iter().map(|row| row.effect.key).collect(), next)
@@ -40,7 +40,7 @@ async fn keys(rig: &dyn StoreRig) -> Vec<String> {
     page(rig, &DeadLetterFilter::default(), None, 100).await.0
 }
 
-/// A dead letter comes back as it was parked, also one of which little is known.
+/// A dead letter is read back as it was parked, also without optional fields.
 pub async fn a_dead_letter_is_read_back_as_it_was_parked(rig: &dyn StoreRig) {
     let full = DeadLetter {
         tenant: tenant(2),
@@ -48,23 +48,23 @@ pub async fn a_dead_letter_is_read_back_as_it_was_parked(rig: &dyn StoreRig) {
         reason: format!("消息消费失败: {AWKWARD}"),
         ..dead_letter("book.lending.queue", "e-1")
     };
-    let bare = DeadLetter {
+    let minimal = DeadLetter {
         event_type: None,
         trace_id: None,
         body: String::new(),
         reason: "no json".into(),
         ..dead_letter("book.lending.queue", &"f".repeat(64))
     };
-    park(rig, &[full.clone(), bare.clone()]).await;
-    for letter in [full, bare] {
-        assert_eq!(parked(rig, &letter.queue, &letter.key).await.as_ref(), Some(&letter));
+    park(rig, &[full.clone(), minimal.clone()]).await;
+    for sample in [full, minimal] {
+        assert_eq!(parked(rig, &sample.queue, &sample.key).await.as_ref(), Some(&sample));
     }
     assert_eq!(parked(rig, "book.lending.queue", "missing").await, None);
     assert_eq!(parked(rig, "another.queue", "e-1").await, None);
 }
 
-/// Whatever its texts are, a dead letter is parked, once, and read back in its storable form, in which nothing is longer
-/// than its limit and a shortened body is accounted for.
+/// Whatever its texts are, a dead letter is parked once and read back in its storable form: no text exceeds its
+/// limit, and the reason states the size of a truncated body.
 pub async fn dead_letters_of_any_texts_are_parked_in_their_storable_form(rig: &dyn StoreRig) {
     let long = format!("{}\0{}", "é".repeat(200), AWKWARD.repeat(2_000));
     let odd = DeadLetter {
@@ -76,28 +76,28 @@ pub async fn dead_letters_of_any_texts_are_parked_in_their_storable_form(rig: &d
     let bodies = hostile_bodies();
     let hostile =
         bodies.iter().map(|(name, body)| DeadLetter { body: body.clone(), ..dead_letter("queue", name) });
-    let letters: Vec<DeadLetter> = hostile.chain([odd]).collect();
-    park(rig, &letters).await;
-    park(rig, &letters).await;
-    for letter in &letters {
-        let kept = letter.storable();
-        assert_eq!(parked(rig, &kept.queue, &kept.key).await.as_ref(), Some(&kept), "{}", letter.key);
-        assert_eq!(kept.storable(), kept, "{}", letter.key);
+    let samples: Vec<DeadLetter> = hostile.chain([odd]).collect();
+    park(rig, &samples).await;
+    park(rig, &samples).await;
+    for sample in &samples {
+        let kept = sample.storable();
+        assert_eq!(parked(rig, &kept.queue, &kept.key).await.as_ref(), Some(&kept), "{}", sample.key);
+        assert_eq!(kept.storable(), kept, "{}", sample.key);
         assert!(kept.body.len() <= MAX_LETTER_BODY_BYTES && kept.reason.len() <= MAX_LETTER_REASON_BYTES);
-        let is_whole = kept.body == letter.body.replace('\0', "\\x00");
-        let account = format!("the message has {} bytes", letter.body.len());
-        assert_eq!(kept.reason.contains(&account), !is_whole, "{}: {}", letter.key, kept.reason);
+        let is_whole = kept.body == sample.body.replace('\0', "\\x00");
+        let account = format!("the message has {} bytes", sample.body.len());
+        assert_eq!(kept.reason.contains(&account), !is_whole, "{}: {}", sample.key, kept.reason);
     }
-    // Once, and not compared in its storable form: its hash takes the largest part of this rule's time.
+    // Parked only once and not compared in its storable form: its hash takes most of this rule's time.
     let large = DeadLetter { body: "x".repeat(10_000_000), ..dead_letter("queue", "10 MB") };
     park(rig, std::slice::from_ref(&large)).await;
     let kept = parked(rig, "queue", "10 MB").await.expect("it is parked");
     assert_eq!(kept.body.len(), MAX_LETTER_BODY_BYTES);
     assert!(kept.reason.contains("the message has 10000000 bytes"), "{}", kept.reason);
-    assert_eq!(page(rig, &DeadLetterFilter::default(), None, 100).await.0.len(), letters.len() + 1);
+    assert_eq!(page(rig, &DeadLetterFilter::default(), None, 100).await.0.len(), samples.len() + 1);
 }
 
-/// Parking what is already open changes nothing: the first reason stays, and there is one row.
+/// Parking an open dead letter again changes nothing: the first reason is kept, and there is one row.
 pub async fn parking_an_open_dead_letter_again_changes_nothing(rig: &dyn StoreRig) {
     let first = dead_letter("queue", "key");
     park(rig, std::slice::from_ref(&first)).await;
@@ -108,8 +108,8 @@ pub async fn parking_an_open_dead_letter_again_changes_nothing(rig: &dyn StoreRi
     assert_eq!(keys(rig).await, ["key"]);
 }
 
-/// Parking in the same unit twice is once.
-pub async fn parking_a_dead_letter_twice_in_a_unit_is_once(rig: &dyn StoreRig) {
+/// Parking a dead letter twice in one unit stores one row.
+pub async fn parking_a_dead_letter_twice_in_a_unit_stores_one_row(rig: &dyn StoreRig) {
     let first = dead_letter("queue", "key");
     in_unit!(rig, |unit| {
         unit.outbox()
@@ -123,9 +123,9 @@ pub async fn parking_a_dead_letter_twice_in_a_unit_is_once(rig: &dyn StoreRig) {
     assert_eq!(keys(rig).await, ["key"]);
 }
 
-/// One that a person replayed or discarded is opened again when it dies again, with the new reason and time; its place
-/// and what was decided are kept.
-pub async fn a_dead_letter_that_was_decided_is_opened_again(rig: &dyn StoreRig) {
+/// A replayed or discarded dead letter that is parked again is reopened with the new reason and time; its position
+/// and the earlier decision are kept.
+pub async fn a_decided_dead_letter_is_reopened(rig: &dyn StoreRig) {
     for (key, status) in
         [("replayed", DeadLetterStatus::Replayed), ("discarded", DeadLetterStatus::Discarded)]
     {
@@ -135,7 +135,7 @@ pub async fn a_dead_letter_that_was_decided_is_opened_again(rig: &dyn StoreRig) 
     assert_eq!(keys(rig).await, ["discarded", "replayed"]);
 }
 
-/// One that is being replayed is opened again as well: it has died again before the confirm was written down.
+/// A dead letter that is being replayed is reopened too: it was dead-lettered again before the confirm was recorded.
 pub async fn a_dead_letter_that_is_being_replayed_is_opened_again(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("queue", "first"), dead_letter("queue", "second")]).await;
     opens_again_after(rig, "first", DeadLetterStatus::Replaying).await;
@@ -143,7 +143,7 @@ pub async fn a_dead_letter_that_is_being_replayed_is_opened_again(rig: &dyn Stor
 }
 
 async fn opens_again_after(rig: &dyn StoreRig, key: &str, status: DeadLetterStatus) {
-    decide(rig, key, status, Some("looked at it"), 5).await;
+    decide(rig, key, status, Some("checked"), 5).await;
     let decided = parked(rig, "queue", key).await.unwrap();
     let again = DeadLetter {
         reason: "again".into(),
@@ -156,10 +156,10 @@ async fn opens_again_after(rig: &dyn StoreRig, key: &str, status: DeadLetterStat
     let expected =
         DeadLetter { status: DeadLetterStatus::Open, reason: "again".into(), died_at: later(9), ..decided };
     assert_eq!(parked(rig, "queue", key).await.as_ref(), Some(&expected), "after {status:?}");
-    assert_eq!((expected.decided_at, expected.note.as_deref()), (Some(later(5)), Some("looked at it")));
+    assert_eq!((expected.decided_at, expected.note.as_deref()), (Some(later(5)), Some("checked")));
 }
 
-/// Pages run from the last parked to the first, whenever each died, and begin below the number asked for.
+/// Pages are ordered by parking, the last parked first, whatever the times, each below the cursor.
 pub async fn pages_of_dead_letters_run_from_the_last_parked_down(rig: &dyn StoreRig) {
     let all = [("a", 9), ("b", -50), ("c", 50), ("d", 1), ("e", 0)];
     for (key, at) in all {
@@ -177,9 +177,9 @@ pub async fn pages_of_dead_letters_run_from_the_last_parked_down(rig: &dyn Store
     assert_eq!(page(rig, &any, next, 2).await, (Vec::new(), None));
 }
 
-/// Each part of a filter narrows the page; together they all hold.
+/// Each field of a filter narrows the page; several fields are combined with AND.
 pub async fn every_part_of_a_filter_narrows_the_page_of_dead_letters(rig: &dyn StoreRig) {
-    let letters = [
+    let samples = [
         dead_letter("queue", "plain"),
         dead_letter("other", "elsewhere"),
         DeadLetter { tenant: tenant(2), ..dead_letter("queue", "foreign") },
@@ -187,7 +187,7 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_dead_letters(rig: &dyn S
         DeadLetter { event_type: None, ..dead_letter("queue", "stray") },
         dead_letter("queue", "discarded"),
     ];
-    park(rig, &letters).await;
+    park(rig, &samples).await;
     decide(rig, "discarded", DeadLetterStatus::Discarded, None, 5).await;
     let any = DeadLetterFilter::default();
     let cases: [(DeadLetterFilter, &[&str]); 8] = [
@@ -215,12 +215,12 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_dead_letters(rig: &dyn S
 
 async fn under(rig: &dyn StoreRig, keys: &[&str]) -> Vec<String> {
     let keys: Vec<_> = keys.iter().map(|key| (*key).to_owned()).collect();
-    let letters =
+    let samples =
         view(rig).await.outbox_view().dead_letters_of(&keys).await.expect("dead letters can be read");
-    letters.into_iter().map(|letter| format!("{} {}", letter.queue, letter.key)).collect()
+    samples.into_iter().map(|sample| format!("{} {}", sample.queue, sample.key)).collect()
 }
 
-/// Under keys are found all letters, at whatever queue they died, in the order in which they were first parked.
+/// Dead letters are found by key at any queue, in the order in which they were first parked.
 pub async fn dead_letters_under_keys_come_in_the_order_in_which_they_were_parked(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("b", "z"), dead_letter("a", "y"), dead_letter("a", "z")]).await;
     park(rig, &[dead_letter("c", "Z"), dead_letter("b", "y"), dead_letter("b", "z")]).await;
@@ -234,25 +234,25 @@ pub async fn dead_letters_under_keys_come_in_the_order_in_which_they_were_parked
     assert_eq!(under(rig, &[]).await, [""; 0]);
     let many: Vec<_> = (0..300).map(|n| format!("k{n:03}")).collect();
     park(rig, &many.iter().map(|key| dead_letter("many", key)).collect::<Vec<_>>()).await;
-    let wanted: Vec<_> = many.iter().rev().chain(&many[297..]).map(String::as_str).collect();
+    let requested: Vec<_> = many.iter().rev().chain(&many[297..]).map(String::as_str).collect();
     let expected: Vec<_> = many.iter().map(|key| format!("many {key}")).collect();
-    assert_eq!(under(rig, &wanted).await, expected);
+    assert_eq!(under(rig, &requested).await, expected);
 }
 
-/// Queue and key together say which, byte by byte.
-pub async fn dead_letters_are_told_apart_by_queue_and_key(rig: &dyn StoreRig) {
+/// Dead letters are identified by queue and key, compared byte by byte.
+pub async fn dead_letters_are_identified_by_queue_and_key(rig: &dyn StoreRig) {
     let all = [("queue", "key-a"), ("queue", "Key-A"), ("other", "key-a"), ("Queue", "key-a")];
     for (n, (queue, key)) in all.into_iter().enumerate() {
         park(rig, &[DeadLetter { reason: n.to_string(), ..dead_letter(queue, key) }]).await;
     }
     for (n, (queue, key)) in all.into_iter().enumerate() {
-        assert_eq!(parked(rig, queue, key).await.map(|letter| letter.reason), Some(n.to_string()));
+        assert_eq!(parked(rig, queue, key).await.map(|sample| sample.reason), Some(n.to_string()));
     }
     let of_queue = DeadLetterFilter { queue: Some("queue".into()), ..DeadLetterFilter::default() };
     assert_eq!(page(rig, &of_queue, None, 10).await.0, ["Key-A", "key-a"]);
 }
 
-/// What a person still has to see through is counted: open, or on its way back, for one tenant or for all.
+/// Undecided dead letters (open or being replayed) are counted, for one tenant or all.
 pub async fn undecided_dead_letters_are_open_or_being_replayed(rig: &dyn StoreRig) {
     let undecided = async |of: Option<i64>| {
         view(rig)
@@ -260,7 +260,7 @@ pub async fn undecided_dead_letters_are_open_or_being_replayed(rig: &dyn StoreRi
             .outbox_view()
             .undecided_dead_letters(of.map(tenant))
             .await
-            .expect("letters can be counted")
+            .expect("dead letters can be counted")
     };
     assert_eq!(undecided(None).await, 0);
     let foreign = DeadLetter { tenant: tenant(2), ..dead_letter("queue", "foreign") };

@@ -1,4 +1,4 @@
-//! What a person decides about a dead letter.
+//! Decisions of operators about dead letters.
 
 use handover_outbox::ports::{DeadLetter, DeadLetterStatus, Decision};
 
@@ -7,7 +7,7 @@ use super::{StoreRig, begin, in_unit};
 use crate::samples::{AWKWARD, dead_letter, decision, later};
 use crate::work::{changes_none, changes_one};
 
-/// Decides about a letter of `queue`, wherever it stands.
+/// Decides about a dead letter of `queue`, whatever its status.
 pub(super) async fn decide(rig: &dyn StoreRig, key: &str, to: DeadLetterStatus, note: Option<&str>, at: i64) {
     let decision = Decision {
         from: DeadLetterStatus::ALL.to_vec(),
@@ -18,34 +18,34 @@ pub(super) async fn decide(rig: &dyn StoreRig, key: &str, to: DeadLetterStatus, 
     in_unit!(rig, |unit| changes_one(unit.outbox().decide(&decision).await));
 }
 
-/// A decision is written down with its time and its note, and leaves everything else as it was.
-pub async fn a_decision_is_written_down_with_its_time_and_note(rig: &dyn StoreRig) {
-    let letter = dead_letter("queue", "key");
-    park(rig, std::slice::from_ref(&letter)).await;
+/// A decision is stored with its time and note, and changes nothing else.
+pub async fn a_decision_is_stored_with_its_time_and_note(rig: &dyn StoreRig) {
+    let sample = dead_letter("queue", "key");
+    park(rig, std::slice::from_ref(&sample)).await;
     for (n, status) in (1..).zip(DeadLetterStatus::ALL) {
         decide(rig, "key", *status, Some(AWKWARD), n).await;
         let expected = DeadLetter {
             status: *status,
             decided_at: Some(later(n)),
             note: Some(AWKWARD.into()),
-            ..letter.clone()
+            ..sample.clone()
         };
         assert_eq!(parked(rig, "queue", "key").await, Some(expected));
     }
 }
 
-/// A decision without a note leaves what was said before.
+/// A decision without a note keeps the previous note.
 pub async fn a_decision_without_a_note_leaves_the_one_before(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("queue", "key")]).await;
     decide(rig, "key", DeadLetterStatus::Replaying, None, 1).await;
     assert_eq!(parked(rig, "queue", "key").await.unwrap().note, None);
-    decide(rig, "key", DeadLetterStatus::Open, Some("mended the cause"), 2).await;
+    decide(rig, "key", DeadLetterStatus::Open, Some("fixed the cause"), 2).await;
     decide(rig, "key", DeadLetterStatus::Replaying, None, 3).await;
     let seen = parked(rig, "queue", "key").await.unwrap();
-    assert_eq!((seen.note.as_deref(), seen.decided_at), (Some("mended the cause"), Some(later(3))));
+    assert_eq!((seen.note.as_deref(), seen.decided_at), (Some("fixed the cause"), Some(later(3))));
 }
 
-/// A decision about a letter that does not stand where it says changes nothing.
+/// A decision changes nothing if the dead letter does not have an expected status.
 pub async fn a_decision_holds_only_where_the_letter_stands_where_it_says(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("queue", "key"), dead_letter("other", "key")]).await;
     let from = |from: &[DeadLetterStatus]| Decision {
@@ -54,29 +54,29 @@ pub async fn a_decision_holds_only_where_the_letter_stands_where_it_says(rig: &d
         ..decision("queue", "key", DeadLetterStatus::Discarded)
     };
     use DeadLetterStatus::{Discarded, Open, Replayed, Replaying};
-    for (stands, elsewhere) in [
+    for (status, elsewhere) in [
         (Open, [Replaying, Replayed, Discarded]),
         (Replaying, [Open, Replayed, Discarded]),
         (Replayed, [Open, Replaying, Discarded]),
         (Discarded, [Open, Replaying, Replayed]),
     ] {
-        decide(rig, "key", stands, None, 1).await;
+        decide(rig, "key", status, None, 1).await;
         let before = parked(rig, "queue", "key").await;
         in_unit!(rig, |unit| {
             changes_none(unit.outbox().decide(&from(&elsewhere)).await);
             changes_none(unit.outbox().decide(&from(&elsewhere[..1])).await);
             changes_none(unit.outbox().decide(&from(&[])).await);
         });
-        assert_eq!(parked(rig, "queue", "key").await, before, "{stands:?}");
+        assert_eq!(parked(rig, "queue", "key").await, before, "{status:?}");
     }
     decide(rig, "key", Open, None, 1).await;
     in_unit!(rig, |unit| changes_one(unit.outbox().decide(&from(&[Replayed, Open, Replaying])).await));
     let other = parked(rig, "other", "key").await.unwrap();
-    assert_eq!((other.status, other.decided_at), (Open, None), "it died at another queue");
+    assert_eq!((other.status, other.decided_at), (Open, None), "it belongs to another queue");
 }
 
-/// A decision about a letter that is not there changes nothing, also where only case tells them apart.
-pub async fn a_decision_about_a_letter_that_is_not_there_changes_nothing(rig: &dyn StoreRig) {
+/// A decision about a missing dead letter changes nothing, also if only the case of the key differs.
+pub async fn a_decision_about_a_missing_dead_letter_changes_nothing(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("queue", "key")]).await;
     let everywhere = DeadLetterStatus::ALL.to_vec();
     in_unit!(rig, |unit| {
@@ -88,7 +88,7 @@ pub async fn a_decision_about_a_letter_that_is_not_there_changes_nothing(rig: &d
     assert_eq!(parked(rig, "queue", "key").await, Some(dead_letter("queue", "key")));
 }
 
-/// A decision is undone with its unit.
+/// A decision is part of its unit of work.
 pub async fn a_decision_is_part_of_its_unit(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("queue", "key")]).await;
     let mut unit = begin(rig).await;

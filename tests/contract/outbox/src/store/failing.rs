@@ -1,18 +1,18 @@
-//! Units in which a statement failed.
+//! Units of work in which a statement failed.
 
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::{
     Consumption, DeadLetterStatus, Expected, OutboxUnit, PartitionHold, StoreError,
 };
 
-use super::units::{has_event, has_letter, write_everything};
+use super::units::{has_dead_letter, has_event, write_everything};
 use super::{StoreRig, begin, in_unit, view};
 use crate::samples::{
     confirmed, consumption, dead_letter, decision, event, later, partition, redrive, relay, start, to_failed,
 };
 use crate::work::{changes_none, is_conflict};
 
-/// Every way in which a statement can fail for what is in its way.
+/// All kinds of statements that can fail with a conflict.
 const FAILURES: [&str; 4] = ["event", "batch of events", "first consumption", "later consumption"];
 
 async fn fail_by(what: &str, unit: &mut dyn OutboxUnit) -> Result<(), StoreError> {
@@ -31,7 +31,7 @@ async fn take_every_key(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| write_everything(unit.outbox()).await);
 }
 
-/// After a statement failed, commit reports no success, and nothing of the unit is there.
+/// After a failed statement, commit reports no success, and nothing of the unit is stored.
 pub async fn after_a_failed_statement_nothing_can_be_committed(rig: &dyn StoreRig) {
     take_every_key(rig).await;
     for what in FAILURES {
@@ -47,27 +47,27 @@ pub async fn after_a_failed_statement_nothing_can_be_committed(rig: &dyn StoreRi
         );
         let mut view = view(rig).await;
         assert!(!has_event(view.outbox_view(), "before").await, "after a failed {what}");
-        assert!(!has_letter(view.outbox_view(), "before").await, "after a failed {what}");
+        assert!(!has_dead_letter(view.outbox_view(), "before").await, "after a failed {what}");
     }
 }
 
-/// Writing on after a failed statement saves nothing.
+/// Statements after a failed one are not stored either.
 pub async fn statements_after_a_failed_one_are_lost_as_well(rig: &dyn StoreRig) {
     take_every_key(rig).await;
     for what in FAILURES {
         let mut unit = begin(rig).await;
         is_conflict(fail_by(what, unit.outbox()).await);
-        // They may be refused, or be written and undone; they must not be kept.
+        // They may fail, or be written and rolled back; they must not be stored.
         drop(unit.outbox().append(&[event("after", 50, 1)]).await);
         drop(unit.outbox().park(&[dead_letter("queue", "after")]).await);
         assert!(unit.commit().await.is_err(), "commit reports success after a failed {what}");
         let mut view = view(rig).await;
         assert!(!has_event(view.outbox_view(), "after").await, "after a failed {what}");
-        assert!(!has_letter(view.outbox_view(), "after").await, "after a failed {what}");
+        assert!(!has_dead_letter(view.outbox_view(), "after").await, "after a failed {what}");
     }
 }
 
-/// A failed unit is the only one that fails.
+/// A failed unit does not affect later units.
 pub async fn a_failed_unit_leaves_later_units_working(rig: &dyn StoreRig) {
     take_every_key(rig).await;
     for (n, what) in FAILURES.into_iter().enumerate() {
@@ -80,8 +80,8 @@ pub async fn a_failed_unit_leaves_later_units_working(rig: &dyn StoreRig) {
     }
 }
 
-/// A conditional write that changes nothing is an answer, not a failure: the unit can be committed.
-pub async fn a_write_that_changes_nothing_is_no_failure(rig: &dyn StoreRig) {
+/// A conditional write that changes no row is not a failure: the unit can be committed.
+pub async fn a_write_that_changes_no_row_is_not_a_failure(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         let unit = unit.outbox();
         let mut other = unit.partition_leases().await.unwrap().remove(0);

@@ -11,7 +11,7 @@ async fn of(rig: &dyn StoreRig, ids: &[&str]) -> Vec<HistoryEntry> {
     view(rig).await.outbox_view().history_of(&ids).await.expect("the history can be read")
 }
 
-/// An entry comes back as it was, of every kind, with everything optional there and not there.
+/// An entry of every kind is read back as it was written, with and without optional fields.
 pub async fn a_history_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     let mut written: Vec<HistoryEntry> =
         HistoryKind::ALL.iter().map(|kind| HistoryEntry { kind: *kind, ..history_entry("e-1") }).collect();
@@ -25,7 +25,8 @@ pub async fn a_history_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) 
     assert_eq!(written[0].tenant, TenantId::DEFAULT);
 }
 
-/// Entries come in the order in which they were added, whatever their moments, and those of other events do not.
+/// Entries are returned in the order in which they were added, whatever their times, and only for the requested
+/// events.
 pub async fn history_comes_in_the_order_in_which_it_was_added(rig: &dyn StoreRig) {
     let entry = |id: &str, seconds: i64| HistoryEntry { at: later(seconds), ..history_entry(id) };
     in_unit!(rig, |unit| {
@@ -33,22 +34,22 @@ pub async fn history_comes_in_the_order_in_which_it_was_added(rig: &dyn StoreRig
         unit.outbox().add_history(&[entry("a", 2), entry("a", 5)]).await.unwrap();
         unit.outbox().add_history(&[]).await.unwrap();
     });
-    assert_eq!(of(rig, &["a"]).await, [entry("a", 5), entry("a", 2), entry("a", 5)], "also twice the same");
+    assert_eq!(of(rig, &["a"]).await, [entry("a", 5), entry("a", 2), entry("a", 5)], "duplicates are kept");
     assert_eq!(of(rig, &["b", "missing", "b"]).await, [entry("b", 4)]);
     assert_eq!(of(rig, &[]).await, []);
     let all = [entry("a", 5), entry("b", 4), entry("a", 2), entry("a", 5)];
     assert_eq!(of(rig, &["b", "a"]).await, all);
 }
 
-/// A great many entries are added and read whole.
-pub async fn a_great_many_history_entries_come_whole(rig: &dyn StoreRig) {
+/// Many entries can be added and read in one call.
+pub async fn many_history_entries_are_returned_completely(rig: &dyn StoreRig) {
     let ids: Vec<String> = (0..300).map(|n| format!("e{n:03}")).collect();
     let written: Vec<HistoryEntry> = ids.iter().map(|id| history_entry(id)).collect();
     in_unit!(rig, |unit| unit.outbox().add_history(&written).await.unwrap());
     assert_eq!(of(rig, &ids.iter().map(String::as_str).collect::<Vec<_>>()).await, written);
 }
 
-/// An entry is committed with what it records, or not at all.
+/// An entry is committed together with the change it records, or not at all.
 pub async fn a_history_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().add_history(&[history_entry("e-1")]).await.unwrap();

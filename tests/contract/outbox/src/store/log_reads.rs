@@ -1,4 +1,4 @@
-//! What people see of the consume log.
+//! Queries of operators on the consume log.
 
 use chrono::TimeDelta;
 use handover_events::{AggregateRef, ConsumeStatus, TenantId};
@@ -25,7 +25,7 @@ fn names(rows: Vec<Consumed>) -> Vec<String> {
     rows.into_iter().map(|row| format!("{} {}", row.consumer, row.event_id)).collect()
 }
 
-/// The rows of a page, and the number that the next one begins below.
+/// Rows of a page, and the cursor of the next page.
 async fn page(
     rig: &dyn StoreRig,
     filter: &ConsumedFilter,
@@ -43,8 +43,8 @@ async fn page(
     (names(page.into_iter().map(|row| row.effect).collect()), next)
 }
 
-/// A row of the log is shown with all it has, as it stands now.
-pub async fn rows_of_the_log_are_shown_whole(rig: &dyn StoreRig) {
+/// A record is returned completely and in its current state.
+pub async fn records_are_returned_completely(rig: &dyn StoreRig) {
     let first = Consumption {
         status: ConsumeStatus::Failed,
         attempts: 2,
@@ -59,9 +59,9 @@ pub async fn rows_of_the_log_are_shown_whole(rig: &dyn StoreRig) {
         cost_ms: 1_234,
         ..row("inventory", "full")
     };
-    let bare = row("webhooks", "full");
-    record(rig, &[first.clone(), bare.clone()]).await;
-    assert_eq!(of(rig, &["full"]).await, [as_consumed(&first), as_consumed(&bare)]);
+    let minimal = row("webhooks", "full");
+    record(rig, &[first.clone(), minimal.clone()]).await;
+    assert_eq!(of(rig, &["full"]).await, [as_consumed(&first), as_consumed(&minimal)]);
     let now = Consumption {
         consume_result: Some(AWKWARD.into()),
         lease_until: Some(later(30)),
@@ -73,10 +73,10 @@ pub async fn rows_of_the_log_are_shown_whole(rig: &dyn StoreRig) {
     let page =
         view(rig).await.outbox_view().consumed_page(&ConsumedFilter::default(), None, 10).await.unwrap();
     let page: Vec<_> = page.into_iter().map(|row| row.effect).collect();
-    assert_eq!(page, [as_consumed(&bare), as_consumed(&now)]);
+    assert_eq!(page, [as_consumed(&minimal), as_consumed(&now)]);
 }
 
-/// The rows of events come in the order in which they were first written, whatever became of them since.
+/// Records of events are returned in the order in which they were first written, whatever happened since.
 pub async fn rows_of_events_come_in_the_order_in_which_they_were_first_written(rig: &dyn StoreRig) {
     let first = in_status(ConsumeStatus::Waiting, row("webhooks", "b"));
     record(rig, &[first.clone(), row("inventory", "c")]).await;
@@ -88,16 +88,16 @@ pub async fn rows_of_events_come_in_the_order_in_which_they_were_first_written(r
     assert_eq!(names(of(rig, &[]).await), [""; 0]);
 }
 
-/// The rows of a great many events come whole, also where one is asked for twice.
-pub async fn rows_of_a_great_many_events_come_whole(rig: &dyn StoreRig) {
+/// Records of many events are returned completely, also if an event is requested twice.
+pub async fn records_of_many_events_are_returned_completely(rig: &dyn StoreRig) {
     let ids: Vec<_> = (0..300).map(|n| format!("e{n:03}")).collect();
     record(rig, &ids.iter().map(|id| row("inventory", id)).collect::<Vec<_>>()).await;
-    let wanted: Vec<_> = ids.iter().rev().chain(&ids[297..]).map(String::as_str).collect();
+    let requested: Vec<_> = ids.iter().rev().chain(&ids[297..]).map(String::as_str).collect();
     let expected: Vec<_> = ids.iter().map(|id| format!("inventory {id}")).collect();
-    assert_eq!(names(of(rig, &wanted).await), expected);
+    assert_eq!(names(of(rig, &requested).await), expected);
 }
 
-/// Pages run from the greatest number down, each below the last number of the one before.
+/// Pages are ordered by number, greatest first, each below the cursor of the one before.
 pub async fn pages_of_the_log_run_from_the_greatest_number_down(rig: &dyn StoreRig) {
     let first = in_status(ConsumeStatus::Failed, row("inventory", "a"));
     record(rig, std::slice::from_ref(&first)).await;
@@ -111,11 +111,11 @@ pub async fn pages_of_the_log_run_from_the_greatest_number_down(rig: &dyn StoreR
     let (second, next) = page(rig, &all, next, 2).await;
     assert_eq!(second, ["inventory c", "inventory b"]);
     let (last, next) = page(rig, &all, next, 2).await;
-    assert_eq!(last, ["inventory a"], "a row that moved keeps its number");
+    assert_eq!(last, ["inventory a"], "an updated record keeps its number");
     assert_eq!(page(rig, &all, next, 2).await, (Vec::new(), None));
 }
 
-/// Each part of a filter narrows the page; together they all hold.
+/// Each field of a filter narrows the page; several fields are combined with AND.
 pub async fn every_part_of_a_filter_narrows_the_page_of_the_log(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     let rows = [
@@ -127,7 +127,8 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_the_log(rig: &dyn StoreR
     ];
     record(rig, &rows).await;
     let any = ConsumedFilter::default();
-    let (inventory, dead) = (Some("inventory".to_owned()), Some(ConsumeStatus::Dead));
+    let inventory = Some("inventory".to_owned());
+    let dead = Some(ConsumeStatus::Dead);
     let cases: [(ConsumedFilter, &[&str]); 9] = [
         (ConsumedFilter { tenant: Some(tenant(2)), ..any.clone() }, &["inventory c"]),
         (ConsumedFilter { tenant: Some(tenant(3)), ..any.clone() }, &[]),
@@ -155,8 +156,8 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_the_log(rig: &dyn StoreR
     }
 }
 
-/// Every status can be asked for.
-pub async fn pages_of_the_log_can_be_of_each_status(rig: &dyn StoreRig) {
+/// Every status can be used as a filter.
+pub async fn pages_of_the_log_can_be_filtered_by_each_status(rig: &dyn StoreRig) {
     for status in ConsumeStatus::ALL {
         record(rig, &[in_status(*status, row("inventory", status.as_str()))]).await;
     }
@@ -172,7 +173,7 @@ async fn counted(rig: &dyn StoreRig, of: Option<i64>) -> Vec<(String, ConsumeSta
     counts.into_iter().map(|ConsumeCount { consumer, status, events }| (consumer, status, events)).collect()
 }
 
-/// The log is counted by consumer and status, in the order of their names, for one tenant or for all.
+/// The log is counted by consumer and status, ordered by name, for one tenant or all.
 pub async fn rows_of_the_log_are_counted_by_consumer_and_status(rig: &dyn StoreRig) {
     assert_eq!(counted(rig, None).await, []);
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };

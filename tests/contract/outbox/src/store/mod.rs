@@ -1,4 +1,4 @@
-//! The contract of [`Store`](handover_outbox::ports::Store), as far as the outbox goes: one file per port.
+//! The contract of [`Store`](handover_outbox::ports::Store) for the outbox ports: one file per topic.
 
 use std::sync::Arc;
 
@@ -30,33 +30,33 @@ pub mod settling;
 pub mod units;
 pub mod waking;
 
-/// A fresh, empty store and what surrounds it.
+/// A fresh, empty store and its environment.
 #[async_trait]
 pub trait StoreRig: Send + Sync {
-    /// The store; every call gives the same. `outbox_of` makes one of the store of an application.
+    /// The store; every call returns the same. `outbox_of` converts the store of an application.
     fn store(&self) -> Arc<OutboxStore>;
 
     /// The wake-up notification that commits of this store send.
     fn wake(&self) -> Wake;
 
-    /// Moves the database's own clock, by which leases are written.
+    /// Shifts the database clock, which writes the leases.
     fn move_database_clock(&self, by: TimeDelta);
 
-    /// What the adapter offers where adapters differ by nature.
+    /// Capabilities in which adapters differ by nature.
     fn capabilities(&self) -> StoreCapabilities {
         StoreCapabilities::default()
     }
 
-    /// The same database as a process finds it that starts anew; `None` where there is no such thing.
+    /// The same database as a restarted process opens it; `None` if the store has no restart.
     async fn reopened(&self) -> Option<Arc<OutboxStore>> {
         None
     }
 }
 
-/// What stores do not have in common.
+/// Capabilities in which stores differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreCapabilities {
-    /// Units of work run side by side. Without it a second `begin` waits until the first unit has ended.
+    /// Units of work run concurrently. Otherwise a second `begin` waits until the first unit has ended.
     pub side_by_side: bool,
 }
 
@@ -66,29 +66,29 @@ impl Default for StoreCapabilities {
     }
 }
 
-// The one list of the rules: add a rule here, under the file it is in.
+// The list of all rules: add each rule here, under its module.
 crate::rules! { store_rules: StoreRig;
     units: [
         what_a_unit_writes_is_invisible_until_it_is_committed,
-        what_a_unit_wrote_is_visible_once_it_is_committed,
+        writes_of_a_unit_are_visible_after_its_commit,
         a_unit_reads_its_own_writes,
         a_dropped_unit_undoes_everything,
         a_dropped_unit_undoes_its_changes_of_old_rows,
         dropped_units_leave_later_units_working,
         a_view_sees_every_commit_before_it,
         a_unit_sees_every_commit_before_it,
-        a_view_holds_up_no_writer,
-        views_that_are_dropped_use_nothing_up,
+        a_view_does_not_block_writers,
+        dropped_views_free_their_resources,
         a_commit_is_seen_whole,
-        what_was_committed_survives_a_restart,
+        committed_data_survives_a_restart,
         units_side_by_side_do_not_see_each_other,
-        times_survive_to_the_microsecond,
+        times_are_stored_with_microsecond_precision,
     ]
     failing: [
         after_a_failed_statement_nothing_can_be_committed,
         statements_after_a_failed_one_are_lost_as_well,
         a_failed_unit_leaves_later_units_working,
-        a_write_that_changes_nothing_is_no_failure,
+        a_write_that_changes_no_row_is_not_a_failure,
     ]
     cutting: [
         a_begin_cut_at_any_point_leaves_later_units_working,
@@ -100,17 +100,17 @@ crate::rules! { store_rules: StoreRig;
         a_commit_that_appended_events_rings_for_their_partitions,
         a_commit_that_redrove_rows_rings_for_their_partitions,
         a_commit_that_released_an_aggregate_rings_for_its_partition,
-        whoever_is_woken_sees_the_events,
+        a_notified_relay_sees_the_events,
         a_unit_that_is_not_committed_rings_nobody,
     ]
     races: [
-        of_units_that_append_one_event_exactly_one_does,
+        exactly_one_of_concurrent_units_appends_an_event,
         of_workers_that_record_one_event_first_exactly_one_does,
         of_workers_that_try_one_event_again_exactly_one_does,
         of_workers_that_read_and_then_try_again_exactly_one_does,
-        of_units_that_settle_one_row_exactly_one_does,
-        of_relays_that_take_one_partition_exactly_one_does,
-        a_fenced_partition_changes_hands_only_after_the_settlement,
+        exactly_one_of_concurrent_units_settles_a_row,
+        exactly_one_of_concurrent_relays_takes_a_partition,
+        a_fenced_partition_changes_its_owner_only_after_the_settlement,
         units_that_write_different_rows_all_succeed,
     ]
     operators_at_once: [
@@ -120,43 +120,43 @@ crate::rules! { store_rules: StoreRig;
     ]
     outbox: [
         an_appended_event_is_a_new_row_with_all_it_had,
-        types_and_aggregates_that_nobody_knows_are_carried_as_they_are,
+        unknown_types_and_aggregates_are_stored_unchanged,
         a_payload_comes_back_byte_for_byte,
-        rows_get_growing_ids_in_the_order_given,
-        nothing_to_do_is_no_error,
+        rows_get_increasing_ids_in_the_order_given,
+        empty_arguments_are_not_an_error,
         a_great_batch_is_handled_whole,
         a_taken_event_id_is_a_conflict,
         event_ids_are_compared_byte_by_byte,
-        an_event_id_of_64_awkward_characters_survives,
-        rows_are_found_by_their_events_and_missing_ones_left_out,
-        pages_run_from_the_greatest_id_down,
-        rows_above_a_bound_run_from_the_smallest_id_up,
+        an_event_id_of_64_special_characters_is_stored,
+        rows_are_found_by_event_id_and_missing_ones_omitted,
+        pages_are_ordered_by_descending_id,
+        rows_after_a_cursor_are_ordered_by_ascending_id,
         every_part_of_a_filter_narrows_the_page,
-        a_filter_takes_its_first_moment_and_leaves_out_its_last,
+        a_time_filter_includes_its_start_and_excludes_its_end,
     ]
     outbox_due: [
         new_rows_are_due_in_the_order_of_their_ids,
-        no_more_rows_come_than_the_limit_says,
-        only_rows_of_the_partitions_asked_for_are_due,
+        no_more_rows_than_the_limit_are_returned,
+        only_rows_of_the_requested_partitions_are_due,
         every_aggregate_is_in_the_partition_that_the_domain_computes,
         a_retry_is_due_at_its_time_and_not_before,
         a_retry_without_a_time_is_due_at_once,
         sent_and_failed_rows_are_never_due,
         a_row_that_waits_for_its_retry_holds_back_its_own_aggregate_only,
         a_row_that_waits_does_not_hold_back_earlier_ones,
-        an_aggregate_is_tenant_and_kind_and_id_together,
+        an_aggregate_is_identified_by_tenant_kind_and_id,
         a_failed_row_holds_back_later_ones_only_under_hold,
         a_failed_row_does_not_hold_back_earlier_ones,
         an_event_of_an_unordered_type_is_never_held_back,
-        an_event_of_an_unordered_type_holds_back_nothing,
-        which_types_are_unordered_is_asked_for,
+        an_event_of_an_unordered_type_blocks_nothing,
+        the_caller_defines_the_unordered_types,
         an_unknown_type_is_ordered_like_any_other,
-        rows_of_an_aggregate_come_by_their_sequence_then_by_id,
+        rows_of_an_aggregate_are_ordered_by_sequence_then_id,
         of_rows_with_one_sequence_number_the_smaller_id_is_the_earlier,
         an_earlier_sequence_number_holds_back_a_smaller_id,
-        no_limit_separates_a_row_from_its_earlier_due_ones,
+        no_limit_separates_a_row_from_its_earlier_due_rows,
         rows_that_are_held_back_do_not_count_against_the_limit,
-        a_unit_sees_its_own_marks_in_what_is_due,
+        a_unit_sees_its_own_changes_in_due_rows,
         the_next_due_time_is_the_earliest_after_now,
         the_next_due_time_counts_pending_rows_of_the_partitions_only,
     ]
@@ -170,12 +170,12 @@ crate::rules! { store_rules: StoreRig;
         an_aggregate_is_blocked_by_its_first_failed_event,
         an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_then,
         nothing_but_an_ordered_failed_event_blocks,
-        what_waits_behind_a_failed_event_is_counted,
+        events_held_by_a_failed_event_are_counted,
         pages_of_blocked_aggregates_run_from_the_greatest_number_down,
         blocked_aggregates_are_one_tenants,
         a_release_lets_later_events_pass_for_good,
         what_fails_after_a_release_holds_again,
-        a_release_leaves_what_holds_nothing_back,
+        a_release_does_not_change_events_that_block_nothing,
         a_release_is_of_one_aggregate,
     ]
     redriving: [
@@ -189,42 +189,42 @@ crate::rules! { store_rules: StoreRig;
     history: [
         a_history_entry_is_read_back_as_it_was_written,
         history_comes_in_the_order_in_which_it_was_added,
-        a_great_many_history_entries_come_whole,
+        many_history_entries_are_returned_completely,
         a_history_entry_is_part_of_its_unit,
     ]
     settling: [
-        a_confirmed_row_is_sent_and_knows_when,
+        a_confirmed_row_is_sent_with_its_time,
         a_confirm_moves_no_row_that_is_settled,
         a_failed_publish_leaves_its_mark,
-        a_failure_moves_no_row_that_is_settled,
+        a_failed_publish_does_not_change_a_settled_row,
         settling_leaves_the_event_as_it_was,
-        the_fence_lets_good_holds_through,
+        the_fence_accepts_owned_partitions,
         the_fence_refuses_what_is_not_held,
         the_fence_refuses_a_hold_that_was_lost_in_between,
-        the_fence_lets_a_lease_through_that_ended_and_nobody_took,
-        the_fence_takes_every_partition_at_once,
+        the_fence_accepts_an_expired_lease_that_was_not_taken,
+        the_fence_accepts_every_partition_in_one_call,
     ]
     consume: [
-        a_recorded_row_is_read_back_as_it_was_written,
-        every_status_of_the_log_survives,
+        a_record_is_read_back_as_it_was_written,
+        every_status_of_the_log_is_stored,
         a_row_expected_to_be_absent_conflicts_with_one_that_is_there,
-        a_row_that_is_where_it_is_expected_moves_on,
+        a_record_in_the_expected_state_is_updated,
         a_row_that_is_not_where_it_is_expected_is_a_conflict,
         one_conflict_undoes_the_whole_unit,
-        a_batch_may_add_rows_and_move_others,
+        a_batch_may_insert_some_rows_and_update_others,
         a_batch_that_names_an_event_twice_is_a_conflict,
-        consumers_have_rows_of_their_own,
+        each_consumer_has_its_own_records,
         consumers_and_events_are_compared_byte_by_byte,
-        a_great_batch_is_recorded_whole,
+        a_large_batch_is_recorded_completely,
         a_conflict_says_what_is_in_the_way,
     ]
     log_reads: [
-        rows_of_the_log_are_shown_whole,
+        records_are_returned_completely,
         rows_of_events_come_in_the_order_in_which_they_were_first_written,
-        rows_of_a_great_many_events_come_whole,
+        records_of_many_events_are_returned_completely,
         pages_of_the_log_run_from_the_greatest_number_down,
         every_part_of_a_filter_narrows_the_page_of_the_log,
-        pages_of_the_log_can_be_of_each_status,
+        pages_of_the_log_can_be_filtered_by_each_status,
         rows_of_the_log_are_counted_by_consumer_and_status,
     ]
     catching_up: [
@@ -233,39 +233,39 @@ crate::rules! { store_rules: StoreRig;
         only_events_of_the_aggregates_are_unapplied,
         only_events_of_the_types_are_unapplied,
         only_events_after_the_subscription_are_unapplied,
-        unapplied_events_come_by_aggregate_sequence_and_id,
+        unapplied_events_are_ordered_by_aggregate_sequence_and_id,
         an_event_is_unapplied_whatever_its_status_in_the_outbox,
-        waiting_and_failed_rows_that_nobody_touched_are_left_over,
-        a_row_whose_next_attempt_is_not_long_due_is_not_left_over,
-        a_processing_row_is_left_over_once_its_lease_ended,
-        a_row_written_later_than_now_is_left_over,
-        the_oldest_leftovers_come_first,
-        leftovers_are_of_one_consumer,
-        events_sent_but_never_seen_are_told_by_the_time_they_were_sent,
-        an_event_in_the_log_was_seen_whatever_became_of_it,
-        only_types_taken_and_events_after_the_subscription_are_unseen,
+        unchanged_waiting_and_failed_records_are_left_over,
+        a_record_whose_next_attempt_is_not_long_due_is_not_left_over,
+        a_processing_record_is_left_over_after_its_lease_ended,
+        a_record_written_later_than_now_is_left_over,
+        leftovers_are_ordered_oldest_first,
+        leftovers_belong_to_one_consumer,
+        unseen_events_are_returned_by_their_sent_time,
+        an_event_with_any_record_in_the_log_is_not_unseen,
+        only_own_types_and_events_after_the_subscription_are_unseen,
         a_consumer_keeps_its_first_subscription,
-        checked_until_moves_as_it_is_set,
+        checked_until_can_be_set_forward_and_backward,
         a_dropped_unit_subscribes_nobody,
     ]
     dead_letters: [
         a_dead_letter_is_read_back_as_it_was_parked,
         dead_letters_of_any_texts_are_parked_in_their_storable_form,
         parking_an_open_dead_letter_again_changes_nothing,
-        parking_a_dead_letter_twice_in_a_unit_is_once,
-        a_dead_letter_that_was_decided_is_opened_again,
+        parking_a_dead_letter_twice_in_a_unit_stores_one_row,
+        a_decided_dead_letter_is_reopened,
         a_dead_letter_that_is_being_replayed_is_opened_again,
         pages_of_dead_letters_run_from_the_last_parked_down,
         every_part_of_a_filter_narrows_the_page_of_dead_letters,
         dead_letters_under_keys_come_in_the_order_in_which_they_were_parked,
-        dead_letters_are_told_apart_by_queue_and_key,
+        dead_letters_are_identified_by_queue_and_key,
         undecided_dead_letters_are_open_or_being_replayed,
     ]
     deciding: [
-        a_decision_is_written_down_with_its_time_and_note,
+        a_decision_is_stored_with_its_time_and_note,
         a_decision_without_a_note_leaves_the_one_before,
         a_decision_holds_only_where_the_letter_stands_where_it_says,
-        a_decision_about_a_letter_that_is_not_there_changes_nothing,
+        a_decision_about_a_missing_dead_letter_changes_nothing,
         a_decision_is_part_of_its_unit,
     ]
     audit: [
@@ -276,38 +276,38 @@ crate::rules! { store_rules: StoreRig;
         an_audit_entry_is_part_of_its_unit,
     ]
     leases: [
-        every_partition_has_its_row_from_the_start,
+        every_partition_has_a_row_from_the_start,
         there_are_always_as_many_rows_as_partitions,
         a_free_partition_can_be_taken,
-        a_partition_is_taken_only_as_it_was_seen,
-        a_partition_is_taken_at_the_epoch_that_was_seen_only,
-        a_partition_is_taken_whatever_the_databases_clock_shows,
-        the_epoch_rises_by_one_with_each_owner,
-        renewing_prolongs_a_lease_from_now,
+        a_partition_is_taken_only_if_unchanged_since_it_was_read,
+        a_partition_is_taken_only_at_the_epoch_that_was_read,
+        a_partition_is_taken_whatever_the_database_clock_shows,
+        the_epoch_increases_by_one_with_each_owner,
+        renewal_extends_a_lease_from_the_database_time,
         a_lease_that_nobody_took_is_renewed_after_its_end,
         only_ones_own_leases_are_renewed_and_told,
-        a_partition_given_back_is_free_at_the_same_epoch,
-        only_ones_own_leases_are_given_back,
+        a_released_partition_is_free_at_the_same_epoch,
+        only_own_leases_are_released,
         a_dropped_unit_leaves_leases_as_they_were,
-        the_databases_clock_moves_by_what_it_is_moved,
-        a_heartbeat_counts_from_now,
+        the_database_clock_is_shifted_by_the_rig,
+        a_heartbeat_starts_at_the_database_time,
         a_relay_that_ends_is_forgotten,
         ending_all_leases_frees_every_partition,
-        ending_all_leases_ends_those_of_events_in_processing,
+        ending_all_leases_ends_leases_of_processing_events,
     ]
 }
 
-/// A unit of work.
+/// Begins a unit of work.
 async fn begin(rig: &dyn StoreRig) -> Box<dyn UnitOfWork> {
     within("begin", rig.store().begin()).await.expect("a unit of work begins")
 }
 
-/// A view.
+/// Opens a view.
 async fn view(rig: &dyn StoreRig) -> Box<dyn View> {
     within("view", rig.store().view()).await.expect("a view opens")
 }
 
-/// Runs statements in one unit and commits it.
+/// Runs statements in one unit of work and commits it.
 macro_rules! in_unit {
     ($rig:expr, |$unit:ident| $($body:tt)*) => {{
         let mut $unit = $crate::store::begin($rig).await;

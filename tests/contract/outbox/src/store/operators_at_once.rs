@@ -1,4 +1,4 @@
-//! What happens when several operators do the same at once: it is done once.
+//! Concurrent operators: each change is made once.
 
 use handover_outbox::ports::{DeadLetterStatus, Decision};
 
@@ -8,7 +8,7 @@ use crate::samples::{
     aggregate, confirmed, dead_letter, decision, event, event_id, later, redrive, start, to_failed, unordered,
 };
 
-/// Eight operators redrive one row: it moves once.
+/// Eight operators redrive one row: it changes once.
 pub async fn of_units_that_redrive_one_row_exactly_one_does(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().append(&[event("e", 7, 1)]).await.unwrap();
@@ -45,7 +45,7 @@ pub async fn of_units_that_release_one_aggregate_exactly_one_does(rig: &dyn Stor
     assert_eq!(released, [0, 0, 0, 0, 0, 0, 0, 2]);
 }
 
-/// Eight operators decide about one dead letter: one decision holds.
+/// Eight operators decide about one dead letter: one decision is stored.
 pub async fn of_units_that_decide_about_one_dead_letter_exactly_one_does(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().park(&[dead_letter("queue", "key")]).await.unwrap());
     let outcomes = race(&rig.store(), |unit, n| {
@@ -58,6 +58,6 @@ pub async fn of_units_that_decide_about_one_dead_letter_exactly_one_does(rig: &d
     })
     .await;
     let winner = one_changed(outcomes);
-    let letter = view(rig).await.outbox_view().dead_letter("queue", "key").await.unwrap().unwrap();
-    assert_eq!(letter.note, Some(winner.to_string()));
+    let decided = view(rig).await.outbox_view().dead_letter("queue", "key").await.unwrap().unwrap();
+    assert_eq!(decided.note, Some(winner.to_string()));
 }

@@ -1,4 +1,4 @@
-//! Appending events, reading rows, and settling them.
+//! Appending events and reading rows.
 
 use chrono::TimeDelta;
 use handover_events::{AggregateRef, OutboxStatus};
@@ -18,7 +18,7 @@ pub(super) async fn append(rig: &dyn StoreRig, events: &[NewEvent]) {
 pub(super) async fn row(rig: &dyn StoreRig, id: &str) -> OutboxRow {
     let mut rows =
         view(rig).await.outbox_view().outbox_by_event(&[event_id(id)]).await.expect("rows can be read");
-    assert_eq!(rows.len(), 1, "there is one row of {id}");
+    assert_eq!(rows.len(), 1, "{id} has one row");
     rows.remove(0)
 }
 
@@ -32,7 +32,7 @@ pub(super) fn refs(proofs: &[Confirmed]) -> Vec<&Confirmed> {
     proofs.iter().collect()
 }
 
-/// What an appended event must look like as a row; `id` and `update_time` are the store's.
+/// Expected row of an appended event; `id` and `update_time` are set by the store.
 pub(super) fn as_new(event: &NewEvent, seen: &OutboxRow) -> OutboxRow {
     let event = event.clone();
     OutboxRow {
@@ -55,7 +55,7 @@ pub(super) fn as_new(event: &NewEvent, seen: &OutboxRow) -> OutboxRow {
     }
 }
 
-/// A row is `NEW` and holds all that the event had.
+/// An appended row is `NEW` and contains all data of the event.
 pub async fn an_appended_event_is_a_new_row_with_all_it_had(rig: &dyn StoreRig) {
     let full = NewEvent {
         metadata: EventMetadata {
@@ -69,24 +69,24 @@ pub async fn an_appended_event_is_a_new_row_with_all_it_had(rig: &dyn StoreRig) 
         occurred_at: later(3) + TimeDelta::microseconds(1),
         ..event("full", 7, 1)
     };
-    let bare = NewEvent { metadata: EventMetadata::default(), ..event("bare", 8, 0) };
-    append(rig, &[full.clone(), bare.clone()]).await;
-    for written in [full, bare] {
+    let minimal = NewEvent { metadata: EventMetadata::default(), ..event("bare", 8, 0) };
+    append(rig, &[full.clone(), minimal.clone()]).await;
+    for written in [full, minimal] {
         let seen = row(rig, written.event_id.as_str()).await;
         assert_eq!(seen, as_new(&written, &seen));
     }
 }
 
-/// Names of types and aggregates are carried, not judged.
-pub async fn types_and_aggregates_that_nobody_knows_are_carried_as_they_are(rig: &dyn StoreRig) {
-    let unknown = AggregateRef { kind: "Parcel".into(), ..event("x", 7, 1).aggregate };
-    let written = NewEvent { event_type: "Parcel.Lost".into(), aggregate: unknown, ..event("e", 7, 1) };
+/// Event types and aggregate types are stored without validation.
+pub async fn unknown_types_and_aggregates_are_stored_unchanged(rig: &dyn StoreRig) {
+    let unknown = AggregateRef { kind: "Shipment".into(), ..event("x", 7, 1).aggregate };
+    let written = NewEvent { event_type: "Shipment.Lost".into(), aggregate: unknown, ..event("e", 7, 1) };
     append(rig, std::slice::from_ref(&written)).await;
     let seen = row(rig, "e").await;
     assert_eq!((seen.event_type, seen.aggregate), (written.event_type, written.aggregate));
 }
 
-/// The payload comes back byte for byte: spaces, order of fields, decimals, escapes and all.
+/// The payload is returned byte for byte: spaces, order of fields, decimals, escapes.
 pub async fn a_payload_comes_back_byte_for_byte(rig: &dyn StoreRig) {
     let text = AWKWARD.replace('\\', "\\\\").replace('"', "\\\"");
     let payloads = [
@@ -102,8 +102,8 @@ pub async fn a_payload_comes_back_byte_for_byte(rig: &dyn StoreRig) {
     }
 }
 
-/// Ids grow in the order given, and from commit to commit.
-pub async fn rows_get_growing_ids_in_the_order_given(rig: &dyn StoreRig) {
+/// Ids increase in the order given, and from commit to commit.
+pub async fn rows_get_increasing_ids_in_the_order_given(rig: &dyn StoreRig) {
     append(rig, &[event("c", 3, 1), event("a", 1, 1), event("b", 2, 1)]).await;
     in_unit!(rig, |unit| {
         unit.outbox().append(&[event("z", 1, 2)]).await.unwrap();
@@ -112,8 +112,8 @@ pub async fn rows_get_growing_ids_in_the_order_given(rig: &dyn StoreRig) {
     assert_eq!(page(rig, &OutboxFilter::default()).await, ["y", "z", "b", "a", "c"]);
 }
 
-/// Nothing to append, settle or look up is no error.
-pub async fn nothing_to_do_is_no_error(rig: &dyn StoreRig) {
+/// Appending, settling or querying nothing is not an error.
+pub async fn empty_arguments_are_not_an_error(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().append(&[]).await.unwrap();
         assert_eq!(unit.outbox().mark_sent(&[], start()).await.unwrap(), 0);
@@ -123,27 +123,32 @@ pub async fn nothing_to_do_is_no_error(rig: &dyn StoreRig) {
     });
 }
 
-/// A batch far beyond the relay's is appended, read and settled whole.
+/// A batch much larger than the relay's is appended, read and settled completely.
 pub async fn a_great_batch_is_handled_whole(rig: &dyn StoreRig) {
     let ids: Vec<_> = (0..1000).map(|n| format!("e{n:04}")).collect();
     let events: Vec<_> = ids.iter().enumerate().map(|(n, id)| event(id, 1, n as i64 + 1)).collect();
     append(rig, &events).await;
-    let wanted: Vec<_> = ids.iter().map(|id| event_id(id)).collect();
-    assert_eq!(view(rig).await.outbox_view().outbox_by_event(&wanted).await.unwrap().len(), 1000);
+    let requested: Vec<_> = ids.iter().map(|id| event_id(id)).collect();
+    assert_eq!(view(rig).await.outbox_view().outbox_by_event(&requested).await.unwrap().len(), 1000);
     let proofs: Vec<_> = ids.iter().map(|id| confirmed(id)).collect();
     assert_eq!(in_unit!(rig, |unit| unit.outbox().mark_sent(&refs(&proofs), start()).await.unwrap()), 1000);
 }
 
-/// A taken event id is a conflict: of an earlier commit, of another tenant, or within one batch.
+/// An existing event id is a conflict: from an earlier commit, of another tenant, or within one batch.
 pub async fn a_taken_event_id_is_a_conflict(rig: &dyn StoreRig) {
     append(rig, &[event("e", 7, 1)]).await;
-    let stranger = AggregateRef { tenant: tenant(2), ..event("x", 8, 1).aggregate };
-    let again = [event("e", 7, 1), event("e", 9, 4), NewEvent { aggregate: stranger, ..event("e", 8, 1) }];
+    let other_tenant = AggregateRef { tenant: tenant(2), ..event("x", 8, 1).aggregate };
+    let again =
+        [event("e", 7, 1), event("e", 9, 4), NewEvent { aggregate: other_tenant, ..event("e", 8, 1) }];
     for taken in again {
         is_conflict(begin(rig).await.outbox().append(&[event("fresh", 9, 1), taken]).await);
     }
     is_conflict(begin(rig).await.outbox().append(&[event("twin", 7, 2), event("twin", 7, 3)]).await);
-    assert_eq!(page(rig, &OutboxFilter::default()).await, ["e"], "what came with it is gone as well");
+    assert_eq!(
+        page(rig, &OutboxFilter::default()).await,
+        ["e"],
+        "the other rows of the batch are rolled back"
+    );
 }
 
 /// `Key-A` and `key-a` are two events.
@@ -163,8 +168,8 @@ pub async fn event_ids_are_compared_byte_by_byte(rig: &dyn StoreRig) {
     assert_eq!(row(rig, "KEY-A").await.status, OutboxStatus::New);
 }
 
-/// Any 1 to 64 visible characters are an event id.
-pub async fn an_event_id_of_64_awkward_characters_survives(rig: &dyn StoreRig) {
+/// Any 1 to 64 visible characters are a valid event id.
+pub async fn an_event_id_of_64_special_characters_is_stored(rig: &dyn StoreRig) {
     let ids = ["'\"%_\\;--/*?$1:a{}".to_owned(), "x".repeat(64), "~".into()];
     for (n, id) in ids.iter().enumerate() {
         append(rig, &[event(id, 7, n as i64 + 1)]).await;
@@ -172,14 +177,14 @@ pub async fn an_event_id_of_64_awkward_characters_survives(rig: &dyn StoreRig) {
     }
 }
 
-/// Looking up events: those that exist, each once; the others are left out.
-pub async fn rows_are_found_by_their_events_and_missing_ones_left_out(rig: &dyn StoreRig) {
+/// Queries by event id return existing rows once and omit missing ones.
+pub async fn rows_are_found_by_event_id_and_missing_ones_omitted(rig: &dyn StoreRig) {
     append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1)]).await;
-    let wanted = [event_id("c"), event_id("missing"), event_id("a")];
+    let requested = [event_id("c"), event_id("missing"), event_id("a")];
     let mut found: Vec<String> = view(rig)
         .await
         .outbox_view()
-        .outbox_by_event(&wanted)
+        .outbox_by_event(&requested)
         .await
         .unwrap()
         .into_iter()
@@ -189,8 +194,8 @@ pub async fn rows_are_found_by_their_events_and_missing_ones_left_out(rig: &dyn 
     assert_eq!(found, ["a", "c"]);
 }
 
-/// Pages run from the greatest id down, each below the last id of the one before.
-pub async fn pages_run_from_the_greatest_id_down(rig: &dyn StoreRig) {
+/// Pages are ordered by id, greatest first, each below the last id of the one before.
+pub async fn pages_are_ordered_by_descending_id(rig: &dyn StoreRig) {
     append(rig, &["a", "b", "c", "d", "e"].map(|id| event(id, 1, 1))).await;
     let mut seen: Vec<String> = Vec::new();
     let mut before = None;
@@ -204,8 +209,9 @@ pub async fn pages_run_from_the_greatest_id_down(rig: &dyn StoreRig) {
     assert_eq!(seen, ["e", "d", "c", "b", "a"]);
 }
 
-/// The same rows run from the smallest id up, each page above the last id of the one before, narrowed by the same filter.
-pub async fn rows_above_a_bound_run_from_the_smallest_id_up(rig: &dyn StoreRig) {
+/// With `after`, pages are ordered by id, smallest first, each above the last id of the one before, with the same
+/// filter.
+pub async fn rows_after_a_cursor_are_ordered_by_ascending_id(rig: &dyn StoreRig) {
     append(rig, &["a", "b", "c", "d", "e"].map(|id| event(id, 1, 1))).await;
     in_unit!(rig, |unit| {
         let sent = ["b", "d", "e"].map(confirmed);
@@ -213,7 +219,8 @@ pub async fn rows_above_a_bound_run_from_the_smallest_id_up(rig: &dyn StoreRig) 
     });
     let sent = OutboxFilter { status: Some(OutboxStatus::Sent), ..OutboxFilter::default() };
     for (filter, expected) in [(OutboxFilter::default(), "abcde"), (sent, "bde")] {
-        let (mut seen, mut after) = (String::new(), None);
+        let mut seen = String::new();
+        let mut after = None;
         loop {
             let rows = view(rig).await.outbox_view().outbox_after(&filter, after, 2).await.unwrap();
             assert!(rows.len() <= 2, "{rows:?}");
@@ -225,7 +232,7 @@ pub async fn rows_above_a_bound_run_from_the_smallest_id_up(rig: &dyn StoreRig) 
     }
 }
 
-/// Each part of a filter narrows the page; together they all hold.
+/// Each field of a filter narrows the page; several fields are combined with AND.
 pub async fn every_part_of_a_filter_narrows_the_page(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..event("x", 7, 1).aggregate };
     append(
@@ -274,8 +281,8 @@ pub async fn every_part_of_a_filter_narrows_the_page(rig: &dyn StoreRig) {
     }
 }
 
-/// A page from a moment takes what was created at it; a page to a moment leaves it out.
-pub async fn a_filter_takes_its_first_moment_and_leaves_out_its_last(rig: &dyn StoreRig) {
+/// The start of a time range is inclusive, its end exclusive.
+pub async fn a_time_filter_includes_its_start_and_excludes_its_end(rig: &dyn StoreRig) {
     append(rig, &[event("e", 7, 1)]).await;
     let micro = TimeDelta::microseconds(1);
     let filter = |from, to| OutboxFilter { from: Some(from), to: Some(to), ..OutboxFilter::default() };

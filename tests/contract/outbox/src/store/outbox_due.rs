@@ -1,4 +1,4 @@
-//! Which rows of the outbox may be published now, and when the next one may.
+//! Rows that may be published now, and the time when the next one is due.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{AggregateRef, Partition, PartitionSet};
@@ -18,12 +18,12 @@ async fn append(rig: &dyn StoreRig, events: &[NewEvent]) {
 
 async fn retry(rig: &dyn StoreRig, id: &str, due: Option<DateTime<Utc>>) {
     let moved = in_unit!(rig, |unit| unit.outbox().mark_failed(&[to_retry(id, due)], start()).await.unwrap());
-    assert_eq!(moved, 1, "{id} waits for its retry");
+    assert_eq!(moved, 1, "{id} is RETRY");
 }
 
 async fn fail(rig: &dyn StoreRig, id: &str) {
     let moved = in_unit!(rig, |unit| unit.outbox().mark_failed(&[to_failed(id)], start()).await.unwrap());
-    assert_eq!(moved, 1, "{id} is given up");
+    assert_eq!(moved, 1, "{id} is FAILED");
 }
 
 async fn due_of(
@@ -38,7 +38,7 @@ async fn due_of(
         .outbox_view()
         .outbox_due(&DueQuery { partitions: set, on_failed: mode, limit, ..due_at(now) })
         .await
-        .expect("what is due can be read");
+        .expect("due rows can be read");
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -51,18 +51,18 @@ async fn due_under_hold(rig: &dyn StoreRig) -> Vec<String> {
 }
 
 async fn next_due(rig: &dyn StoreRig, set: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    view(rig).await.outbox_view().outbox_next_due(set, now).await.expect("when the next is due can be read")
+    view(rig).await.outbox_view().outbox_next_due(set, now).await.expect("the next due time can be read")
 }
 
-/// New rows are due at once, smallest id first.
+/// New rows are due immediately, smallest id first.
 pub async fn new_rows_are_due_in_the_order_of_their_ids(rig: &dyn StoreRig) {
     append(rig, &[event("c", 3, 1), event("a", 1, 1), event("b", 2, 1)]).await;
     append(rig, &[event("d", 1, 2)]).await;
     assert_eq!(due(rig, start()).await, ["c", "a", "b", "d"]);
 }
 
-/// `limit` bounds the answer; what is left out comes once the first are settled.
-pub async fn no_more_rows_come_than_the_limit_says(rig: &dyn StoreRig) {
+/// `limit` limits the result; the remaining rows follow once the first are settled.
+pub async fn no_more_rows_than_the_limit_are_returned(rig: &dyn StoreRig) {
     append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1)]).await;
     assert_eq!(due_of(rig, PartitionSet::ALL, start(), Continue, 2).await, ["a", "b"]);
     in_unit!(rig, |unit| unit
@@ -73,18 +73,18 @@ pub async fn no_more_rows_come_than_the_limit_says(rig: &dyn StoreRig) {
     assert_eq!(due_of(rig, PartitionSet::ALL, start(), Continue, 2).await, ["c"]);
 }
 
-/// Rows of other partitions are somebody else's.
-pub async fn only_rows_of_the_partitions_asked_for_are_due(rig: &dyn StoreRig) {
+/// Only rows of the requested partitions are returned.
+pub async fn only_rows_of_the_requested_partitions_are_due(rig: &dyn StoreRig) {
     let all: Vec<_> =
         Partition::all().map(|p| event(&format!("p{}", p.number()), i64::from(p.number()) + 1, 1)).collect();
     append(rig, &all).await;
-    let mine: PartitionSet = [partition(5), partition(64)].into_iter().collect();
-    assert_eq!(due_of(rig, mine, start(), Continue, 100).await, ["p4", "p63"]);
+    let own: PartitionSet = [partition(5), partition(64)].into_iter().collect();
+    assert_eq!(due_of(rig, own, start(), Continue, 100).await, ["p4", "p63"]);
     assert_eq!(due_of(rig, PartitionSet::EMPTY, start(), Continue, 100).await, [""; 0]);
     assert_eq!(due(rig, start()).await.len(), 64);
 }
 
-/// The partition of a row follows from tenant and aggregate id alone, also for great and for negative ids.
+/// The partition of a row depends only on tenant and aggregate id, also for large and negative ids.
 pub async fn every_aggregate_is_in_the_partition_that_the_domain_computes(rig: &dyn StoreRig) {
     let ids = [0, 1, 63, 64, -1, -65, i64::MAX, i64::MIN, 9_007_199_254_740_991];
     let of = |tenant_id: i64, id: i64| AggregateRef { tenant: tenant(tenant_id), kind: BOOK.into(), id };
@@ -102,7 +102,7 @@ pub async fn every_aggregate_is_in_the_partition_that_the_domain_computes(rig: &
     }
 }
 
-/// Due is due: at `next_retry_time`, not a microsecond earlier.
+/// A row is due at `next_retry_time`, not a microsecond earlier.
 pub async fn a_retry_is_due_at_its_time_and_not_before(rig: &dyn StoreRig) {
     append(rig, &[event("a", 1, 1)]).await;
     let due_at = later(5);
@@ -119,7 +119,7 @@ pub async fn a_retry_without_a_time_is_due_at_once(rig: &dyn StoreRig) {
     assert_eq!(due(rig, later(-1_000_000)).await, ["a", "b"]);
 }
 
-/// What is settled never comes again.
+/// Settled rows are never returned.
 pub async fn sent_and_failed_rows_are_never_due(rig: &dyn StoreRig) {
     append(rig, &[event("sent", 1, 1), event("failed", 2, 1), event("new", 3, 1)]).await;
     in_unit!(rig, |unit| unit.outbox().mark_sent(&[&confirmed("sent")], start()).await.unwrap());
@@ -128,7 +128,7 @@ pub async fn sent_and_failed_rows_are_never_due(rig: &dyn StoreRig) {
     assert_eq!(due_of(rig, PartitionSet::ALL, later(1_000_000), Hold, 100).await, ["new"]);
 }
 
-/// A row that waits for its retry holds back later rows of its aggregate, due or not, and nobody else's.
+/// A row that is not due blocks later rows of its aggregate, due or not, and no other aggregate.
 pub async fn a_row_that_waits_for_its_retry_holds_back_its_own_aggregate_only(rig: &dyn StoreRig) {
     append(
         rig,
@@ -142,19 +142,19 @@ pub async fn a_row_that_waits_for_its_retry_holds_back_its_own_aggregate_only(ri
     assert_eq!(due(rig, later(5)).await, ["a1", "a2", "a3", "b1", "b2"]);
 }
 
-/// A row that waits holds back later rows, never earlier ones.
+/// A row that is not due does not block earlier rows.
 pub async fn a_row_that_waits_does_not_hold_back_earlier_ones(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3)]).await;
     retry(rig, "a2", Some(later(5))).await;
     assert_eq!(due(rig, start()).await, ["a1"]);
 }
 
-/// Other kinds, other ids and other tenants are other aggregates, also where they share a partition.
-pub async fn an_aggregate_is_tenant_and_kind_and_id_together(rig: &dyn StoreRig) {
+/// A different kind, id or tenant is a different aggregate, also in the same partition.
+pub async fn an_aggregate_is_identified_by_tenant_kind_and_id(rig: &dyn StoreRig) {
     let shelf = AggregateRef { kind: "Shelf".into(), ..event("x", 7, 1).aggregate };
     let neighbour = AggregateRef { id: 7 + 64, ..event("x", 7, 1).aggregate };
-    let stranger = AggregateRef { tenant: tenant(65), ..event("x", 7, 1).aggregate };
-    for other in [&shelf, &neighbour, &stranger] {
+    let other_tenant = AggregateRef { tenant: tenant(65), ..event("x", 7, 1).aggregate };
+    for other in [&shelf, &neighbour, &other_tenant] {
         assert_eq!(Partition::of(other.tenant, other.id), partition(7), "they share a partition");
     }
     append(
@@ -163,17 +163,17 @@ pub async fn an_aggregate_is_tenant_and_kind_and_id_together(rig: &dyn StoreRig)
             event("book", 7, 1),
             NewEvent { aggregate: shelf, ..event("shelf", 7, 2) },
             NewEvent { aggregate: neighbour, ..event("neighbour", 7, 2) },
-            NewEvent { aggregate: stranger, ..event("stranger", 7, 2) },
+            NewEvent { aggregate: other_tenant, ..event("other-tenant", 7, 2) },
         ],
     )
     .await;
     retry(rig, "book", Some(later(5))).await;
-    assert_eq!(due(rig, start()).await, ["shelf", "neighbour", "stranger"]);
+    assert_eq!(due(rig, start()).await, ["shelf", "neighbour", "other-tenant"]);
     fail(rig, "book").await;
-    assert_eq!(due_under_hold(rig).await, ["shelf", "neighbour", "stranger"]);
+    assert_eq!(due_under_hold(rig).await, ["shelf", "neighbour", "other-tenant"]);
 }
 
-/// A failed row lets later ones go on, unless the setting is to hold them.
+/// A failed row blocks later rows only under `Hold`.
 pub async fn a_failed_row_holds_back_later_ones_only_under_hold(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3), event("b1", 2, 1)]).await;
     fail(rig, "a1").await;
@@ -181,7 +181,7 @@ pub async fn a_failed_row_holds_back_later_ones_only_under_hold(rig: &dyn StoreR
     assert_eq!(due_under_hold(rig).await, ["b1"]);
 }
 
-/// Under hold a failed row holds what is later; what is earlier goes on.
+/// Under `Hold` a failed row blocks later rows, not earlier ones.
 pub async fn a_failed_row_does_not_hold_back_earlier_ones(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3)]).await;
     fail(rig, "a2").await;
@@ -189,7 +189,7 @@ pub async fn a_failed_row_does_not_hold_back_earlier_ones(rig: &dyn StoreRig) {
     assert_eq!(due(rig, start()).await, ["a1", "a3"]);
 }
 
-/// What has no place in the order waits for nothing.
+/// An unordered event waits for no other event.
 pub async fn an_event_of_an_unordered_type_is_never_held_back(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), of_type(BOOK_OVERDUE, event("overdue", 1, 2)), event("a3", 1, 3)]).await;
     retry(rig, "a1", Some(later(5))).await;
@@ -198,8 +198,8 @@ pub async fn an_event_of_an_unordered_type_is_never_held_back(rig: &dyn StoreRig
     assert_eq!(due_under_hold(rig).await, ["overdue"]);
 }
 
-/// What has no place in the order holds back nothing, neither waiting nor failed.
-pub async fn an_event_of_an_unordered_type_holds_back_nothing(rig: &dyn StoreRig) {
+/// An unordered event blocks no other event, neither while not due nor when failed.
+pub async fn an_event_of_an_unordered_type_blocks_nothing(rig: &dyn StoreRig) {
     append(rig, &[of_type(BOOK_OVERDUE, event("overdue", 1, 1)), event("a1", 1, 1), event("a2", 1, 2)]).await;
     retry(rig, "overdue", Some(later(5))).await;
     assert_eq!(due(rig, start()).await, ["a1", "a2"]);
@@ -207,18 +207,18 @@ pub async fn an_event_of_an_unordered_type_holds_back_nothing(rig: &dyn StoreRig
     assert_eq!(due_under_hold(rig).await, ["a1", "a2"]);
 }
 
-/// Which types have no place in the order is the caller's to say: none, or several.
-pub async fn which_types_are_unordered_is_asked_for(rig: &dyn StoreRig) {
+/// The caller defines the unordered types: none, or several.
+pub async fn the_caller_defines_the_unordered_types(rig: &dyn StoreRig) {
     let of = |name: &str, id: &str, seq: i64| NewEvent { event_type: name.into(), ..event(id, 1, seq) };
     append(rig, &[of("HELLO", "hello", 1), of("REMINDER", "reminder", 2), of("DONE", "done", 3)]).await;
     retry(rig, "hello", Some(later(5))).await;
     let due = async |names: &[&str], on_failed: OnFailed| {
         let unordered = names.iter().copied().collect();
         let query = DueQuery { unordered, on_failed, ..due_at(start()) };
-        let rows = view(rig).await.outbox_view().outbox_due(&query).await.expect("what is due can be read");
+        let rows = view(rig).await.outbox_view().outbox_due(&query).await.expect("due rows can be read");
         rows.into_iter().map(|row| row.event_id.into()).collect::<Vec<String>>()
     };
-    assert_eq!(due(&[], Continue).await, [""; 0], "HELLO waits, and the others behind it");
+    assert_eq!(due(&[], Continue).await, [""; 0], "HELLO is not due and blocks the others");
     assert_eq!(due(&["REMINDER"], Continue).await, ["reminder"]);
     assert_eq!(due(&["REMINDER", "HELLO", "BYE"], Continue).await, ["reminder", "done"]);
     fail(rig, "hello").await;
@@ -227,7 +227,7 @@ pub async fn which_types_are_unordered_is_asked_for(rig: &dyn StoreRig) {
     assert_eq!(due(&["HELLO"], Hold).await, ["reminder", "done"]);
 }
 
-/// A type that we do not know has its place in the order like any other.
+/// An unregistered type is ordered like any other.
 pub async fn an_unknown_type_is_ordered_like_any_other(rig: &dyn StoreRig) {
     let unknown = |id: &str, seq: i64| NewEvent { event_type: "SOMETHING_ELSE".into(), ..event(id, 1, seq) };
     append(rig, &[unknown("a1", 1), event("a2", 1, 2), unknown("a3", 3)]).await;
@@ -235,14 +235,14 @@ pub async fn an_unknown_type_is_ordered_like_any_other(rig: &dyn StoreRig) {
     assert_eq!(due(rig, start()).await, [""; 0]);
 }
 
-/// Within an aggregate rows come by `aggregate_seq` and then by id, whatever the order of insertion.
-pub async fn rows_of_an_aggregate_come_by_their_sequence_then_by_id(rig: &dyn StoreRig) {
+/// Rows of an aggregate are returned by `aggregate_seq` and then by id, whatever the order of insertion.
+pub async fn rows_of_an_aggregate_are_ordered_by_sequence_then_id(rig: &dyn StoreRig) {
     append(rig, &[event("a3", 1, 3), event("a1", 1, 1), event("a2-first", 1, 2), event("a2-second", 1, 2)])
         .await;
     assert_eq!(due(rig, start()).await, ["a1", "a2-first", "a2-second", "a3"]);
 }
 
-/// Of two rows with one sequence number the smaller id is the earlier: it holds the other, not the reverse.
+/// Of two rows with the same sequence number the smaller id is earlier: it blocks the other, not the reverse.
 pub async fn of_rows_with_one_sequence_number_the_smaller_id_is_the_earlier(rig: &dyn StoreRig) {
     append(
         rig,
@@ -254,19 +254,20 @@ pub async fn of_rows_with_one_sequence_number_the_smaller_id_is_the_earlier(rig:
     assert_eq!(due(rig, start()).await, ["b-first"]);
 }
 
-/// A row with a greater id but a smaller sequence number (one inserted by hand has 0) holds back what it precedes.
+/// A row with a greater id but a smaller sequence number (0 if inserted by SQL) blocks the later rows.
 pub async fn an_earlier_sequence_number_holds_back_a_smaller_id(rig: &dyn StoreRig) {
-    append(rig, &[event("a2", 1, 2), event("by-hand", 1, 0), event("b", 2, 1)]).await;
-    retry(rig, "by-hand", Some(later(5))).await;
+    append(rig, &[event("a2", 1, 2), event("by-sql", 1, 0), event("b", 2, 1)]).await;
+    retry(rig, "by-sql", Some(later(5))).await;
     assert_eq!(due(rig, start()).await, ["b"]);
-    fail(rig, "by-hand").await;
+    fail(rig, "by-sql").await;
     assert_eq!(due_under_hold(rig).await, ["b"]);
     assert_eq!(due(rig, start()).await, ["a2", "b"]);
 }
 
-/// Whatever the limit cuts off: no row comes without the earlier due rows of its aggregate, and some row comes.
-pub async fn no_limit_separates_a_row_from_its_earlier_due_ones(rig: &dyn StoreRig) {
-    // (aggregate, sequence) in the order of insertion; some ids run against the sequence.
+/// For every limit: no row is returned without the earlier due rows of its aggregate, and at least one row is
+/// returned.
+pub async fn no_limit_separates_a_row_from_its_earlier_due_rows(rig: &dyn StoreRig) {
+    // (aggregate, sequence) in the order of insertion; some ids are in the reverse order of the sequence.
     let plan = [(1, 2), (2, 1), (1, 1), (3, 5), (2, 2), (1, 0), (3, 4), (3, 3), (2, 3), (4, 1)];
     let events: Vec<_> =
         plan.iter().map(|(book, seq)| event(&format!("{book}-{seq}"), *book, *seq)).collect();
@@ -275,7 +276,7 @@ pub async fn no_limit_separates_a_row_from_its_earlier_due_ones(rig: &dyn StoreR
         let rows =
             view(rig).await.outbox_view().outbox_due(&DueQuery { limit, ..due_at(start()) }).await.unwrap();
         assert!(!rows.is_empty(), "all ten are due, so some come at a limit of {limit}");
-        assert!(rows.len() <= limit as usize, "{} rows came at a limit of {limit}", rows.len());
+        assert!(rows.len() <= limit as usize, "{} rows were returned at a limit of {limit}", rows.len());
         for aggregate in 1..=4 {
             let mut all: Vec<_> =
                 plan.iter().filter(|(book, _)| *book == aggregate).map(|(_, seq)| *seq).collect();
@@ -290,7 +291,7 @@ pub async fn no_limit_separates_a_row_from_its_earlier_due_ones(rig: &dyn StoreR
     }
 }
 
-/// Thousands of blocked rows delay nobody else: they are not counted against the limit.
+/// Blocked rows do not count against the limit, so they delay no other row.
 pub async fn rows_that_are_held_back_do_not_count_against_the_limit(rig: &dyn StoreRig) {
     let blocked: Vec<_> = (1..=40)
         .flat_map(|n| {
@@ -307,13 +308,13 @@ pub async fn rows_that_are_held_back_do_not_count_against_the_limit(rig: &dyn St
     append(rig, &[event("free1", 50, 1), event("free2", 51, 1), event("free3", 51, 2)]).await;
     assert_eq!(due_of(rig, PartitionSet::ALL, start(), Continue, 2).await, ["free1", "free2"]);
 
-    let given_up: Vec<_> = (1..=40).map(|n| to_failed(&format!("head{n}"))).collect();
-    in_unit!(rig, |unit| unit.outbox().mark_failed(&given_up, start()).await.unwrap());
+    let failed: Vec<_> = (1..=40).map(|n| to_failed(&format!("head{n}"))).collect();
+    in_unit!(rig, |unit| unit.outbox().mark_failed(&failed, start()).await.unwrap());
     assert_eq!(due_of(rig, PartitionSet::ALL, start(), Hold, 2).await, ["free1", "free2"]);
 }
 
-/// A unit sees what it wrote itself when it asks what is due.
-pub async fn a_unit_sees_its_own_marks_in_what_is_due(rig: &dyn StoreRig) {
+/// A unit sees its own changes in the due rows.
+pub async fn a_unit_sees_its_own_changes_in_due_rows(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2)]).await;
     in_unit!(rig, |unit| {
         unit.outbox().mark_sent(&[&confirmed("a1")], start()).await.unwrap();
@@ -325,7 +326,7 @@ pub async fn a_unit_sees_its_own_marks_in_what_is_due(rig: &dyn StoreRig) {
 /// The next due time is the earliest one after `now`.
 pub async fn the_next_due_time_is_the_earliest_after_now(rig: &dyn StoreRig) {
     append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1), event("d", 4, 1)]).await;
-    assert_eq!(next_due(rig, PartitionSet::ALL, start()).await, None, "new rows wait for no time");
+    assert_eq!(next_due(rig, PartitionSet::ALL, start()).await, None, "new rows have no due time");
     retry(rig, "a", Some(later(9))).await;
     retry(rig, "b", Some(later(5))).await;
     retry(rig, "c", None).await;

@@ -1,4 +1,4 @@
-//! What people see of the outbox: all about an aggregate, and how much there is.
+//! Queries of operators on the outbox: rows of an aggregate, and counts.
 
 use handover_events::{AggregateRef, TenantId};
 use handover_outbox::ports::{NewEvent, OutboxCounts};
@@ -14,7 +14,7 @@ async fn about(rig: &dyn StoreRig, aggregates: &[AggregateRef]) -> Vec<String> {
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
-/// All rows about the aggregates come by aggregate, sequence and id, whatever their status and type.
+/// All rows of the aggregates are returned by aggregate, sequence and id, whatever their status and type.
 pub async fn rows_about_aggregates_come_by_aggregate_sequence_and_id(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     let other_kind = AggregateRef { kind: "book".into(), ..aggregate(7) };
@@ -42,7 +42,7 @@ pub async fn rows_about_aggregates_come_by_aggregate_sequence_and_id(rig: &dyn S
     assert_eq!(about(rig, &[]).await, [""; 0]);
 }
 
-/// A great many aggregates are looked up whole.
+/// Rows of many aggregates are returned completely.
 pub async fn rows_about_a_great_many_aggregates_come_whole(rig: &dyn StoreRig) {
     let events: Vec<_> = (1..=300).map(|n| event(&format!("e{n:03}"), n, 1)).collect();
     append(rig, &events).await;
@@ -55,7 +55,7 @@ async fn counted(rig: &dyn StoreRig, of: Option<i64>) -> OutboxCounts {
     view(rig).await.outbox_view().outbox_counts(of.map(tenant)).await.expect("rows can be counted")
 }
 
-/// Rows are counted by status, and the oldest of what is pending is told by when it happened.
+/// Rows are counted by status, with the creation time of the oldest pending one.
 pub async fn rows_are_counted_by_status(rig: &dyn StoreRig) {
     assert_eq!(counted(rig, None).await, OutboxCounts::default());
     let at = |id: &str, book: i64, at: i64| NewEvent { occurred_at: later(at), ..event(id, book, 1) };
@@ -84,7 +84,7 @@ pub async fn rows_are_counted_by_status(rig: &dyn StoreRig) {
     assert_eq!(counted(rig, None).await, expected);
 }
 
-/// Rows are counted for one tenant, or for all together.
+/// Rows are counted for one tenant, or for all.
 pub async fn rows_are_counted_for_one_tenant_or_all(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     let old = NewEvent { aggregate: foreign, occurred_at: later(-9), ..event("foreign", 7, 1) };

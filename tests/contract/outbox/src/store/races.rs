@@ -1,4 +1,4 @@
-//! What happens when several want the same row of the outbox at once: exactly one gets it.
+//! Concurrent writes to the same row: exactly one succeeds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,8 @@ use crate::racing::{RACERS, one_changed, one_succeeded, race};
 use crate::samples::{confirmed, consumption, dead_letter, event, event_id, partition, relay, start};
 use crate::work::{changes_one, commit};
 
-/// One event id appended many times at once is one row.
-pub async fn of_units_that_append_one_event_exactly_one_does(rig: &dyn StoreRig) {
+/// One event id appended concurrently becomes one row.
+pub async fn exactly_one_of_concurrent_units_appends_an_event(rig: &dyn StoreRig) {
     let outcomes = race(&rig.store(), |unit, n| {
         Box::pin(async move { unit.outbox().append(&[event("e", n as i64, 1)]).await })
     })
@@ -24,13 +24,13 @@ pub async fn of_units_that_append_one_event_exactly_one_does(rig: &dyn StoreRig)
     assert_eq!(rows.iter().map(|row| row.aggregate.id).collect::<Vec<_>>(), [winner as i64]);
 }
 
-/// The row of the log of an event that failed so often.
+/// Consume-log record of an event with this number of failed attempts.
 fn failed(attempts: u32) -> Consumption {
     let status = ConsumeStatus::Failed;
     Consumption { status, attempts, ..consumption("inventory", &event("e", 7, 1)) }
 }
 
-/// The row of its second attempt, which succeeded.
+/// Record of its second attempt, which succeeded.
 fn again() -> Consumption {
     Consumption {
         expected: Expected::At(ConsumeStatus::Failed, 1),
@@ -39,13 +39,13 @@ fn again() -> Consumption {
     }
 }
 
-/// Asserts that one worker had an effect, an event of its own: no key of the effect stops the others.
+/// Asserts that one worker had an effect: an event of its own, so that no unique key stops the others.
 async fn one_effect(rig: &dyn StoreRig) {
     let rows = view(rig).await.outbox_view().outbox_page(&OutboxFilter::default(), None, 100).await.unwrap();
     assert_eq!(rows.len(), 1, "{rows:?}");
 }
 
-/// One event that eight workers consume for the first time at once takes effect once.
+/// Eight workers that consume one event for the first time have one effect.
 pub async fn of_workers_that_record_one_event_first_exactly_one_does(rig: &dyn StoreRig) {
     let outcomes = race(&rig.store(), |unit, n| {
         Box::pin(async move {
@@ -58,7 +58,7 @@ pub async fn of_workers_that_record_one_event_first_exactly_one_does(rig: &dyn S
     one_effect(rig).await;
 }
 
-/// One event that eight workers try again at once takes effect once.
+/// Eight workers that retry one event have one effect.
 pub async fn of_workers_that_try_one_event_again_exactly_one_does(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().record(&[failed(1)]).await.unwrap());
     let outcomes = race(&rig.store(), |unit, n| {
@@ -72,15 +72,16 @@ pub async fn of_workers_that_try_one_event_again_exactly_one_does(rig: &dyn Stor
     one_effect(rig).await;
 }
 
-/// Reading first and writing then does not change that: a worker that read an old row has no effect.
+/// The same for workers that read first and then write: a worker with a stale read has no effect.
 pub async fn of_workers_that_read_and_then_try_again_exactly_one_does(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().record(&[failed(1)]).await.unwrap());
-    // Where units run side by side, all of them have read before any writes; a unit that is tried again does not wait.
+    // With concurrent units, all of them read before one of them writes; a retried unit does not wait.
     let side_by_side = rig.capabilities().side_by_side;
     let all_have_read = Arc::new(Barrier::new(RACERS));
     let waited: Arc<[AtomicBool; RACERS]> = Arc::default();
     let outcomes = race(&rig.store(), move |unit, n| {
-        let (all_have_read, waited) = (all_have_read.clone(), waited.clone());
+        let all_have_read = all_have_read.clone();
+        let waited = waited.clone();
         Box::pin(async move {
             let seen = unit.outbox().consumption("inventory", &event_id("e")).await?.unwrap();
             if side_by_side && !waited[n].swap(true, Ordering::Relaxed) {
@@ -103,8 +104,8 @@ pub async fn of_workers_that_read_and_then_try_again_exactly_one_does(rig: &dyn 
     one_effect(rig).await;
 }
 
-/// One row confirmed many times at once is counted once.
-pub async fn of_units_that_settle_one_row_exactly_one_does(rig: &dyn StoreRig) {
+/// One row confirmed concurrently is counted once.
+pub async fn exactly_one_of_concurrent_units_settles_a_row(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().append(&[event("e", 7, 1)]).await.unwrap());
     let outcomes = race(&rig.store(), |unit, _| {
         Box::pin(async move { unit.outbox().mark_sent(&[&confirmed("e")], start()).await })
@@ -114,8 +115,8 @@ pub async fn of_units_that_settle_one_row_exactly_one_does(rig: &dyn StoreRig) {
     assert_eq!(moved, 1);
 }
 
-/// A free partition that eight relays take at once is one relay's, one epoch later.
-pub async fn of_relays_that_take_one_partition_exactly_one_does(rig: &dyn StoreRig) {
+/// A free partition taken by eight relays concurrently belongs to one of them, one epoch later.
+pub async fn exactly_one_of_concurrent_relays_takes_a_partition(rig: &dyn StoreRig) {
     let of = partition(7);
     let seen =
         view(rig).await.outbox_view().partition_leases().await.unwrap().remove(usize::from(of.number()));
@@ -131,8 +132,8 @@ pub async fn of_relays_that_take_one_partition_exactly_one_does(rig: &dyn StoreR
     assert_eq!((lease.owner, lease.epoch), (Some(relay(&format!("r{winner}"))), seen.epoch + 1));
 }
 
-/// While a settlement is under way nobody takes the partitions that it fenced.
-pub async fn a_fenced_partition_changes_hands_only_after_the_settlement(rig: &dyn StoreRig) {
+/// A fenced partition cannot be taken until the settlement is committed.
+pub async fn a_fenced_partition_changes_its_owner_only_after_the_settlement(rig: &dyn StoreRig) {
     let of = partition(7);
     let index = usize::from(of.number());
     let free = view(rig).await.outbox_view().partition_leases().await.unwrap().remove(index);
@@ -140,10 +141,10 @@ pub async fn a_fenced_partition_changes_hands_only_after_the_settlement(rig: &dy
         changes_one(unit.outbox().take_partition(&relay("r1"), &free, 60_000).await);
         unit.outbox().append(&[event("e", 7, 1)]).await.unwrap();
     });
-    let held = view(rig).await.outbox_view().partition_leases().await.unwrap().remove(index);
-    let hold = PartitionHold { partition: of, epoch: held.epoch };
+    let current = view(rig).await.outbox_view().partition_leases().await.unwrap().remove(index);
+    let owned = PartitionHold { partition: of, epoch: current.epoch };
     let mut settling = begin(rig).await;
-    assert!(settling.outbox().fence(&relay("r1"), &[hold]).await.unwrap().contains(of));
+    assert!(settling.outbox().fence(&relay("r1"), &[owned]).await.unwrap().contains(of));
 
     let (store, (started, starts)) = (rig.store(), oneshot::channel());
     let taker = tokio::spawn(async move {
@@ -151,7 +152,7 @@ pub async fn a_fenced_partition_changes_hands_only_after_the_settlement(rig: &dy
         loop {
             let work = async {
                 let mut unit = store.begin().await?;
-                let taken = unit.outbox().take_partition(&relay("r2"), &held, 60_000).await?;
+                let taken = unit.outbox().take_partition(&relay("r2"), &current, 60_000).await?;
                 unit.commit().await?;
                 Ok(taken)
             };
@@ -163,20 +164,20 @@ pub async fn a_fenced_partition_changes_hands_only_after_the_settlement(rig: &dy
     });
     starts.await.unwrap();
     for _ in 0..20 {
-        let leases = within("reading beside the settlement", async {
+        let leases = within("reading during the settlement", async {
             view(rig).await.outbox_view().partition_leases().await
         })
         .await;
-        assert_eq!(leases.unwrap()[index].owner, Some(relay("r1")), "taken in the middle of a settlement");
+        assert_eq!(leases.unwrap()[index].owner, Some(relay("r1")), "taken during a settlement");
         tokio::task::yield_now().await;
     }
     assert_eq!(settling.outbox().mark_sent(&[&confirmed("e")], start()).await.unwrap(), 1);
     commit(settling).await;
-    let taken = tokio::time::timeout(PATIENCE, taker).await.expect("then it can be taken").unwrap();
+    let taken = tokio::time::timeout(PATIENCE, taker).await.expect("it can be taken afterwards").unwrap();
     assert_eq!(taken.unwrap(), Changed::One);
 }
 
-/// Units that write different rows at once all succeed.
+/// Concurrent units that write different rows all succeed.
 pub async fn units_that_write_different_rows_all_succeed(rig: &dyn StoreRig) {
     let outcomes = race(&rig.store(), |unit, n| {
         Box::pin(async move {

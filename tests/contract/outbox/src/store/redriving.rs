@@ -1,4 +1,4 @@
-//! Rows that a person wants published again.
+//! Redrives of outbox rows.
 
 use chrono::{DateTime, Utc};
 use handover_events::{OutboxStatus, PartitionSet, TenantId};
@@ -21,7 +21,7 @@ async fn due(rig: &dyn StoreRig, now: DateTime<Utc>, on_failed: OnFailed) -> Vec
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
-/// Sends one row and gives another up, with everything that this writes.
+/// Creates one SENT and one FAILED row, with all columns that this sets.
 async fn one_sent_and_one_failed(rig: &dyn StoreRig) {
     append(rig, &[event("sent", 7, 1), event("failed", 8, 1)]).await;
     in_unit!(rig, |unit| {
@@ -32,7 +32,7 @@ async fn one_sent_and_one_failed(rig: &dyn StoreRig) {
     });
 }
 
-/// A row that was sent or given up waits for its time, with every attempt before it; why it failed last is kept.
+/// A redriven row waits for its time without counted attempts, and keeps its last error.
 pub async fn a_redriven_row_has_all_its_attempts_again(rig: &dyn StoreRig) {
     one_sent_and_one_failed(rig).await;
     for (id, book) in [("sent", 7), ("failed", 8)] {
@@ -53,7 +53,7 @@ pub async fn a_redriven_row_has_all_its_attempts_again(rig: &dyn StoreRig) {
     }
 }
 
-/// A row that is on its way anyway stays as it is, and one that is not there is nobody's; neither counts.
+/// A pending row is not changed by a redrive, and a missing row is ignored; neither is counted.
 pub async fn a_redrive_moves_no_row_that_is_on_its_way(rig: &dyn StoreRig) {
     one_sent_and_one_failed(rig).await;
     append(rig, &[event("new", 9, 1), event("retry", 9, 2)]).await;
@@ -64,11 +64,11 @@ pub async fn a_redrive_moves_no_row_that_is_on_its_way(rig: &dyn StoreRig) {
     let all = ["new", "failed", "missing", "retry", "sent", "failed"].map(|id| redrive(id, later(60)));
     assert_eq!(redriven(rig, &all, later(9)).await, 2);
     assert_eq!([row(rig, "new").await, row(rig, "retry").await], before);
-    assert_eq!(redriven(rig, &all, later(10)).await, 0, "they are on their way now");
+    assert_eq!(redriven(rig, &all, later(10)).await, 0, "the rows are pending now");
     assert_eq!(redriven(rig, &[], later(10)).await, 0);
 }
 
-/// A redrive returns each row that moved once, as it stood before, in order of event ids, and no other.
+/// A redrive returns each changed row once, with its earlier values, ordered by event id.
 pub async fn redriven_rows_are_returned_as_they_stood_before(rig: &dyn StoreRig) {
     one_sent_and_one_failed(rig).await;
     append(rig, &[event("new", 9, 1)]).await;
@@ -83,15 +83,15 @@ pub async fn redriven_rows_are_returned_as_they_stood_before(rig: &dyn StoreRig)
     };
     let sent = row("sent", OutboxStatus::Sent, 1, Some(later(2)));
     assert_eq!(moved, [row("failed", OutboxStatus::Failed, 4, None), sent]);
-    // One that was sent before, and then given up, still knows when it was sent.
+    // A row that was sent and then failed keeps its `sent_time`.
     in_unit!(rig, |unit| unit.outbox().mark_failed(&[to_failed("sent")], later(70)).await.unwrap());
     let moved = in_unit!(rig, |unit| unit.outbox().redrive(&all[..1], later(80)).await.unwrap());
     assert_eq!(moved, [row("sent", OutboxStatus::Failed, 4, Some(later(2)))]);
     assert_eq!(in_unit!(rig, |unit| unit.outbox().redrive(&all, later(90)).await.unwrap()), []);
 }
 
-/// A redriven row is due at its time and not before. Until then later ones of its aggregate wait behind one that was
-/// given up, and not behind one that was confirmed: whoever takes it could have it already.
+/// A redriven row is due at its time. Until then later rows of its aggregate wait if it was FAILED, but not if it was
+/// confirmed: the consumer may already have it.
 pub async fn a_redriven_row_is_due_at_its_time_and_not_before(rig: &dyn StoreRig) {
     one_sent_and_one_failed(rig).await;
     append(rig, &[event("passes", 7, 2), event("behind", 8, 2), event("free", 9, 1)]).await;
@@ -103,7 +103,7 @@ pub async fn a_redriven_row_is_due_at_its_time_and_not_before(rig: &dyn StoreRig
     assert_eq!(next, Some(later(70)));
 }
 
-/// A redriven row can be sent, or given up, like any other.
+/// A redriven row can be sent or fail like any other.
 pub async fn a_redriven_row_can_be_settled_again(rig: &dyn StoreRig) {
     one_sent_and_one_failed(rig).await;
     append(rig, &[event("behind", 8, 2)]).await;
@@ -115,11 +115,11 @@ pub async fn a_redriven_row_can_be_settled_again(rig: &dyn StoreRig) {
     let seen = row(rig, "sent").await;
     assert_eq!((seen.status, seen.sent_time), (OutboxStatus::Sent, Some(later(20))));
     assert_eq!(row(rig, "failed").await.status, OutboxStatus::Failed);
-    assert_eq!(due(rig, later(99), OnFailed::Hold).await, [""; 0], "the release before is over");
+    assert_eq!(due(rig, later(99), OnFailed::Hold).await, [""; 0], "the earlier release no longer applies");
     assert_eq!(due(rig, later(99), OnFailed::Continue).await, ["behind"]);
 }
 
-/// A great many rows are redriven whole, each for its own time.
+/// Many rows are redriven in one call, each with its own time.
 pub async fn a_great_many_rows_are_redriven_each_for_its_time(rig: &dyn StoreRig) {
     let ids: Vec<_> = (0..300).map(|n| format!("e{n:03}")).collect();
     append(rig, &ids.iter().enumerate().map(|(n, id)| event(id, n as i64 + 1, 1)).collect::<Vec<_>>()).await;
@@ -130,8 +130,8 @@ pub async fn a_great_many_rows_are_redriven_each_for_its_time(rig: &dyn StoreRig
             ids.iter().enumerate().map(|(n, id)| redrive(id, later(1_000 - n as i64))).collect();
         assert_eq!(unit.outbox().redrive(&rows, later(1)).await.unwrap().len(), 300);
     });
-    let wanted: Vec<_> = ids.iter().map(|id| event_id(id)).collect();
-    for seen in view(rig).await.outbox_view().outbox_by_event(&wanted).await.unwrap() {
+    let requested: Vec<_> = ids.iter().map(|id| event_id(id)).collect();
+    for seen in view(rig).await.outbox_view().outbox_by_event(&requested).await.unwrap() {
         let n = seen.event_id.as_str()[1..].parse::<i64>().unwrap();
         assert_eq!(seen.next_retry_time, Some(later(1_000 - n)), "{}", seen.event_id);
     }

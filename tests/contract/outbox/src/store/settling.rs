@@ -1,4 +1,4 @@
-//! Settling rows of the outbox, and the fence before it.
+//! Settling outbox rows, and the fence.
 
 use chrono::TimeDelta;
 use handover_events::{OutboxStatus, PARTITIONS, PartitionSet};
@@ -9,8 +9,8 @@ use super::{StoreRig, in_unit};
 use crate::samples::{AWKWARD, confirmed, event, later, partition, relay, start, to_failed, to_retry};
 use crate::work::changes_one;
 
-/// A confirm moves a row to `SENT` and says when.
-pub async fn a_confirmed_row_is_sent_and_knows_when(rig: &dyn StoreRig) {
+/// A confirmed row becomes `SENT` and stores the time.
+pub async fn a_confirmed_row_is_sent_with_its_time(rig: &dyn StoreRig) {
     append(rig, &[event("new", 7, 1), event("retry", 8, 1), event("left", 9, 1)]).await;
     in_unit!(rig, |unit| unit
         .outbox()
@@ -33,7 +33,7 @@ pub async fn a_confirmed_row_is_sent_and_knows_when(rig: &dyn StoreRig) {
     assert_eq!(row(rig, "left").await.status, OutboxStatus::New);
 }
 
-/// Only `NEW` and `RETRY` become `SENT`; what is settled stays as it is, what does not exist is not counted.
+/// Only `NEW` and `RETRY` rows become `SENT`; settled rows are unchanged, missing rows are not counted.
 pub async fn a_confirm_moves_no_row_that_is_settled(rig: &dyn StoreRig) {
     append(rig, &[event("sent", 7, 1), event("failed", 8, 1), event("new", 9, 1)]).await;
     in_unit!(rig, |unit| {
@@ -46,7 +46,7 @@ pub async fn a_confirm_moves_no_row_that_is_settled(rig: &dyn StoreRig) {
     assert_eq!([row(rig, "sent").await, row(rig, "failed").await], before);
 }
 
-/// A failed publish leaves its mark: status, count, next time and error.
+/// A failed publish stores status, count, next time and error.
 pub async fn a_failed_publish_leaves_its_mark(rig: &dyn StoreRig) {
     append(rig, &[event("a", 7, 1), event("b", 8, 1)]).await;
     let first =
@@ -66,8 +66,8 @@ pub async fn a_failed_publish_leaves_its_mark(rig: &dyn StoreRig) {
     assert_eq!((row.retry_count, row.next_retry_time, row.update_time), (2, None, later(6)));
 }
 
-/// Only `NEW` and `RETRY` become `RETRY` or `FAILED`.
-pub async fn a_failure_moves_no_row_that_is_settled(rig: &dyn StoreRig) {
+/// Only `NEW` and `RETRY` rows become `RETRY` or `FAILED`.
+pub async fn a_failed_publish_does_not_change_a_settled_row(rig: &dyn StoreRig) {
     append(rig, &[event("sent", 7, 1), event("failed", 8, 1), event("new", 9, 1)]).await;
     in_unit!(rig, |unit| {
         unit.outbox().mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
@@ -79,7 +79,7 @@ pub async fn a_failure_moves_no_row_that_is_settled(rig: &dyn StoreRig) {
     assert_eq!([row(rig, "sent").await, row(rig, "failed").await], before);
 }
 
-/// Whatever becomes of a row, the event in it stays as it was appended.
+/// Settling never changes the event of a row.
 pub async fn settling_leaves_the_event_as_it_was(rig: &dyn StoreRig) {
     let written = event("e", 7, 3);
     append(rig, std::slice::from_ref(&written)).await;
@@ -109,12 +109,16 @@ async fn take(rig: &dyn StoreRig, owner: &str, number: i64) -> PartitionHold {
     })
 }
 
-async fn fenced(rig: &dyn StoreRig, owner: &str, holds: &[PartitionHold]) -> PartitionSet {
-    in_unit!(rig, |unit| unit.outbox().fence(&relay(owner), holds).await.expect("a fence answers"))
+async fn fenced(rig: &dyn StoreRig, owner: &str, owned_partitions: &[PartitionHold]) -> PartitionSet {
+    in_unit!(rig, |unit| unit
+        .outbox()
+        .fence(&relay(owner), owned_partitions)
+        .await
+        .expect("the fence succeeds"))
 }
 
-/// A hold of this owner at this epoch is good, and only those that were asked about are told.
-pub async fn the_fence_lets_good_holds_through(rig: &dyn StoreRig) {
+/// The fence accepts partitions owned at this epoch and returns only the requested ones.
+pub async fn the_fence_accepts_owned_partitions(rig: &dyn StoreRig) {
     let one = take(rig, "r1", 1).await;
     let two = take(rig, "r1", 2).await;
     take(rig, "r1", 3).await;
@@ -122,48 +126,48 @@ pub async fn the_fence_lets_good_holds_through(rig: &dyn StoreRig) {
     assert_eq!(fenced(rig, "r1", &[two]).await, [two.partition].into_iter().collect());
 }
 
-/// The fence refuses what is another's, of another epoch, given back, or was never taken.
+/// The fence rejects partitions of another relay or epoch, released ones, and ones never taken.
 pub async fn the_fence_refuses_what_is_not_held(rig: &dyn StoreRig) {
-    let mine = take(rig, "r1", 1).await;
+    let own = take(rig, "r1", 1).await;
     let other = take(rig, "r2", 2).await;
     let returned = take(rig, "r1", 3).await;
     in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[returned]).await.unwrap());
-    let old = PartitionHold { epoch: mine.epoch - 1, ..mine };
-    let future = PartitionHold { epoch: mine.epoch + 1, ..mine };
+    let old = PartitionHold { epoch: own.epoch - 1, ..own };
+    let future = PartitionHold { epoch: own.epoch + 1, ..own };
     let never = PartitionHold { partition: partition(9), epoch: 0 };
     for refused in [old, future, other, returned, never] {
         assert!(fenced(rig, "r1", &[refused]).await.is_empty(), "{refused:?}");
     }
     assert_eq!(
-        fenced(rig, "r1", &[mine, other, returned, never]).await,
-        [mine.partition].into_iter().collect()
+        fenced(rig, "r1", &[own, other, returned, never]).await,
+        [own.partition].into_iter().collect()
     );
-    assert!(fenced(rig, "R1", &[mine]).await.is_empty(), "owners are compared byte by byte");
+    assert!(fenced(rig, "R1", &[own]).await.is_empty(), "owners are compared byte by byte");
 }
 
-/// A relay whose lease ended and whose partition was taken settles nothing there, even if it has it again.
+/// A relay that lost a partition settles nothing with the old epoch, even if it owns the partition again.
 pub async fn the_fence_refuses_a_hold_that_was_lost_in_between(rig: &dyn StoreRig) {
     let first = take(rig, "r1", 1).await;
     let second = take(rig, "r2", 1).await;
     assert!(fenced(rig, "r1", &[first]).await.is_empty());
     assert!(!fenced(rig, "r2", &[second]).await.is_empty());
     let third = take(rig, "r1", 1).await;
-    assert!(fenced(rig, "r1", &[first]).await.is_empty(), "the epoch has moved on");
+    assert!(fenced(rig, "r1", &[first]).await.is_empty(), "the epoch has changed");
     assert!(!fenced(rig, "r1", &[third]).await.is_empty());
 }
 
-/// Same owner and same epoch are enough: a lease that ran out but that nobody took is still good.
-pub async fn the_fence_lets_a_lease_through_that_ended_and_nobody_took(rig: &dyn StoreRig) {
-    let hold = take(rig, "r1", 1).await;
+/// Owner and epoch are sufficient: an expired lease that no other relay has taken is accepted.
+pub async fn the_fence_accepts_an_expired_lease_that_was_not_taken(rig: &dyn StoreRig) {
+    let owned = take(rig, "r1", 1).await;
     rig.move_database_clock(TimeDelta::minutes(2));
-    assert!(!fenced(rig, "r1", &[hold]).await.is_empty());
+    assert!(!fenced(rig, "r1", &[owned]).await.is_empty());
 }
 
-/// All partitions are fenced at once.
-pub async fn the_fence_takes_every_partition_at_once(rig: &dyn StoreRig) {
-    let mut holds = Vec::new();
+/// All partitions can be fenced in one call.
+pub async fn the_fence_accepts_every_partition_in_one_call(rig: &dyn StoreRig) {
+    let mut owned_partitions = Vec::new();
     for number in 1..=i64::from(PARTITIONS) {
-        holds.push(take(rig, "r1", number).await);
+        owned_partitions.push(take(rig, "r1", number).await);
     }
-    assert_eq!(fenced(rig, "r1", &holds).await, PartitionSet::ALL);
+    assert_eq!(fenced(rig, "r1", &owned_partitions).await, PartitionSet::ALL);
 }

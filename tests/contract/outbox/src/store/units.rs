@@ -1,4 +1,4 @@
-//! Units of work and views: what is seen when, what is undone, what a commit means.
+//! Units of work and views: visibility, rollback and commit.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::samples::{
 };
 use crate::work::{changes_one, commit};
 
-/// Writes one row of every kind, all of them new.
+/// Writes one new row of every kind.
 pub(super) async fn write_everything(unit: &mut dyn OutboxUnit) {
     let free = unit.partition_leases().await.unwrap().remove(0);
     unit.append(&[event("e", 1, 1)]).await.unwrap();
@@ -30,7 +30,7 @@ pub(super) async fn write_everything(unit: &mut dyn OutboxUnit) {
     changes_one(unit.take_partition(&relay("r1"), &free, 60_000).await);
 }
 
-/// Which of those rows are seen.
+/// Names of the rows that are visible.
 async fn seen(view: &mut dyn OutboxView) -> Vec<&'static str> {
     let due = DueQuery { limit: 9, ..due_at(start()) };
     let checks = [
@@ -40,12 +40,12 @@ async fn seen(view: &mut dyn OutboxView) -> Vec<&'static str> {
         ("consumption", view.consumption("inventory", &event_id("e")).await.unwrap().is_some()),
         ("subscription", view.consumer_subscription("inventory").await.unwrap().is_some()),
         ("dead letter", view.dead_letter("queue", "key").await.unwrap().is_some()),
-        ("page of dead letters", letters(view).await == 1),
+        ("page of dead letters", dead_letter_count(view).await == 1),
         ("audit entry", !view.audit_page(&AuditFilter::default(), None, 9).await.unwrap().is_empty()),
         ("relay", !view.heartbeats().await.unwrap().is_empty()),
         ("lease", view.partition_leases().await.unwrap()[0].owner.is_some()),
     ];
-    checks.into_iter().filter_map(|(what, there)| there.then_some(what)).collect()
+    checks.into_iter().filter_map(|(what, visible)| visible.then_some(what)).collect()
 }
 
 const EVERYTHING: usize = 10;
@@ -54,7 +54,7 @@ pub(super) async fn has_event(view: &mut dyn OutboxView, id: &str) -> bool {
     !view.outbox_by_event(&[event_id(id)]).await.unwrap().is_empty()
 }
 
-pub(super) async fn has_letter(view: &mut dyn OutboxView, key: &str) -> bool {
+pub(super) async fn has_dead_letter(view: &mut dyn OutboxView, key: &str) -> bool {
     view.dead_letter("queue", key).await.unwrap().is_some()
 }
 
@@ -62,11 +62,11 @@ async fn events(view: &mut dyn OutboxView) -> usize {
     view.outbox_page(&OutboxFilter::default(), None, 100).await.unwrap().len()
 }
 
-async fn letters(view: &mut dyn OutboxView) -> usize {
+async fn dead_letter_count(view: &mut dyn OutboxView) -> usize {
     view.dead_letters_page(&DeadLetterFilter::default(), None, 100).await.unwrap().len()
 }
 
-/// A row of the log that was tried so often and failed; `attempts` before it, if it is not the first.
+/// Consume-log record of the failed attempt with this number.
 fn tried(attempts: u32) -> Consumption {
     let expected = match attempts {
         1 => Expected::Absent,
@@ -80,23 +80,23 @@ async fn attempts(view: &mut dyn OutboxView) -> Option<u32> {
     view.consumption("inventory", &event_id("e")).await.unwrap().map(|row| row.attempts)
 }
 
-/// Nothing of a unit is seen by others before its commit.
+/// Writes of a unit are invisible to others before its commit.
 pub async fn what_a_unit_writes_is_invisible_until_it_is_committed(rig: &dyn StoreRig) {
     let mut before = view(rig).await;
     let mut unit = begin(rig).await;
     write_everything(unit.outbox()).await;
-    assert_eq!(within("reading beside a unit", seen(before.outbox_view())).await, [""; 0]);
-    assert_eq!(within("reading beside a unit", seen(view(rig).await.outbox_view())).await, [""; 0]);
+    assert_eq!(within("reading during a unit", seen(before.outbox_view())).await, [""; 0]);
+    assert_eq!(within("reading during a unit", seen(view(rig).await.outbox_view())).await, [""; 0]);
     drop(unit);
 }
 
-/// All of a unit is seen once its commit returned, by every view opened from then on.
-pub async fn what_a_unit_wrote_is_visible_once_it_is_committed(rig: &dyn StoreRig) {
+/// After the commit has returned, all writes are visible to every view opened from then on.
+pub async fn writes_of_a_unit_are_visible_after_its_commit(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     write_everything(unit.outbox()).await;
     commit(unit).await;
     assert_eq!(seen(view(rig).await.outbox_view()).await.len(), EVERYTHING);
-    assert_eq!(seen(begin(rig).await.outbox_view()).await.len(), EVERYTHING, "by later units as well");
+    assert_eq!(seen(begin(rig).await.outbox_view()).await.len(), EVERYTHING, "also to later units");
 }
 
 /// A unit reads its own writes.
@@ -112,7 +112,7 @@ pub async fn a_unit_reads_its_own_writes(rig: &dyn StoreRig) {
     assert_eq!(attempts(unit.outbox_view()).await, Some(2));
 }
 
-/// Dropping a unit undoes all it wrote.
+/// Dropping a unit undoes all its writes.
 pub async fn a_dropped_unit_undoes_everything(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     write_everything(unit.outbox()).await;
@@ -121,7 +121,7 @@ pub async fn a_dropped_unit_undoes_everything(rig: &dyn StoreRig) {
     assert_eq!(seen(begin(rig).await.outbox_view()).await, [""; 0]);
 }
 
-/// Dropping a unit undoes its changes of rows that were there.
+/// Dropping a unit undoes its changes of existing rows.
 pub async fn a_dropped_unit_undoes_its_changes_of_old_rows(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
@@ -140,7 +140,7 @@ pub async fn a_dropped_unit_undoes_its_changes_of_old_rows(rig: &dyn StoreRig) {
     assert_eq!(view.dead_letter("queue", "key").await.unwrap(), Some(dead_letter("queue", "key")));
 }
 
-/// A unit that is dropped leaves the way free for the next, again and again.
+/// Repeatedly dropped units do not affect later ones.
 pub async fn dropped_units_leave_later_units_working(rig: &dyn StoreRig) {
     for n in 1..=30 {
         let mut unit = begin(rig).await;
@@ -159,7 +159,7 @@ pub async fn a_view_sees_every_commit_before_it(rig: &dyn StoreRig) {
     }
 }
 
-/// A unit that begins sees every unit committed before.
+/// A unit sees every unit committed before it began.
 pub async fn a_unit_sees_every_commit_before_it(rig: &dyn StoreRig) {
     for n in 1..=10 {
         in_unit!(rig, |unit| {
@@ -169,8 +169,8 @@ pub async fn a_unit_sees_every_commit_before_it(rig: &dyn StoreRig) {
     }
 }
 
-/// Views that are open hold up no writer, not even in the middle of their reading.
-pub async fn a_view_holds_up_no_writer(rig: &dyn StoreRig) {
+/// Open views do not block writers, not even during their reads.
+pub async fn a_view_does_not_block_writers(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
         unit.outbox().record(&[tried(1)]).await.unwrap();
@@ -193,14 +193,14 @@ pub async fn a_view_holds_up_no_writer(rig: &dyn StoreRig) {
 }
 
 /// More views than any pool has connections can be opened one after another.
-pub async fn views_that_are_dropped_use_nothing_up(rig: &dyn StoreRig) {
+pub async fn dropped_views_free_their_resources(rig: &dyn StoreRig) {
     for _ in 0..100 {
         let mut view = view(rig).await;
         view.outbox_view().partition_leases().await.unwrap();
     }
 }
 
-/// Whoever sees one row of a commit sees them all.
+/// A reader that sees one row of a commit sees all of them.
 pub async fn a_commit_is_seen_whole(rig: &dyn StoreRig) {
     const COMMITS: i64 = 25;
     let store = rig.store();
@@ -219,13 +219,13 @@ pub async fn a_commit_is_seen_whole(rig: &dyn StoreRig) {
             let id = format!("e{n}");
             let mut view = view(rig).await;
             let view = view.outbox_view();
-            // In no order of writing: neither the first row nor the last may be seen alone.
-            if !has_letter(view, &id).await {
+            // Checked in another order than written: neither the first row nor the last may be visible alone.
+            if !has_dead_letter(view, &id).await {
                 return None;
             }
             let recorded = view.consumption("inventory", &event_id(&id)).await.unwrap();
-            assert!(recorded.is_some(), "dead letter {n} is seen without the row of the log");
-            assert!(has_event(view, &id).await, "dead letter {n} is seen without its event");
+            assert!(recorded.is_some(), "dead letter {n} is visible without its consume-log record");
+            assert!(has_event(view, &id).await, "dead letter {n} is visible without its event");
             Some(())
         })
         .await;
@@ -233,21 +233,21 @@ pub async fn a_commit_is_seen_whole(rig: &dyn StoreRig) {
     writer.await.unwrap();
 }
 
-/// What was committed is there after a restart, and what was not is not.
-pub async fn what_was_committed_survives_a_restart(rig: &dyn StoreRig) {
+/// Committed data survives a restart; uncommitted data does not.
+pub async fn committed_data_survives_a_restart(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| write_everything(unit.outbox()).await);
     let mut unit = begin(rig).await;
     unit.outbox().append(&[event("dropped", 2, 1)]).await.unwrap();
     drop(unit);
     let Some(reopened) = rig.reopened().await else { return };
     let mut view = reopened.view().await.unwrap();
-    let mut there = seen(view.outbox_view()).await;
-    there.retain(|what| !matches!(*what, "relay" | "lease"));
-    assert_eq!(there.len(), EVERYTHING - 2, "leases may be ended by a restart, nothing else");
+    let mut visible = seen(view.outbox_view()).await;
+    visible.retain(|what| !matches!(*what, "relay" | "lease"));
+    assert_eq!(visible.len(), EVERYTHING - 2, "a restart may end leases, nothing else");
     assert!(!has_event(view.outbox_view(), "dropped").await);
 }
 
-/// Units that are open side by side do not see each other's writes.
+/// Concurrent units do not see each other's writes.
 pub async fn units_side_by_side_do_not_see_each_other(rig: &dyn StoreRig) {
     if !rig.capabilities().side_by_side {
         return;
@@ -265,21 +265,21 @@ pub async fn units_side_by_side_do_not_see_each_other(rig: &dyn StoreRig) {
     assert_eq!(page.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["one"]);
 }
 
-/// A moment comes back to the microsecond.
-pub async fn times_survive_to_the_microsecond(rig: &dyn StoreRig) {
+/// Times are stored with microsecond precision.
+pub async fn times_are_stored_with_microsecond_precision(rig: &dyn StoreRig) {
     for (n, micros) in [0, 1, 999, 1_000, 123_456, 499_999, 500_000, 999_999].into_iter().enumerate() {
         let at = later(0) - Duration::from_micros(123_456) + TimeDelta::microseconds(micros);
         let id = format!("e{n}");
         let new = NewEvent { occurred_at: at, ..event(&id, 1, 1) };
-        let letter = DeadLetter { died_at: at, ..dead_letter("queue", &id) };
+        let sample = DeadLetter { died_at: at, ..dead_letter("queue", &id) };
         let entry = HistoryEntry { at, ..history_entry(&id) };
         let action = AuditEntry { at, ..audit_entry(&id) };
         let done = Consumption { consume_time: at, ..consumption("inventory", &new) };
         in_unit!(rig, |unit| {
             let unit = unit.outbox();
             unit.append(std::slice::from_ref(&new)).await.unwrap();
-            unit.park(std::slice::from_ref(&letter)).await.unwrap();
-            assert_eq!(unit.dead_letter("queue", &id).await.unwrap().as_ref(), Some(&letter));
+            unit.park(std::slice::from_ref(&sample)).await.unwrap();
+            assert_eq!(unit.dead_letter("queue", &id).await.unwrap().as_ref(), Some(&sample));
             unit.add_history(std::slice::from_ref(&entry)).await.unwrap();
             unit.audit(&action).await.unwrap();
             unit.record(std::slice::from_ref(&done)).await.unwrap();
@@ -287,7 +287,7 @@ pub async fn times_survive_to_the_microsecond(rig: &dyn StoreRig) {
         let mut view = view(rig).await;
         let view = view.outbox_view();
         assert_eq!(view.outbox_by_event(&[event_id(&id)]).await.unwrap()[0].create_time, at);
-        assert_eq!(view.dead_letter("queue", &id).await.unwrap(), Some(letter));
+        assert_eq!(view.dead_letter("queue", &id).await.unwrap(), Some(sample));
         assert_eq!(view.history_of(&[event_id(&id)]).await.unwrap(), [entry]);
         assert_eq!(view.audit_page(&AuditFilter::default(), None, 1).await.unwrap()[0].effect, action);
         let row = view.consumption("inventory", &event_id(&id)).await.unwrap();

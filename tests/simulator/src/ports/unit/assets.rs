@@ -1,4 +1,4 @@
-//! Coupons, holds, balances, the ledger and refunds: each hold ends once and as its order did, no more goes back than came.
+//! Coupons, holds, balances, ledger and refunds: a hold ends once and as its order did, refunds do not exceed the payment.
 
 use handover_events::*;
 use handover_outbox::ports::*;
@@ -11,7 +11,7 @@ use crate::machines::NOTHING;
 impl AssetRepoWrapper for Unit {
     async fn insert_coupon(&mut self, coupon: &Coupon) -> Result<(), StoreError> {
         self.inner.insert_coupon(coupon).await?;
-        self.inserted("a coupon", coupon.status.as_str(), || of_coupon(coupon));
+        self.inserted("coupon", coupon.status.as_str(), || of_coupon(coupon));
         Ok(())
     }
 
@@ -20,13 +20,13 @@ impl AssetRepoWrapper for Unit {
         let changed = self.inner.advance_coupon(after).await?;
         let free = CouponStatus::Available.as_str();
         let mut from = before.as_ref().map(|before| before.status.as_str());
-        // In one unit from one order to another: released by the one, locked by the other.
+        // The coupon moves from one order to another in one unit: two transitions.
         let of = before.and_then(|before| before.order);
         if of.is_some() && after.order.is_some() && of != after.order {
-            self.advanced(changed, ("a coupon", from, free), || of_coupon(after));
+            self.advanced(changed, ("coupon", from, free), || of_coupon(after));
             from = Some(free);
         }
-        self.advanced(changed, ("a coupon", from, after.status.as_str()), || of_coupon(after));
+        self.advanced(changed, ("coupon", from, after.status.as_str()), || of_coupon(after));
         Ok(changed)
     }
 
@@ -39,7 +39,7 @@ impl AssetRepoWrapper for Unit {
 
     async fn put_balances(&mut self, balances: &[Balance]) -> Result<(), StoreError> {
         self.inner.put_balances(balances).await?;
-        self.wrote.balances.extend(balances.iter().cloned());
+        self.writes.balances.extend(balances.iter().cloned());
         Ok(())
     }
 
@@ -55,17 +55,17 @@ impl RefundRepoWrapper for Unit {
     async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError> {
         self.check_cap(refund).await?;
         self.inner.insert_refund(refund).await?;
-        self.inserted("a refund", refund.status.as_str(), || of_refund(refund));
+        self.inserted("refund", refund.status.as_str(), || of_refund(refund));
         Ok(())
     }
 
     async fn advance_refund(&mut self, after: &Refund) -> Result<Changed, StoreError> {
         let before = self.inner.refund_by_id(after.id).await?;
         let changed = self.inner.advance_refund(after).await?;
-        let asked = before.as_ref().is_some_and(|before| after.attempts > before.attempts);
-        self.wrote.claims |= asked && changed == Changed::One;
+        let is_requested = before.as_ref().is_some_and(|before| after.attempts > before.attempts);
+        self.writes.records_refund_request |= is_requested && changed == Changed::One;
         let from = before.map(|before| before.status.as_str());
-        self.advanced(changed, ("a refund", from, after.status.as_str()), || of_refund(after));
+        self.advanced(changed, ("refund", from, after.status.as_str()), || of_refund(after));
         Ok(changed)
     }
 }
@@ -78,12 +78,12 @@ fn of_refund(refund: &Refund) -> String {
     format!("refund {} of payment {} of order {}", refund.id, refund.payment, refund.order)
 }
 
-/// Where a hold stands, in the words of [`crate::machines`].
+/// Status of a hold as in [`crate::machines`].
 fn state(hold: &Hold) -> &'static str {
     if hold.reverted { "REVERTED" } else { hold.status.as_str() }
 }
 
-/// What consumers post, by consumer: what came by the gateway, an operator or the reaper is no event's effect.
+/// Postings caused by events, by consumer. Postings of the gateway, of operators and of the reaper have no event.
 fn of_events(postings: &[Posting]) -> Vec<(&'static str, Vec<(OrderId, &EventId)>)> {
     let mut of_events = Vec::new();
     for asset in Asset::HELD {
@@ -97,46 +97,50 @@ fn of_events(postings: &[Posting]) -> Vec<(&'static str, Vec<(OrderId, &EventId)
 }
 
 impl<I: MarketUnit + ?Sized> Faulty<I> {
-    /// A hold is committed for an order that was paid, and released for one that is cancelled.
+    /// A hold may be committed only for a paid order, and released only for a cancelled one.
     async fn check_hold(&mut self, hold: &Hold) -> Result<(), StoreError> {
         let before = self.inner.holds_of(hold.tenant, hold.order).await?;
         let before = before.iter().find(|before| before.asset == hold.asset).map_or(NOTHING, state);
         let what = || format!("the hold on the {} of order {}", hold.asset, hold.order);
         let order = self.inner.order_by_id(hold.tenant, hold.order).await?;
         let was_paid = order.as_ref().is_some_and(|order| order.pay_time.is_some());
-        let fits = match hold.status {
+        let is_allowed = match hold.status {
             HoldStatus::Frozen => order.is_some(),
             HoldStatus::Committed => was_paid,
-            // A lock that is refused cancels its order in the same unit.
+            // A refused lock cancels the order in the same unit.
             HoldStatus::Released => order.as_ref().is_some_and(|it| it.status == OrderStatus::Cancelled),
         };
         let refused = before == NOTHING && hold.status == HoldStatus::Released;
         if refused
             && order.as_ref().is_some_and(|order| order.cancel_reason == Some(CancelReason::AssetLockFailed))
         {
-            self.cover("a lock that was refused");
+            self.cover("refused lock");
         }
-        if !fits {
+        if !is_allowed {
             let status = order.map(|order| order.status);
-            self.wrote.broken.push(format!("{} became {}, and the order is {status:?}", what(), state(hold)));
+            self.writes.violations.push(format!(
+                "{} became {}, but the order is {status:?}",
+                what(),
+                state(hold)
+            ));
         }
         if before != state(hold) {
-            self.step(("a hold", before, state(hold)), what);
+            self.transition(("hold", before, state(hold)), what);
         }
         Ok(())
     }
 
-    /// No more goes back than came.
+    /// Refunds must not exceed the payment.
     async fn check_cap(&mut self, refund: &Refund) -> Result<(), StoreError> {
-        let came = self.inner.payment_by_id(refund.payment).await?;
-        let came = came.filter(|payment| payment.status == PaymentStatus::Success);
-        let came = came.map_or(0, |payment| payment.amount.minor());
+        let paid = self.inner.payment_by_id(refund.payment).await?;
+        let paid = paid.filter(|payment| payment.status == PaymentStatus::Success);
+        let paid = paid.map_or(0, |payment| payment.amount.minor());
         let others = self.inner.refunds_of(refund.tenant, refund.order).await?;
         let live =
             others.iter().filter(|it| it.payment == refund.payment && it.status != RefundStatus::Failed);
-        let goes: i64 = live.map(|it| it.amount.minor()).sum::<i64>() + refund.amount.minor();
-        if goes > came {
-            self.wrote.broken.push(format!("{}: {came} came, {goes} go back", of_refund(refund)));
+        let refunded: i64 = live.map(|it| it.amount.minor()).sum::<i64>() + refund.amount.minor();
+        if refunded > paid {
+            self.writes.violations.push(format!("{}: {paid} paid, {refunded} refunded", of_refund(refund)));
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! The consume log: attempts are counted one by one, and rest as long as they should.
+//! The consume log: attempts are counted one by one, with the correct backoff.
 
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::*;
 
 use super::{Faulty, Unit};
 use crate::machines::NOTHING;
-use crate::setting::consumer_rest;
+use crate::setting::consumer_backoff;
 
 impl ConsumeLogWrapper for Unit {
     async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
@@ -23,7 +23,7 @@ impl<I: ?Sized> Faulty<I> {
         };
         let what = || format!("{} {} at {}", it.event_type, it.event_id, it.consumer);
         let due = it.next_retry_time.map(|due| (due - it.consume_time).to_std().unwrap_or_default());
-        // It was due, and waited for a lock of somebody else: no attempt, and nothing of it changes.
+        // The event was due, but another transaction held its lock: no attempt is counted.
         let is_postponed = from == ConsumeStatus::Failed.as_str()
             && it.attempts == before
             && due.is_none_or(|due| due.is_zero());
@@ -34,26 +34,27 @@ impl<I: ?Sized> Faulty<I> {
             Some(_) => before + 1,
             None => it.attempts,
         };
-        let rest = consumer_rest(it.attempts);
-        if failed.is_some_and(|from| from != "DEAD") && due.is_none_or(|due| due < rest) {
-            let broken = format!("{} failed {} times and rests for {due:?}", what(), it.attempts);
-            self.wrote.broken.push(broken);
+        let backoff = consumer_backoff(it.attempts);
+        if failed.is_some_and(|from| from != "DEAD") && due.is_none_or(|due| due < backoff) {
+            let violation = format!("{}: backoff after {} attempts is only {due:?}", what(), it.attempts);
+            self.writes.violations.push(violation);
         }
         if it.attempts != counted {
-            let broken = format!("{}: {before} attempts, one more failed, {} counted", what(), it.attempts);
-            self.wrote.broken.push(broken);
+            let violation =
+                format!("{}: attempts went from {before} to {} after one failure", what(), it.attempts);
+            self.writes.violations.push(violation);
         }
         if it.status == ConsumeStatus::Waiting {
-            self.cover("an event that waits for an earlier one");
+            self.cover("event waiting for an earlier one");
         }
-        self.wrote.counts |= it.status == ConsumeStatus::Processing;
-        self.wrote.fails |= failed.is_some() || it.status == ConsumeStatus::Dead;
+        self.writes.counts_attempt |= it.status == ConsumeStatus::Processing;
+        self.writes.records_failure |= failed.is_some() || it.status == ConsumeStatus::Dead;
         if it.status == ConsumeStatus::Dead {
-            self.wrote.given_up.push(it.event_id.clone());
+            self.writes.failed_or_dead.push(it.event_id.clone());
         }
         if it.status == ConsumeStatus::Success {
-            self.wrote.applied.insert((it.consumer.clone(), it.event_id.clone()));
+            self.writes.applied.insert((it.consumer.clone(), it.event_id.clone()));
         }
-        self.step(("a consumption", from, it.status.as_str()), what);
+        self.transition(("consume-log record", from, it.status.as_str()), what);
     }
 }

@@ -1,4 +1,4 @@
-//! What consumers write: each effect may be what breaks its handler.
+//! Effects of consumers; each write may fail the handler.
 
 use handover_events::EventId;
 use handover_outbox::ports::*;
@@ -35,7 +35,7 @@ impl CreditRepoWrapper for Unit {
 }
 
 impl<I: ?Sized> Faulty<I> {
-    /// What handlers run into when they write: a bug, bad data, a slow plan.
+    /// Injects failures of handlers: a bug, invalid data, a slow query.
     pub(super) async fn effects<'a>(
         &mut self,
         consumer: &'static str,
@@ -44,14 +44,14 @@ impl<I: ?Sized> Faulty<I> {
         let faults = self.process.faults.clone();
         let effects: Vec<(OrderId, &EventId)> = effects.collect();
         let poisoned = consumer == "inventory" && effects.iter().any(|(order, _)| order.get() % 4 == 0);
-        if (poisoned && faults.is_poisoned()) || faults.strikes(Fault::Fails) {
+        if (poisoned && faults.is_poisoned()) || faults.occurs(Fault::Fails) {
             self.failed = true;
             return Err(StoreError::Backend("value out of range".into()));
         }
-        if faults.strikes(Fault::TooSlow) {
-            faults.sleep(faults.dice.millis(4_000..7_000)).await;
+        if faults.occurs(Fault::TooSlow) {
+            faults.sleep(faults.random.millis(4_000..7_000)).await;
         }
-        self.wrote.effects.extend(effects.into_iter().map(|(_, event)| (consumer, event.clone())));
+        self.writes.effects.extend(effects.into_iter().map(|(_, event)| (consumer, event.clone())));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Products, orders and payments: each write is a step of a state machine.
+//! Products, orders and payments: each write is a transition of a state machine.
 
 use handover_outbox::ports::*;
 use marketplace::ports::*;
@@ -17,7 +17,7 @@ fn of_payment(payment: &Payment) -> String {
 impl ProductRepoWrapper for Unit {
     async fn insert_product(&mut self, product: &Product) -> Result<(), StoreError> {
         self.inner.insert_product(product).await?;
-        self.inserted("a product", product.status.as_str(), || of_product(product));
+        self.inserted("product", product.status.as_str(), || of_product(product));
         Ok(())
     }
 
@@ -25,7 +25,7 @@ impl ProductRepoWrapper for Unit {
         let before = self.inner.product_by_id(after.tenant, after.id).await?;
         let changed = self.inner.advance_product(after).await?;
         let from = before.map(|before| before.status.as_str());
-        self.advanced(changed, ("a product", from, after.status.as_str()), || of_product(after));
+        self.advanced(changed, ("product", from, after.status.as_str()), || of_product(after));
         Ok(changed)
     }
 }
@@ -34,18 +34,18 @@ impl OrderRepoWrapper for Unit {
     async fn insert_order(&mut self, order: &Order) -> Result<(), StoreError> {
         self.inner.insert_order(order).await?;
         let what = || format!("order {} of product {}", order.id, order.product);
-        self.inserted("an order", order.status.as_str(), what);
+        self.inserted("order", order.status.as_str(), what);
         Ok(())
     }
 
     async fn advance_order(&mut self, after: &Order) -> Result<Changed, StoreError> {
         let before = self.inner.order_by_id(after.tenant, after.id).await?;
         if let Some(before) = &before {
-            self.check_moved(before, after).await?;
+            self.check_transition(before, after).await?;
         }
         let changed = self.inner.advance_order(after).await?;
         let from = before.map(|before| before.status.as_str());
-        self.advanced(changed, ("an order", from, after.status.as_str()), || format!("order {}", after.id));
+        self.advanced(changed, ("order", from, after.status.as_str()), || format!("order {}", after.id));
         Ok(changed)
     }
 }
@@ -53,7 +53,7 @@ impl OrderRepoWrapper for Unit {
 impl PaymentRepoWrapper for Unit {
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
         self.inner.insert_payment(payment).await?;
-        self.inserted("a payment", payment.status.as_str(), || of_payment(payment));
+        self.inserted("payment", payment.status.as_str(), || of_payment(payment));
         Ok(())
     }
 
@@ -61,27 +61,27 @@ impl PaymentRepoWrapper for Unit {
         let before = self.inner.payment_by_id(after.id).await?;
         let changed = self.inner.advance_payment(after).await?;
         let from = before.map(|before| before.status.as_str());
-        self.advanced(changed, ("a payment", from, after.status.as_str()), || of_payment(after));
+        self.advanced(changed, ("payment", from, after.status.as_str()), || of_payment(after));
         Ok(changed)
     }
 }
 
 impl<I: MarketUnit + ?Sized> Faulty<I> {
-    /// An order is paid when every asset it names is held, and is not shipped while it is being paid back.
-    async fn check_moved(&mut self, before: &Order, after: &Order) -> Result<(), StoreError> {
+    /// An order may be paid only if all its assets are locked, and must not be shipped during a refund.
+    async fn check_transition(&mut self, before: &Order, after: &Order) -> Result<(), StoreError> {
         match (before.status, after.status) {
             (OrderStatus::Pending, OrderStatus::Paid) => {
                 let holds = self.inner.holds_of(after.tenant, after.id).await?;
-                let is_held =
+                let is_locked =
                     |asset| holds.iter().any(|it| it.asset == asset && it.status == HoldStatus::Frozen);
-                if let Some(asset) = after.assets.named().find(|asset| !is_held(*asset)) {
-                    self.wrote
-                        .broken
-                        .push(format!("order {} was paid, and its {asset} is not locked", after.id));
+                if let Some(asset) = after.assets.named().find(|asset| !is_locked(*asset)) {
+                    self.writes
+                        .violations
+                        .push(format!("order {} was paid, but its {asset} is not locked", after.id));
                 }
             }
             (OrderStatus::Paid, OrderStatus::Shipped) if before.refund.is_some() => {
-                self.wrote.broken.push(format!("order {} was shipped while it is being paid back", after.id));
+                self.writes.violations.push(format!("order {} was shipped during a refund", after.id));
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! A unit of work or a view that may fail at any statement, and remembers what it wrote.
+//! A unit of work or view whose statements may fail; records the writes for the checks.
 
 mod assets;
 mod consuming;
@@ -13,20 +13,20 @@ use handover_outbox::wrap::{UnitWrapper, Wraps};
 use marketplace::ports::{IdBlocksWrapper, MarketView, RequestRepoWrapper, Work};
 
 use super::Process;
-use super::store::Flavour;
-use super::wrote::Wrote;
-use crate::faults::{CrashPoint, Fault, Viewing};
+use super::store::EngineFlavour;
+use super::wrote::UnitWrites;
+use crate::faults::{CrashPoint, Fault, OpenView};
 use crate::machines::NOTHING;
 
-/// A unit or a view, whichever `I` is.
+/// A faulty unit of work or view, depending on `I`.
 pub(super) struct Faulty<I: ?Sized> {
     inner: Box<I>,
     process: Process,
-    flavour: Flavour,
+    flavour: EngineFlavour,
     failed: bool,
-    wrote: Wrote,
-    /// A view is open for as long as this lives.
-    _viewing: Option<Viewing>,
+    writes: UnitWrites,
+    /// Marks the task as having an open view.
+    _viewing: Option<OpenView>,
 }
 
 type Unit = Faulty<Work>;
@@ -35,22 +35,26 @@ impl<I: ?Sized> Faulty<I> {
     pub(super) fn new(
         inner: Box<I>,
         process: Process,
-        flavour: Flavour,
-        viewing: Option<Viewing>,
+        flavour: EngineFlavour,
+        viewing: Option<OpenView>,
     ) -> Faulty<I> {
-        Faulty { inner, process, flavour, failed: false, wrote: Wrote::default(), _viewing: viewing }
+        Faulty { inner, process, flavour, failed: false, writes: UnitWrites::default(), _viewing: viewing }
     }
 
-    fn step(&mut self, step: (&'static str, &'static str, &'static str), what: impl FnOnce() -> String) {
-        self.wrote.step(&self.process, step, what);
+    fn transition(
+        &mut self,
+        transition: (&'static str, &'static str, &'static str),
+        what: impl FnOnce() -> String,
+    ) {
+        self.writes.transition(&self.process, transition, what);
     }
 
-    /// The first step of something.
+    /// Adds the first transition of an object.
     fn inserted(&mut self, machine: &'static str, to: &'static str, what: impl FnOnce() -> String) {
-        self.step((machine, NOTHING, to), what);
+        self.transition((machine, NOTHING, to), what);
     }
 
-    /// A step of something that was `from` before the statement, if the statement changed it.
+    /// Adds a transition if the statement changed the object, whose status was `from`.
     fn advanced(
         &mut self,
         changed: Changed,
@@ -58,24 +62,24 @@ impl<I: ?Sized> Faulty<I> {
         what: impl FnOnce() -> String,
     ) {
         if let (Changed::One, Some(from)) = (changed, from) {
-            self.step((machine, from, to), what);
+            self.transition((machine, from, to), what);
         }
     }
 
     fn cover(&self, place: &'static str) {
-        self.process.faults.cover(|coverage| coverage.place(place));
+        self.process.faults.cover(|coverage| coverage.situation(place));
     }
 
     fn statement(&mut self) -> Result<(), StoreError> {
-        if self.failed && self.flavour == Flavour::Postgres {
+        if self.failed && self.flavour == EngineFlavour::Postgres {
             return Err(StoreError::Backend("the transaction is aborted".into()));
         }
         let faults = &self.process.faults;
-        let error = if faults.strikes(Fault::Deadlock) {
+        let error = if faults.occurs(Fault::Deadlock) {
             StoreError::Transient("deadlock found when trying to get lock".into())
-        } else if faults.strikes(Fault::LockTimeout) {
+        } else if faults.occurs(Fault::LockTimeout) {
             StoreError::Transient("lock wait timeout exceeded".into())
-        } else if faults.strikes(Fault::Refused) {
+        } else if faults.occurs(Fault::Refused) {
             StoreError::Backend("the disk is full".into())
         } else {
             return Ok(());
@@ -93,43 +97,43 @@ impl<I: MarketView + ?Sized> Wraps for Faulty<I> {
     }
 
     async fn before(&mut self, port: &'static str, method: &'static str) -> Result<(), StoreError> {
-        // A crash comes before any fault of the statement.
+        // A crash takes precedence over a fault of the statement.
         match (port, method) {
-            ("AssetRepo", "put_holds") => self.process.may_die(CrashPoint::InLock).await,
-            ("OutboxRepo", "fence") => self.process.may_die(CrashPoint::AfterConfirmBeforeMark).await,
+            ("AssetRepo", "put_holds") => self.process.maybe_crash(CrashPoint::InLock).await,
+            ("OutboxRepo", "fence") => self.process.maybe_crash(CrashPoint::AfterConfirmBeforeMark).await,
             _ => {}
         }
         self.statement()
     }
 }
 
-// Writes that no invariant is about.
+// No invariant covers these writes.
 impl HistoryRepoWrapper for Unit {}
 impl IdBlocksWrapper for Unit {}
 impl RequestRepoWrapper for Unit {}
 
 impl UnitWrapper for Unit {
     async fn commit(self) -> Result<(), StoreError> {
-        let Faulty { mut inner, process, failed, mut wrote, .. } = self;
+        let Faulty { mut inner, process, failed, mut writes, .. } = self;
         process.faults.delay().await;
         if failed {
             return Err(StoreError::Transient("an earlier statement failed".into()));
         }
-        if process.faults.strikes(Fault::CommitLost) {
+        if process.faults.occurs(Fault::CommitLost) {
             return Err(StoreError::Transient("serialization failure".into()));
         }
         let unknown = || StoreError::CommitUnknown("the connection was lost in COMMIT".into());
-        if process.faults.strikes(Fault::CommitUnknownLost) {
+        if process.faults.occurs(Fault::CommitUnknownLost) {
             return Err(unknown());
         }
-        wrote.check_owner(inner.as_mut()).await?;
-        wrote.check_purses(inner.as_mut()).await?;
+        writes.check_owner(inner.as_mut()).await?;
+        writes.check_purses(inner.as_mut()).await?;
         inner.commit().await?;
-        wrote.happened(&process);
-        for point in wrote.crash_points() {
-            process.may_die(point).await;
+        writes.record_commit(&process);
+        for point in writes.crash_points() {
+            process.maybe_crash(point).await;
         }
-        if process.faults.strikes(Fault::CommitUnknownApplied) {
+        if process.faults.occurs(Fault::CommitUnknownApplied) {
             return Err(unknown());
         }
         process.faults.delay().await;

@@ -1,4 +1,4 @@
-//! What is read.
+//! Reads, with the crash points that follow them.
 
 use chrono::{DateTime, Utc};
 use handover_events::*;
@@ -17,7 +17,7 @@ impl<I: MarketView + ?Sized> OrderQueriesWrapper for Faulty<I> {
     ) -> Result<Vec<(TenantId, OrderId)>, StoreError> {
         let overdue = self.inner.orders_overdue(created_by, limit).await?;
         if !overdue.is_empty() {
-            self.process.may_die(CrashPoint::InSweep).await;
+            self.process.maybe_crash(CrashPoint::InSweep).await;
         }
         Ok(overdue)
     }
@@ -32,7 +32,7 @@ impl<I: MarketView + ?Sized> AssetQueriesWrapper for Faulty<I> {
     ) -> Result<Vec<Hold>, StoreError> {
         let holds = self.inner.holds_frozen(created_by, after, limit).await?;
         if !holds.is_empty() {
-            self.process.may_die(CrashPoint::InReaper).await;
+            self.process.maybe_crash(CrashPoint::InReaper).await;
         }
         Ok(holds)
     }
@@ -48,7 +48,7 @@ impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<I> {
     ) -> Result<Vec<EventId>, StoreError> {
         let left = self.inner.outbox_view().leftovers(consumer, idle_since, now, limit).await?;
         if !left.is_empty() {
-            self.process.may_die(CrashPoint::InSweep).await;
+            self.process.maybe_crash(CrashPoint::InSweep).await;
         }
         Ok(left)
     }
@@ -64,8 +64,8 @@ impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<I> {
     ) -> Result<Vec<OutboxRow>, StoreError> {
         let lost = self.inner.outbox_view().unseen(consumer, types, after_id, after, until, limit).await?;
         if !lost.is_empty() {
-            self.cover("a lost event found by the sweep");
-            self.process.may_die(CrashPoint::InSweep).await;
+            self.cover("lost event found by the sweep");
+            self.process.maybe_crash(CrashPoint::InSweep).await;
         }
         Ok(lost)
     }

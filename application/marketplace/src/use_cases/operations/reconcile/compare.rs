@@ -1,4 +1,4 @@
-//! One order, from its row to the effects of its events.
+//! Comparison of one order, from its row to the effects of its events.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,14 @@ use marketplace_domain::{
 
 use super::{Finding, FindingKind, Reconciliation};
 use crate::App;
-use crate::consistency::{FactRow, Kept, effects_of, missing};
+use crate::consistency::{FactRow, OrderEffects, missing, read_effects};
 use crate::ports::MarketView;
 use handover_outbox::ports::{Consumed, OutboxRow, StoreError};
 use handover_outbox::relay::envelope_of;
 
-/// The consumers, and from where on each is subscribed.
+/// The subscribed consumers, with the start of each subscription.
 pub(super) struct Consumers(Vec<Subscribed>);
 
-/// A consumer that is subscribed.
 pub(super) struct Subscribed {
     pub(super) name: &'static str,
     takes: &'static [&'static str],
@@ -45,12 +44,11 @@ impl Consumers {
         Ok(Consumers(consumers))
     }
 
-    /// The consumer of that name.
     pub(super) fn named(&self, name: &str) -> Option<&'static str> {
-        self.0.iter().map(|consumer| consumer.name).find(|known| *known == name)
+        self.0.iter().map(|consumer| consumer.name).find(|candidate| *candidate == name)
     }
 
-    /// Those that take an event.
+    /// The consumers that must process an event.
     fn of_event<'a>(&'a self, row: &'a OutboxRow) -> impl Iterator<Item = &'a Subscribed> {
         self.0.iter().filter(|consumer| {
             consumer.takes.contains(&row.event_type.as_str()) && row.id > consumer.after_id
@@ -58,7 +56,7 @@ impl Consumers {
     }
 }
 
-/// What one order is compared by.
+/// Comparison of one order.
 pub(super) struct Comparison<'a> {
     pub(super) order: &'a Order,
     pub(super) consumers: &'a Consumers,
@@ -68,15 +66,16 @@ pub(super) struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// Each stage is read before the one that follows from it, so what happens meanwhile is there when it is looked for.
+    /// Returns the findings of the order. Reads each stage before the stage that follows from it, so that concurrent changes
+    /// cause no false findings.
     pub(super) async fn run(
         &self,
         view: &mut dyn MarketView,
-        told: &mut Reconciliation,
+        report: &mut Reconciliation,
     ) -> Result<Vec<Finding>, StoreError> {
         let order = self.order;
-        told.orders += 1;
-        let mut findings = self.not_booked(view).await?;
+        report.orders += 1;
+        let mut findings = self.missing_postings(view).await?;
         let (absent, rows) = missing(view, order).await?;
         for event in absent {
             let event_type = event.event_type();
@@ -85,7 +84,7 @@ impl Comparison<'_> {
                 ..self.finding(
                     FindingKind::MissingEvent,
                     format!(
-                        "{} {} is in version {} and no {event_type} announces it",
+                        "{} {} has version {}, but its event {event_type} is missing",
                         event_type.aggregate(),
                         event.body.aggregate_id(),
                         event.aggregate_seq
@@ -98,33 +97,33 @@ impl Comparison<'_> {
         for consumed in view.outbox_view().consumed_of(&ids).await? {
             log.insert((consumed.event_id.clone(), consumed.consumer.clone()), consumed);
         }
-        let kept = effects_of(view, order).await?;
-        let of_fact = |kind, row: &FactRow, what: String| Finding {
+        let effects = read_effects(view, order).await?;
+        let fact_finding = |kind, row: &FactRow, what: String| Finding {
             event_id: row.event_id.clone(),
             key: Some(row.fact.clone()),
             ..self.finding(kind, what)
         };
-        findings.extend(kept.doubled().iter().map(|row| {
+        findings.extend(effects.duplicates().iter().map(|row| {
             let what = format!("{} has more than one row for {}", row.table, row.fact);
-            of_fact(FindingKind::DoubledEffect, row, what)
+            fact_finding(FindingKind::DoubledEffect, row, what)
         }));
-        if !kept.without_fact(order).is_empty()
-            // The order was read first, and may have moved on before its effects were read.
+        if !effects.contradicted(order).is_empty()
+            // The order was read before its effects and may have changed since: read it again.
             && let Some(order) = view.order_by_id(order.tenant, order.id).await?
         {
-            findings.extend(kept.without_fact(&order).iter().map(|row| {
-                let what = format!("{} has {}, and the order is {}", row.table, row.fact, order.status);
-                of_fact(FindingKind::EffectWithoutFact, row, what)
+            findings.extend(effects.contradicted(&order).iter().map(|row| {
+                let what = format!("{} has {}, but the order is {}", row.table, row.fact, order.status);
+                fact_finding(FindingKind::EffectWithoutFact, row, what)
             }));
         }
         for row in &rows {
-            told.events += 1;
-            told.confirmed += u64::from(row.sent_time.is_some());
+            report.events += 1;
+            report.confirmed += u64::from(row.sent_time.is_some());
             if row.status == OutboxStatus::Failed {
                 findings.push(self.of_event(
                     row,
                     FindingKind::NotConfirmed,
-                    "it was given up before the broker confirmed it",
+                    "the event is FAILED: the broker did not confirm it",
                 ));
                 continue;
             }
@@ -133,7 +132,7 @@ impl Comparison<'_> {
             };
             for consumer in self.consumers.of_event(row) {
                 let record = log.get(&(row.event_id.clone(), consumer.name.to_owned()));
-                self.of_consumer((row, &body), consumer, record, &kept, told, &mut findings);
+                self.of_consumer((row, &body), consumer, record, &effects, report, &mut findings);
             }
         }
         let released: Vec<&EventId> = rows
@@ -147,13 +146,15 @@ impl Comparison<'_> {
                 record.is_some_and(|it| it.record.status == ConsumeStatus::Success)
             })
         };
-        findings.extend(kept.lost_holds(order, is_released, self.now).iter().map(|hold| self.lost(hold)));
+        findings
+            .extend(effects.lost_holds(order, is_released, self.now).iter().map(|hold| self.lost_hold(hold)));
         Ok(findings)
     }
 
-    fn lost(&self, hold: &Hold) -> Finding {
+    fn lost_hold(&self, hold: &Hold) -> Finding {
         let Hold { asset, amount, status, .. } = hold;
-        let what = format!("the hold of {} {asset} is gone; by all else it is {status}", asset.show(*amount));
+        let what =
+            format!("the hold of {} {asset} is missing; its status should be {status}", asset.show(*amount));
         Finding {
             consumer: Some(asset.as_str().to_owned()),
             key: Some(OperationKey::freeze(*asset, self.order.id).to_string()),
@@ -166,57 +167,57 @@ impl Comparison<'_> {
         (row, body): (&OutboxRow, &EventBody),
         consumer: &Subscribed,
         record: Option<&Consumed>,
-        kept: &Kept,
-        told: &mut Reconciliation,
+        effects: &OrderEffects,
+        report: &mut Reconciliation,
         findings: &mut Vec<Finding>,
     ) {
-        let effect = kept.of(consumer.name, body, (self.order, self.rules));
+        let effect = effects.of(consumer.name, body, (self.order, self.rules));
         let of_consumer = |kind, what: String| Finding {
             consumer: Some(consumer.name.to_owned()),
             ..self.of_event(row, kind, what)
         };
         match record.map(|consumed| consumed.record.status) {
             Some(ConsumeStatus::Success) => {
-                told.consumed += 1;
+                report.consumed += 1;
                 if effect.is_missing() {
                     findings.push(of_consumer(FindingKind::MissingEffect, effect.to_string()));
                 } else {
-                    told.effects += u64::from(effect.is_there());
+                    report.effects += u64::from(effect.is_present());
                 }
             }
-            Some(ConsumeStatus::Dead) => told.parked += 1,
+            Some(ConsumeStatus::Dead) => report.parked += 1,
             Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) => {
-                told.pending += 1;
+                report.pending += 1;
             }
             None => {
                 let sent = row.sent_time.filter(|_| row.status == OutboxStatus::Sent);
                 let is_lost = sent.is_some_and(|sent| sent + consumer.delay + self.grace < self.now);
                 if is_lost {
-                    let there = if effect.is_there() { "; what it does is there" } else { "" };
-                    let what = format!("{} never recorded it{there}", consumer.name);
+                    let present = if effect.is_present() { ", but its effect exists" } else { "" };
+                    let what = format!("no consume-log record of {}{present}", consumer.name);
                     findings.push(of_consumer(FindingKind::NotConsumed, what));
                 } else {
-                    told.pending += 1;
+                    report.pending += 1;
                 }
             }
         }
     }
 
-    /// Money that came or went and is not in the ledger.
-    async fn not_booked(&self, view: &mut dyn MarketView) -> Result<Vec<Finding>, StoreError> {
+    /// Captured or refunded amounts that are not in the ledger.
+    async fn missing_postings(&self, view: &mut dyn MarketView) -> Result<Vec<Finding>, StoreError> {
         let order = self.order;
         let payments = view.payments_of(order.tenant, order.id).await?;
         let refunds = view.refunds_of(order.tenant, order.id).await?;
-        let kept = view.operations_of(order.tenant, order.id).await?;
-        let is_booked = |kind: OperationKind, key: &OperationKey| {
-            kept.iter().any(|it| it.asset == Asset::Cash && it.kind == kind && it.key == *key)
+        let operations = view.operations_of(order.tenant, order.id).await?;
+        let is_posted = |kind: OperationKind, key: &OperationKey| {
+            operations.iter().any(|it| it.asset == Asset::Cash && it.kind == kind && it.key == *key)
         };
         let mut findings = Vec::new();
         for payment in
             payments.iter().filter(|it| it.status == PaymentStatus::Success && it.amount.minor() > 0)
         {
             let key = OperationKey::capture(payment.id);
-            if !is_booked(OperationKind::Capture, &key) {
+            if !is_posted(OperationKind::Capture, &key) {
                 let what = format!("payment {} of {} is not in the ledger", payment.id, payment.amount);
                 let finding = self.finding(FindingKind::NotBooked, what);
                 findings.push(Finding { key: Some(key.to_string()), ..finding });
@@ -225,7 +226,7 @@ impl Comparison<'_> {
         for refund in refunds.iter().filter(|it| it.status == RefundStatus::Success && it.amount.minor() > 0)
         {
             let key = OperationKey::payout(refund.id);
-            if !is_booked(OperationKind::Payout, &key) {
+            if !is_posted(OperationKind::Payout, &key) {
                 let what = format!("refund {} of {} is not in the ledger", refund.id, refund.amount);
                 let finding = self.finding(FindingKind::NotBooked, what);
                 findings.push(Finding { key: Some(key.to_string()), ..finding });

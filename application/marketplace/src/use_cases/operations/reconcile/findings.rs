@@ -1,4 +1,4 @@
-//! What is not as it should be.
+//! Findings of a reconciliation.
 
 use handover_events::{EventId, TenantId};
 use marketplace_domain::OrderId;
@@ -6,35 +6,34 @@ use marketplace_domain::OrderId;
 use crate::ports::{EffectKind, EffectOfFact, LedgerFlaw};
 use handover_outbox::ports::DeadLetter;
 
-/// What kind of thing is wrong.
+/// Kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FindingKind {
-    /// A row says that something happened, and no event announces it.
+    /// The event of a committed change is missing in the outbox.
     MissingEvent,
-    /// An event was given up before the broker confirmed it.
+    /// An event is FAILED: the broker did not confirm it.
     NotConfirmed,
-    /// An event was confirmed, and a consumer never recorded it.
+    /// An event was confirmed, but a consumer has no consume-log record of it.
     NotConsumed,
-    /// A consumer recorded an event as applied, and what it did is not there.
+    /// A consumer recorded an event as applied, but its effect is missing.
     MissingEffect,
-    /// A message died at a consumer, and there is no outbox row of its event.
+    /// A dead letter whose event has no outbox row.
     UnknownEvent,
-    /// A fact of an order has the same effect more often than once.
+    /// A business fact of an order has the same effect more than once.
     DoubledEffect,
-    /// An effect of an order that does not exist, or of a fact that the order's row contradicts.
+    /// An effect whose order does not exist or contradicts it.
     EffectWithoutFact,
-    /// Operations tell of an asset that is held, or was, and its hold is not there.
+    /// Asset operations refer to a hold that is missing.
     MissingHold,
-    /// Money came or went, and the ledger does not know of it.
+    /// A captured or refunded amount is not in the ledger.
     NotBooked,
-    /// An operation of the ledger does not balance.
+    /// The entries of a ledger operation do not sum to zero.
     Unbalanced,
-    /// A balance is not what its entries say.
+    /// A balance differs from the sum of its entries.
     Drifted,
 }
 
 impl FindingKind {
-    /// Every kind.
     pub const ALL: [FindingKind; 11] = [
         FindingKind::MissingEvent,
         FindingKind::NotConfirmed,
@@ -49,7 +48,7 @@ impl FindingKind {
         FindingKind::Drifted,
     ];
 
-    /// Its name in JSON.
+    /// Name in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             FindingKind::MissingEvent => "missingEvent",
@@ -67,25 +66,24 @@ impl FindingKind {
     }
 }
 
-/// What was done about it.
+/// How a finding was repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mended {
-    /// The event is announced, and takes its way.
+    /// The missing event was appended to the outbox.
     Announced,
-    /// The event is published once more.
+    /// The event was redriven.
     SentAgain,
-    /// The consumer applies the event again.
+    /// The event was scheduled to be applied again.
     AppliedAgain,
-    /// What it did is there: only the record was gone, and is written again.
+    /// Only a record was missing while its effect exists; the record was written.
     WrittenDown,
 }
 
 impl Mended {
-    /// Everything that can be done.
     pub const ALL: &'static [Mended] =
         &[Mended::Announced, Mended::SentAgain, Mended::AppliedAgain, Mended::WrittenDown];
 
-    /// Its name in JSON.
+    /// Name in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Mended::Announced => "announced",
@@ -96,26 +94,20 @@ impl Mended {
     }
 }
 
-/// Something that is not as it should be.
+/// A discrepancy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What kind of thing.
     pub kind: FindingKind,
-    /// The tenant.
     pub tenant: TenantId,
-    /// Of which order.
     pub order: Option<OrderId>,
-    /// Of which event, where there is one.
     pub event_id: Option<EventId>,
-    /// Of which type.
     pub event_type: Option<String>,
-    /// At which consumer.
     pub consumer: Option<String>,
-    /// Under which key of the ledger.
+    /// Key of the ledger operation or business fact.
     pub key: Option<String>,
-    /// In a few words.
+    /// Description for operators.
     pub what: String,
-    /// What was done about it; `None` where nothing was, or nothing could be.
+    /// How it was repaired; `None` if it was not or could not be repaired.
     pub mended: Option<Mended>,
 }
 
@@ -128,41 +120,43 @@ impl Finding {
             event_id: Some(effect.event_id),
             event_type: None,
             consumer: None,
-            what: format!("{} has {}, and the order does not exist", kind.table(), effect.fact),
+            what: format!("{} has {}, but the order does not exist", kind.table(), effect.fact),
             key: Some(effect.fact),
             mended: None,
         }
     }
 
-    /// A dead letter whose event the outbox does not know: the database was restored, or the message is not ours.
-    pub(super) fn of_letter(letter: DeadLetter, event_id: EventId) -> Finding {
+    /// A dead letter whose event is not in the outbox: the database was restored, or the message is foreign.
+    pub(super) fn of_dead_letter(dead_letter: DeadLetter, event_id: EventId) -> Finding {
         Finding {
             kind: FindingKind::UnknownEvent,
-            tenant: letter.tenant,
+            tenant: dead_letter.tenant,
             order: None,
             what: format!(
                 "dead letter {} of {}: there is no outbox row of event {event_id}",
-                letter.key, letter.queue
+                dead_letter.key, dead_letter.queue
             ),
             event_id: Some(event_id),
-            event_type: letter.event_type,
+            event_type: dead_letter.event_type,
             consumer: None,
             key: None,
             mended: None,
         }
     }
 
-    pub(super) fn of_ledger(flaw: &LedgerFlaw) -> Finding {
-        let (kind, tenant, key, what) = match flaw {
+    pub(super) fn of_ledger(discrepancy: &LedgerFlaw) -> Finding {
+        let (kind, tenant, key, what) = match discrepancy {
             LedgerFlaw::Unbalanced { tenant, key, sum } => {
-                let what = format!("the entries of {key} sum to {sum} and not to zero, or have no operation");
+                let what =
+                    format!("the entries of {key} sum to {sum} instead of 0, or the operation is missing");
                 (FindingKind::Unbalanced, *tenant, Some(key.to_string()), what)
             }
             LedgerFlaw::Drifted { tenant, user, account, balance, entries } => {
                 let asset = account.asset();
-                let (balance, entries) = (asset.show(*balance), asset.show(*entries));
+                let balance = asset.show(*balance);
+                let entries = asset.show(*entries);
                 let what =
-                    format!("user {user} has {balance} in {account}, and its entries sum to {entries}");
+                    format!("user {user} has {balance} in {account}, but the entries sum to {entries}");
                 (FindingKind::Drifted, *tenant, None, what)
             }
         };

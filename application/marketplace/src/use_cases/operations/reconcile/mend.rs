@@ -1,4 +1,4 @@
-//! Mending one finding, in a unit of work of its own, from what is there by then.
+//! Repair of one finding in its own unit of work, based on the rows at that time.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::compare::Consumers;
 use super::{Finding, FindingKind, Mended};
 use crate::App;
-use crate::consistency::{Effect, announce_missing, effects_of, told_hold};
+use crate::consistency::{Effect, announce_missing, read_effects, reconstructed_hold};
 use crate::ports::Work;
 use crate::use_cases::{captured, paid_out};
 use handover_outbox::consumers::{to_be_tried, written_down};
@@ -23,23 +23,23 @@ use handover_outbox::ports::{AuditEntry, OutboxRow, Redrive, StoreError};
 use handover_outbox::relay::envelope_of;
 use handover_outbox::with_tx;
 
-/// Who asked for it, and why.
+/// Operator and reason of a repair.
 #[derive(Clone, Copy)]
-pub(super) struct By<'a> {
+pub(super) struct RepairContext<'a> {
     pub(super) operator: &'a Operator,
     pub(super) reason: Option<&'a Reason>,
 }
 
-/// Mends a finding, if it can be; tells how.
-pub(super) async fn mend(
+/// Repairs a finding if possible. Returns how.
+pub(super) async fn repair(
     app: &App,
-    by: By<'_>,
+    by: RepairContext<'_>,
     consumers: &Consumers,
     finding: &Finding,
 ) -> Result<Option<Mended>, StoreError> {
     match (finding.kind, finding.order) {
         (FindingKind::MissingEvent, Some(order)) => {
-            // One call announces all that is missing of its order.
+            // One call appends all missing events of the order.
             announce_missing(app, finding.tenant, order, Some(entry(by, finding, app.now()))).await?;
             Ok(Some(Mended::Announced))
         }
@@ -61,7 +61,7 @@ pub(super) async fn mend(
             Some(order),
         ) => {
             let consumer = finding.consumer.as_deref().and_then(|name| consumers.named(name));
-            let job = Arc::new(Job {
+            let job = Arc::new(RepairJob {
                 app: app.clone(),
                 finding: finding.clone(),
                 order,
@@ -74,11 +74,11 @@ pub(super) async fn mend(
                     if done_before(unit.outbox(), attempt, &job.entry).await?.is_some() {
                         return Ok(Some(Mended::WrittenDown));
                     }
-                    let mended = job.run(unit).await?;
-                    if mended.is_some() {
+                    let repaired = job.run(unit).await?;
+                    if repaired.is_some() {
                         unit.outbox().audit(&AuditEntry { changed: 1, ..job.entry.clone() }).await?;
                     }
-                    Ok(mended)
+                    Ok(repaired)
                 })
             })
             .await
@@ -86,7 +86,11 @@ pub(super) async fn mend(
     }
 }
 
-fn entry(By { operator, reason }: By<'_>, finding: &Finding, at: DateTime<Utc>) -> AuditEntry {
+fn entry(
+    RepairContext { operator, reason }: RepairContext<'_>,
+    finding: &Finding,
+    at: DateTime<Utc>,
+) -> AuditEntry {
     let text = |text: &Option<String>| text.as_deref().map(Value::from);
     let selection = asked([
         ("finding", Some(finding.kind.as_str().into())),
@@ -99,8 +103,8 @@ fn entry(By { operator, reason }: By<'_>, finding: &Finding, at: DateTime<Utc>) 
     AuditEntry { matched: 1, tenant: finding.tenant, ..action.entry(operator, (1, 1), at) }
 }
 
-/// One finding to be mended.
-struct Job {
+/// Repair of one finding.
+struct RepairJob {
     app: App,
     finding: Finding,
     order: OrderId,
@@ -108,34 +112,34 @@ struct Job {
     entry: AuditEntry,
 }
 
-impl Job {
+impl RepairJob {
     async fn run(&self, unit: &mut Work) -> Result<Option<Mended>, StoreError> {
         let tenant = self.finding.tenant;
         let Some(order) = unit.order_by_id(tenant, self.order).await? else { return Ok(None) };
         if self.finding.kind == FindingKind::NotBooked {
-            return self.book(unit, &order).await;
+            return self.post_missing(unit, &order).await;
         }
         if self.finding.kind == FindingKind::MissingHold {
-            return self.hold_again(unit, &order).await;
+            return self.restore_hold(unit, &order).await;
         }
         let Some(event) = &self.finding.event_id else { return Ok(None) };
         let Some(row) = unit.outbox().outbox_by_event(std::slice::from_ref(event)).await?.pop() else {
             return Ok(None);
         };
         let (Some(consumer), true) = (self.consumer, self.finding.kind != FindingKind::NotConfirmed) else {
-            return self.send_again(unit, event).await;
+            return self.redrive(unit, event).await;
         };
         let Some(body) = envelope_of(&row).ok().and_then(|envelope| EventBody::of(&envelope).ok()) else {
             return Ok(None);
         };
-        let effect = effects_of(unit, &order).await?.of(consumer, &body, (&order, self.app.rules.points));
+        let effect = read_effects(unit, &order).await?.of(consumer, &body, (&order, self.app.rules.points));
         let record = unit.outbox().consumption(consumer, event).await?;
         match record.as_ref().map(|record| record.status) {
-            None if effect.is_there() => {
+            None if effect.is_present() => {
                 unit.outbox().record(&[written_down(consumer, &row, self.entry.at)]).await?;
                 Ok(Some(Mended::WrittenDown))
             }
-            None => self.send_again(unit, event).await,
+            None => self.redrive(unit, event).await,
             Some(ConsumeStatus::Success) if effect.is_missing() => {
                 if let Effect::Operations { missing } = &effect
                     && self.write_operations(unit, &order, (&row, &body), missing).await?
@@ -155,15 +159,14 @@ impl Job {
         }
     }
 
-    async fn send_again(&self, unit: &mut Work, event: &EventId) -> Result<Option<Mended>, StoreError> {
+    async fn redrive(&self, unit: &mut Work, event: &EventId) -> Result<Option<Mended>, StoreError> {
         let redrive = Redrive { event_id: event.clone(), due: self.entry.at };
         let by = RedrivenBy { actor: &self.entry.actor, reason: self.entry.reason.as_deref() };
         let moved = history::redrive(unit.outbox(), &[redrive], by, self.entry.at).await?;
         Ok((moved > 0).then_some(Mended::SentAgain))
     }
 
-    /// Operations that are lost while their entries are there: they are written again, and nothing is moved. `false` where
-    /// the entries are gone too.
+    /// Writes lost operations whose entries exist. No amount is moved. `false` if entries are missing, too.
     async fn write_operations(
         &self,
         unit: &mut Work,
@@ -215,31 +218,33 @@ impl Job {
         Ok(true)
     }
 
-    /// A hold that is gone, as everything else tells it: its row is written again, and nothing is moved.
-    async fn hold_again(&self, unit: &mut Work, order: &Order) -> Result<Option<Mended>, StoreError> {
+    /// Writes a lost hold, reconstructed from other rows. No amount is moved.
+    async fn restore_hold(&self, unit: &mut Work, order: &Order) -> Result<Option<Mended>, StoreError> {
         let of = |asset: &Asset| Some(asset.as_str()) == self.finding.consumer.as_deref();
         let Some(asset) = Asset::HELD.into_iter().find(of) else { return Ok(None) };
         if !unit.lock_holds(asset, &[(order.tenant, order.id)]).await?.is_empty() {
             return Ok(None);
         }
         let operations = unit.operations_of(order.tenant, order.id).await?;
-        let Some(hold) = told_hold(order, asset, &operations, self.entry.at) else { return Ok(None) };
+        let Some(hold) = reconstructed_hold(order, asset, &operations, self.entry.at) else {
+            return Ok(None);
+        };
         unit.put_holds(&[hold]).await?;
         Ok(Some(Mended::WrittenDown))
     }
 
-    /// Money that came or went, booked now.
-    async fn book(&self, unit: &mut Work, order: &Order) -> Result<Option<Mended>, StoreError> {
+    /// Posts a captured or refunded amount that is not in the ledger.
+    async fn post_missing(&self, unit: &mut Work, order: &Order) -> Result<Option<Mended>, StoreError> {
         let payments = unit.payments_of(order.tenant, order.id).await?;
         let refunds = unit.refunds_of(order.tenant, order.id).await?;
-        let came = |payment: &&Payment| payment.status == PaymentStatus::Success;
-        let went = |refund: &&Refund| refund.status == RefundStatus::Success;
-        let announcer = self.app.silent_announcer(&self.entry.trace_id, self.entry.at);
+        let is_captured = |payment: &&Payment| payment.status == PaymentStatus::Success;
+        let is_paid_out = |refund: &&Refund| refund.status == RefundStatus::Success;
+        let announcer = self.app.announcer_without_events(&self.entry.trace_id, self.entry.at);
         let mut postings: Vec<Posting> = Vec::new();
-        for payment in payments.iter().filter(came) {
+        for payment in payments.iter().filter(is_captured) {
             postings.extend(captured(payment, order, &announcer));
         }
-        for refund in refunds.iter().filter(went) {
+        for refund in refunds.iter().filter(is_paid_out) {
             postings.extend(paid_out(refund, order, &announcer));
         }
         postings.retain(|posting| Some(posting.operation.key.as_str()) == self.finding.key.as_deref());
@@ -256,7 +261,7 @@ impl Job {
     }
 }
 
-/// What an operation of a consumer did, by its key.
+/// Kind of an operation of a consumer, from its key.
 fn kind_of(key: &OperationKey) -> Option<OperationKind> {
     match key.as_str().rsplit(':').next()? {
         "freeze" => Some(OperationKind::Freeze),

@@ -1,7 +1,7 @@
-//! Reconciliation: business row, outbox row, confirm, consume log, effect, compared over a window of time (spec §6).
+//! Reconciliation: compares business rows, outbox rows, confirms, consume logs and effects within a time window (spec §6).
 //!
-//! **Invariant:** what is on its way is no finding: an event counts as lost only where it was confirmed longer ago than
-//! the grace, and nobody has recorded it.
+//! **Invariant:** an event in flight is no finding. An event counts as lost only if it was confirmed before the grace period
+//! and has no consume-log record.
 
 mod compare;
 mod findings;
@@ -21,82 +21,82 @@ use crate::{App, CommandContext};
 use compare::{Comparison, Consumers};
 use handover_outbox::operations::{Action, Reason, asked, count, rfc3339};
 use handover_outbox::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
-use mend::By;
+use mend::RepairContext;
 
-/// The greatest number of findings that one call tells; [`Reconciliation::more`] says that there were more.
+/// Maximum number of findings that one call returns; see [`Reconciliation::more`].
 pub const MAX_FINDINGS: usize = 1_000;
 
-/// How long a confirmed event may be on its way to a consumer before it counts as lost.
+/// Default time that a confirmed event may be in flight before it counts as lost.
 pub const GRACE: Duration = Duration::from_secs(60);
 
-/// How many of the newest effects of each kind are compared with the orders they name. Whoever has no order is found by no
-/// order, and the tables grow without end.
+/// Number of the newest effects of each kind that are compared with their orders. Effects without an order are not found
+/// from the orders of the window. The limit bounds the scan, because the tables grow without limit.
 const NEWEST_EFFECTS: u32 = 10_000;
 
-/// How many of the newest open dead letters are compared with the outbox.
-const NEWEST_LETTERS: usize = 10_000;
+/// Number of the newest open dead letters that are compared with the outbox.
+const NEWEST_DEAD_LETTERS: usize = 10_000;
 
-/// How many orders or dead letters are read at a time.
+/// Orders or dead letters per page.
 const BATCH: u32 = 200;
 
-/// What is to be compared.
+/// A reconciliation request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reconcile {
-    /// Of which tenant; the caller's, or all of them for the platform.
+    /// Tenant; `None`: the caller's tenant, or all tenants for the platform.
     pub tenant: Option<TenantId>,
-    /// Orders that changed from this moment on.
+    /// Start of the window, compared with the update time of orders.
     pub since: DateTime<Utc>,
-    /// And before this one.
+    /// End of the window, exclusive.
     pub until: DateTime<Utc>,
-    /// How long a confirmed event may be on its way.
+    /// Time that a confirmed event may be in flight.
     pub grace: Duration,
-    /// Whether what is missing is sent again.
+    /// Whether findings are repaired.
     pub repair: bool,
-    /// Why.
     pub reason: Option<Reason>,
 }
 
-/// What the comparison says.
+/// Result of a reconciliation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reconciliation {
-    /// From when.
+    /// Start of the window.
     pub since: DateTime<Utc>,
-    /// Until when.
+    /// End of the window, exclusive.
     pub until: DateTime<Utc>,
-    /// How many orders were looked at.
+    /// Number of compared orders.
     pub orders: u64,
-    /// How many events of them there are in the outbox.
+    /// Number of their events in the outbox.
     pub events: u64,
-    /// How many of these the broker has confirmed.
+    /// Number of these events that the broker has confirmed.
     pub confirmed: u64,
-    /// How many times one of them was applied by a consumer.
+    /// Number of successful consume-log records.
     pub consumed: u64,
-    /// How many times it can be seen that it took effect.
+    /// Number of these records whose effect exists.
     pub effects: u64,
-    /// What is on its way: events that are to be published, and consumptions that are to come or are tried again.
+    /// Number of consumptions in progress: not published, not delivered, or waiting for a retry.
     pub pending: u64,
-    /// Consumptions that are parked for a person.
+    /// Number of consumptions that ended as dead letters.
     pub parked: u64,
-    /// What is not as it should be, at most [`MAX_FINDINGS`].
+    /// Discrepancies, at most [`MAX_FINDINGS`].
     pub findings: Vec<Finding>,
-    /// Whether there is more.
+    /// Whether there are more findings.
     pub more: bool,
 }
 
 impl Reconciliation {
-    /// Whether everything is as it should be, or was mended.
+    /// Whether there are no findings, or all of them were repaired.
     pub fn is_sound(&self) -> bool {
         !self.more && self.findings.iter().all(|finding| finding.mended.is_some())
     }
 
-    /// How many findings are of a kind.
+    /// Number of findings of a kind.
     pub fn count(&self, kind: FindingKind) -> usize {
         self.findings.iter().filter(|finding| finding.kind == kind).count()
     }
 }
 
-/// Compares, and mends where that was asked for: a missing event is announced, one that was given up or lost is sent
-/// again, and an effect that is gone is applied again. Nothing is applied twice: what has an effect is only written down.
+/// Compares the orders of a window and repairs the findings if requested: a missing event is appended, a failed or lost event
+/// is redriven, and an event whose effect is missing is applied again. No event takes effect twice: if its effect exists,
+/// only the missing record is written.
 pub async fn reconcile(
     app: &App,
     context: &CommandContext,
@@ -107,8 +107,8 @@ pub async fn reconcile(
     let now = app.now();
     let grace = TimeDelta::from_std(command.grace).unwrap_or(TimeDelta::MAX);
     let consumers = Consumers::of(app).await?;
-    let by = By { operator: &operator, reason: command.reason.as_ref() };
-    let mut told = Reconciliation {
+    let context = RepairContext { operator: &operator, reason: command.reason.as_ref() };
+    let mut report = Reconciliation {
         since: command.since,
         until: command.until,
         orders: 0,
@@ -130,61 +130,68 @@ pub async fn reconcile(
         let mut found = Vec::new();
         for order in &orders {
             let comparison = Comparison { order, consumers: &consumers, rules: app.rules.points, now, grace };
-            found.extend(comparison.run(view.as_mut(), &mut told).await?);
+            found.extend(comparison.run(view.as_mut(), &mut report).await?);
         }
-        // A view is given back before a unit is asked for: one task holds one of the store's connections at a time.
+        // Release the view before a unit of work begins: a task uses at most one connection of the store.
         drop(view);
         for mut finding in found {
             if command.repair {
-                finding.mended = mend::mend(app, by, &consumers, &finding).await?;
+                finding.mended = mend::repair(app, context, &consumers, &finding).await?;
             }
-            keep(&mut told, finding);
+            add_finding(&mut report, finding);
         }
     }
     for kind in EffectKind::ALL {
         let mut view = app.view().await?;
         for effect in view.effects_without_order(kind, tenant, NEWEST_EFFECTS).await? {
-            keep(&mut told, Finding::without_order(kind, effect));
+            add_finding(&mut report, Finding::without_order(kind, effect));
         }
     }
-    for finding in letters_without_event(app, tenant).await? {
-        keep(&mut told, finding);
+    for finding in dead_letters_without_event(app, tenant).await? {
+        add_finding(&mut report, finding);
     }
     let limit = u32::try_from(MAX_FINDINGS + 1).unwrap_or(u32::MAX);
-    for flaw in &app.view().await?.ledger_flaws(tenant, limit).await? {
-        keep(&mut told, Finding::of_ledger(flaw));
+    for discrepancy in &app.view().await?.ledger_flaws(tenant, limit).await? {
+        add_finding(&mut report, Finding::of_ledger(discrepancy));
     }
-    call(&command).told(&app.outbox, &operator, tenant, count(told.findings.len())).await?;
-    Ok(told)
+    audit_action(&command).told(&app.outbox, &operator, tenant, count(report.findings.len())).await?;
+    Ok(report)
 }
 
-/// The open dead letters whose event has no outbox row, among the newest.
-async fn letters_without_event(app: &App, tenant: Option<TenantId>) -> Result<Vec<Finding>, UseCaseError> {
+/// Findings for the newest open dead letters whose event has no outbox row.
+async fn dead_letters_without_event(
+    app: &App,
+    tenant: Option<TenantId>,
+) -> Result<Vec<Finding>, UseCaseError> {
     let filter =
         DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..DeadLetterFilter::default() };
-    let (mut found, mut before, mut looked_at) = (Vec::new(), None, 0);
+    let mut found = Vec::new();
+    let mut before = None;
+    let mut scanned = 0;
     let mut view = app.view().await?;
-    while looked_at < NEWEST_LETTERS {
-        let letters = view.outbox_view().dead_letters_page(&filter, before, BATCH).await?;
-        let Some(last) = letters.last() else { break };
+    while scanned < NEWEST_DEAD_LETTERS {
+        let dead_letters = view.outbox_view().dead_letters_page(&filter, before, BATCH).await?;
+        let Some(last) = dead_letters.last() else { break };
         before = Some(last.id);
-        looked_at += letters.len();
-        let named: Vec<(DeadLetter, EventId)> = letters
+        scanned += dead_letters.len();
+        let named: Vec<(DeadLetter, EventId)> = dead_letters
             .into_iter()
-            .filter_map(|letter| Some((Envelope::parse(&letter.effect.body).ok()?.event_id, letter.effect)))
-            .map(|(event, letter)| (letter, event))
+            .filter_map(|dead_letter| {
+                Some((Envelope::parse(&dead_letter.effect.body).ok()?.event_id, dead_letter.effect))
+            })
+            .map(|(event, dead_letter)| (dead_letter, event))
             .collect();
         let events: Vec<EventId> = named.iter().map(|(_, event)| event.clone()).collect();
         let rows = view.outbox_view().outbox_by_event(&events).await?;
-        let known: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).collect();
-        let unknown = named.into_iter().filter(|(_, event)| !known.contains(event));
-        found.extend(unknown.map(|(letter, event)| Finding::of_letter(letter, event)));
+        let existing: BTreeSet<&EventId> = rows.iter().map(|row| &row.event_id).collect();
+        let missing = named.into_iter().filter(|(_, event)| !existing.contains(event));
+        found.extend(missing.map(|(dead_letter, event)| Finding::of_dead_letter(dead_letter, event)));
     }
     Ok(found)
 }
 
-/// The call as the audit log names it, beside each finding that it mended.
-fn call(command: &Reconcile) -> Action {
+/// Audit action of the call. Each repaired finding has its own entry in addition.
+fn audit_action(command: &Reconcile) -> Action {
     let name = if command.repair { "reconciliation.repair" } else { "reconciliation.look" };
     let selection = asked([
         ("from", Some(rfc3339(command.since))),
@@ -194,15 +201,15 @@ fn call(command: &Reconcile) -> Action {
     Action { name, selection, reason: command.reason.clone() }
 }
 
-fn keep(told: &mut Reconciliation, finding: Finding) {
+fn add_finding(report: &mut Reconciliation, finding: Finding) {
     metrics::counter!("consistency.event.missing")
         .increment(u64::from(finding.kind == FindingKind::MissingEvent));
     if finding.mended.is_some() {
         metrics::counter!("consistency.event.repaired").increment(1);
     }
-    if told.findings.len() < MAX_FINDINGS {
-        told.findings.push(finding);
+    if report.findings.len() < MAX_FINDINGS {
+        report.findings.push(finding);
     } else {
-        told.more = true;
+        report.more = true;
     }
 }

@@ -1,4 +1,4 @@
-//! What became of one order: every change, every event, every publish, every consumer, every effect.
+//! Timeline of an order: changes, events, publish attempts, consumptions, effects and dead letters.
 
 mod items;
 
@@ -13,16 +13,15 @@ use handover_outbox::operations::{Action, Operator, count};
 use handover_outbox::ports::{DeadLetter, OutboxFilter, OutboxRow, StoreError};
 use items::Items;
 
-/// What happened to an order.
+/// Timeline of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeline {
-    /// The order.
     pub order: OrderId,
-    /// In order of time; of what happened at the same moment the cause comes first.
+    /// Sorted by time; at the same time, a cause comes before its consequences.
     pub items: Vec<TimelineItem>,
 }
 
-/// What kind of thing happened. Of one event at one moment they come in this order.
+/// Kind of an item. Items of one event with the same time are sorted by kind, in this sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimelineKind {
     /// The order changed.
@@ -31,18 +30,17 @@ pub enum TimelineKind {
     Payment,
     /// An event was committed with the change.
     Event,
-    /// The broker confirmed an event, or did not.
+    /// The result of an attempt to publish an event.
     Published,
-    /// A consumer left something behind; within the unit of work that also wrote the consume log.
+    /// A consumer wrote an effect, in the same transaction as its consume-log record.
     Effect,
-    /// A consumer recorded an event.
+    /// A consumer recorded an event in its consume log.
     Consumed,
-    /// An event was parked for a person.
+    /// A dead letter was created or decided.
     DeadLetter,
 }
 
 impl TimelineKind {
-    /// Every kind.
     pub const ALL: &'static [TimelineKind] = &[
         TimelineKind::State,
         TimelineKind::Payment,
@@ -53,7 +51,7 @@ impl TimelineKind {
         TimelineKind::DeadLetter,
     ];
 
-    /// Its name in JSON.
+    /// Name in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             TimelineKind::State => "state",
@@ -67,57 +65,52 @@ impl TimelineKind {
     }
 }
 
-/// One thing that happened.
+/// One item of a timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimelineItem {
-    /// When.
     pub at: DateTime<Utc>,
-    /// What kind of thing.
     pub kind: TimelineKind,
-    /// By which event.
+    /// Event that caused it.
     pub event_id: Option<EventId>,
-    /// Of which type.
     pub event_type: Option<String>,
-    /// At which consumer.
     pub consumer: Option<String>,
-    /// Where it stands since: the order, the payment, the outbox row, the row of the consume log, the dead letter.
+    /// New status of the order, payment, refund, outbox row, consume-log record or dead letter.
     pub status: Option<&'static str>,
-    /// How many attempts it took so far.
+    /// Number of attempts so far.
     pub attempts: Option<u32>,
-    /// The key under which an asset was moved once.
+    /// Key of the asset operation.
     pub idempotency_key: Option<String>,
-    /// How much of an asset was moved.
+    /// Amount of the asset operation.
     pub amount: Option<String>,
-    /// How much of it the buyer could spend afterwards.
+    /// Available balance after the operation.
     pub balance_after: Option<String>,
-    /// In a few words.
+    /// Description.
     pub what: String,
-    /// More of it; errors and reasons only for operators.
+    /// Details; errors and reasons only for operators.
     pub detail: Option<String>,
-    /// In which trace.
     pub trace_id: Option<String>,
 }
 
-/// How much somebody may see of an order's way.
+/// The reader of a timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sight {
-    /// What happened.
+enum Audience {
+    /// Buyer or seller: no errors and reasons.
     Party,
-    /// And what went wrong on the way.
+    /// Operator: with errors and reasons.
     Operator,
 }
 
-/// What is told beside that.
+/// Personal data that the reader may see.
 #[derive(Debug, Clone, Copy)]
-struct Shares {
-    /// What the buyer has.
+struct Visibility {
+    /// Assets of the buyer.
     assets: bool,
-    /// What buyer and seller wrote: how they pay, why they want their money back.
-    words: bool,
+    /// Text from buyer and seller: payment method and reason of a refund.
+    free_text: bool,
 }
 
-/// What happened to an order, for its parties, the operators of its tenant and the platform; nobody else finds it. The
-/// platform may name the tenant; it need not, as an order's id is in one tenant only.
+/// Returns the timeline of an order to its parties, the operators of its tenant and the platform. For others the order is not
+/// found. The tenant is optional for the platform, because an order id exists in one tenant only.
 pub async fn timeline(
     app: &App,
     context: &CommandContext,
@@ -126,10 +119,10 @@ pub async fn timeline(
 ) -> Result<Timeline, UseCaseError> {
     let mut view = app.view().await?;
     let found = visible_order(view.as_mut(), context, tenant, id).await?;
-    let Some((order, sight)) = found else {
+    let Some((order, audience)) = found else {
         drop(view);
         if let Ok(operator) = context.operator() {
-            look(&operator, tenant, id).told(&app.outbox, &operator, tenant, 0).await?;
+            audit_action(&operator, tenant, id).told(&app.outbox, &operator, tenant, 0).await?;
         }
         return Err(UseCaseError::NotFound { what: "order" });
     };
@@ -145,13 +138,14 @@ pub async fn timeline(
     aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
     let mut rows = view.outbox_view().outbox_about(&aggregates).await?;
     rows.sort_by_key(|row| row.id);
-    // What the buyer has is nothing that the seller is told.
-    let sees_assets = sight == Sight::Operator || context.user() == Some(order.buyer);
-    // Nor what they wrote, to whom only looks after the order.
+    // The seller does not see the assets of the buyer.
+    let sees_assets = audience == Audience::Operator || context.user() == Some(order.buyer);
+    // An operator who is not a party of the order sees free text only with the role `pii`.
     let is_party = order.tenant == context.tenant
         && context.user().is_some_and(|user| order.party(user) != OrderActor::Stranger);
-    let sees_words = is_party || privacy::sees_people(context);
-    let mut items = Items::new(app, sight, Shares { assets: sees_assets, words: sees_words }, &rows);
+    let sees_free_text = is_party || privacy::sees_people(context);
+    let mut items =
+        Items::new(app, audience, Visibility { assets: sees_assets, free_text: sees_free_text }, &rows);
     items.of_payments(&payments);
     items.of_refunds(&refunds);
     let ids: Vec<EventId> = rows.iter().map(|row| row.event_id.clone()).collect();
@@ -166,8 +160,8 @@ pub async fn timeline(
         items.of_duplicate(entry);
     }
     let keys: Vec<String> = ids.into_iter().map(String::from).collect();
-    for letter in letters_of(view.as_mut(), &keys, order.tenant).await? {
-        items.of_letter(letter);
+    for dead_letter in dead_letters_of(view.as_mut(), &keys, order.tenant).await? {
+        items.of_dead_letter(dead_letter);
     }
     items.of_listings(view.listing_changes(order.tenant, id).await?);
     items.of_shipments(view.shipment_tasks(order.tenant, id).await?);
@@ -178,58 +172,58 @@ pub async fn timeline(
     }
     drop(view);
     let items = items.in_order();
-    if sight == Sight::Operator {
+    if audience == Audience::Operator {
         let operator = context.operator()?;
-        look(&operator, tenant, id)
+        audit_action(&operator, tenant, id)
             .told(&app.outbox, &operator, Some(order.tenant), count(items.len()))
             .await?;
     }
     Ok(Timeline { order: id, items })
 }
 
-/// What the audit log is told if it is an operator who looks.
-fn look(operator: &Operator, asked: Option<TenantId>, order: OrderId) -> Action {
+/// Audit action of a read by an operator.
+fn audit_action(operator: &Operator, requested: Option<TenantId>, order: OrderId) -> Action {
     let selection =
-        [("orderId", Some(order.get().into())), ("tenantId", asked.map(|tenant| tenant.get().into()))];
+        [("orderId", Some(order.get().into())), ("tenantId", requested.map(|tenant| tenant.get().into()))];
     Action::look_at_people("order.timeline", operator, selection)
 }
 
-async fn letters_of(
+async fn dead_letters_of(
     view: &mut dyn MarketView,
     keys: &[String],
     tenant: TenantId,
 ) -> Result<Vec<DeadLetter>, StoreError> {
-    let mut letters = view.outbox_view().dead_letters_of(keys).await?;
-    letters.retain(|letter| letter.tenant == tenant);
-    Ok(letters)
+    let mut dead_letters = view.outbox_view().dead_letters_of(keys).await?;
+    dead_letters.retain(|dead_letter| dead_letter.tenant == tenant);
+    Ok(dead_letters)
 }
 
 async fn visible_order(
     view: &mut dyn MarketView,
     context: &CommandContext,
-    asked: Option<TenantId>,
+    requested: Option<TenantId>,
     id: OrderId,
-) -> Result<Option<(Order, Sight)>, StoreError> {
+) -> Result<Option<(Order, Audience)>, StoreError> {
     if context.has(Role::Platform) {
-        let tenant = match asked {
+        let tenant = match requested {
             Some(tenant) => Some(tenant),
             None => tenant_of(view, id).await?,
         };
         let Some(tenant) = tenant else { return Ok(None) };
-        return Ok(view.order_by_id(tenant, id).await?.map(|order| (order, Sight::Operator)));
+        return Ok(view.order_by_id(tenant, id).await?.map(|order| (order, Audience::Operator)));
     }
-    if asked.is_some_and(|asked| asked != context.tenant) {
+    if requested.is_some_and(|requested| requested != context.tenant) {
         return Ok(None);
     }
     if context.has(Role::Operator) {
         let order = view.order_by_id(context.tenant, id).await?;
-        return Ok(order.map(|order| (order, Sight::Operator)));
+        return Ok(order.map(|order| (order, Audience::Operator)));
     }
     let Some(user) = context.user() else { return Ok(None) };
-    Ok(view.order_of_party(context.tenant, id, user).await?.map(|order| (order, Sight::Party)))
+    Ok(view.order_of_party(context.tenant, id, user).await?.map(|order| (order, Audience::Party)))
 }
 
-/// The tenant that an order belongs to: that of the event which announced it.
+/// Finds the tenant of an order from its ORDER_CREATED event.
 async fn tenant_of(view: &mut dyn MarketView, id: OrderId) -> Result<Option<TenantId>, StoreError> {
     let filter = OutboxFilter {
         event_type: Some(EventType::OrderCreated.as_str().to_owned()),

@@ -1,5 +1,4 @@
-//! What orders of the small day name beside money, and what becomes of it: done as the consumers do, by the decisions of
-//! the domain.
+//! Assets of the small day's orders, changed with the domain's functions as the consumers do it.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::TenantId;
@@ -10,24 +9,24 @@ use marketplace_domain::{
     Money, OperationKey, OperationKind, Order, Payment, Purse, Refund, RefundCause, RefundResult, UserId,
 };
 
-use super::{HELD, REFUNDED, REFUSED, SmallDay};
+use super::{REFUNDED, REFUSED, SmallDay, WITH_ASSETS};
 
-/// What the buyers of such orders are given, in minor units and in points.
+/// Grants to the buyers of such orders: wallet balance in minor units, and points.
 const WALLET: i64 = 1_000;
 const POINTS: i64 = 200;
 
 impl SmallDay {
-    /// What an order names; its buyer is given a coupon, wallet balance and points for it.
-    pub(super) fn asked(&mut self, number: i64, buyer: UserId) -> AskedAssets {
+    /// Grants a coupon, wallet balance and points to the buyer of an order and returns the assets that the order uses.
+    pub(super) fn grant_and_use_assets(&mut self, number: i64, buyer: UserId) -> AskedAssets {
         let wallet = match number {
-            REFUNDED | HELD => WALLET / 2,
+            REFUNDED | WITH_ASSETS => WALLET / 2,
             REFUSED => WALLET * 2,
             _ => return AskedAssets::NONE,
         };
         for (purse, amount, from) in
             [(Purse::Wallet, WALLET, Account::Gateway), (Purse::Points, POINTS, Account::PointsIssued)]
         {
-            self.moved(buyer, purse, |balance, now| balance.receive(amount, from, now).unwrap());
+            self.change_balance(buyer, purse, |balance, now| balance.receive(amount, from, now).unwrap());
         }
         let coupon = Coupon {
             id: number.try_into().unwrap(),
@@ -42,7 +41,7 @@ impl SmallDay {
             create_time: self.now,
             update_time: self.now,
         };
-        self.books.assets.coupons.push(coupon.clone());
+        self.database.assets.coupons.push(coupon.clone());
         let points = if number == REFUSED { 0 } else { POINTS / 2 };
         AskedAssets {
             coupon: Some(coupon),
@@ -51,7 +50,7 @@ impl SmallDay {
         }
     }
 
-    /// What an event of an order leaves behind in holds, balances and coupons.
+    /// Applies an event of an order to holds, balances and coupons.
     pub(super) fn apply_to_assets(&mut self, row: &OutboxRow, event: &EventBody, order: &Order) {
         let cause = (row, order);
         for asset in order.assets.named() {
@@ -66,13 +65,13 @@ impl SmallDay {
         let earned = order.payable.minor() / 100;
         match event {
             EventBody::OrderPaid(_) => {
-                self.moved(order.buyer, Purse::Points, |balance, now| {
+                self.change_balance(order.buyer, Purse::Points, |balance, now| {
                     balance.receive(earned, Account::PointsIssued, now).unwrap()
                 });
                 self.operate(cause, Asset::Points, OperationKind::Earn, earned);
             }
             EventBody::OrderRefunded(_) => {
-                self.moved(order.buyer, Purse::Points, |balance, now| {
+                self.change_balance(order.buyer, Purse::Points, |balance, now| {
                     balance.take_back(earned, now).unwrap()
                 });
                 self.operate(cause, Asset::Points, OperationKind::Unearn, earned);
@@ -93,12 +92,12 @@ impl SmallDay {
             self.operate(cause, asset, OperationKind::Freeze, amount);
             Hold::frozen(of, order.buyer, asset, amount, coupon, self.now)
         };
-        self.books.assets.holds.entry(order.id).or_default().push(hold);
+        self.database.assets.holds.entry(order.id).or_default().push(hold);
     }
 
     fn end(&mut self, cause: (&OutboxRow, &Order), asset: Asset, kind: OperationKind) {
         let (order, now) = (cause.1, self.now);
-        let holds = self.books.assets.holds.get_mut(&order.id).unwrap();
+        let holds = self.database.assets.holds.get_mut(&order.id).unwrap();
         let hold = holds.iter_mut().find(|hold| hold.asset == asset).unwrap();
         let after = match kind {
             OperationKind::Commit => hold.commit(now),
@@ -119,20 +118,21 @@ impl SmallDay {
             Asset::Points => Purse::Points,
             Asset::Coupon | Asset::Cash => return self.change_coupon(order, kind),
         };
-        self.moved(order.buyer, purse, |balance, now| {
-            let moved = match kind {
+        self.change_balance(order.buyer, purse, |balance, now| {
+            let changed = match kind {
                 OperationKind::Freeze => balance.freeze(amount, now),
                 OperationKind::Commit => balance.commit(amount, now),
                 OperationKind::Release => balance.release(amount, now),
                 _ => balance.revert(amount, now),
             };
-            moved.unwrap()
+            changed.unwrap()
         });
     }
 
     fn change_coupon(&mut self, order: &Order, kind: OperationKind) {
         let now = self.now;
-        let coupon = self.books.assets.coupons.iter_mut().find(|coupon| coupon.user == order.buyer).unwrap();
+        let coupon =
+            self.database.assets.coupons.iter_mut().find(|coupon| coupon.user == order.buyer).unwrap();
         let after = match kind {
             OperationKind::Freeze => coupon.lock(order.buyer, order.id, now),
             OperationKind::Commit => coupon.commit(order.id, now),
@@ -143,12 +143,12 @@ impl SmallDay {
     }
 
     fn balance(&self, user: UserId, asset: Asset) -> Option<&Balance> {
-        let balances = self.books.assets.balances.iter();
+        let balances = self.database.assets.balances.iter();
         balances.filter(|balance| balance.purse.asset() == asset).find(|balance| balance.user == user)
     }
 
-    /// Changes the balance of a user, and the ledger with it.
-    pub(in super::super) fn moved(
+    /// Changes the balance of a user and posts the entries to the ledger.
+    pub(in super::super) fn change_balance(
         &mut self,
         user: UserId,
         purse: Purse,
@@ -157,15 +157,15 @@ impl SmallDay {
         let before = self.balance(user, purse.asset()).cloned();
         let before = before.unwrap_or(Balance::empty(TenantId::DEFAULT, user, purse, self.now));
         let (after, entries) = step(&before, self.now);
-        let balances = &mut self.books.assets.balances;
+        let balances = &mut self.database.assets.balances;
         balances.retain(|balance| (balance.user, balance.purse) != (user, purse));
         balances.push(after);
         self.post(&entries);
     }
 
-    /// Writes entries into the ledger.
+    /// Posts entries to the ledger.
     pub(in super::super) fn post(&mut self, entries: &[Entry]) {
-        let assets = &mut self.books.assets;
+        let assets = &mut self.database.assets;
         for entry in entries {
             if let Some(user) = entry.user {
                 *assets.entries.entry((user, entry.account)).or_insert(0) += entry.amount;
@@ -186,7 +186,7 @@ impl SmallDay {
         amount: i64,
     ) {
         let key = OperationKey::stored(format!("{asset} {} {}", kind.as_str(), order.id));
-        self.keep(AssetOperation {
+        self.record(AssetOperation {
             asset,
             kind,
             coupon: order.assets.coupon.filter(|_| asset == Asset::Coupon).map(|used| used.id),
@@ -195,18 +195,18 @@ impl SmallDay {
         });
     }
 
-    fn keep(&mut self, operation: AssetOperation) {
-        self.books.assets.operations.entry(operation.order.unwrap()).or_default().push(operation);
+    fn record(&mut self, operation: AssetOperation) {
+        self.database.assets.operations.entry(operation.order.unwrap()).or_default().push(operation);
     }
 
-    /// The money of a payment comes in.
+    /// Captures the amount of a payment.
     pub(super) fn capture(&mut self, order: &Order, payment: &Payment) {
         let amount = payment.amount.minor();
-        self.keep(capture(order, OperationKey::capture(payment.id), amount));
+        self.record(capture(order, OperationKey::capture(payment.id), amount));
         self.post(&[Entry::own(Account::Gateway, -amount), Entry::own(Account::Platform, amount)]);
     }
 
-    /// The refund of a payment, settled; what succeeded goes back.
+    /// Adds a settled refund of a payment; a successful one is paid out.
     pub(super) fn refund(&mut self, order: &Order, payment: &Payment, id: i64, result: RefundResult) {
         let id = id.try_into().unwrap();
         let reason = "not as described".to_owned();
@@ -215,14 +215,14 @@ impl SmallDay {
         self.publish(event, settled.version);
         if result == RefundResult::Success {
             let amount = settled.amount.minor();
-            self.keep(AssetOperation {
+            self.record(AssetOperation {
                 kind: OperationKind::Payout,
                 refund: Some(id),
                 ..capture(order, OperationKey::payout(id), amount)
             });
             self.post(&[Entry::own(Account::Platform, -amount), Entry::own(Account::Gateway, amount)]);
         }
-        self.books.assets.refunds.entry(order.id).or_default().push(settled);
+        self.database.assets.refunds.entry(order.id).or_default().push(settled);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the events of the small day leave behind beside assets.
+//! Effects of the small day's events, except those on assets.
 
 use handover_events::TenantId;
 use handover_outbox::ports::OutboxRow;
@@ -10,7 +10,7 @@ use marketplace_domain::{CreditStep, EventBody, OrderId, UserId};
 use super::SmallDay;
 
 impl SmallDay {
-    /// What the event leaves behind.
+    /// Adds the effects of an event.
     pub(super) fn apply(&mut self, row: &OutboxRow, event: &EventBody, number: i64) {
         let (tenant, order): (_, OrderId) = (TenantId::DEFAULT, number.try_into().unwrap());
         let (seller, buyer): (UserId, UserId) = (100.try_into().unwrap(), number.try_into().unwrap());
@@ -27,16 +27,16 @@ impl SmallDay {
         };
         match event {
             EventBody::OrderCreated(_) => {
-                self.books.listing_changes.push(listing(ListingChangeKind::Occupied))
+                self.database.listing_changes.push(listing(ListingChangeKind::Occupied))
             }
             EventBody::OrderPaid(_) => {
                 let event_id = event_id.clone();
                 let task = NewShipmentTask { tenant, order, seller, buyer, aggregate_seq, event_id, at };
-                self.books.shipments.push(task);
+                self.database.shipments.push(task);
             }
             EventBody::OrderStatusChanged(body) => {
                 for (side, recipient) in [(OrderSide::Buyer, buyer), (OrderSide::Seller, seller)] {
-                    self.books.notifications.push(Notification {
+                    self.database.notifications.push(Notification {
                         tenant,
                         recipient,
                         side,
@@ -54,20 +54,20 @@ impl SmallDay {
                 }
             }
             EventBody::OrderCancelled(body) => {
-                self.books.listing_changes.push(listing(ListingChangeKind::Released));
+                self.database.listing_changes.push(listing(ListingChangeKind::Released));
                 if let Some(step) = CreditStep::of_cancellation(body.reason) {
                     self.count(row, step, buyer);
                 }
             }
             EventBody::OrderRefunded(_) => {
-                self.books.listing_changes.push(listing(ListingChangeKind::Released));
+                self.database.listing_changes.push(listing(ListingChangeKind::Released));
             }
             _ => {}
         }
     }
 
     fn count(&mut self, row: &OutboxRow, step: CreditStep, buyer: UserId) {
-        self.books.credit_changes.push(CreditChange {
+        self.database.credit_changes.push(CreditChange {
             tenant: TenantId::DEFAULT,
             buyer,
             order: buyer.get().try_into().unwrap(),
@@ -76,10 +76,10 @@ impl SmallDay {
             event_id: row.event_id.clone(),
             at: self.now,
         });
-        let before = self.books.credit.get(&buyer).map(|credit| credit.counts).unwrap_or_default();
+        let before = self.database.credit.get(&buyer).map(|credit| credit.counts).unwrap_or_default();
         let counts = before.and(step);
         let (last_event_id, update_time) = (row.event_id.clone(), self.now);
         let credit = BuyerCredit { counts, score: counts.score(), last_event_id, update_time };
-        self.books.credit.insert(buyer, credit);
+        self.database.credit.insert(buyer, credit);
     }
 }
