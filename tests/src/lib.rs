@@ -8,7 +8,6 @@
     clippy::disallowed_methods,
     reason = "a broken rule panics with the observed value; rules race tasks and act as the broker"
 )]
-#![allow(missing_docs, reason = "the library is public for the test programs of this package only")]
 
 pub mod books;
 pub mod canary;

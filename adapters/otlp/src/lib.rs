@@ -2,6 +2,8 @@
 //!
 //! **Invariant:** the application never waits for the collector: spans are queued, and dropped when the queue is full.
 
+#![warn(missing_docs)]
+
 mod client;
 mod fields;
 mod layer;

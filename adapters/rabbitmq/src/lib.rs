@@ -7,6 +7,8 @@
 //! TLS is done here, not by lapin: lapin's TLS features always compile a reader of PKCS#12 client certificates and
 //! over 30 unused crates. lapin gets a runtime kit whose stream is plain or TLS (`transport.rs`).
 
+#![warn(missing_docs)]
+
 mod connector;
 mod fault;
 mod inbox;

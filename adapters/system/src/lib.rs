@@ -1,5 +1,7 @@
 //! Clock and random numbers of the operating system, behind the ports of the application.
 
+#![warn(missing_docs)]
+
 mod chance;
 mod clock;
 

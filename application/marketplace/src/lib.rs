@@ -1,8 +1,5 @@
 //! The marketplace: use cases, event handlers and periodic jobs. It publishes and consumes events through the outbox
 //! (`handover_outbox`), which does not depend on it.
-//!
-//! The feature `mutants` is for the simulator only: it allows one planted fault per thread. Without the feature, as in
-//! every released program, the module `mutants` is private and `planted` is the constant `false`.
 
 mod app;
 mod assets;
@@ -14,10 +11,6 @@ pub mod handlers;
 pub mod idempotency;
 mod ids;
 pub mod jobs;
-#[cfg(feature = "mutants")]
-pub mod mutants;
-#[cfg(not(feature = "mutants"))]
-mod mutants;
 pub mod ports;
 mod privacy;
 pub mod queues;

@@ -9,9 +9,8 @@
 //! - A [`consumers::Handler`] applies events in the application's own unit of work;
 //!   [`Subscriber::bind`](consumers::Subscriber::bind) connects it to a store.
 //! - Database and broker are ports ([`ports`]).
-//!
-//! The feature `mutants` is for simulators only: it can activate one planted fault per thread. Without the feature,
-//! as in every released program, the check is the constant `false`.
+
+#![warn(missing_docs)]
 
 // `#[wrappable]` generates paths that start with `handover_outbox`, in this crate too.
 extern crate self as handover_outbox;
@@ -22,7 +21,6 @@ mod event_id;
 mod foreign;
 pub mod history;
 mod lease_watch;
-pub mod mutants;
 pub mod operations;
 mod outbox;
 mod page;

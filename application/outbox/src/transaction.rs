@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::Tasks;
 use crate::counted::with_pending_counters;
-use crate::mutants::{Mutant, planted};
 use crate::ports::{Chance, Clock, Store, StoreError, UnitOfWork, View, outbox_of};
 
 /// A boxed future that borrows the unit of work.
@@ -175,8 +174,6 @@ where
 {
     let mut unit = tx.store.begin().await?;
     let value = work(unit.as_mut(), attempt).await?;
-    match unit.commit().await {
-        Err(StoreError::CommitUnknown(_)) if planted(Mutant::UnknownCommitIsSuccess) => Ok(value),
-        committed => Ok(committed.map(|()| value)?),
-    }
+    unit.commit().await?;
+    Ok(value)
 }

@@ -4,6 +4,8 @@
 //!
 //! **Invariant:** every function is total; a failure is an error value that states the rejected input and the reason.
 
+#![warn(missing_docs)]
+
 mod aggregate;
 mod consume;
 mod envelope;

@@ -6,8 +6,6 @@
 //! **Invariant:** the benchmark changes only what it created: the database must have no tables, the queues must be
 //! missing or empty, and both are left as they were.
 
-#![allow(missing_docs, reason = "the library is public for its binary and its test program only")]
-
 mod backlog;
 pub mod baseline;
 pub mod cli;

@@ -8,10 +8,6 @@
     clippy::disallowed_methods,
     reason = "a broken promise panics with the observed value; the gateway signs with the system clock"
 )]
-#![allow(
-    missing_docs,
-    reason = "the library is public for the fuzzing program and the tests of this workspace only"
-)]
 
 mod asked;
 mod edge;

@@ -1,9 +1,8 @@
 //! Deterministic simulation test: the whole application on the memory adapters, in one thread and virtual time. All random
 //! decisions come from one seed, and every port injects faults. One seed is one reproducible run.
 //!
-//! [`play`] runs one seed, [`campaign`] many. `README.md` describes how to add an actor, a fault, an invariant, a mutant.
+//! [`play`] runs one seed, [`campaign`] many. `README.md` describes how to add an actor, a fault, an invariant, a fault of the code.
 
-#![allow(missing_docs, reason = "the library is public for its binary and its test programs only")]
 #![allow(
     clippy::expect_used,
     reason = "values of a run are valid by construction; an invalid one is a bug of the simulator and must stop it"
@@ -16,6 +15,7 @@ mod dice;
 mod faults;
 mod machines;
 mod oracle;
+pub mod overlay;
 mod ports;
 mod profile;
 mod seen;
@@ -24,5 +24,6 @@ pub mod story;
 mod world;
 
 pub use coverage::Coverage;
+pub use ports::defects::Defect;
 pub use profile::Profile;
 pub use world::{Outcome, Run, play};

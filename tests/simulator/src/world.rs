@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use handover_memory::{MemoryBroker, VirtualClock};
-use handover_outbox::ports::Clock;
+use handover_outbox::ports::{Broker, Clock};
 use handover_outbox::*;
 use marketplace::handlers::standard;
 use marketplace::idempotency::RequestSettings;
@@ -27,6 +27,7 @@ use super::oracle::{self, Evidence};
 use super::ports::Process;
 use super::ports::broker::FaultyBroker;
 use super::ports::clock::FaultyClock;
+use super::ports::defects::{Defect, DefectiveBroker, DefectiveStore};
 use super::ports::gateway::FaultyGateway;
 use super::ports::store::FaultyStore;
 use super::profile::Profile;
@@ -56,12 +57,14 @@ pub struct Run {
     pub until: Option<Duration>,
     /// Whether the log is recorded.
     pub story: bool,
+    /// A defect of the adapters, which the oracle must detect; `None` in a run that tests the application.
+    pub defect: Option<Defect>,
 }
 
 impl Run {
     /// A complete run without a log.
     pub fn new(seed: u64, profile: Profile) -> Run {
-        Run { seed, profile, until: None, story: false }
+        Run { seed, profile, until: None, story: false, defect: None }
     }
 }
 
@@ -98,6 +101,7 @@ struct World {
     gateway_model: GatewayModel,
     consumers: Arc<BTreeMap<&'static str, &'static str>>,
     run_settings: RunSettings,
+    defect: Option<Defect>,
 }
 
 /// A slot runs one process at a time.
@@ -120,9 +124,18 @@ impl World {
         let clocks = (0..processes).map(|_| FaultyClock::new(clock.another())).collect();
         let journal = Journal::new(faults.clone());
         let gateway_model = GatewayModel::new(faults.clone());
-        let (slots, consumers) = (Vec::new(), Arc::default());
-        let mut world =
-            World { faults, store, broker, slots, clocks, journal, gateway_model, consumers, run_settings };
+        let mut world = World {
+            faults,
+            store,
+            broker,
+            slots: Vec::new(),
+            clocks,
+            journal,
+            gateway_model,
+            consumers: Arc::default(),
+            run_settings,
+            defect: run.defect,
+        };
         let (app, ..) = world.process(0, &Arc::default());
         world.consumers = Arc::new(standard(&app).iter().map(|s| (s.queue, s.handler.name())).collect());
         for slot in 0..processes {
@@ -147,12 +160,13 @@ impl World {
         };
         let inner: Arc<MarketStore> = Arc::new(self.store.for_process(wake.clone()));
         let clock = self.clocks.get(slot).expect("a clock for each slot");
+        let store = FaultyStore { inner, process: process.clone(), flavour: self.run_settings.flavour };
+        let store: Arc<MarketStore> = match self.defect {
+            Some(defect) => Arc::new(DefectiveStore { inner: store, defect }),
+            None => Arc::new(store),
+        };
         let tx = Transactor {
-            store: Arc::new(FaultyStore {
-                inner,
-                process: process.clone(),
-                flavour: self.run_settings.flavour,
-            }),
+            store,
             tasks,
             clock: Arc::new(clock.clone()),
             chance: Arc::new(self.faults.random.clone()),
@@ -163,9 +177,13 @@ impl World {
             process: process.clone(),
             plain: Arc::new(self.store.clone()),
         };
+        let broker: Arc<dyn Broker> = match self.defect {
+            Some(defect) => Arc::new(DefectiveBroker { inner: broker, defect }),
+            None => Arc::new(broker),
+        };
         let gateway = FaultyGateway { gateway_model: self.gateway_model.clone(), process };
         let requests = RequestSettings { lease: KEY_LEASE, ..RequestSettings::default() };
-        let app = App::new(tx, Arc::new(broker), self.run_settings.rules()).with_requests(requests);
+        let app = App::new(tx, broker, self.run_settings.rules()).with_requests(requests);
         (app.with_gateway(Arc::new(gateway)), wake)
     }
 

@@ -1,7 +1,6 @@
 //! Faulty adapters: each breaks exactly one promise of its port. The self-tests of the contract suite use them.
 
 #![allow(
-    missing_docs,
     clippy::wildcard_enum_match_arm,
     reason = "variants are named after the broken promise; a fault handles its own cases only"
 )]

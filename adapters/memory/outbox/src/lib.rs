@@ -9,6 +9,8 @@
 //!
 //! **Invariant:** no lock of a `std::sync::Mutex` is held across an await.
 
+#![warn(missing_docs)]
+
 mod broker;
 mod chance;
 mod clock;

@@ -13,6 +13,8 @@
 //!
 //! **Invariant:** time enters as a bound value; only leases and heartbeats use the clock of the database.
 
+#![warn(missing_docs)]
+
 mod bells;
 mod broker;
 mod connection;

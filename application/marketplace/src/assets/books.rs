@@ -12,7 +12,6 @@ use marketplace_domain::{
     OperationKey, OperationKind, OrderId, Points, Posting, Purse, RefundId, UserId,
 };
 
-use crate::mutants::{Mutant, planted};
 use crate::ports::Work;
 use handover_outbox::ports::{Changed, StoreError};
 
@@ -196,9 +195,7 @@ impl AssetAccounts {
                     })?,
                     None => self.change_balance(subject, |balance, now| {
                         let (after, entries) = balance.freeze(amount, now)?;
-                        let is_free = planted(Mutant::FreezeTakesNothing);
-                        let available = if is_free { balance.available } else { after.available };
-                        Ok((Balance { available, ..after }, entries))
+                        Ok((after, entries))
                     })?,
                 };
                 let hold =
@@ -234,9 +231,7 @@ impl AssetAccounts {
             return Ok(already_applied);
         }
         let Some(hold) = self.hold(subject.hold_key()).cloned() else {
-            if !planted(Mutant::ReleaseLeavesNoTombstone) {
-                self.insert_tombstone(subject);
-            }
+            self.insert_tombstone(subject);
             return Ok(AssetOutcome::Skipped("nothing was locked; a later lock is ignored"));
         };
         let Some(after) = hold.release(self.now)? else {
@@ -293,10 +288,7 @@ impl AssetAccounts {
         points: Points,
         cause: &Cause,
     ) -> Result<AssetOutcome, AssetRefusal> {
-        let mut key = OperationKey::earn(subject.order);
-        if let (Some(event), true) = (&cause.event_id, planted(Mutant::EarnUnderAnotherKey)) {
-            key = OperationKey::stored(format!("points:{event}:earn"));
-        }
+        let key = OperationKey::earn(subject.order);
         if let Some(already_applied) = self.already_applied(subject, &key) {
             return Ok(already_applied);
         }

@@ -7,7 +7,6 @@ use marketplace_domain::{AggregateType, Order, OrderId};
 
 use super::{ExpectedEvent, expected};
 use crate::App;
-use crate::mutants::{Mutant, planted};
 use crate::ports::{MarketView, Work};
 use handover_events::Trace;
 use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
@@ -58,8 +57,8 @@ pub(crate) async fn announce_missing(
                 let consumed = consumed_record(unit, &event, &aggregate).await?;
                 let trace = trace_of(&event, &aggregate, &rows, consumed.as_ref(), order.id);
                 let id = match consumed {
-                    Some(consumed) if !planted(Mutant::RepairWithNewId) => consumed.event_id,
-                    Some(_) | None => repaired_id(&event, &aggregate)?,
+                    Some(consumed) => consumed.event_id,
+                    None => repaired_id(&event, &aggregate)?,
                 };
                 events.push(NewEvent {
                     event_id: id.clone(),

@@ -8,7 +8,6 @@ use marketplace_domain::{
 
 use super::facts::{Orders, applied_twice, body_of, unsupported};
 use crate::assets::{AssetAccounts, AssetOutcome, Cause, RowSelection, Subject};
-use crate::mutants::{Mutant, planted};
 use crate::ports::Work;
 use crate::use_cases::{UseCaseError, transition};
 use crate::{Actor, App, CommandContext};
@@ -185,7 +184,7 @@ impl AssetKeeper {
                     outcome
                         .add("reverted", &accounts.revert(subject, refund, &cause).map_err(unrecoverable)?);
                 }
-                if self.asset == Asset::Points && !planted(Mutant::RefundLeavesEarnedPoints) {
+                if self.asset == Asset::Points {
                     outcome
                         .add("deducted", &accounts.unearn(subject, refund, &cause).map_err(unrecoverable)?);
                 }
@@ -215,7 +214,7 @@ impl AssetKeeper {
         let Some(order) = unit.order_by_id(order.tenant, order.id).await? else {
             return Err(HandlerError::Unrecoverable("the order does not exist".to_owned()));
         };
-        if order.status != OrderStatus::Pending || planted(Mutant::RefusedLockLeavesOrder) {
+        if order.status != OrderStatus::Pending {
             return Ok(format!("the order is {}", order.status));
         }
         let context = CommandContext {

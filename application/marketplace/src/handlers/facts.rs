@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use handover_events::{EnvelopeError, EventId, TenantId};
 use marketplace_domain::{AggregateType, EventBody, Order, OrderId};
 
-use crate::mutants::{Mutant, planted};
 use crate::ports::{EffectKind, Work};
 use handover_outbox::consumers::{ALREADY_APPLIED, Applied, Event, HandlerError};
 
@@ -82,7 +81,6 @@ impl Orders {
             order.ok_or_else(|| HandlerError::Unrecoverable(format!("order {row_id} does not exist")))?;
         match order.confirms(body) {
             Ok(()) => Ok(order),
-            Err(_) if planted(Mutant::ContradictionApplied) => Ok(order),
             Err(contradiction) => Err(HandlerError::Unrecoverable(contradiction.to_string())),
         }
     }

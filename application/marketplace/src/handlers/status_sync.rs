@@ -5,7 +5,6 @@ use marketplace_domain::{EventBody, EventType};
 
 use super::facts::{FactState, Facts, Orders, applied_before, applied_twice, body_of, unsupported};
 use crate::App;
-use crate::mutants::{Mutant, planted};
 use crate::ports::{EffectKind, Notification, OrderSide, Work, notified_of};
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 
@@ -44,11 +43,8 @@ impl Handler<Work> for StatusSync {
             let body = body_of(event)?;
             let EventBody::OrderStatusChanged(change) = &body else { return Err(unsupported(event)) };
             let order = orders.confirming(event, &body)?;
-            let mut parties =
+            let parties =
                 [(OrderSide::Buyer, change.order.buyer_id), (OrderSide::Seller, change.order.seller_id)];
-            if planted(Mutant::WrongPartyNotified) {
-                parties = [(OrderSide::Buyer, parties[1].1), (OrderSide::Seller, parties[0].1)];
-            }
             let states = [OrderSide::Buyer, OrderSide::Seller]
                 .map(|side| facts.claim(event, order, &notified_of(change.new_status, side)));
             if !states.contains(&FactState::New) {

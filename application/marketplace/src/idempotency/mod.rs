@@ -20,13 +20,11 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{AssetOperation, Coupon, Order, Payment, Product, Refund};
 
-use crate::mutants::{Mutant, planted};
 use crate::ports::{
     IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, StoredAnswer, Work,
 };
 use crate::use_cases::UseCaseError;
 use crate::{App, CommandContext};
-use handover_outbox::ports::StoreError;
 use handover_outbox::{Attempt, BoxFuture, with_tx};
 use ticket::{ResponseStorage, UnitResponse};
 
@@ -187,13 +185,6 @@ where
     let Some(ticket) = context.idempotency.clone() else { return with_tx(&app.tx, work).await };
     let unit_response = ticket.unit_response()?;
     let work = Arc::new(work);
-    if planted(Mutant::AnswerKeptAfterwards) {
-        let value = with_tx(&app.tx, move |unit, attempt| work(unit, attempt)).await?;
-        let data = unit_response.write((&value).into())?;
-        let stored = ticket.done(StoredAnswer { status: status.code(), data }).await;
-        stored.map_err(|error| StoreError::Unavailable(error.into()))?;
-        return Ok(value);
-    }
     with_tx(&app.tx, move |unit, attempt| {
         let ticket = ticket.clone();
         let unit_response = unit_response.clone();

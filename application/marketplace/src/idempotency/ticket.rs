@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{AnswerWriter, Answered, SuccessStatus};
-use crate::mutants::{Mutant, planted};
 use crate::ports::{IdempotencyError, IdempotencyStore, KeptRequest, RequestState, StoredAnswer, Work};
 use crate::use_cases::UseCaseError;
 use handover_outbox::ports::{Changed, StoreError};
@@ -94,13 +93,7 @@ impl Ticket {
     ) -> Result<(), UseCaseError> {
         let data = unit_response.write(result)?;
         let after = self.success_record(StoredAnswer { status: status.code(), data });
-        let mut token = self.request.token.clone();
-        if planted(Mutant::AnswerWithoutItsToken)
-            && let Some(other) = unit.request_of(&after.scope).await?
-        {
-            token = other.token;
-        }
-        if unit.advance_request(&token, &after).await? == Changed::None {
+        if unit.advance_request(&self.request.token, &after).await? == Changed::None {
             // An earlier attempt of this unit of work may have been committed although its outcome was unknown.
             let stored = unit.request_of(&after.scope).await?;
             if stored.is_none_or(|stored| stored.token != after.token) {

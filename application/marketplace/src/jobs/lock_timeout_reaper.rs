@@ -13,7 +13,6 @@ use tracing::{info, warn};
 use super::ConsistencySettings;
 use crate::assets::{AssetAccounts, AssetOutcome, Cause, RowSelection, Subject};
 use crate::consistency::confirmed_body;
-use crate::mutants::{Mutant, planted};
 use crate::ports::Work;
 use crate::use_cases::{UseCaseError, transition};
 use crate::{Actor, Announcer, App, CommandContext};
@@ -140,7 +139,6 @@ impl LockTimeoutReaper {
                 let order = unit.order_by_id(seen.tenant, seen.order).await?;
                 if let Some(order) = &order
                     && was_paid(order)
-                    && !planted(Mutant::ReaperIgnoresPaid)
                 {
                     return redrive_paid(unit, &app, order, &seen).await;
                 }

@@ -11,7 +11,6 @@ use tracing::{info, warn};
 
 use super::RefundSettings;
 use crate::App;
-use crate::mutants::{Mutant, planted};
 use crate::ports::{GatewayError, RefundRequest};
 use handover_outbox::ports::{Changed, StoreError};
 use handover_outbox::with_tx;
@@ -83,10 +82,7 @@ impl RefundDispatcher {
                     return Ok(None);
                 }
                 let payment = unit.payment_by_id(refund.payment).await?;
-                let mut attempted = refund.asked(next_attempt_time(&settings, refund.attempts, now), now);
-                if planted(Mutant::RefundAskedOnce) {
-                    attempted.next_attempt_time = None;
-                }
+                let attempted = refund.asked(next_attempt_time(&settings, refund.attempts, now), now);
                 match unit.advance_refund(&attempted).await? {
                     Changed::None => Err(StoreError::Conflict { what: "refund".to_owned() }),
                     Changed::One => {

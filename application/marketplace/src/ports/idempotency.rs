@@ -5,7 +5,6 @@ use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use marketplace_domain::UserId;
 
-use crate::mutants::{Mutant, planted};
 use handover_outbox::is_of_the_future;
 use handover_outbox::ports::{Changed, StoreError};
 
@@ -107,7 +106,7 @@ impl KeptRequest {
         if self.expire_time <= now {
             return Ok(Standing::Over);
         }
-        if self.body_hash != claim.body_hash && !planted(Mutant::AnotherBodyIsARepeat) {
+        if self.body_hash != claim.body_hash {
             return Err(IdempotencyError::KeyTaken);
         }
         match self.state {

@@ -1,11 +1,10 @@
 //! Use case: close an order that was not paid in time. Triggered by its timeout message and by the sweep (000 §10).
 
 use handover_events::TenantId;
-use marketplace_domain::{CancelCause, Order, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus};
+use marketplace_domain::{CancelCause, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus};
 
 use super::{UseCaseError, transition};
 use crate::app::Announcer;
-use crate::mutants::{Mutant, planted};
 use crate::ports::Work;
 use crate::{Actor, App, CommandContext};
 use handover_events::Trace;
@@ -57,15 +56,6 @@ impl CloseOverdueOrder {
             .order_by_id(self.tenant, self.order)
             .await?
             .ok_or(UseCaseError::NotFound { what: "order" })?;
-        if planted(Mutant::TimeoutNeverCloses) {
-            return Ok(Closed::NotOverdue);
-        }
-        let is_live = order.status != OrderStatus::Pending && !order.status.is_terminal();
-        let order = if is_live && planted(Mutant::TimeoutSweepWithoutStatusCheck) {
-            Order { status: OrderStatus::Pending, ..order }
-        } else {
-            order
-        };
         let action = OrderAction::Cancel(self.cause);
         match transition::apply(unit, &order, &action, OrderActor::System, &self.announcer, 0).await {
             Ok(_) => Ok(Closed::Now),

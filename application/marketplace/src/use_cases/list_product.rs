@@ -1,13 +1,10 @@
 //! Use case: a user puts a product on sale.
 
-use std::sync::Arc;
-
 use marketplace_domain::{Money, Product, ProductStatus, Title};
 
 use super::UseCaseError;
 use crate::idempotency::{SuccessStatus, with_answer};
 use crate::ids::{require_unused, with_unused_ids};
-use crate::mutants::{Mutant, planted};
 use crate::ports::IdKind;
 use crate::{App, CommandContext};
 
@@ -41,18 +38,13 @@ async fn list(app: &App, context: &CommandContext, command: ListProduct) -> Resu
         create_time: now,
         update_time: now,
     };
-    let ids = Arc::clone(&app.ids);
     with_answer(app, context, SuccessStatus::Created, move |unit, attempt| {
-        let mut product = product.clone();
-        let ids = Arc::clone(&ids);
+        let product = product.clone();
         Box::pin(async move {
             if attempt.may_have_happened() {
                 let found = unit.product_by_id(product.tenant, product.id).await?;
                 if let Some(listed) = found.filter(|found| is_the_same_listing(found, &product)) {
-                    if !planted(Mutant::RetryAfterUnknownWithANewId) {
-                        return Ok(listed);
-                    }
-                    product.id = ids.next(IdKind::Product).await?;
+                    return Ok(listed);
                 }
                 require_unused(unit, IdKind::Product, product.id.get()).await?;
             }

@@ -36,7 +36,6 @@ pub use start_payment::{StartPayment, start_payment};
 
 use marketplace_domain::{AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
 
-use crate::mutants::{Mutant, planted};
 use handover_outbox::UnitError;
 use handover_outbox::operations::OperationError;
 use handover_outbox::ports::{BrokerError, Changed, StoreError};
@@ -125,8 +124,5 @@ impl UnitError for UseCaseError {
 /// Requires that a conditional write changed one row. Otherwise another transaction changed the row first, and the attempt
 /// is repeated with the current rows.
 pub(crate) fn one_row(changed: Changed, what: &str) -> Result<(), StoreError> {
-    if changed == Changed::None && planted(Mutant::VersionConflictIgnored) {
-        return Ok(());
-    }
     changed.or_conflict(what)
 }

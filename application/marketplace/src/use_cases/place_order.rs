@@ -5,7 +5,6 @@ use marketplace_domain::{AskedAssets, CouponId, Money, NewOrder, Order, Points, 
 use super::{UseCaseError, one_row};
 use crate::idempotency::{SuccessStatus, with_answer};
 use crate::ids::{require_unused, with_unused_ids};
-use crate::mutants::{Mutant, append_later, planted};
 use crate::ports::IdKind;
 use crate::{App, CommandContext};
 use handover_outbox::append;
@@ -46,12 +45,10 @@ async fn place(app: &App, context: &CommandContext, command: PlaceOrder) -> Resu
     let new = NewOrder { id: app.ids.next(IdKind::Order).await?, buyer, now: announcer.now };
     let tenant = context.tenant;
     let rules = app.rules.points;
-    let separate_tx = planted(Mutant::EventOutsideTransaction).then(|| app.outbox.tx.clone());
     with_answer(app, context, SuccessStatus::Created, move |unit, attempt| {
         let announcer = announcer.clone();
-        let separate_tx = separate_tx.clone();
         Box::pin(async move {
-            if attempt.may_have_happened() && !planted(Mutant::RetryAfterUnknownDecidesAgain) {
+            if attempt.may_have_happened() {
                 // The event id proves that an earlier attempt of this command placed the order.
                 if announcer.is_announced(unit).await?
                     && let Some(placed) = unit.order_by_id(tenant, new.id).await?
@@ -76,10 +73,7 @@ async fn place(app: &App, context: &CommandContext, command: PlaceOrder) -> Resu
             one_row(unit.advance_product(&sold).await?, "product")?;
             unit.insert_order(&order).await?;
             let events = announcer.rows(0, tenant, order.version, &events);
-            match separate_tx {
-                None => append(unit.outbox(), &events).await?,
-                Some(tx) => append_later(tx, events),
-            }
+            append(unit.outbox(), &events).await?;
             Ok(order)
         })
     })

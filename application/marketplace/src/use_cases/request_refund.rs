@@ -10,7 +10,6 @@ use super::settle_refund::settle;
 use super::{UseCaseError, one_row};
 use crate::idempotency::{SuccessStatus, with_answer};
 use crate::ids::{IdInUse, with_unused_ids};
-use crate::mutants::{Mutant, planted};
 use crate::ports::{IdKind, Work};
 use crate::{App, CommandContext, Role, privacy};
 use handover_outbox::MASK;
@@ -101,11 +100,8 @@ async fn request(
                     Some(_) | None => return Err(refusal.into()),
                 },
             };
-            let mut refund =
+            let refund =
                 Refund { trace: Some(trace), ..Refund::of(&payment, id, cause, reason, announcer.now) };
-            if refund.amount < order.total && planted(Mutant::RefundWithoutCap) {
-                refund.amount = order.total;
-            }
             unit.insert_refund(&refund).await?;
             if let (OrderActor::Operator, Some(entry)) = (actor, &entry) {
                 unit.outbox().audit(entry).await?;

@@ -9,7 +9,6 @@ use marketplace_domain::{
 use super::{UseCaseError, one_row, transition};
 use crate::app::Announcer;
 use crate::ids::{IdInUse, with_unused_ids};
-use crate::mutants::{Mutant, planted};
 use crate::ports::{IdKind, Work};
 use crate::{App, CommandContext};
 use handover_outbox::ports::StoreError;
@@ -58,12 +57,6 @@ async fn settle_report(
                 .payment_by_id(command.payment)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "payment" })?;
-            let payment = if payment.status == PaymentStatus::Success && planted(Mutant::PaymentSettledTwice)
-            {
-                Payment { status: PaymentStatus::Processing, ..payment }
-            } else {
-                payment
-            };
             let order = unit
                 .order_by_id(payment.tenant, payment.order)
                 .await?
@@ -94,8 +87,7 @@ pub(super) async fn require_locked_assets(unit: &mut Work, order: &Order) -> Res
     let holds = unit.holds_of(order.tenant, order.id).await?;
     let is_locked =
         |asset: Asset| holds.iter().any(|hold| hold.asset == asset && hold.status == HoldStatus::Frozen);
-    let all = order.assets.named().all(is_locked);
-    if all || planted(Mutant::PaymentBeforeLocks) { Ok(()) } else { Err(UseCaseError::AssetsNotLocked) }
+    if order.assets.named().all(is_locked) { Ok(()) } else { Err(UseCaseError::AssetsNotLocked) }
 }
 
 /// Settles a payment in a unit of work; `None` if it was settled with the same result before. All events, including those
@@ -109,10 +101,9 @@ pub(super) async fn settle(
 ) -> Result<Option<Payment>, UseCaseError> {
     let SettlementContext { actor, announcer, refund } = settlement;
     let announcer = &announcer.in_trace(payment.trace.as_ref());
-    let Some((mut settled, event)) = payment.settle(report, order, announcer.now)? else {
+    let Some((settled, event)) = payment.settle(report, order, announcer.now)? else {
         return Ok(None);
     };
-    settled.refund_due = settled.refund_due && !planted(Mutant::LatePaymentNotRecorded);
     let advanced = unit.advance_payment(&settled).await;
     // The transaction id is the only unique key that this write can violate.
     if let Err(StoreError::Conflict { .. }) = &advanced {

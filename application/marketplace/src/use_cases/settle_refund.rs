@@ -8,7 +8,6 @@ use tracing::error;
 
 use super::{UseCaseError, one_row, transition};
 use crate::app::Announcer;
-use crate::mutants::{Mutant, planted};
 use crate::ports::Work;
 use crate::{App, CommandContext};
 use handover_outbox::{append, with_tx};
@@ -68,7 +67,7 @@ pub(super) async fn settle(
     };
     one_row(unit.advance_refund(&settled).await?, "refund")?;
     append(unit.outbox(), &announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
-    if result == RefundResult::Success && !planted(Mutant::PayoutNotBooked) {
+    if result == RefundResult::Success {
         unit.post(&paid_out(&settled, order, announcer)).await?;
     }
     // The refund of a late payment does not change the order.

@@ -9,7 +9,6 @@ use super::UseCaseError;
 use super::settle_payment::{SettlementContext, require_locked_assets, settle};
 use crate::idempotency::{SuccessStatus, with_answer};
 use crate::ids::{IdInUse, with_unused_ids};
-use crate::mutants::{Mutant, planted};
 use crate::ports::IdKind;
 use crate::{App, CommandContext};
 
@@ -50,7 +49,7 @@ async fn start(app: &App, context: &CommandContext, command: StartPayment) -> Re
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
             let actor = order.party(buyer);
-            if actor != OrderActor::Buyer && !planted(Mutant::SellerStartsPayment) {
+            if actor != OrderActor::Buyer {
                 return Err(OrderRefusal::NotAllowed { actor, action: "pay" }.into());
             }
             if attempt.may_have_happened()

@@ -2,13 +2,12 @@
 
 use handover_events::{AggregateRef, TenantId};
 use marketplace_domain::{
-    AggregateType, EventType, Order, OrderAction, OrderActor, OrderId, OrderStatus, ProductAction,
+    AggregateType, EventType, Order, OrderAction, OrderActor, OrderId, ProductAction,
 };
 
 use super::{UseCaseError, one_row};
 use crate::app::Announcer;
 use crate::idempotency::{SuccessStatus, with_answer};
-use crate::mutants::{Mutant, planted};
 use crate::ports::Work;
 use crate::{Actor, App, CommandContext};
 use handover_events::Trace;
@@ -25,28 +24,15 @@ pub(crate) async fn apply(
     announcer: &Announcer,
     skip: usize,
 ) -> Result<Order, UseCaseError> {
-    let without_refund;
-    let order = if order.refund.is_some()
-        && matches!(action, OrderAction::Ship(_))
-        && planted(Mutant::ShipWhileRefunding)
-    {
-        without_refund = Order { refund: None, ..order.clone() };
-        &without_refund
-    } else {
-        order
-    };
     let (after, events) = order.apply(action, actor, announcer.now)?;
     one_row(unit.advance_order(&after).await?, "order")?;
-    if after.status.frees_product() && !planted(Mutant::ProductNotReleased) {
+    if after.status.frees_product() {
         let product = unit
             .product_by_id(order.tenant, order.product)
             .await?
             .ok_or(UseCaseError::NotFound { what: "product" })?;
         let freed = product.apply(ProductAction::Release, announcer.now)?;
         one_row(unit.advance_product(&freed).await?, "product")?;
-    }
-    if after.status == OrderStatus::Completed && planted(Mutant::EventForgotten) {
-        return Ok(after);
     }
     append(unit.outbox(), &announcer.rows(skip, after.tenant, after.version, &events)).await?;
     Ok(after)
@@ -85,10 +71,7 @@ pub(super) async fn by_party(
                 .order_of_party(tenant, id, user)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
-            if attempt.may_have_happened()
-                && was_committed(unit, &announcer).await?
-                && !planted(Mutant::RetryAfterUnknownDecidesAgain)
-            {
+            if attempt.may_have_happened() && was_committed(unit, &announcer).await? {
                 return Ok(order);
             }
             apply(unit, &order, &action, order.party(user), &announcer, 0).await

@@ -6,8 +6,6 @@ mod assets;
 mod cancellation;
 mod consumers;
 mod metrics;
-#[cfg(feature = "mutants")]
-mod mutants;
 mod operations;
 mod rate_limits;
 mod relay;

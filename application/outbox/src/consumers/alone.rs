@@ -8,7 +8,6 @@ use handover_events::{ConsumeStatus, EventId, FailureKind};
 use super::attempt::AttemptOutcome;
 use super::gate::{Verdict, plan};
 use super::inbox::EventProcessor;
-use crate::mutants::{Mutant, planted};
 use crate::ports::{OutboxRow, StoreError, Unapplied};
 use crate::{history, texts, with_tx};
 
@@ -72,7 +71,6 @@ impl EventProcessor {
                 return Ok(SingleOutcome::Done);
             };
             let end = match target.record.as_ref().map(|record| record.status) {
-                Some(ConsumeStatus::Success) if !worked && planted(Mutant::NoDedupe) => None,
                 Some(ConsumeStatus::Success) => Some(SingleOutcome::Done),
                 Some(ConsumeStatus::Dead) => Some(SingleOutcome::Dead),
                 Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None => {
@@ -111,8 +109,7 @@ impl EventProcessor {
                     // Until the target is settled, only the target or an event that it waits for runs.
                     let count = if end.is_none() { count } else { CountFirst::No };
                     let failed = self.run_step(step.event, count, counted, now).await?;
-                    let is_final = is_target || planted(Mutant::AckWhatFailed);
-                    if is_final && let Some(SingleOutcome::Failed(due)) = failed {
+                    if is_target && let Some(SingleOutcome::Failed(due)) = failed {
                         return Ok(SingleOutcome::Failed(due));
                     }
                 }

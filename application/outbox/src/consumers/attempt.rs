@@ -16,7 +16,6 @@ use super::alone::{CountedAttempt, SingleOutcome};
 use super::inbox::{DeliveryFields, EventProcessor, ProcessError};
 use crate::counted::NOT_CONSUMED;
 use crate::foreign::storable;
-use crate::mutants::{Mutant, planted};
 use crate::ports::{
     ConsumeRecord, Consumption, DeadLetter, Expected, MAX_LETTER_REASON_BYTES, OutboxRow, StoreError,
     Unapplied, UnorderedTypes,
@@ -139,7 +138,6 @@ impl EventProcessor {
             Some(record) => record.attempts.saturating_add(1),
             None => 1,
         };
-        let attempts = if attempts > 1 && planted(Mutant::AttemptsNotCounted) { 1 } else { attempts };
         let retry = match kind {
             FailureKind::Unrecoverable => Retry::GiveUp,
             FailureKind::Recoverable => self
@@ -150,9 +148,6 @@ impl EventProcessor {
         // It may contain a quoted payload from an untrusted source.
         let message = storable(&with_prefix(why), MAX_LETTER_REASON_BYTES).into_owned();
         let (status, due, end) = match retry {
-            Retry::After(_) if planted(Mutant::ConsumerBackoffIgnored) => {
-                (ConsumeStatus::Failed, Some(now), SingleOutcome::Failed(now))
-            }
             Retry::After(delay) => {
                 let due = now + TimeDelta::from_std(delay).unwrap_or_default();
                 (ConsumeStatus::Failed, Some(due), SingleOutcome::Failed(due))
@@ -164,14 +159,10 @@ impl EventProcessor {
             error_message: Some(message.clone()),
             ..self.record(step, status, attempts, now)
         };
-        let is_parked = status == ConsumeStatus::Dead && !planted(Mutant::DeadWithoutLetter);
-        let dead_letter = is_parked.then(|| self.dead_letter(&step.event, &message, now));
+        let is_dead = status == ConsumeStatus::Dead;
+        let dead_letter = is_dead.then(|| self.dead_letter(&step.event, &message, now));
         let event = &step.event.event_id;
         let trace = step.event.trace_id();
-        if status == ConsumeStatus::Failed && planted(Mutant::AckWhatFailed) {
-            return Ok(Some(end));
-        }
-        let is_dead = status == ConsumeStatus::Dead;
         let written = self.write(record, dead_letter).await?;
         Ok(match written {
             WriteOutcome::Written => {
@@ -270,7 +261,6 @@ impl EventProcessor {
 fn is_overtaking(event: &OutboxRow, unapplied: &[Unapplied], unordered: &UnorderedTypes) -> bool {
     let position = (event.aggregate_seq, event.id);
     unordered.is_ordered(&event.event_type)
-        && !planted(Mutant::NoGate)
         && unapplied.iter().any(|u| {
             unordered.is_ordered(&u.event.event_type)
                 && (u.event.aggregate_seq, u.event.id) < position

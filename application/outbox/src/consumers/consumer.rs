@@ -16,7 +16,6 @@ use super::answered::broker_timeout;
 use super::group::GroupOutcome;
 use super::inbox::{EventProcessor, Identity, LOCK_WAIT_LIMIT, ParsedDelivery, identify};
 use super::{Bound, sweep};
-use crate::mutants::{Mutant, planted};
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use crate::settings::ConsumerSettings;
 use crate::{Outbox, with_tx};
@@ -143,10 +142,6 @@ impl Worker {
                     Err(error) => break Some(error),
                 },
             };
-            if planted(Mutant::AckBeforeCommit) {
-                let tags: Vec<DeliveryTag> = deliveries.iter().map(|delivery| delivery.tag).collect();
-                self.settle(&tags, Settle::Ack).await;
-            }
             let fresh = self.join_lanes(deliveries.into_iter().map(ParsedDelivery::of).collect());
             let group = if self.processor.outbox.now() < ungrouped_until {
                 GroupOutcome { single: fresh, ..GroupOutcome::default() }
@@ -225,9 +220,6 @@ impl Worker {
                 Ok(SingleOutcome::Dead) => {
                     return self.settle(&[delivery.tag], Settle::Nack(Requeue::No)).await;
                 }
-                Ok(SingleOutcome::Failed(_)) if planted(Mutant::AckWhatFailed) => {
-                    return self.settle(&[delivery.tag], Settle::Ack).await;
-                }
                 Ok(SingleOutcome::Failed(due)) => {
                     // The lane continues: later events of the aggregate are recorded as WAITING.
                     return self.requeue_at(delivery.tag, due);
@@ -267,11 +259,7 @@ impl Worker {
                 error!(eventId = delivery.message.message_id.as_deref(), queue = self.processor.queue(),
                     traceId = delivery.message.correlation_id.as_deref(), consumer = self.processor.name(), error = %why,
                     "[{}] [ALERT] unknown message received; it is dead-lettered", self.processor.name());
-                Ok(if planted(Mutant::StrayMessageDropped) {
-                    SingleOutcome::Done
-                } else {
-                    SingleOutcome::Dead
-                })
+                Ok(SingleOutcome::Dead)
             }
         }
     }

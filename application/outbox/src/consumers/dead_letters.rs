@@ -13,7 +13,6 @@ use super::Bound;
 use super::answered::broker_timeout;
 use super::inbox::{EventProcessor, Identity, ProcessError, identify, next_record};
 use crate::foreign::hash;
-use crate::mutants::{Mutant, planted};
 use crate::ports::{
     ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag, MAX_LETTER_BODY_BYTES,
     OutboxRow, OutboxUnit, StoreError, Subscription,
@@ -209,9 +208,6 @@ impl DeadLetterDrainer {
         unit: &mut dyn OutboxUnit,
         delivery: &Delivery,
     ) -> Result<Option<UnknownMessage>, ProcessError> {
-        if planted(Mutant::DrainerForgets) {
-            return Ok(None);
-        }
         let queue = self.died_in(delivery);
         let processor = self.processors.iter().find(|processor| processor.queue() == queue);
         let now = self.outbox.now();

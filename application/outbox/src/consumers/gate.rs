@@ -7,7 +7,6 @@ use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 
 use crate::lease_watch::is_of_the_future;
-use crate::mutants::{Mutant, planted};
 use crate::ports::{Unapplied, UnorderedTypes};
 
 /// Decision of the gate about one event.
@@ -46,8 +45,7 @@ pub(super) fn plan<'a>(
     let is_waiting = |event: &Unapplied| {
         event.record.as_ref().is_some_and(|record| record.status == ConsumeStatus::Waiting)
     };
-    let is_ordered =
-        |event: &Unapplied| unordered.is_ordered(&event.event.event_type) && !planted(Mutant::NoGate);
+    let is_ordered = |event: &Unapplied| unordered.is_ordered(&event.event.event_type);
     let extends_range = |event: &Unapplied| is_ordered(event) && (is_target(event) || is_waiting(event));
     let range_end = unapplied.iter().rposition(extends_range).map_or(0, |last| last + 1);
     let mut steps = Vec::new();

@@ -15,7 +15,6 @@ use super::inbox::{
     DeliveryFields, EventProcessor, LOCK_WAIT_LIMIT, ParsedDelivery, ProcessError, claimed_aggregate,
     matches_row,
 };
-use crate::mutants::{Mutant, planted};
 use crate::ports::{
     Consumed, Delivery, DeliveryTag, HistoryEntry, OutboxRow, OutboxUnit, StoreError, Unapplied,
 };
@@ -190,7 +189,7 @@ impl EventProcessor {
     ) -> Result<Vec<OutboxRow>, StoreError> {
         let others: Vec<EventId> =
             input.envelopes.keys().filter(|event| !targets.contains(event)).cloned().collect();
-        if others.is_empty() || planted(Mutant::NoDedupe) {
+        if others.is_empty() {
             return Ok(Vec::new());
         }
         let consumed = outbox.consumed_of(&others).await?;

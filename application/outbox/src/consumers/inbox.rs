@@ -12,7 +12,6 @@ use super::bound::{Bound, HandlerUnit};
 use super::{Applied, Event, HandlerError};
 use crate::counted::{CONSUMED, IDEMPOTENT, when_committed};
 use crate::foreign::{hash, storable};
-use crate::mutants::{Mutant, planted};
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected,
     HistoryEntry, MAX_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow, StoreError, Unapplied,
@@ -126,15 +125,7 @@ impl EventProcessor {
         };
         let events = steps.iter().map(event).collect::<Result<Vec<_>, _>>();
         let events = events.map_err(ProcessError::Handler)?;
-        let handled = async {
-            if planted(Mutant::DedupeOutsideTransaction) {
-                let mut effects = self.tx.store.begin().await?;
-                let applied = effects.apply(&events).await?;
-                return effects.commit().await.map(|()| applied).map_err(HandlerError::Store);
-            }
-            unit.apply(&events).await
-        };
-        let applied = tokio::time::timeout(limit, handled)
+        let applied = tokio::time::timeout(limit, unit.apply(&events))
             .await
             .unwrap_or_else(|_| Err(HandlerError::Recoverable(format!("handler timed out after {limit:?}"))))
             .map_err(ProcessError::Handler)?;

@@ -10,7 +10,6 @@ use tracing::{debug, error, info, warn};
 use super::alone::CountFirst;
 use super::answered::broker_timeout;
 use super::inbox::{EventProcessor, LOCK_WAIT_LIMIT};
-use crate::mutants::{Mutant, planted};
 use crate::ports::StoreError;
 use crate::with_tx;
 
@@ -52,9 +51,6 @@ async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
     for event in leftovers {
         if processor.outbox.tx.tasks.stopping().is_cancelled() {
             return Ok(());
-        }
-        if planted(Mutant::LeftoversForgotten) {
-            break;
         }
         info!(eventId = %event, consumer = processor.name(), queue = processor.queue(), "[{}] applying an unsettled event without a delivery", processor.name());
         if apply_event(processor, &event).await? == SweepOutcome::Postponed {
@@ -102,9 +98,6 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
         .unseen(name, types, position.after_id, position.checked_until, until, BATCH)
         .await?;
     drop(view);
-    if !lost.is_empty() && planted(Mutant::NoSweepForLost) {
-        return Ok(());
-    }
     let mut all_settled = true;
     for row in &lost {
         if processor.outbox.tx.tasks.stopping().is_cancelled() {

@@ -13,7 +13,6 @@ use tracing::warn;
 use super::letters::{Letters, Refused, UNDECIDED, already_decided};
 use super::{Action, ActionUnit, OperationError, Operator, Reason, common_tenant, done_before};
 use crate::consumers::dead_record;
-use crate::mutants::{Mutant, planted};
 use crate::ports::{
     AuditEntry, ConsumeQueries, ConsumeRecord, DeadLetter, DeadLetterQueries, DeadLetterStatus, Decision,
     OutboxRow, OutboxUnit, StoreError,
@@ -271,7 +270,6 @@ async fn close_in_unit(
             .is_some_and(|record| matches!(record.status, ConsumeStatus::Success | ConsumeStatus::Dead));
         if let Some((consumer, event)) = &candidate.event
             && !is_settled
-            && !planted(Mutant::DiscardLeavesEventAlive)
         {
             records.push(dead_record(consumer, event, record, &candidate.dead_letter.reason, entry.at));
         }

@@ -13,7 +13,6 @@ use super::{
     Action, Named, OperationError, Operator, Reason, asked, common_tenant, count, done_before, filter_fields,
 };
 use crate::history::{self, RedrivenBy};
-use crate::mutants::{Mutant, planted};
 use crate::ports::{AuditEntry, OutboxFilter, OutboxRow, Redrive, StoreError};
 use crate::{Outbox, with_tx};
 
@@ -253,9 +252,7 @@ async fn redrive_unit(
         let job = Arc::clone(&job);
         Box::pin(async move {
             let (due, ids, entry) = &*job;
-            if let Some(changed) = done_before(unit.outbox(), attempt, entry).await?
-                && !planted(Mutant::RedriveTwice)
-            {
+            if let Some(changed) = done_before(unit.outbox(), attempt, entry).await? {
                 return Ok(changed);
             }
             let rows = unit.outbox().outbox_by_event(ids).await?;
@@ -265,9 +262,7 @@ async fn redrive_unit(
                 due.iter().filter(|it| unchanged.contains(&it.event_id)).cloned().collect();
             let by = RedrivenBy { actor: &entry.actor, reason: entry.reason.as_deref() };
             let changed = history::redrive(unit.outbox(), &due, by, entry.at).await?;
-            if !planted(Mutant::AuditForgotten) {
-                unit.outbox().audit(&AuditEntry { changed, ..entry.clone() }).await?;
-            }
+            unit.outbox().audit(&AuditEntry { changed, ..entry.clone() }).await?;
             Ok(changed)
         })
     })

@@ -15,8 +15,7 @@ use handover_events::PartitionSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::mutants::{Mutant, planted};
-use crate::ports::{DueQuery, OnFailed, OutboxRow, RelayId, StoreError};
+use crate::ports::{DueQuery, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
 use crate::{Outbox, Wake};
 use ownership::Ownership;
@@ -112,14 +111,10 @@ impl Relay {
 
     async fn due(&self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Vec<OutboxRow>, StoreError> {
         let mut view = self.outbox.view().await?;
-        let on_failed = match self.settings.on_failed {
-            OnFailed::Hold if planted(Mutant::RelayIgnoresHeld) => OnFailed::Continue,
-            on_failed @ (OnFailed::Hold | OnFailed::Continue) => on_failed,
-        };
         let query = DueQuery {
             partitions: owned,
             now,
-            on_failed,
+            on_failed: self.settings.on_failed,
             unordered: self.outbox.registry.unordered().clone(),
             limit: self.settings.batch.get(),
         };

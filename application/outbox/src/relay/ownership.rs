@@ -11,7 +11,6 @@ use handover_events::{PARTITIONS, Partition, PartitionSet};
 use tokio::time::Instant;
 use tracing::info;
 
-use crate::mutants::{Mutant, planted};
 use crate::ports::{Changed, Heartbeat, PartitionHold, PartitionLease, RelayId, StoreError};
 use crate::{LeaseWatch, Transactor, with_tx};
 
@@ -145,11 +144,7 @@ impl Ownership {
             let owned_partitions = owned_partitions.clone();
             Box::pin(async move {
                 unit.outbox().heartbeat(&id, lease_ms).await?;
-                let owned = if planted(Mutant::LeaseNotRenewed) {
-                    owned_partitions
-                } else {
-                    unit.outbox().renew_partitions(&id, &owned_partitions, lease_ms).await?
-                };
+                let owned = unit.outbox().renew_partitions(&id, &owned_partitions, lease_ms).await?;
                 let heartbeats = unit.outbox().heartbeats().await?;
                 let leases = unit.outbox().partition_leases().await?;
                 Ok(LeaseSnapshot { now: unit.outbox().database_now().await?, owned, heartbeats, leases })

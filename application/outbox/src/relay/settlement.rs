@@ -11,7 +11,6 @@ use tracing::{error, info, warn};
 
 use super::Relay;
 use crate::counted::{DEAD, FAILED, SENT};
-use crate::mutants::{Mutant, planted};
 use crate::ports::{
     Confirmed, FailedPublish, HistoryEntry, OutboxRepo, OutboxRow, OutboxUnit, PartitionHold, RelayId,
     StoreError,
@@ -141,12 +140,7 @@ impl Settlement {
         attempt: Attempt,
         now: DateTime<Utc>,
     ) -> Result<PartitionSet, StoreError> {
-        let mut ours = OutboxRepo::fence(unit, &self.owner, &self.owned_partitions).await?;
-        if self.owned_partitions.iter().any(|owned_partition| !ours.contains(owned_partition.partition))
-            && planted(Mutant::NoFence)
-        {
-            ours = self.owned_partitions.iter().map(|owned_partition| owned_partition.partition).collect();
-        }
+        let ours = OutboxRepo::fence(unit, &self.owner, &self.owned_partitions).await?;
         let confirmed: Vec<&Confirmed> =
             self.confirmed.iter().filter(|(p, _)| ours.contains(**p)).flat_map(|(_, list)| list).collect();
         let failed: Vec<FailedPublish> = self

@@ -15,7 +15,6 @@ use super::message::outgoing;
 use super::ownership::Surplus;
 use super::settlement::Results;
 use crate::foreign::storable;
-use crate::mutants::{Mutant, forged_confirm, planted};
 use crate::ports::{
     BrokerError, Confirmed, FailedPublish, OutboxRow, Outgoing, PublishOutcome, StoreError, UnorderedTypes,
 };
@@ -56,11 +55,7 @@ impl Relay {
             self.publish_round(&ready, &mut results).await;
             let done: BTreeSet<&EventId> = results.confirmed.iter().map(Confirmed::event_id).collect();
             let unconfirmed = ready.iter().filter(|row| !done.contains(&row.event_id));
-            blocked_sequences.extend(
-                unconfirmed
-                    .filter(|_| !planted(Mutant::PublishOvertakesFailed))
-                    .map(|row| sequence_key(row, unordered)),
-            );
+            blocked_sequences.extend(unconfirmed.map(|row| sequence_key(row, unordered)));
             if results.broker_unreachable || self.outbox.tx.tasks.stopping().is_cancelled() {
                 break;
             }
@@ -79,9 +74,6 @@ impl Relay {
                     window.push(message);
                     sent.push(*row);
                 }
-                Err(why) if planted(Mutant::UnsendableRetried) => {
-                    results.failed.push(self.failed_attempt(row, &why));
-                }
                 Err(why) => results.failed.push(unsendable(row, &why)),
             }
         }
@@ -89,11 +81,7 @@ impl Relay {
             return;
         }
         let rows: BTreeMap<&EventId, &OutboxRow> = sent.iter().map(|row| (&row.event_id, *row)).collect();
-        let answer = self.publish(window).await;
-        if planted(Mutant::MarkSentBeforeConfirm) {
-            return results.confirmed.extend(sent.iter().filter_map(|row| forged_confirm(row)));
-        }
-        match answer {
+        match self.publish(window).await {
             Ok(outcomes) => self.record_outcomes(outcomes, &rows, results),
             Err(BrokerError::Refused { what }) => {
                 warn!(%what, "[OutboxRelay] broker rejected a window; publishing its events one by one");
@@ -183,12 +171,6 @@ impl Relay {
             let Some(row) = missing.remove(outcome.event_id()) else { continue };
             match outcome {
                 PublishOutcome::Confirmed(confirmed) => results.confirmed.push(confirmed),
-                PublishOutcome::Returned { .. } if planted(Mutant::IgnoreReturns) => {
-                    results.confirmed.extend(forged_confirm(row));
-                }
-                PublishOutcome::Unknown { .. } if planted(Mutant::UnknownIsConfirmed) => {
-                    results.confirmed.extend(forged_confirm(row));
-                }
                 PublishOutcome::Returned { reason, .. } => {
                     results.failed.push(self.failed_attempt(row, &format!("returned: {reason}")));
                 }
@@ -211,16 +193,9 @@ impl Relay {
 
     /// A failed publish of this event; counts one attempt.
     fn failed_attempt(&self, row: &OutboxRow, why: &str) -> FailedPublish {
-        let before =
-            if row.retry_count > 0 && planted(Mutant::PublishRetriesUnbounded) { 0 } else { row.retry_count };
-        let retry_count = before.saturating_add(1);
-        let failures = NonZeroU32::MIN.saturating_add(before);
+        let retry_count = row.retry_count.saturating_add(1);
+        let failures = NonZeroU32::MIN.saturating_add(row.retry_count);
         let next = match self.settings.retry.after(failures, self.outbox.tx.chance.next()) {
-            Retry::After(_)
-                if retry_count <= row.max_retry_count && planted(Mutant::PublishBackoffIgnored) =>
-            {
-                Some(self.outbox.now())
-            }
             Retry::After(delay) if retry_count <= row.max_retry_count => {
                 TimeDelta::from_std(delay).ok().map(|delay| self.outbox.now() + delay)
             }
@@ -240,7 +215,6 @@ impl Relay {
     fn deferred(&self, row: &OutboxRow, why: &str) -> Option<FailedPublish> {
         match self.settings.on_outage {
             OnOutage::Count => Some(self.failed_attempt(row, why)),
-            OnOutage::Wait if planted(Mutant::OutageSpendsAttempts) => Some(self.failed_attempt(row, why)),
             OnOutage::Wait if row.status == OutboxStatus::Retry && row.next_retry_time.is_none() => None,
             OnOutage::Wait => Some(FailedPublish {
                 event_id: row.event_id.clone(),

@@ -23,6 +23,7 @@
 //!
 //! **Invariant:** a rule requires nothing that the port does not guarantee.
 
+#![warn(missing_docs)]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -40,21 +40,20 @@ struct Arguments {
     /// Print a hash of the log of each seed, which is the same in every build
     #[arg(long)]
     traces: bool,
-    /// Activate this planted fault in the application (needs a build with `--features mutants`)
-    #[cfg(feature = "mutants")]
-    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(marketplace::mutants::names()))]
-    mutant: Option<String>,
+    /// Activate this fault of tests/simulator/faults (only in the patched copy of the workspace)
+    #[cfg(handover_overlay)]
+    #[arg(long)]
+    fault: Option<String>,
 }
 
 impl Arguments {
-    #[cfg(feature = "mutants")]
-    fn plant(&self) {
-        let named = |asked: &String| marketplace::mutants::names().into_iter().find(|name| name == asked);
-        marketplace::mutants::plant(self.mutant.as_ref().and_then(named));
+    #[cfg(handover_overlay)]
+    fn activate(&self) {
+        handover_outbox::fault::activate(self.fault.clone().map(|name| &*name.leak()));
     }
 
-    #[cfg(not(feature = "mutants"))]
-    fn plant(&self) {}
+    #[cfg(not(handover_overlay))]
+    fn activate(&self) {}
 }
 
 fn main() -> ExitCode {
@@ -81,7 +80,7 @@ fn main() -> ExitCode {
 
 /// Runs one seed and prints its log.
 fn run_one(arguments: &Arguments, seed: u64, profile: Profile) -> ExitCode {
-    arguments.plant();
+    arguments.activate();
     let until = arguments.until.map(std::time::Duration::from_millis);
     let outcome = play(Run { until, story: true, ..Run::new(seed, profile) });
     for line in &outcome.story {
@@ -101,7 +100,7 @@ fn run_many(arguments: &Arguments, profile: Profile, jobs: usize) -> bool {
     let begun = Instant::now();
     let seeds = arguments.first_seed..arguments.first_seed + arguments.seeds;
     let run_seed = |seed| {
-        arguments.plant();
+        arguments.activate();
         play(Run::new(seed, profile))
     };
     let tally = campaign::run(seeds, jobs, run_seed, || bar.inc(1));
@@ -109,7 +108,7 @@ fn run_many(arguments: &Arguments, profile: Profile, jobs: usize) -> bool {
     print(profile, &tally, begun.elapsed().as_secs_f64());
     let Some(seed) = tally.failed else { return true };
     let shortest = campaign::shortest(seed, profile, |run| {
-        arguments.plant();
+        arguments.activate();
         play(run)
     });
     println!("{}", campaign::report(seed, profile, &shortest));

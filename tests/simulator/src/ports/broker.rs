@@ -26,7 +26,7 @@ pub(crate) struct FaultyBroker {
 }
 
 /// A copy of the message.
-fn copy(outgoing: &Outgoing) -> Outgoing {
+pub(super) fn copy(outgoing: &Outgoing) -> Outgoing {
     let (event, message) = (outgoing.event_id().clone(), outgoing.message().clone());
     match outgoing.route().clone() {
         Route::Topic(key) => Outgoing::new(event, key, message),

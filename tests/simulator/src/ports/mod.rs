@@ -2,6 +2,7 @@
 
 pub(crate) mod broker;
 pub(crate) mod clock;
+pub(crate) mod defects;
 pub(crate) mod gateway;
 pub(crate) mod store;
 pub(crate) mod unit;

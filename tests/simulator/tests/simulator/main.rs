@@ -7,6 +7,8 @@
     reason = "a failed run panics with its log, and rates are measured in real time"
 )]
 
+mod defects;
+mod overlay;
 mod seeds;
 mod traces;
 

@@ -8,7 +8,7 @@ use handover_simulator::{Profile, Run, play};
 
 use crate::long;
 
-fn jobs() -> usize {
+pub(crate) fn jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 

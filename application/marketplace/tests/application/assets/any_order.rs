@@ -110,7 +110,10 @@ async fn whatever_order_events_come_in_each_twice_the_balances_end_the_same_or_t
                 "{asset} {permutation:?}"
             );
             let hold = market.world.view().await.holds_of(TENANT, order.id).await.unwrap();
-            assert!(hold.iter().all(|hold| hold.status != HoldStatus::Frozen), "{asset} {permutation:?}: {hold:?}");
+            assert!(
+                hold.iter().all(|hold| hold.status != HoldStatus::Frozen),
+                "{asset} {permutation:?}: {hold:?}"
+            );
             // Paid and cancelled contradict each other: the second one stays parked.
             assert!(!parked_again.is_empty(), "{asset} {permutation:?}");
             *outcomes.entry(parked_again.join(" ")).or_default() += 1;

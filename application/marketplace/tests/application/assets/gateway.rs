@@ -44,7 +44,11 @@ async fn a_request_that_was_taken_is_made_again_until_the_report_comes_and_then_
     let dispatcher = dispatcher(&market);
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
     pass(secs(6)).await;
-    assert_eq!(dispatcher.dispatch().await.unwrap(), 1, "the request is repeated because the report may be lost");
+    assert_eq!(
+        dispatcher.dispatch().await.unwrap(),
+        1,
+        "the request is repeated because the report may be lost"
+    );
     market.report(&refund, RefundResult::Success).await.unwrap();
     pass(secs(60)).await;
     assert_eq!(dispatcher.dispatch().await.unwrap(), 0);

@@ -75,7 +75,7 @@ async fn the_lock_of_a_paid_order_is_never_released_and_its_lost_commit_is_sent_
 #[tokio::test(start_paused = true)]
 async fn the_event_that_is_sent_again_is_one_that_its_order_confirms() {
     let (market, order) = locked_wallet().await;
-let contradicting = EventBody::OrderPaid(OrderPaid {
+    let contradicting = EventBody::OrderPaid(OrderPaid {
         order: order.facts(),
         pay_time: market.world.now(),
         amount: Money::from_minor(1).unwrap(),

@@ -89,8 +89,14 @@ async fn a_confirmed_event_that_nobody_recorded_is_found_and_sent_again() {
     let (market, _) = market_with_history().await;
     let recent = market.process.ordered().await;
     // The row becomes SENT before the relay publishes it, as if the broker had lost the message after its confirm.
-    let id =
-        market.world.rows().await.into_iter().find(|row| row.aggregate.id == recent.id.get()).unwrap().event_id;
+    let id = market
+        .world
+        .rows()
+        .await
+        .into_iter()
+        .find(|row| row.aggregate.id == recent.id.get())
+        .unwrap()
+        .event_id;
     market.world.pretend_sent(&[id.as_str()]).await;
     let report = reconciled(&market, false).await;
     assert_eq!(report.findings, [], "its message may still arrive");
@@ -176,7 +182,14 @@ async fn a_hold_that_is_gone_is_found_and_written_again_as_it_was() {
         let is_tombstone = tombstone(&&hold);
         let at = |of: &Hold| if is_tombstone { None } else { Some((of.create_time, of.update_time)) };
         assert_eq!(
-            (restored.status, restored.amount, restored.coupon, restored.reverted, restored.user, at(&restored)),
+            (
+                restored.status,
+                restored.amount,
+                restored.coupon,
+                restored.reverted,
+                restored.user,
+                at(&restored)
+            ),
             (hold.status, hold.amount, hold.coupon, hold.reverted, hold.user, at(&hold)),
         );
         let after = market.world.view().await.operations_of(TENANT, hold.order).await.unwrap();
@@ -216,7 +229,11 @@ async fn an_open_dead_letter_whose_event_has_no_outbox_row_is_a_finding() {
     };
     let mut unit = market.world.store.begin().await.unwrap();
     unit.outbox()
-        .park(&[dead_letter("known", &known_body), dead_letter("unknown", &unknown_body), dead_letter("no envelope", "{}")])
+        .park(&[
+            dead_letter("known", &known_body),
+            dead_letter("unknown", &unknown_body),
+            dead_letter("no envelope", "{}"),
+        ])
         .await
         .unwrap();
     unit.commit().await.unwrap();

@@ -151,7 +151,11 @@ async fn a_lost_event_is_announced_again_in_the_trace_of_the_request_that_caused
         assert!(market.world.store.lose_event(&lost));
     }
     assert_eq!(repair(&market).await, 3);
-    assert_eq!(trace_of(&market, EventType::OrderCreated).await, trace("place"), "the trace of its timeout event");
+    assert_eq!(
+        trace_of(&market, EventType::OrderCreated).await,
+        trace("place"),
+        "the trace of its timeout event"
+    );
     assert_eq!(trace_of(&market, EventType::OrderPaid).await, trace("pay"));
     let new_trace = Trace { trace_id: format!("repair-{}", order.id), traceparent: None };
     assert_eq!(trace_of(&market, EventType::OrderStatusChanged).await, new_trace, "its request is unknown");

@@ -73,7 +73,11 @@ impl StoreFaults {
 
     fn check(&self) -> Result<(), StoreError> {
         self.switches().calls += 1;
-        if self.switches().unavailable { Err(StoreError::Unavailable("no connection".into())) } else { Ok(()) }
+        if self.switches().unavailable {
+            Err(StoreError::Unavailable("no connection".into()))
+        } else {
+            Ok(())
+        }
     }
 
     fn switches(&self) -> MutexGuard<'_, Switches> {

@@ -45,7 +45,9 @@ async fn an_answer_that_comes_while_another_takes_over_stands_alone() {
         let settings = RequestSettings { lease, ..RequestSettings::default() };
         let (one, other) = (world.process(), world.process());
         let app = one.app.clone().with_requests(settings.clone());
-        let Begun::First(slow) = begin(&app, keyed_request("key"), write_response).await.unwrap() else { panic!("new") };
+        let Begun::First(slow) = begin(&app, keyed_request("key"), write_response).await.unwrap() else {
+            panic!("new")
+        };
         pass(secs(6)).await;
         one.faults.next_commits([CommitFault::Slow; 2]);
         let second = async {
@@ -74,7 +76,9 @@ async fn an_answer_that_comes_while_another_takes_over_stands_alone() {
 async fn a_claim_that_a_clock_wrote_which_was_set_back_is_overtaken() {
     let world = World::new().await;
     let (one, other) = (world.process(), world.process());
-    let Begun::First(lost) = begin(&one.app, keyed_request("key"), write_response).await.unwrap() else { panic!("new") };
+    let Begun::First(lost) = begin(&one.app, keyed_request("key"), write_response).await.unwrap() else {
+        panic!("new")
+    };
     world.clock.set_skew(chrono::TimeDelta::minutes(-5));
     let Begun::First(ticket) = begin(&other.app, keyed_request("key"), write_response).await.unwrap() else {
         panic!("not taken over")
@@ -92,7 +96,8 @@ async fn a_commit_whose_answer_is_lost_is_answered_as_any_other() {
         let mut faults = vec![CommitFault::None; nth];
         faults.push(CommitFault::AnswerLost);
         process.faults.next_commits(faults);
-        let Begun::First(ticket) = begin(&process.app, keyed_request("key"), write_response).await.unwrap() else {
+        let Begun::First(ticket) = begin(&process.app, keyed_request("key"), write_response).await.unwrap()
+        else {
             panic!("new")
         };
         let id = listed(&process.app, ticket).await.expect("the product is listed");
@@ -110,7 +115,9 @@ async fn a_commit_whose_answer_is_lost_is_answered_as_any_other() {
 async fn a_command_refuses_a_key_that_was_claimed_for_afterwards() {
     let world = World::new().await;
     let app = world.process().app;
-    let Begun::First(ticket) = begin_afterwards(&app, keyed_request("key")).await.unwrap() else { panic!("new") };
+    let Begun::First(ticket) = begin_afterwards(&app, keyed_request("key")).await.unwrap() else {
+        panic!("new")
+    };
     let context = CommandContext { idempotency: Some(ticket.clone()), ..by(SELLER) };
     let command = ListProduct { title: "Desk".to_owned().try_into().unwrap(), price: money(100) };
     let refused = list_product(&app, &context, command).await.unwrap_err();

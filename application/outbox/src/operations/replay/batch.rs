@@ -9,7 +9,6 @@ use tracing::{info, warn};
 
 use super::Ready;
 use crate::consumers::to_be_tried;
-use crate::mutants::{Mutant, planted};
 use crate::operations::done_before;
 use crate::operations::letters::{Refused, UNDECIDED, already_decided};
 use crate::ports::{AuditEntry, Changed, DeadLetterStatus, Decision, OutboxUnit, PublishOutcome, StoreError};
@@ -108,16 +107,13 @@ impl Batch {
             changed += 1;
             let record = unit.consumption(dead_letter.consumer, &dead_letter.event.event_id).await?;
             let status = record.as_ref().map(|record| record.status);
-            if status == Some(ConsumeStatus::Success) || planted(Mutant::ReplayClosesLetterFirst) {
+            if status == Some(ConsumeStatus::Success) {
                 let closing =
                     dead_letter.decision(&[DeadLetterStatus::Replaying], DeadLetterStatus::Replayed, at);
                 let (Changed::One | Changed::None) = unit.decide(&closing).await?;
             }
             match status {
                 Some(ConsumeStatus::Success) => outcomes.push(BeginOutcome::Applied),
-                Some(ConsumeStatus::Dead) if planted(Mutant::ReplayLeavesLogDead) => {
-                    outcomes.push(BeginOutcome::Publish)
-                }
                 Some(ConsumeStatus::Dead) | None => {
                     records.push(to_be_tried(dead_letter.consumer, &dead_letter.event, record.as_ref(), at));
                     outcomes.push(BeginOutcome::Publish);

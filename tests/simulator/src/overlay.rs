@@ -1,0 +1,110 @@
+//! Faults inside the code, kept as text outside of it.
+//!
+//! Each file of `faults/` names a promise and replaces pieces of the sources by the same pieces with one mistake, which a
+//! switch activates at run time. [`apply`] writes all of them into a copy of the workspace, so that one build serves every
+//! fault. The sources themselves contain none.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use serde::Deserialize;
+
+/// One fault: which promise it breaks, and how.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// The name of its file.
+    #[serde(skip)]
+    pub name: String,
+    /// What the code guarantees.
+    pub promise: String,
+    /// What it does instead.
+    pub fault: String,
+    /// What an observer of the system sees under it.
+    pub observable: String,
+    /// Where the code differs.
+    #[serde(rename = "change")]
+    pub changes: Vec<Change>,
+}
+
+/// One replaced piece of a source file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// Path from the root of the workspace.
+    pub file: PathBuf,
+    /// Whole lines that occur exactly once in the file.
+    pub old: String,
+    /// What stands there under the overlay.
+    pub new: String,
+}
+
+/// The root of the workspace.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every fault, by name.
+///
+/// # Errors
+/// A file of `faults/` cannot be read or is no fault.
+pub fn faults() -> io::Result<Vec<Fault>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("faults");
+    let mut faults = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let fault: Fault = toml::from_str(&fs::read_to_string(&path)?)
+                .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
+            faults.push(Fault { name, ..fault });
+        }
+    }
+    faults.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(faults)
+}
+
+/// The files of the workspace at `root` that the faults change, with every change applied.
+///
+/// # Errors
+/// A file cannot be read, or a piece does not occur exactly once in it; the error lists all such pieces.
+pub fn patched(faults: &[Fault], root: &Path) -> io::Result<BTreeMap<PathBuf, String>> {
+    let mut files = BTreeMap::new();
+    let mut errors = Vec::new();
+    for fault in faults {
+        for change in &fault.changes {
+            let text = match files.get(&change.file) {
+                Some(text) => String::clone(text),
+                None => fs::read_to_string(root.join(&change.file)).map_err(|error| {
+                    io::Error::other(format!("{}: {}: {error}", fault.name, change.file.display()))
+                })?,
+            };
+            match text.matches(&change.old).count() {
+                1 => drop(files.insert(change.file.clone(), text.replacen(&change.old, &change.new, 1))),
+                times => errors.push(format!(
+                    "{}: its old text occurs {times} times in {}; update tests/simulator/faults/{}.toml:\n{}",
+                    fault.name,
+                    change.file.display(),
+                    fault.name,
+                    change.old
+                )),
+            }
+        }
+    }
+    if errors.is_empty() { Ok(files) } else { Err(io::Error::other(errors.join("\n"))) }
+}
+
+/// Writes every fault and their switch into the copy of the workspace at `root`.
+///
+/// # Errors
+/// As [`patched`]; a file cannot be written.
+pub fn apply(faults: &[Fault], root: &Path) -> io::Result<()> {
+    for (file, text) in patched(faults, root)? {
+        fs::write(root.join(file), text)?;
+    }
+    let sources = root.join("application/outbox/src");
+    fs::write(sources.join("fault.rs"), include_str!("../faults/switch.rs"))?;
+    let library = sources.join("lib.rs");
+    fs::write(&library, fs::read_to_string(&library)? + "\npub mod fault;\n")
+}

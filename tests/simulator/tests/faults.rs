@@ -1,0 +1,57 @@
+//! The test of the test: the simulator finds each fault of `faults/`. Only in the patched copy of the workspace
+//! (`tests/run --long overlay`), which alone has the switch.
+#![cfg(handover_overlay)]
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use handover_outbox::fault::{activate, hits};
+use handover_simulator::{Profile, Run, campaign, overlay, play};
+
+/// Seeds within which each fault must be found.
+const SEEDS: u64 = 2_000;
+
+#[test]
+fn every_fault_is_found() {
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let faults = overlay::faults().unwrap();
+    let mut missed = Vec::new();
+    for fault in &faults {
+        let name: &'static str = fault.name.clone().leak();
+        let all_hits = AtomicU64::new(0);
+        let day = |run: Run| {
+            activate(Some(name));
+            let outcome = play(run);
+            all_hits.fetch_add(hits(), Ordering::Relaxed);
+            activate(None);
+            outcome
+        };
+        let first = campaign::run(0..SEEDS, jobs, |seed| day(Run::new(seed, Profile::Storm)), || {}).failed;
+        match first {
+            Some(seed) => {
+                let violations = day(Run::new(seed, Profile::Storm)).violations;
+                println!("{name}: seed {seed}: {}", violations.first().expect("the same run fails again"));
+            }
+            // A fault without hits lacks a day that leads there; one with hits, a check that sees it.
+            None => match all_hits.into_inner() {
+                0 => missed.push(format!("{name}, which was never reached")),
+                times => missed.push(format!("{name}, which was hit {times} times")),
+            },
+        }
+    }
+    println!("{} faults", faults.len());
+    assert!(missed.is_empty(), "{SEEDS} seeds do not show {missed:#?}");
+}
+
+#[test]
+fn a_fault_is_active_on_its_thread_alone() {
+    activate(Some("no-gate"));
+    let elsewhere = std::thread::spawn(|| handover_outbox::fault::is_active("no-gate")).join();
+    assert!(!elsewhere.unwrap());
+    assert!(!handover_outbox::fault::is_active("no-dedupe"));
+    assert_eq!(hits(), 0);
+    assert!(handover_outbox::fault::is_active("no-gate"));
+    assert_eq!(hits(), 1);
+    activate(None);
+    assert!(!handover_outbox::fault::is_active("no-gate"));
+}
