@@ -7,7 +7,7 @@ use marketplace::mutants::{Mutant, names, plant, struck};
 use crate::support::World;
 
 #[test]
-fn each_has_a_name_of_its_own() {
+fn mutant_names_are_unique_and_match_their_variants() {
     let all = names();
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
     let of_outbox = handover_outbox::mutants::Mutant::ALL.iter().map(|it| (it.name(), format!("{it:?}")));
@@ -28,7 +28,7 @@ fn activations_after_an_order() -> u64 {
 }
 
 #[test]
-fn only_the_planted_one_strikes_and_only_on_its_thread() {
+fn planted_fault_is_active_only_on_the_thread_that_planted_it() {
     plant(Some(Mutant::EventOutsideTransaction.name()));
     let elsewhere = std::thread::spawn(activations_after_an_order).join();
     assert_eq!(elsewhere.ok(), Some(0));
