@@ -52,7 +52,7 @@ async fn documented_insert_statement_creates_event_that_is_applied(pair: Pair) {
     let log = shop.books.table(log).await.unwrap();
     assert!(log.len() > 1 && log.iter().all(|row| row[1].as_deref() == Some("SUCCESS")), "{log:?}");
     let shipments = format!("SELECT count(*) FROM shipments WHERE order_id = {order}");
-    assert_eq!(shop.books.number(&shipments).await, 1, "it was paid before");
+    assert_eq!(shop.books.number(&shipments).await, 1, "it had a shipment before");
 }
 
 async fn statements_documented_as_refused_are_refused(pair: Pair) {

@@ -75,7 +75,7 @@ async fn redis_outage_is_logged_once_and_requests_are_served_meanwhile() {
     assert!(report.contains("ok    redis") && !report.contains(PASSWORD), "{report}");
     redis.kill().unwrap();
     let report = doctor(&launch);
-    assert!(report.contains("warn  redis") && report.contains("limits requests for itself"), "{report}");
+    assert!(report.contains("warn  redis") && report.contains("applies its own rate limits"), "{report}");
     assert!(!report.contains(PASSWORD), "{report}");
     server.terminate(PATIENCE).unwrap();
 }

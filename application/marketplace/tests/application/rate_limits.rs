@@ -10,7 +10,7 @@ fn party(address: &str) -> String {
 }
 
 #[test]
-fn an_owner_of_many_addresses_is_one_party() {
+fn addresses_of_one_owner_share_a_party() {
     assert_eq!(party("192.0.2.7"), "address:192.0.2.7");
     assert_eq!(party("::ffff:192.0.2.7"), party("192.0.2.7"));
     assert_eq!(party("2001:db8:1:2:3:4:5:6"), "address:2001:db8:1:2::/64");
@@ -19,7 +19,7 @@ fn an_owner_of_many_addresses_is_one_party() {
 }
 
 #[test]
-fn a_bucket_that_never_fills_or_is_never_empty_is_none() {
+fn bucket_with_zero_or_too_long_refill_time_is_rejected() {
     let bucket = |capacity, us| Bucket::new(NonZeroU32::new(capacity).unwrap(), us);
     assert_eq!(bucket(1, 0), Err(NoBucket));
     assert_eq!(bucket(1, 1).unwrap().fills_in(), Duration::from_micros(1));

@@ -98,7 +98,7 @@ impl Reads {
     }
 }
 
-/// Rows read rows_read the server started, by table and index.
+/// Rows read since the server started, by table and index.
 async fn counters(connection: &mut MySqlConnection, database: &str) -> BTreeMap<(String, String), usize> {
     let by_index = "SELECT table_name, index_name, rows_read FROM information_schema.index_statistics \
                     WHERE table_schema = ?";

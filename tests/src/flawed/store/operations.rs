@@ -1,4 +1,4 @@
-//! Faults of dead dead_letters, history and the audit log.
+//! Faults of dead letters, history and the audit log.
 
 use std::collections::BTreeSet;
 

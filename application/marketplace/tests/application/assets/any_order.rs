@@ -7,7 +7,7 @@ use handover_outbox::ports::OutboxRow;
 use marketplace::use_cases::*;
 use marketplace_domain::*;
 
-use super::market::{Market, With, buyer, operator, points};
+use super::market::{Market, SpentAssets, buyer, operator, points};
 use crate::support::{BUYER, TENANT, by};
 use marketplace::use_cases::operations::{Gift, give};
 
@@ -33,9 +33,9 @@ async fn order_with_events(market: &Market) -> (Order, Vec<OutboxRow>) {
     market.deposit(5_000).await;
     give(market.app(), &operator(), buyer(), Gift::Grant(points(300)), None).await.unwrap();
     let coupon = market.coupon(1_000).await;
-    let order = market.order(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
+    let order = market.order(SpentAssets { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
     let cancelled = {
-        let other = market.order(With::default()).await;
+        let other = market.order(SpentAssets::default()).await;
         cancel_order(market.app(), &by(BUYER), other.id).await.unwrap();
         let rows = market.world.rows().await;
         let row = rows.iter().find(|row| row.event_type == "ORDER_CANCELLED").unwrap().clone();
@@ -45,13 +45,13 @@ async fn order_with_events(market: &Market) -> (Order, Vec<OutboxRow>) {
     // The order is paid and refunded in the database, and no consumer has run.
     let (paid, events) = order.apply(&OrderAction::Pay, OrderActor::Gateway, market.world.now()).unwrap();
     let refund: RefundId = 1.try_into().unwrap();
-    let (begun, _) =
+    let (refunding, _) =
         paid.apply(&OrderAction::BeginRefund { refund }, OrderActor::Buyer, market.world.now()).unwrap();
     let amount = order.payable;
     let refund_action = OrderAction::Refund { refund, amount };
-    let (refunded, more) = begun.apply(&refund_action, OrderActor::Gateway, market.world.now()).unwrap();
+    let (refunded, more) = refunding.apply(&refund_action, OrderActor::Gateway, market.world.now()).unwrap();
     let mut unit = handover_outbox::ports::Store::begin(&market.world.store).await.unwrap();
-    for state in [&paid, &begun, &refunded] {
+    for state in [&paid, &refunding, &refunded] {
         assert_eq!(unit.advance_order(state).await.unwrap(), handover_outbox::ports::Changed::One);
     }
     unit.commit().await.unwrap();
@@ -79,31 +79,31 @@ async fn final_assets(market: &Market, order: &Order) -> ((i64, i64, i64), (i64,
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_order_events_come_in_each_twice_the_balances_end_the_same_or_they_are_parked() {
+async fn events_in_any_order_lead_to_the_same_balances_or_are_parked() {
     let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
     for asset in Asset::HELD {
         for permutation in permutations(&[0, 1, 2, 3]) {
             let market = Market::new().await;
             let (order, rows) = order_with_events(&market).await;
-            let handler = market.keeper(asset).handler;
+            let handler = market.asset_consumer(asset).handler;
             let mut parked = Vec::new();
             for at in &permutation {
                 for _ in 0..2 {
-                    if market.hand(&handler, &rows[*at]).await.is_err() && !parked.contains(at) {
+                    if market.apply_event(&handler, &rows[*at]).await.is_err() && !parked.contains(at) {
                         parked.push(*at);
                     }
-                    market.adds_up().await;
+                    market.assert_ledger_balanced().await;
                 }
             }
             // An operator replays the parked events in the order in which they happened.
             parked.sort_unstable();
             let mut parked_again = Vec::new();
             for at in parked {
-                if market.hand(&handler, &rows[at]).await.is_err() {
+                if market.apply_event(&handler, &rows[at]).await.is_err() {
                     parked_again.push(rows[at].event_type.clone());
                 }
             }
-            market.adds_up().await;
+            market.assert_ledger_balanced().await;
             assert_eq!(
                 final_assets(&market, &order).await,
                 ((5_000, 0, 0), (300, 0, 0), CouponStatus::Available),
@@ -123,28 +123,31 @@ async fn whatever_order_events_come_in_each_twice_the_balances_end_the_same_or_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_comes_before_its_lock_leaves_nothing_for_the_lock_to_do() {
+async fn lock_after_its_release_holds_nothing() {
     let market = Market::new().await;
     market.deposit(5_000).await;
-    let order = market.order(With { wallet: 2_000, ..With::default() }).await;
+    let order = market.order(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
     cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
     let rows = market.world.rows().await;
     let row = |name: &str| rows.iter().find(|row| row.event_type == name).unwrap();
-    let handler = market.keeper(Asset::Wallet).handler;
-    market.hand(&handler, row("ORDER_CANCELLED")).await.unwrap();
-    market.hand(&handler, row("ORDER_CREATED")).await.unwrap();
+    let handler = market.asset_consumer(Asset::Wallet).handler;
+    market.apply_event(&handler, row("ORDER_CANCELLED")).await.unwrap();
+    market.apply_event(&handler, row("ORDER_CREATED")).await.unwrap();
     assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
     assert_eq!(market.hold_status(order.id, Asset::Wallet).await, Some(HoldStatus::Released));
     assert_eq!(market.keys(order.id).await, Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_without_a_lock_is_refused_and_moves_nothing() {
+async fn commit_without_a_lock_is_refused_and_changes_nothing() {
     let market = Market::new().await;
     let (_, rows) = order_with_events(&market).await;
     for asset in Asset::HELD {
-        let result = market.hand(&market.keeper(asset).handler, &rows[1]).await;
-        assert!(result.as_ref().is_err_and(|why| why.contains("no lock")), "{asset}: {result:?}");
+        let result = market.apply_event(&market.asset_consumer(asset).handler, &rows[1]).await;
+        assert!(
+            result.as_ref().is_err_and(|why| why.contains("is not locked for this order")),
+            "{asset}: {result:?}"
+        );
     }
     assert_eq!(market.purse(Purse::Points).await, (300, 0, 0), "no points are earned");
 }

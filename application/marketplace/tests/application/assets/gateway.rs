@@ -5,7 +5,7 @@ use marketplace::jobs::RefundDispatcher;
 use marketplace_domain::*;
 use tokio::time::Instant;
 
-use super::market::{Market, With};
+use super::market::{Market, SpentAssets};
 use crate::support::{pass, secs};
 
 fn dispatcher(market: &Market) -> RefundDispatcher {
@@ -13,9 +13,9 @@ fn dispatcher(market: &Market) -> RefundDispatcher {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gateway_that_does_not_answer_is_asked_again_under_the_same_key_ever_more_rarely() {
-    let market = Market::open().await;
-    let order = market.paid(With::default()).await;
+async fn failed_refund_request_is_retried_with_the_same_key_and_growing_backoff() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
     let refund = market.refund(&order).await;
     *market.gateway.failures.lock().unwrap() = 2;
     let dispatcher = dispatcher(&market);
@@ -37,9 +37,9 @@ async fn a_gateway_that_does_not_answer_is_asked_again_under_the_same_key_ever_m
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_was_taken_is_made_again_until_the_report_comes_and_then_no_more() {
-    let market = Market::open().await;
-    let order = market.paid(With::default()).await;
+async fn accepted_refund_request_is_repeated_until_the_report_arrives() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
     let refund = market.refund(&order).await;
     let dispatcher = dispatcher(&market);
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
@@ -55,25 +55,26 @@ async fn a_request_that_was_taken_is_made_again_until_the_report_comes_and_then_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gateway_that_hangs_holds_up_no_other_refund() {
-    let market = Market::open().await;
+async fn hanging_gateway_does_not_delay_other_refunds() {
+    let market = Market::running().await;
     for _ in 0..6 {
-        let order = market.paid(With::default()).await;
+        let order = market.paid(SpentAssets::default()).await;
         market.refund(&order).await;
     }
     *market.gateway.hanging.lock().unwrap() = 5;
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(dispatcher(&market).dispatch().await.unwrap(), 6);
-    assert_eq!(begun.elapsed(), RefundSettings::default().timeout, "the requests are sent concurrently");
+    assert_eq!(started.elapsed(), RefundSettings::default().timeout, "the requests are sent concurrently");
     assert_eq!(market.gateway.requests.lock().unwrap().len(), 6);
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_dispatchers_one_asks() {
-    let market = Market::open().await;
-    let order = market.paid(With::default()).await;
+async fn one_of_two_dispatchers_sends_the_request() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
     market.refund(&order).await;
-    let (one, two) = (dispatcher(&market), dispatcher(&market));
+    let one = dispatcher(&market);
+    let two = dispatcher(&market);
     let (one, two) = tokio::join!(one.dispatch(), two.dispatch());
     assert_eq!(one.unwrap() + two.unwrap(), 1);
     assert_eq!(market.gateway.requests.lock().unwrap().len(), 1);

@@ -12,7 +12,7 @@ use super::market::{Market, buyer, operator, points};
 use crate::support::{BUYER, CommitFault, TENANT, by, money};
 
 #[tokio::test(start_paused = true)]
-async fn a_gift_under_one_key_is_given_once_and_answered_with_its_first_result() {
+async fn asset_grant_with_one_key_happens_once_and_returns_its_first_result() {
     let market = Market::new().await;
     let scope = RequestScope {
         tenant: TENANT,
@@ -34,11 +34,11 @@ async fn a_gift_under_one_key_is_given_once_and_answered_with_its_first_result()
     let another_user = 11.try_into().unwrap();
     give(market.app(), &context, another_user, Gift::Deposit(money(501)), None).await.unwrap();
     assert_eq!(market.purse(Purse::Wallet).await, (500, 0, 0));
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_operators_give_and_every_gift_is_in_the_audit_log() {
+async fn asset_grants_require_an_operator_and_are_audited() {
     let market = Market::new().await;
     let refused = give(market.app(), &by(BUYER), buyer(), Gift::Grant(points(5)), None).await;
     assert!(matches!(refused, Err(UseCaseError::NotAllowed { .. })), "{refused:?}");
@@ -51,9 +51,9 @@ async fn only_operators_give_and_every_gift_is_in_the_audit_log() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gift_is_in_the_audit_log_once_whatever_its_commit_meets() {
+async fn asset_grant_is_audited_once_after_a_commit_fault() {
     for faults in
-        [&[CommitFault::AnswerLost][..], &[CommitFault::Lost], &[CommitFault::Lost, CommitFault::AnswerLost]]
+        [&[CommitFault::ReplyLost][..], &[CommitFault::Lost], &[CommitFault::Lost, CommitFault::ReplyLost]]
     {
         let market = Market::new().await;
         market.grant(1).await;
@@ -79,6 +79,6 @@ async fn a_gift_is_in_the_audit_log_once_whatever_its_commit_meets() {
                 .collect();
             assert_eq!(changed, [1, 1], "{action} {faults:?}");
         }
-        market.adds_up().await;
+        market.assert_ledger_balanced().await;
     }
 }

@@ -3,17 +3,17 @@
 use marketplace::use_cases::*;
 use marketplace_domain::*;
 
-use super::market::{Market, With, buyer, operator};
+use super::market::{Market, SpentAssets, buyer, operator};
 use crate::support::{BUYER, by, money};
 use marketplace::use_cases::operations::{IssueCoupon, issue_coupon};
 
 #[tokio::test(start_paused = true)]
-async fn every_asset_that_an_order_names_is_held_under_its_key() {
-    let market = Market::open().await;
+async fn every_asset_of_an_order_is_held_under_its_key() {
+    let market = Market::running().await;
     market.deposit(5_000).await;
     market.grant(300).await;
     let coupon = market.coupon(1_000).await;
-    let order = market.locked(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
+    let order = market.locked(SpentAssets { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
     assert_eq!(order.payable, money(8_850 - 1_000 - 2_000 - 150));
     assert_eq!(market.purse(Purse::Wallet).await, (3_000, 2_000, 0));
     assert_eq!(market.purse(Purse::Points).await, (150, 150, 0));
@@ -25,15 +25,15 @@ async fn every_asset_that_an_order_names_is_held_under_its_key() {
         keys,
         [format!("order:{id}:checkout"), format!("points:{id}:freeze"), format!("wallet:{id}:freeze")]
     );
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_refused_for_good_closes_the_order_and_frees_the_others() {
-    let market = Market::open().await;
+async fn permanently_refused_lock_closes_the_order_and_releases_the_other_locks() {
+    let market = Market::running().await;
     market.deposit(5_000).await;
     let coupon = market.coupon(1_000).await;
-    let order = market.locked(With { coupon: Some(coupon), wallet: 2_000, points: 1 }).await;
+    let order = market.locked(SpentAssets { coupon: Some(coupon), wallet: 2_000, points: 1 }).await;
     let closed = market.world.order(order.id).await;
     assert_eq!(
         (closed.status, closed.cancel_reason),
@@ -43,36 +43,36 @@ async fn a_lock_that_is_refused_for_good_closes_the_order_and_frees_the_others()
     assert_eq!(market.coupon_status(coupon).await, CouponStatus::Available);
     assert_eq!(market.world.product(order.product).await.status, ProductStatus::OnSale);
     assert_eq!(market.hold_status(order.id, Asset::Points).await, Some(HoldStatus::Released));
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_order_gives_everything_back() {
-    let market = Market::open().await;
+async fn cancelled_order_returns_all_assets() {
+    let market = Market::running().await;
     market.deposit(5_000).await;
     market.grant(300).await;
     let coupon = market.coupon(1_000).await;
-    let order = market.locked(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
+    let order = market.locked(SpentAssets { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
     cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
-    market.settle_down().await;
+    market.process_pending().await;
     assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
     assert_eq!(market.purse(Purse::Points).await, (300, 0, 0));
     assert_eq!(market.coupon_status(coupon).await, CouponStatus::Available);
     for asset in Asset::HELD {
         assert_eq!(market.hold_status(order.id, asset).await, Some(HoldStatus::Released), "{asset}");
     }
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_orders_that_spend_one_wallet_as_many_are_locked_as_it_covers() {
-    let market = Market::open().await;
+async fn wallet_locks_as_many_orders_as_its_balance_covers() {
+    let market = Market::running().await;
     market.deposit(5_000).await;
     let mut orders = Vec::new();
     for _ in 0..20 {
-        orders.push(market.order(With { wallet: 1_000, ..With::default() }).await);
+        orders.push(market.order(SpentAssets { wallet: 1_000, ..SpentAssets::default() }).await);
     }
-    market.settle_down().await;
+    market.process_pending().await;
     let mut locked = 0;
     for order in &orders {
         let order = market.world.order(order.id).await;
@@ -85,18 +85,18 @@ async fn of_orders_that_spend_one_wallet_as_many_are_locked_as_it_covers() {
     }
     assert_eq!(locked, 5);
     assert_eq!(market.purse(Purse::Wallet).await, (0, 5_000, 0));
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_coupon_is_locked_by_one_of_many_orders() {
-    let market = Market::open().await;
+async fn coupon_is_locked_by_only_one_of_many_orders() {
+    let market = Market::running().await;
     let coupon = market.coupon(1_000).await;
     let mut orders = Vec::new();
     for _ in 0..10 {
-        orders.push(market.order(With { coupon: Some(coupon), ..With::default() }).await);
+        orders.push(market.order(SpentAssets { coupon: Some(coupon), ..SpentAssets::default() }).await);
     }
-    market.settle_down().await;
+    market.process_pending().await;
     let mut pending = 0;
     for order in &orders {
         pending += usize::from(market.world.order(order.id).await.status == OrderStatus::Pending);
@@ -105,10 +105,10 @@ async fn a_coupon_is_locked_by_one_of_many_orders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_order_asks_for_is_checked_against_its_price() {
+async fn requested_assets_are_checked_against_the_price() {
     let market = Market::new().await;
     let refused = async |assets| market.try_order(assets).await.unwrap_err();
-    let result = refused(With { wallet: 8_851, ..With::default() }).await;
+    let result = refused(SpentAssets { wallet: 8_851, ..SpentAssets::default() }).await;
     assert!(
         matches!(
             result,
@@ -132,18 +132,19 @@ async fn what_an_order_asks_for_is_checked_against_its_price() {
         },
     );
     let coupon = expensive_minimum.await.unwrap().id;
-    let result = refused(With { coupon: Some(coupon), ..With::default() }).await;
+    let result = refused(SpentAssets { coupon: Some(coupon), ..SpentAssets::default() }).await;
     assert!(
         matches!(result, UseCaseError::Order(OrderRefusal::Assets(AssetRefusal::BelowMinimumSpend { .. }))),
         "{result:?}"
     );
-    let unknown = refused(With { coupon: Some(4_711.try_into().unwrap()), ..With::default() }).await;
+    let unknown =
+        refused(SpentAssets { coupon: Some(4_711.try_into().unwrap()), ..SpentAssets::default() }).await;
     assert!(matches!(unknown, UseCaseError::NotFound { what: "coupon" }), "{unknown:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_uses_the_coupon_of_another() {
-    let market = Market::open().await;
+async fn coupon_of_another_user_is_not_found() {
+    let market = Market::running().await;
     let coupon = market.coupon(1_000).await;
     let product = market.process.listed().await.id;
     let command = PlaceOrder { coupon: Some(coupon), ..PlaceOrder::of(product) };
@@ -152,8 +153,8 @@ async fn nobody_uses_the_coupon_of_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_coupon_whose_time_is_over_is_refused_and_closes_the_order() {
-    let market = Market::open().await;
+async fn expired_coupon_is_refused_and_closes_the_order() {
+    let market = Market::running().await;
     let command = IssueCoupon {
         user: buyer(),
         discount: money(500),
@@ -162,6 +163,6 @@ async fn a_coupon_whose_time_is_over_is_refused_and_closes_the_order() {
         reason: None,
     };
     let coupon = issue_coupon(market.app(), &operator(), command).await.unwrap().id;
-    let order = market.locked(With { coupon: Some(coupon), ..With::default() }).await;
+    let order = market.locked(SpentAssets { coupon: Some(coupon), ..SpentAssets::default() }).await;
     assert_eq!(market.world.order(order.id).await.cancel_reason, Some(CancelReason::AssetLockFailed));
 }

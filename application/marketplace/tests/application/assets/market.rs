@@ -32,7 +32,7 @@ pub(crate) fn points(number: i64) -> Points {
 
 /// Assets that an order uses in addition to money.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct With {
+pub(crate) struct SpentAssets {
     pub(crate) coupon: Option<CouponId>,
     pub(crate) wallet: i64,
     pub(crate) points: i64,
@@ -40,7 +40,7 @@ pub(crate) struct With {
 
 /// A payment gateway that records every request.
 #[derive(Default)]
-pub(crate) struct Tills {
+pub(crate) struct RecordingGateway {
     pub(crate) requests: Mutex<Vec<RefundRequest>>,
     /// Number of next requests that fail as unavailable.
     pub(crate) failures: Mutex<u32>,
@@ -49,7 +49,7 @@ pub(crate) struct Tills {
 }
 
 #[async_trait]
-impl Gateway for Tills {
+impl Gateway for RecordingGateway {
     async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError> {
         self.requests.lock().unwrap().push(request.clone());
         let hangs = self.hanging.lock().unwrap().checked_sub(1);
@@ -69,7 +69,7 @@ impl Gateway for Tills {
 pub(crate) struct Market {
     pub(crate) world: World,
     pub(crate) process: Process,
-    pub(crate) tills: Arc<Tills>,
+    pub(crate) gateway: Arc<RecordingGateway>,
 }
 
 impl Market {
@@ -77,20 +77,20 @@ impl Market {
     pub(crate) async fn new() -> Market {
         let world = World::with_timeout(secs(900)).await;
         let mut process = world.process();
-        let tills = Arc::new(Tills::default());
-        process.app = process.app.clone().with_gateway(tills.clone());
-        Market { world, process, tills }
+        let gateway = Arc::new(RecordingGateway::default());
+        process.app = process.app.clone().with_gateway(gateway.clone());
+        Market { world, process, gateway }
     }
 
     /// A marketplace with running relay and consumers.
-    pub(crate) async fn open() -> Market {
+    pub(crate) async fn running() -> Market {
         let market = Market::new().await;
-        market.runs().await;
+        market.start().await;
         market
     }
 
     /// Starts the relay and the consumers.
-    pub(crate) async fn runs(&self) {
+    pub(crate) async fn start(&self) {
         self.process.start_relay("relay", RelaySettings::default());
         for subscriber in standard(self.app()) {
             self.process.start_consumer(&subscriber, ConsumerSettings::default()).await;
@@ -120,7 +120,7 @@ impl Market {
         issue_coupon(self.app(), &operator(), command).await.unwrap().id
     }
 
-    pub(crate) async fn try_order(&self, assets: With) -> Result<Order, UseCaseError> {
+    pub(crate) async fn try_order(&self, assets: SpentAssets) -> Result<Order, UseCaseError> {
         let product = self.process.listed().await.id;
         let command = PlaceOrder {
             product,
@@ -131,24 +131,24 @@ impl Market {
         place_order(self.app(), &by(BUYER), command).await
     }
 
-    pub(crate) async fn order(&self, assets: With) -> Order {
+    pub(crate) async fn order(&self, assets: SpentAssets) -> Order {
         self.try_order(assets).await.unwrap()
     }
 
     /// An order whose assets are locked.
-    pub(crate) async fn locked(&self, assets: With) -> Order {
+    pub(crate) async fn locked(&self, assets: SpentAssets) -> Order {
         let order = self.order(assets).await;
-        self.settle_down().await;
+        self.process_pending().await;
         order
     }
 
-    pub(crate) async fn paid(&self, assets: With) -> Order {
+    pub(crate) async fn paid(&self, assets: SpentAssets) -> Order {
         let order = self.locked(assets).await;
         let payment = self.process.started_payment(order.id).await;
         if payment.status == PaymentStatus::Processing {
             self.process.settle(&payment, PaymentResult::Success).await.unwrap();
         }
-        self.settle_down().await;
+        self.process_pending().await;
         self.world.order(order.id).await
     }
 
@@ -162,7 +162,7 @@ impl Market {
     }
 
     /// Waits until all pending messages are processed.
-    pub(crate) async fn settle_down(&self) {
+    pub(crate) async fn process_pending(&self) {
         pass(millis(500)).await;
     }
 
@@ -192,7 +192,7 @@ impl Market {
     }
 
     /// Checks the ledger: it has no inconsistency, and the accounts of each asset sum to zero.
-    pub(crate) async fn adds_up(&self) {
+    pub(crate) async fn assert_ledger_balanced(&self) {
         let mut view = self.world.view().await;
         assert_eq!(view.ledger_flaws(None, 10).await.unwrap(), []);
         for asset in [Asset::Wallet, Asset::Points] {
@@ -207,13 +207,13 @@ impl Market {
         totals.into_iter().find(|total| total.account == account).map_or(0, |total| total.total)
     }
 
-    pub(crate) fn keeper(&self, asset: Asset) -> Subscriber<Work> {
+    pub(crate) fn asset_consumer(&self, asset: Asset) -> Subscriber<Work> {
         let name = asset.as_str();
         standard(self.app()).into_iter().find(|it| it.handler.name() == name).unwrap()
     }
 
     /// Applies one event with a handler in its own unit of work, without the order gate.
-    pub(crate) async fn hand(
+    pub(crate) async fn apply_event(
         &self,
         handler: &Arc<dyn Handler<Work>>,
         row: &OutboxRow,

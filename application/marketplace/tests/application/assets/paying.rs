@@ -3,16 +3,16 @@
 use marketplace::use_cases::*;
 use marketplace_domain::*;
 
-use super::market::{Market, With};
+use super::market::{Market, SpentAssets};
 use crate::support::{TENANT, money};
 
 #[tokio::test(start_paused = true)]
-async fn a_paid_order_commits_its_assets_and_earns_points_for_the_money() {
-    let market = Market::open().await;
+async fn paid_order_commits_its_assets_and_earns_points_for_the_money() {
+    let market = Market::running().await;
     market.deposit(5_000).await;
     market.grant(300).await;
     let coupon = market.coupon(1_000).await;
-    let order = market.paid(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
+    let order = market.paid(SpentAssets { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
     assert_eq!(order.status, OrderStatus::Paid);
     assert_eq!(market.purse(Purse::Wallet).await, (3_000, 0, 0));
     // A money amount of 57.00 earns 57 points.
@@ -23,14 +23,14 @@ async fn a_paid_order_commits_its_assets_and_earns_points_for_the_money() {
     for key in [format!("points:{}:earn", order.id), format!("wallet:{}:commit", order.id)] {
         assert!(keys.contains(&key), "{key} in {keys:?}");
     }
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_payment_waits_for_every_lock_and_changes_nothing_before() {
+async fn payment_is_refused_without_changes_until_all_assets_are_locked() {
     let market = Market::new().await;
     market.deposit(5_000).await;
-    let order = market.order(With { wallet: 2_000, ..With::default() }).await;
+    let order = market.order(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
     let payment = market.process.started_payment(order.id).await;
     for result in [PaymentResult::Success, PaymentResult::Failed] {
         let refused = market.process.settle(&payment, result).await;
@@ -39,34 +39,34 @@ async fn a_payment_waits_for_every_lock_and_changes_nothing_before() {
     assert_eq!(market.world.order(order.id).await, order);
     let stored = market.world.view().await.payment_by_id(payment.id).await.unwrap();
     assert_eq!(stored, Some(payment.clone()));
-    let wallet = market.keeper(Asset::Wallet);
+    let wallet = market.asset_consumer(Asset::Wallet);
     let created = market.world.rows().await.remove(0);
-    market.hand(&wallet.handler, &created).await.unwrap();
+    market.apply_event(&wallet.handler, &created).await.unwrap();
     let settled = market.process.settle(&payment, PaymentResult::Success).await.unwrap();
     assert_eq!(settled.status, PaymentStatus::Success);
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Paid);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_that_assets_pay_whole_is_paid_without_the_gateway() {
-    let market = Market::open().await;
+async fn order_paid_fully_with_assets_does_not_use_the_gateway() {
+    let market = Market::running().await;
     market.deposit(8_850).await;
-    let order = market.locked(With { wallet: 8_850, ..With::default() }).await;
+    let order = market.locked(SpentAssets { wallet: 8_850, ..SpentAssets::default() }).await;
     assert_eq!(order.payable, Money::ZERO);
     let payment = market.process.started_payment(order.id).await;
     assert_eq!((payment.status, payment.amount), (PaymentStatus::Success, Money::ZERO));
-    market.settle_down().await;
+    market.process_pending().await;
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Paid);
     assert_eq!(market.purse(Purse::Wallet).await, (0, 0, 0));
     assert_eq!(market.purse(Purse::Points).await, (0, 0, 0), "only money earns points");
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_paid_before_its_locks_without_the_gateway_either() {
+async fn payment_without_gateway_is_refused_until_all_assets_are_locked() {
     let market = Market::new().await;
     market.deposit(8_850).await;
-    let order = market.order(With { wallet: 8_850, ..With::default() }).await;
+    let order = market.order(SpentAssets { wallet: 8_850, ..SpentAssets::default() }).await;
     let command = StartPayment { order: order.id, method: "wallet".into() };
     let refused = start_payment(market.app(), &crate::support::by(crate::support::BUYER), command).await;
     assert!(matches!(refused, Err(UseCaseError::AssetsNotLocked)), "{refused:?}");
@@ -74,16 +74,16 @@ async fn nothing_is_paid_before_its_locks_without_the_gateway_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_payment_closes_an_order_that_named_assets_and_leaves_any_other_open() {
-    let market = Market::open().await;
+async fn failed_payment_closes_only_an_order_with_assets() {
+    let market = Market::running().await;
     market.deposit(5_000).await;
-    let with_assets = market.locked(With { wallet: 2_000, ..With::default() }).await;
-    let without_assets = market.locked(With::default()).await;
+    let with_assets = market.locked(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
+    let without_assets = market.locked(SpentAssets::default()).await;
     for order in [&with_assets, &without_assets] {
         let payment = market.process.started_payment(order.id).await;
         market.process.settle(&payment, PaymentResult::Failed).await.unwrap();
     }
-    market.settle_down().await;
+    market.process_pending().await;
     let closed = market.world.order(with_assets.id).await;
     assert_eq!(
         (closed.status, closed.cancel_reason),
@@ -91,13 +91,13 @@ async fn a_failed_payment_closes_an_order_that_named_assets_and_leaves_any_other
     );
     assert_eq!(market.world.order(without_assets.id).await.status, OrderStatus::Pending);
     assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_payable_amount_is_what_the_gateway_is_asked_for() {
-    let market = Market::open().await;
+async fn payment_amount_is_the_payable_amount() {
+    let market = Market::running().await;
     market.deposit(5_000).await;
-    let order = market.locked(With { wallet: 2_000, ..With::default() }).await;
+    let order = market.locked(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
     assert_eq!(market.process.started_payment(order.id).await.amount, money(6_850));
 }

@@ -7,7 +7,7 @@ use marketplace::jobs::{LockTimeoutReaper, Reaped};
 use marketplace::use_cases::*;
 use marketplace_domain::*;
 
-use super::market::{Market, With};
+use super::market::{Market, SpentAssets};
 use crate::support::{BUYER, by, pass, secs};
 
 fn reaper(market: &Market) -> LockTimeoutReaper {
@@ -18,21 +18,22 @@ fn reaper(market: &Market) -> LockTimeoutReaper {
 async fn locked_wallet() -> (Market, Order) {
     let market = Market::new().await;
     market.deposit(5_000).await;
-    let order = market.order(With { wallet: 2_000, ..With::default() }).await;
+    let order = market.order(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
     let created = market.world.rows().await.remove(0);
-    market.hand(&market.keeper(Asset::Wallet).handler, &created).await.unwrap();
+    market.apply_event(&market.asset_consumer(Asset::Wallet).handler, &created).await.unwrap();
     assert_eq!(market.purse(Purse::Wallet).await, (3_000, 2_000, 0));
     (market, order)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_of_a_cancelled_order_is_released_once_it_is_old_enough_and_once() {
+async fn expired_lock_of_a_cancelled_order_is_released_once() {
     let (market, order) = locked_wallet().await;
     cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
     pass(secs(29 * 60)).await;
     assert_eq!(reaper(&market).reap().await.unwrap(), Reaped::default());
     pass(secs(60)).await;
-    let (one, two) = (reaper(&market), reaper(&market));
+    let one = reaper(&market);
+    let two = reaper(&market);
     let (one, two) = tokio::join!(one.reap(), two.reap());
     assert_eq!(one.unwrap().released + two.unwrap().released, 1);
     assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
@@ -40,13 +41,13 @@ async fn a_lock_of_a_cancelled_order_is_released_once_it_is_old_enough_and_once(
     assert!(market.keys(order.id).await.contains(&format!("wallet:{}:release", order.id)));
     // The event that should have released the lock is delivered late.
     let cancelled = market.world.rows().await.pop().unwrap();
-    market.hand(&market.keeper(Asset::Wallet).handler, &cancelled).await.unwrap();
+    market.apply_event(&market.asset_consumer(Asset::Wallet).handler, &cancelled).await.unwrap();
     assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pending_order_whose_lock_is_that_old_is_closed_first() {
+async fn pending_order_with_an_expired_lock_is_closed_before_the_release() {
     let (market, order) = locked_wallet().await;
     pass(secs(30 * 60)).await;
     let reaped = reaper(&market).reap().await.unwrap();
@@ -57,12 +58,12 @@ async fn a_pending_order_whose_lock_is_that_old_is_closed_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lock_of_a_paid_order_is_never_released_and_its_lost_commit_is_sent_again() {
+async fn lock_of_a_paid_order_is_not_released_and_its_lost_event_is_redriven() {
     let (market, order) = locked_wallet().await;
     let payment = market.process.started_payment(order.id).await;
     market.process.settle(&payment, PaymentResult::Success).await.unwrap();
     let paid = market.world.rows().await.into_iter().find(|row| row.event_type == "ORDER_PAID").unwrap();
-    market.world.pretend_sent(&[paid.event_id.as_str()]).await;
+    market.world.mark_sent_without_message(&[paid.event_id.as_str()]).await;
     pass(secs(3_600)).await;
     let reaped = reaper(&market).reap().await.unwrap();
     assert_eq!((reaped.released, reaped.sent_again), (0, 1));
@@ -73,7 +74,7 @@ async fn the_lock_of_a_paid_order_is_never_released_and_its_lost_commit_is_sent_
 
 /// A row that was inserted with SQL is older than the genuine event, but the order contradicts it: it cannot end a lock.
 #[tokio::test(start_paused = true)]
-async fn the_event_that_is_sent_again_is_one_that_its_order_confirms() {
+async fn reaper_redrives_only_an_event_that_the_order_confirms() {
     let (market, order) = locked_wallet().await;
     let contradicting = EventBody::OrderPaid(OrderPaid {
         order: order.facts(),
@@ -87,7 +88,7 @@ async fn the_event_that_is_sent_again_is_one_that_its_order_confirms() {
     let rows = market.world.rows().await;
     let is_genuine = |row: &&OutboxRow| row.event_type == "ORDER_PAID" && row.event_id.as_str() != "manual";
     let paid = rows.iter().find(is_genuine).unwrap().event_id.as_str();
-    market.world.pretend_sent(&["manual", paid]).await;
+    market.world.mark_sent_without_message(&["manual", paid]).await;
     pass(secs(3_600)).await;
     assert_eq!(reaper(&market).reap().await.unwrap().sent_again, 1);
     assert_eq!(market.world.status(paid).await, OutboxStatus::Retry);
@@ -95,7 +96,7 @@ async fn the_event_that_is_sent_again_is_one_that_its_order_confirms() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn coupons_whose_time_is_over_are_written_down_as_expired() {
+async fn overdue_coupon_is_marked_expired() {
     let market = Market::new().await;
     let coupon = market.coupon(100).await;
     pass(secs(31 * 24 * 3_600)).await;

@@ -9,10 +9,10 @@ use marketplace::use_cases::operations::*;
 use marketplace::use_cases::*;
 use marketplace_domain::*;
 
-use super::market::{Market, With, operator};
+use super::market::{Market, SpentAssets, operator};
 use crate::support::{BUYER, TENANT, by, message, pass, secs};
 
-pub(crate) async fn reconciled(market: &Market, repair: bool) -> Reconciliation {
+pub(crate) async fn run_reconciliation(market: &Market, repair: bool) -> Reconciliation {
     let now = market.world.now();
     let command = Reconcile {
         tenant: None,
@@ -27,24 +27,24 @@ pub(crate) async fn reconciled(market: &Market, repair: bool) -> Reconciliation 
 
 /// A market with paid, refunded, cancelled and refused orders, all of them older than the grace period.
 async fn market_with_history() -> (Market, Order) {
-    let market = Market::open().await;
+    let market = Market::running().await;
     market.deposit(5_000).await;
-    let order = market.paid(With { wallet: 2_000, ..With::default() }).await;
-    let refunded = market.paid(With { wallet: 500, points: 20, ..With::default() }).await;
+    let order = market.paid(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
+    let refunded = market.paid(SpentAssets { wallet: 500, points: 20, ..SpentAssets::default() }).await;
     let refund = market.refund(&refunded).await;
     market.report(&refund, RefundResult::Success).await.unwrap();
-    let cancelled = market.locked(With { wallet: 100, ..With::default() }).await;
+    let cancelled = market.locked(SpentAssets { wallet: 100, ..SpentAssets::default() }).await;
     cancel_order(market.app(), &by(BUYER), cancelled.id).await.unwrap();
     // More than the balance: the lock is refused permanently, and the order is closed.
-    market.order(With { wallet: 5_000, points: 10, ..With::default() }).await;
+    market.order(SpentAssets { wallet: 5_000, points: 10, ..SpentAssets::default() }).await;
     pass(secs(120)).await;
     (market, order)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sound_market_has_no_findings() {
+async fn consistent_market_has_no_findings() {
     let (market, _) = market_with_history().await;
-    let report = reconciled(&market, false).await;
+    let report = run_reconciliation(&market, false).await;
     assert_eq!(report.findings, []);
     // Only the timeout events are pending.
     assert_eq!((report.orders, report.pending, report.parked), (4, 4, 0), "{report:?}");
@@ -55,16 +55,16 @@ async fn a_sound_market_has_no_findings() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_on_its_way_is_no_finding() {
-    let market = Market::open().await;
-    market.order(With::default()).await;
-    let report = reconciled(&market, false).await;
+async fn pending_event_is_not_a_finding() {
+    let market = Market::running().await;
+    market.order(SpentAssets::default()).await;
+    let report = run_reconciliation(&market, false).await;
     assert_eq!((report.findings.as_slice(), report.orders, report.events), (&[][..], 1, 2));
     assert!(report.pending > 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_that_was_moved_without_a_word_is_found_and_announced() {
+async fn order_changed_without_an_event_is_found_and_its_event_appended() {
     let (market, order) = market_with_history().await;
     let shipment = Shipment::new("SF".into(), "1".into()).unwrap();
     let (shipped, _) =
@@ -72,20 +72,20 @@ async fn an_order_that_was_moved_without_a_word_is_found_and_announced() {
     let mut unit = market.world.store.begin().await.unwrap();
     assert_eq!(unit.advance_order(&shipped).await.unwrap(), Changed::One);
     unit.commit().await.unwrap();
-    let report = reconciled(&market, false).await;
+    let report = run_reconciliation(&market, false).await;
     assert_eq!(report.count(FindingKind::MissingEvent), 1, "{report:?}");
     assert_eq!(report.findings[0].order, Some(order.id));
     assert!(!report.is_sound());
-    let report = reconciled(&market, true).await;
+    let report = run_reconciliation(&market, true).await;
     assert_eq!(report.findings[0].mended, Some(Mended::Announced));
     pass(secs(120)).await;
-    assert_eq!(reconciled(&market, false).await.findings, []);
+    assert_eq!(run_reconciliation(&market, false).await.findings, []);
     let notifications = market.world.view().await.notifications_about(TENANT, order.id).await.unwrap();
     assert_eq!(notifications.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_confirmed_event_that_nobody_recorded_is_found_and_sent_again() {
+async fn recently_confirmed_event_without_a_record_is_not_a_finding() {
     let (market, _) = market_with_history().await;
     let recent = market.process.ordered().await;
     // The row becomes SENT before the relay publishes it, as if the broker had lost the message after its confirm.
@@ -97,13 +97,13 @@ async fn a_confirmed_event_that_nobody_recorded_is_found_and_sent_again() {
         .find(|row| row.aggregate.id == recent.id.get())
         .unwrap()
         .event_id;
-    market.world.pretend_sent(&[id.as_str()]).await;
-    let report = reconciled(&market, false).await;
+    market.world.mark_sent_without_message(&[id.as_str()]).await;
+    let report = run_reconciliation(&market, false).await;
     assert_eq!(report.findings, [], "its message may still arrive");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_consumption_whose_effect_is_gone_is_applied_again() {
+async fn consumed_event_without_its_effect_is_found_and_applied_again() {
     // The consume-log record is SUCCESS, but the effect is missing.
     let market = Market::new().await;
     marketplace::service::prepare(market.app()).await.unwrap();
@@ -131,17 +131,17 @@ async fn a_consumption_whose_effect_is_gone_is_applied_again() {
     };
     unit.outbox().record(&[false_record]).await.unwrap();
     unit.commit().await.unwrap();
-    market.runs().await;
+    market.start().await;
     pass(secs(120)).await;
-    let report = reconciled(&market, false).await;
+    let report = run_reconciliation(&market, false).await;
     let kinds: Vec<_> = report.findings.iter().map(|it| (it.kind, it.consumer.clone())).collect();
     assert_eq!(kinds, [(FindingKind::MissingEffect, Some("fulfillment".to_owned()))]);
     assert_eq!(report.findings[0].event_id, Some(paid.event_id.clone()));
-    assert_eq!(reconciled(&market, true).await.findings[0].mended, Some(Mended::AppliedAgain));
+    assert_eq!(run_reconciliation(&market, true).await.findings[0].mended, Some(Mended::AppliedAgain));
     pass(secs(120)).await;
     let tasks = market.world.view().await.shipment_tasks(TENANT, order.id).await.unwrap();
     assert_eq!(tasks.len(), 1);
-    assert_eq!(reconciled(&market, false).await.findings, []);
+    assert_eq!(run_reconciliation(&market, false).await.findings, []);
     let entries =
         market.world.view().await.outbox_view().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
     let calls: Vec<_> = entries
@@ -154,7 +154,7 @@ async fn a_consumption_whose_effect_is_gone_is_applied_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_is_gone_is_found_and_written_again_as_it_was() {
+async fn missing_hold_is_found_and_restored() {
     let (market, _) = market_with_history().await;
     let mut view = market.world.view().await;
     let orders =
@@ -169,15 +169,15 @@ async fn a_hold_that_is_gone_is_found_and_written_again_as_it_was() {
     for hold in holds {
         let before = market.world.view().await.operations_of(TENANT, hold.order).await.unwrap();
         assert!(market.world.store.lose_hold((TENANT, hold.order, hold.asset)));
-        let report = reconciled(&market, false).await;
+        let report = run_reconciliation(&market, false).await;
         let [found] = report.findings.as_slice() else { panic!("{report:?}") };
         let key = OperationKey::freeze(hold.asset, hold.order).to_string();
         assert_eq!(
             (found.kind, found.order, found.key.as_ref()),
             (FindingKind::MissingHold, Some(hold.order), Some(&key))
         );
-        assert_eq!(reconciled(&market, true).await.findings[0].mended, Some(Mended::WrittenDown));
-        assert_eq!(reconciled(&market, false).await.findings, []);
+        assert_eq!(run_reconciliation(&market, true).await.findings[0].mended, Some(Mended::WrittenDown));
+        assert_eq!(run_reconciliation(&market, false).await.findings, []);
         let restored = market.hold(hold.order, hold.asset).await.unwrap();
         let is_tombstone = tombstone(&&hold);
         let at = |of: &Hold| if is_tombstone { None } else { Some((of.create_time, of.update_time)) };
@@ -195,21 +195,21 @@ async fn a_hold_that_is_gone_is_found_and_written_again_as_it_was() {
         let after = market.world.view().await.operations_of(TENANT, hold.order).await.unwrap();
         assert_eq!(after, before, "no amount is moved");
     }
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_is_not_there_yet_is_no_finding() {
+async fn hold_that_is_not_yet_created_is_not_a_finding() {
     let market = Market::new().await;
     marketplace::service::prepare(market.app()).await.unwrap();
     market.deposit(5_000).await;
-    let order = market.order(With { wallet: 2_000, ..With::default() }).await;
+    let order = market.order(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
     cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
-    assert_eq!(reconciled(&market, false).await.findings, []);
+    assert_eq!(run_reconciliation(&market, false).await.findings, []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_dead_letter_whose_event_has_no_outbox_row_is_a_finding() {
+async fn open_dead_letter_whose_event_has_no_outbox_row_is_a_finding() {
     let (market, order) = market_with_history().await;
     let row = market.world.rows().await.into_iter().find(|row| row.aggregate.id == order.id.get()).unwrap();
     let known_body = message(&row).body;
@@ -238,7 +238,7 @@ async fn an_open_dead_letter_whose_event_has_no_outbox_row_is_a_finding() {
         .unwrap();
     unit.commit().await.unwrap();
     for repair in [false, true] {
-        let report = reconciled(&market, repair).await;
+        let report = run_reconciliation(&market, repair).await;
         assert_eq!(report.findings.len(), 1, "{report:?}");
         let finding = &report.findings[0];
         assert_eq!((finding.kind, finding.mended), (FindingKind::UnknownEvent, None));

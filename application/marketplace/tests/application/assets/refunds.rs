@@ -5,7 +5,7 @@ use handover_outbox::ports::AuditFilter;
 use marketplace::use_cases::*;
 use marketplace_domain::*;
 
-use super::market::{Market, With, operator};
+use super::market::{Market, SpentAssets, operator};
 use crate::support::{BUYER, TENANT, by, money};
 
 fn shipment() -> Shipment {
@@ -17,16 +17,16 @@ fn refund_request(order: OrderId) -> RequestRefund {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refund_gives_back_money_wallet_points_and_coupon_and_takes_back_what_was_earned() {
-    let market = Market::open().await;
+async fn refund_returns_money_wallet_points_and_coupon_and_revokes_earned_points() {
+    let market = Market::running().await;
     market.deposit(5_000).await;
     market.grant(300).await;
     let coupon = market.coupon(1_000).await;
-    let order = market.paid(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
+    let order = market.paid(SpentAssets { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
     let refund = market.refund(&order).await;
     assert_eq!((refund.status, refund.amount), (RefundStatus::Processing, money(5_700)));
     market.report(&refund, RefundResult::Success).await.unwrap();
-    market.settle_down().await;
+    market.process_pending().await;
     let order = market.world.order(order.id).await;
     assert_eq!((order.status, order.refund), (OrderStatus::Refunded, Some(refund.id)));
     assert_eq!(market.purse(Purse::Wallet).await, (5_000, 0, 0));
@@ -38,36 +38,36 @@ async fn a_refund_gives_back_money_wallet_points_and_coupon_and_takes_back_what_
     for name in ["REFUND_SUCCEEDED", "ORDER_REFUNDED"] {
         assert_eq!(types.iter().filter(|it| *it == name).count(), 1, "{name}");
     }
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn points_that_were_spent_before_they_are_taken_back_become_a_debt_that_is_paid_first() {
-    let market = Market::open().await;
-    let first = market.paid(With::default()).await;
+async fn earned_points_spent_before_a_refund_become_a_debt_that_is_settled_first() {
+    let market = Market::running().await;
+    let first = market.paid(SpentAssets::default()).await;
     assert_eq!(market.purse(Purse::Points).await, (88, 0, 0));
-    let second = market.paid(With { points: 80, ..With::default() }).await;
+    let second = market.paid(SpentAssets { points: 80, ..SpentAssets::default() }).await;
     assert_eq!(market.purse(Purse::Points).await, (8 + 87, 0, 0));
-    let third = market.paid(With { points: 95, ..With::default() }).await;
+    let third = market.paid(SpentAssets { points: 95, ..SpentAssets::default() }).await;
     assert_eq!(market.purse(Purse::Points).await, (87, 0, 0));
     for order in [&first, &second] {
         let refund = market.refund(order).await;
         market.report(&refund, RefundResult::Success).await.unwrap();
-        market.settle_down().await;
+        market.process_pending().await;
     }
     // First refund: 87 - 88. Second refund: + 80 - 87. The debt is 8.
     assert_eq!(market.purse(Purse::Points).await, (0, 0, 8));
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
     market.grant(10).await;
     assert_eq!(market.purse(Purse::Points).await, (2, 0, 0));
     assert_eq!(market.world.order(third.id).await.status, OrderStatus::Paid);
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_that_is_being_paid_back_is_not_shipped_and_one_that_is_shipped_is_not_paid_back() {
-    let market = Market::open().await;
-    let order = market.paid(With::default()).await;
+async fn order_with_a_pending_refund_is_not_shipped_and_a_shipped_order_is_not_refunded() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
     let refund = market.refund(&order).await;
     let result = ship_order(market.app(), &Market::seller(), order.id, shipment()).await;
     assert!(matches!(result, Err(UseCaseError::Order(OrderRefusal::Refunding { .. }))), "{result:?}");
@@ -80,9 +80,9 @@ async fn an_order_that_is_being_paid_back_is_not_shipped_and_one_that_is_shipped
 }
 
 #[tokio::test(start_paused = true)]
-async fn asked_for_twice_it_is_one_refund_and_after_a_failure_it_is_another() {
-    let market = Market::open().await;
-    let order = market.paid(With::default()).await;
+async fn refund_requested_twice_is_one_refund_and_a_new_one_after_a_failure() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
     let first = market.refund(&order).await;
     let again = request_refund(market.app(), &operator(), refund_request(order.id)).await.unwrap();
     // The reason text of the buyer is masked for operators.
@@ -101,13 +101,13 @@ async fn asked_for_twice_it_is_one_refund_and_after_a_failure_it_is_another() {
     assert_eq!(entry.effect.reason.as_deref(), Some(refund_request(order.id).reason.as_str()));
     market.report(&second, RefundResult::Success).await.unwrap();
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Refunded);
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_report_again_changes_nothing_and_the_opposite_one_is_refused() {
-    let market = Market::open().await;
-    let order = market.paid(With::default()).await;
+async fn repeated_refund_report_changes_nothing_and_the_opposite_report_is_refused() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
     let refund = market.refund(&order).await;
     let settled = market.report(&refund, RefundResult::Success).await.unwrap();
     let rows = market.world.rows().await.len();
@@ -118,9 +118,9 @@ async fn the_same_report_again_changes_nothing_and_the_opposite_one_is_refused()
 }
 
 #[tokio::test(start_paused = true)]
-async fn sellers_and_strangers_ask_for_no_refund() {
-    let market = Market::open().await;
-    let order = market.paid(With::default()).await;
+async fn refund_request_of_the_seller_or_another_user_is_refused() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
     let seller = request_refund(market.app(), &Market::seller(), refund_request(order.id)).await;
     assert!(matches!(seller, Err(UseCaseError::Order(OrderRefusal::NotAllowed { .. }))), "{seller:?}");
     let other_user = request_refund(market.app(), &by(77), refund_request(order.id)).await;
@@ -128,9 +128,9 @@ async fn sellers_and_strangers_ask_for_no_refund() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_payment_that_comes_after_the_cancellation_is_paid_back_once() {
-    let market = Market::open().await;
-    let order = market.locked(With::default()).await;
+async fn payment_after_the_cancellation_is_refunded_once() {
+    let market = Market::running().await;
+    let order = market.locked(SpentAssets::default()).await;
     let payment = market.process.started_payment(order.id).await;
     cancel_order(market.app(), &by(BUYER), order.id).await.unwrap();
     for _ in 0..2 {
@@ -148,18 +148,18 @@ async fn a_payment_that_comes_after_the_cancellation_is_paid_back_once() {
     let result = request_refund(market.app(), &operator(), refund_request(order.id)).await;
     assert!(matches!(result, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))), "{result:?}");
     assert_eq!(market.total(Account::Gateway).await, 0);
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nothing_was_paid_in_money_the_refund_is_done_at_once() {
-    let market = Market::open().await;
+async fn refund_without_a_money_amount_succeeds_at_once() {
+    let market = Market::running().await;
     market.deposit(8_850).await;
-    let order = market.paid(With { wallet: 8_850, ..With::default() }).await;
+    let order = market.paid(SpentAssets { wallet: 8_850, ..SpentAssets::default() }).await;
     let refund = market.refund(&order).await;
     assert_eq!((refund.status, refund.amount), (RefundStatus::Success, Money::ZERO));
-    market.settle_down().await;
+    market.process_pending().await;
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Refunded);
     assert_eq!(market.purse(Purse::Wallet).await, (8_850, 0, 0));
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }

@@ -5,7 +5,7 @@ use marketplace::ConsistencySettings;
 use marketplace::jobs::ConsistencyRepair;
 use marketplace_domain::*;
 
-use super::market::{Market, With};
+use super::market::{Market, SpentAssets};
 use crate::support::{pass, secs};
 
 fn repair(market: &Market) -> ConsistencyRepair {
@@ -28,14 +28,14 @@ async fn paid_rows(market: &Market) -> Vec<OutboxRow> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_that_was_paid_without_a_word_is_announced_and_takes_effect_once() {
-    let market = Market::open().await;
+async fn order_paid_without_an_event_is_repaired_and_takes_effect_once() {
+    let market = Market::running().await;
     market.deposit(5_000).await;
-    let order = market.locked(With { wallet: 2_000, ..With::default() }).await;
+    let order = market.locked(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
     pay_without_event(&market, &order).await;
     assert_eq!(repair(&market).repair().await.unwrap(), 1);
     assert_eq!(repair(&market).repair().await.unwrap(), 0);
-    market.settle_down().await;
+    market.process_pending().await;
     let rows = paid_rows(&market).await;
     assert_eq!(rows.len(), 1);
     assert_eq!(
@@ -44,28 +44,29 @@ async fn an_order_that_was_paid_without_a_word_is_announced_and_takes_effect_onc
     );
     assert_eq!(market.purse(Purse::Wallet).await, (3_000, 0, 0));
     assert_eq!(market.purse(Purse::Points).await, (68, 0, 0));
-    market.adds_up().await;
+    market.assert_ledger_balanced().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_that_repair_at_once_announce_it_once() {
-    let market = Market::open().await;
-    let order = market.locked(With::default()).await;
+async fn concurrent_repairs_append_the_event_once() {
+    let market = Market::running().await;
+    let order = market.locked(SpentAssets::default()).await;
     pay_without_event(&market, &order).await;
-    let (one, two) = (repair(&market), repair(&market));
+    let one = repair(&market);
+    let two = repair(&market);
     let (one, two) = tokio::join!(one.repair(), two.repair());
     assert_eq!(one.unwrap() + two.unwrap(), 1);
     assert_eq!(paid_rows(&market).await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sound_market_is_left_alone_and_so_are_orders_beyond_the_window() {
-    let market = Market::open().await;
-    let order = market.paid(With::default()).await;
+async fn consistent_orders_and_orders_outside_the_window_are_not_repaired() {
+    let market = Market::running().await;
+    let order = market.paid(SpentAssets::default()).await;
     let rows = market.world.rows().await.len();
     assert_eq!(repair(&market).repair().await.unwrap(), 0);
     assert_eq!(market.world.rows().await.len(), rows);
-    let old = market.locked(With::default()).await;
+    let old = market.locked(SpentAssets::default()).await;
     pay_without_event(&market, &old).await;
     pass(secs(601)).await;
     assert_eq!(repair(&market).repair().await.unwrap(), 0);
@@ -74,9 +75,9 @@ async fn a_sound_market_is_left_alone_and_so_are_orders_beyond_the_window() {
 
 /// A row inserted with SQL that no consumer applies does not replace the genuine event, which is still missing.
 #[tokio::test(start_paused = true)]
-async fn a_row_that_no_consumer_applies_hides_no_lost_event() {
-    let market = Market::open().await;
-    let order = market.locked(With::default()).await;
+async fn row_that_no_consumer_applies_does_not_replace_a_lost_event() {
+    let market = Market::running().await;
+    let order = market.locked(SpentAssets::default()).await;
     pay_without_event(&market, &order).await;
     let wrong_amount = EventBody::OrderPaid(OrderPaid {
         order: order.facts(),

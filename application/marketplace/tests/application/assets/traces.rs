@@ -61,7 +61,7 @@ async fn trace_of(market: &Market, event_type: EventType) -> Trace {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_payment_callback_causes_is_in_the_trace_of_who_paid() {
+async fn events_of_a_payment_callback_have_the_trace_of_the_payment_request() {
     let market = Market::new().await;
     let order = placed(&market).await;
     let payment = started(&market, &order).await;
@@ -74,7 +74,7 @@ async fn what_a_payment_callback_causes_is_in_the_trace_of_who_paid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refund_is_in_the_trace_of_who_asked_for_it_at_the_gateway_and_in_its_events() {
+async fn refund_request_and_its_events_have_the_trace_of_the_refund_command() {
     let market = Market::new().await;
     let order = placed(&market).await;
     let payment = started(&market, &order).await;
@@ -92,7 +92,7 @@ async fn a_refund_is_in_the_trace_of_who_asked_for_it_at_the_gateway_and_in_its_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_sweep_closes_is_in_the_trace_of_the_order_and_its_late_payment_in_that_of_who_paid() {
+async fn timeout_has_the_trace_of_the_order_and_its_late_payment_that_of_the_payment_request() {
     let market = Market::new().await;
     let order = placed(&market).await;
     let payment = started(&market, &order).await;
@@ -107,11 +107,11 @@ async fn what_the_sweep_closes_is_in_the_trace_of_the_order_and_its_late_payment
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sweep_has_a_trace_of_its_own_where_the_event_of_the_order_is_lost() {
+async fn timeout_has_a_new_trace_when_the_order_event_is_lost() {
     let market = Market::new().await;
     let order = placed(&market).await;
     let created = row(&market, EventType::OrderCreated).await.event_id;
-    market.world.pretend_sent(&[created.as_str()]).await;
+    market.world.mark_sent_without_message(&[created.as_str()]).await;
     assert!(market.world.store.lose_event(&created));
     sweep(&market).await;
     let new_trace = Trace { trace_id: format!("sweep-{}", order.id), traceparent: None };
@@ -119,14 +119,14 @@ async fn the_sweep_has_a_trace_of_its_own_where_the_event_of_the_order_is_lost()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_reaper_closes_and_releases_is_in_the_trace_of_the_order() {
+async fn reaper_closes_and_releases_in_the_trace_of_the_order() {
     let market = Market::new().await;
     market.deposit(5_000).await;
     let product = market.process.listed().await.id;
     let place = PlaceOrder { wallet: money(2_000), ..PlaceOrder::of(product) };
     let order = place_order(market.app(), &traced(by(BUYER), "place"), place).await.unwrap();
     let created = row(&market, EventType::OrderCreated).await;
-    market.hand(&market.keeper(Asset::Wallet).handler, &created).await.unwrap();
+    market.apply_event(&market.asset_consumer(Asset::Wallet).handler, &created).await.unwrap();
     pass(secs(30 * 60)).await;
     let reaper = LockTimeoutReaper::new(market.app().clone(), ConsistencySettings::default());
     assert_eq!(reaper.reap().await.unwrap().closed, 1);
@@ -137,17 +137,17 @@ async fn what_the_reaper_closes_and_releases_is_in_the_trace_of_the_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_event_is_announced_again_in_the_trace_of_the_request_that_caused_it() {
+async fn lost_event_is_repaired_with_the_trace_of_its_request() {
     let market = Market::new().await;
     let order = placed(&market).await;
     let payment = started(&market, &order).await;
     settled(&market, &payment).await;
     let shipment = Shipment::new("SF".into(), "SF-1".into()).unwrap();
     ship_order(market.app(), &traced(by(SELLER), "ship"), order.id, shipment).await.unwrap();
-    // The events were not consumed: only the rows of the order and the payment can provide the trace.
+    // The lost events were not consumed, so the consume log cannot provide their traces.
     for event_type in [EventType::OrderCreated, EventType::OrderPaid, EventType::OrderStatusChanged] {
         let lost = row(&market, event_type).await.event_id;
-        market.world.pretend_sent(&[lost.as_str()]).await;
+        market.world.mark_sent_without_message(&[lost.as_str()]).await;
         assert!(market.world.store.lose_event(&lost));
     }
     assert_eq!(repair(&market).await, 3);
@@ -162,10 +162,10 @@ async fn a_lost_event_is_announced_again_in_the_trace_of_the_request_that_caused
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_event_that_was_consumed_is_announced_again_in_the_trace_of_the_consume_log() {
-    let market = Market::open().await;
+async fn consumed_lost_event_is_repaired_with_the_trace_of_the_consume_log() {
+    let market = Market::running().await;
     let order = placed(&market).await;
-    market.settle_down().await;
+    market.process_pending().await;
     for event_type in [EventType::OrderCreated, EventType::OrderTimeout] {
         let lost = row(&market, event_type).await.event_id;
         assert!(market.world.store.lose_event(&lost));

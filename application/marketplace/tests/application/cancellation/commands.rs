@@ -1,4 +1,4 @@
-//! Every use case, cut at every await.
+//! Use cases, interrupted at every await.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,177 +8,215 @@ use marketplace::use_cases::*;
 use marketplace_domain::*;
 
 use super::world::*;
-use super::{Cut, step, sweep};
+use super::{Interruption, interrupt_at_every_poll, poll_up_to};
 
-/// What a command leaves: nothing new, or all of it.
+/// State after an interrupted command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
-    Nothing,
-    All,
+enum Outcome {
+    Unchanged,
+    Applied,
 }
 
-/// One cut of one command. `given` prepares, `all` is what the command leads to from the state before, `again` repeats
-/// it afterwards and says whether that is as it should be.
-async fn cut_once<G, T>(
-    (cut, polls): (Cut, usize),
-    given: impl AsyncFn(&App) -> G,
+/// Interrupts one command once. `setup` prepares the state, `is_applied` compares the states before and after the command,
+/// and `is_valid_repeat` checks the result of the repeated command. Returns whether the command completed.
+async fn interrupt_once<G, T>(
+    (interruption, polls): (Interruption, usize),
+    setup: impl AsyncFn(&App) -> G,
     command: impl AsyncFn(&App, &G) -> Result<T, UseCaseError>,
-    all: impl Fn(&State, &State) -> bool,
-    again: impl Fn(Result<T, UseCaseError>, Left) -> bool,
+    is_applied: impl Fn(&State, &State) -> bool,
+    is_valid_repeat: impl Fn(Result<T, UseCaseError>, Outcome) -> bool,
 ) -> bool {
     let world = World::new().await;
     let (app, _) = world.process();
-    // From another process, so that the command's own process has to take its ids too.
-    let given = given(&world.process().0).await;
+    // Setup runs in another process, so that the command also has to reserve id blocks.
+    let input = setup(&world.process().0).await;
     let before = world.state().await;
-    let mut running: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(command(&app, &given));
-    let answer = step(&mut running, polls).await;
-    if cut == Cut::ProcessEnds {
+    let mut running: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(command(&app, &input));
+    let result = poll_up_to(&mut running, polls).await;
+    if interruption == Interruption::ProcessKilled {
         app.tx.tasks.kill();
     }
     drop(running);
-    let next = after(&world, &app, cut).await;
+    let next = continuing_app(&world, &app, interruption).await;
     let now = world.state().await;
-    let left = if now == before { Left::Nothing } else { Left::All };
-    let complete = answer.is_some();
-    assert!(left == Left::Nothing || all(&before, &now), "{cut:?} after {polls}: {before:?} became {now:?}");
-    assert!(!complete || left == Left::All, "{cut:?} after {polls}: answered, and nothing is there");
-    if let Some(Err(error)) = answer {
+    let outcome = if now == before { Outcome::Unchanged } else { Outcome::Applied };
+    let complete = result.is_some();
+    assert!(
+        outcome == Outcome::Unchanged || is_applied(&before, &now),
+        "{interruption:?} after {polls}: {before:?} became {now:?}"
+    );
+    assert!(
+        !complete || outcome == Outcome::Applied,
+        "{interruption:?} after {polls}: completed without an effect"
+    );
+    if let Some(Err(error)) = result {
         panic!("{error}");
     }
-    let repeated = without_waiting(command(&next, &given)).await;
-    assert!(again(repeated, left), "{cut:?} after {polls}: repeated after {left:?}");
+    let repeated = without_waiting(command(&next, &input)).await;
+    assert!(is_valid_repeat(repeated, outcome), "{interruption:?} after {polls}: repeated after {outcome:?}");
     let last = world.state().await;
-    assert!(left == Left::All || all(&before, &last), "{cut:?} after {polls}: repeated to {last:?}");
+    assert!(
+        outcome == Outcome::Applied || is_applied(&before, &last),
+        "{interruption:?} after {polls}: repeat led to {last:?}"
+    );
     without_waiting(ordered(&next)).await;
     complete
 }
 
-/// Events that are new.
+/// The events added after `before`.
 fn new_events(before: &State, now: &State) -> Vec<(String, i64)> {
     let mut events = now.events[..now.events.len() - before.events.len()].to_vec();
     events.reverse();
     events
 }
 
-fn are(events: Vec<(String, i64)>, expected: &[(&str, i64)]) -> bool {
+fn match_expected(events: Vec<(String, i64)>, expected: &[(&str, i64)]) -> bool {
     events.iter().map(|(name, seq)| (name.as_str(), *seq)).eq(expected.iter().copied())
 }
 
-fn refused_by_status<T>(answer: &Result<T, UseCaseError>) -> bool {
-    matches!(answer, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. })))
+fn refused_by_status<T>(result: &Result<T, UseCaseError>) -> bool {
+    matches!(result, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. })))
 }
 
 #[test]
-fn list_product_is_there_or_not() {
-    sweep("list_product", async |cut, polls| {
-        let all = |before: &State, now: &State| {
+fn interrupted_list_product_is_atomic() {
+    interrupt_at_every_poll("list_product", async |interruption, polls| {
+        let is_applied = |before: &State, now: &State| {
             now.products.len() == before.products.len() + 1 && now.events == before.events
         };
         let command = async |app: &App, (): &()| list_product(app, &by(SELLER), camera()).await;
-        cut_once((cut, polls), async |_| (), command, all, |again, _| again.is_ok()).await
+        interrupt_once((interruption, polls), async |_| (), command, is_applied, |result, _| result.is_ok())
+            .await
     });
 }
 
 #[test]
-fn place_order_is_there_with_product_and_events_or_not_at_all() {
-    sweep("place_order", async |cut, polls| {
-        let all = |before: &State, now: &State| {
+fn interrupted_place_order_is_atomic_with_product_and_events() {
+    interrupt_at_every_poll("place_order", async |interruption, polls| {
+        let is_applied = |before: &State, now: &State| {
             now.orders.len() == 1
                 && now
                     .products
                     .iter()
                     .all(|(_, status, version)| (*status, *version) == (ProductStatus::Sold, 2))
-                && are(new_events(before, now), &[("ORDER_CREATED", 1), ("ORDER_TIMEOUT", 1)])
+                && match_expected(new_events(before, now), &[("ORDER_CREATED", 1), ("ORDER_TIMEOUT", 1)])
         };
-        let given = async |app: &App| listed(app).await.id;
+        let setup = async |app: &App| listed(app).await.id;
         let command = async |app: &App, product: &ProductId| {
             place_order(app, &by(BUYER), PlaceOrder::of(*product)).await
         };
-        let again = |answer: Result<Order, UseCaseError>, left| match left {
-            Left::Nothing => answer.is_ok(),
-            Left::All => matches!(answer, Err(UseCaseError::Order(OrderRefusal::Product(_)))),
+        let is_valid_repeat = |result: Result<Order, UseCaseError>, outcome| match outcome {
+            Outcome::Unchanged => result.is_ok(),
+            Outcome::Applied => matches!(result, Err(UseCaseError::Order(OrderRefusal::Product(_)))),
         };
-        cut_once((cut, polls), given, command, all, again).await
+        interrupt_once((interruption, polls), setup, command, is_applied, is_valid_repeat).await
     });
 }
 
 #[test]
-fn cancel_order_is_there_with_product_and_event_or_not_at_all() {
-    sweep("cancel_order", async |cut, polls| {
-        let all = |before: &State, now: &State| {
+fn interrupted_cancel_order_is_atomic_with_product_and_event() {
+    interrupt_at_every_poll("cancel_order", async |interruption, polls| {
+        let is_applied = |before: &State, now: &State| {
             now.orders[0].1 == OrderStatus::Cancelled
                 && now.products[0].1 == ProductStatus::OnSale
-                && are(new_events(before, now), &[("ORDER_CANCELLED", 2)])
+                && match_expected(new_events(before, now), &[("ORDER_CANCELLED", 2)])
         };
         let command = async |app: &App, order: &Order| cancel_order(app, &by(BUYER), order.id).await;
-        let again = |answer: Result<Order, UseCaseError>, left| match left {
-            Left::Nothing => answer.is_ok(),
-            Left::All => refused_by_status(&answer),
+        let is_valid_repeat = |result: Result<Order, UseCaseError>, outcome| match outcome {
+            Outcome::Unchanged => result.is_ok(),
+            Outcome::Applied => refused_by_status(&result),
         };
-        cut_once((cut, polls), async |app| ordered(app).await, command, all, again).await
+        interrupt_once(
+            (interruption, polls),
+            async |app| ordered(app).await,
+            command,
+            is_applied,
+            is_valid_repeat,
+        )
+        .await
     });
 }
 
 #[test]
-fn ship_order_is_there_with_its_event_or_not_at_all() {
-    sweep("ship_order", async |cut, polls| {
-        let all = |before: &State, now: &State| {
+fn interrupted_ship_order_is_atomic_with_its_event() {
+    interrupt_at_every_poll("ship_order", async |interruption, polls| {
+        let is_applied = |before: &State, now: &State| {
             now.orders[0].1 == OrderStatus::Shipped
-                && are(new_events(before, now), &[("ORDER_STATUS_CHANGED", 3)])
+                && match_expected(new_events(before, now), &[("ORDER_STATUS_CHANGED", 3)])
         };
         let command = async |app: &App, order: &Order| {
             let shipment = Shipment::new("SF".into(), "SF-1".into()).unwrap();
             ship_order(app, &by(SELLER), order.id, shipment).await
         };
-        let again = |answer: Result<Order, UseCaseError>, left| match left {
-            Left::Nothing => answer.is_ok(),
-            Left::All => refused_by_status(&answer),
+        let is_valid_repeat = |result: Result<Order, UseCaseError>, outcome| match outcome {
+            Outcome::Unchanged => result.is_ok(),
+            Outcome::Applied => refused_by_status(&result),
         };
-        cut_once((cut, polls), async |app| paid(app).await, command, all, again).await
+        interrupt_once(
+            (interruption, polls),
+            async |app| paid(app).await,
+            command,
+            is_applied,
+            is_valid_repeat,
+        )
+        .await
     });
 }
 
 #[test]
-fn complete_order_is_there_with_its_event_or_not_at_all() {
-    sweep("complete_order", async |cut, polls| {
-        let all = |before: &State, now: &State| {
+fn interrupted_complete_order_is_atomic_with_its_event() {
+    interrupt_at_every_poll("complete_order", async |interruption, polls| {
+        let is_applied = |before: &State, now: &State| {
             now.orders[0].1 == OrderStatus::Completed
-                && are(new_events(before, now), &[("ORDER_STATUS_CHANGED", 4)])
+                && match_expected(new_events(before, now), &[("ORDER_STATUS_CHANGED", 4)])
         };
         let command = async |app: &App, order: &Order| complete_order(app, &by(BUYER), order.id).await;
-        let again = |answer: Result<Order, UseCaseError>, left| match left {
-            Left::Nothing => answer.is_ok(),
-            Left::All => refused_by_status(&answer),
+        let is_valid_repeat = |result: Result<Order, UseCaseError>, outcome| match outcome {
+            Outcome::Unchanged => result.is_ok(),
+            Outcome::Applied => refused_by_status(&result),
         };
-        cut_once((cut, polls), async |app| shipped(app).await, command, all, again).await
+        interrupt_once(
+            (interruption, polls),
+            async |app| shipped(app).await,
+            command,
+            is_applied,
+            is_valid_repeat,
+        )
+        .await
     });
 }
 
 #[test]
-fn start_payment_starts_one_payment_or_none() {
-    sweep("start_payment", async |cut, polls| {
-        let all = |before: &State, now: &State| now.payments.len() == 1 && now.events == before.events;
+fn interrupted_start_payment_starts_one_payment_or_none() {
+    interrupt_at_every_poll("start_payment", async |interruption, polls| {
+        let is_applied = |before: &State, now: &State| now.payments.len() == 1 && now.events == before.events;
         let command = async |app: &App, order: &Order| start_payment(app, &by(BUYER), card(order.id)).await;
-        // Asked for again, it is the one that is there.
-        cut_once((cut, polls), async |app| ordered(app).await, command, all, |again, _| again.is_ok()).await
+        // A repeated command returns the existing payment.
+        interrupt_once(
+            (interruption, polls),
+            async |app| ordered(app).await,
+            command,
+            is_applied,
+            |result, _| result.is_ok(),
+        )
+        .await
     });
 }
 
 #[test]
-fn settle_payment_settles_payment_and_order_with_both_events_or_nothing() {
-    sweep("settle_payment", async |cut, polls| {
-        let all = |before: &State, now: &State| {
+fn interrupted_settle_payment_is_atomic_with_order_and_events() {
+    interrupt_at_every_poll("settle_payment", async |interruption, polls| {
+        let is_applied = |before: &State, now: &State| {
             now.payments[0].1 == PaymentStatus::Success
                 && now.orders[0].1 == OrderStatus::Paid
-                && are(new_events(before, now), &[("PAYMENT_SUCCEEDED", 2), ("ORDER_PAID", 2)])
+                && match_expected(new_events(before, now), &[("PAYMENT_SUCCEEDED", 2), ("ORDER_PAID", 2)])
         };
-        let given = async |app: &App| {
+        let setup = async |app: &App| {
             let order = ordered(app).await;
             start_payment(app, &by(BUYER), card(order.id)).await.unwrap()
         };
         let command =
             async |app: &App, payment: &Payment| settle_payment(app, &gateway(), success(payment)).await;
-        cut_once((cut, polls), given, command, all, |again, _| again.is_ok()).await
+        interrupt_once((interruption, polls), setup, command, is_applied, |result, _| result.is_ok()).await
     });
 }

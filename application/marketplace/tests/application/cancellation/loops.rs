@@ -1,4 +1,4 @@
-//! One window of the relay and one delivery to a consumer, cut at every await.
+//! One window of the relay and one delivery to a consumer, interrupted at every await.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,23 +17,28 @@ use marketplace::queues::{FULFILLMENT_QUEUE, INVENTORY_QUEUE, WEBHOOK_QUEUE};
 use marketplace_domain::Order;
 
 use super::world::*;
-use super::{Cut, step, sweep};
+use super::{Interruption, interrupt_at_every_poll, poll_up_to};
 use crate::support::pass;
 
 fn relay(app: &App, wake: &Wake, name: &str) -> Relay {
     Relay::new(app.outbox.clone(), wake.clone(), RelayId(name.to_owned()), RelaySettings::default())
 }
 
-/// Runs a loop for so many steps and cuts it: its future is dropped, or the process ends under it.
-async fn run_and_cut(app: &App, cut: Cut, polls: usize, work: impl Future<Output = ()> + Send + 'static) {
-    match cut {
-        Cut::CallerGoes => {
+/// Runs a loop for this number of polls and interrupts it: its future is dropped or its process is killed.
+async fn run_and_interrupt(
+    app: &App,
+    interruption: Interruption,
+    polls: usize,
+    work: impl Future<Output = ()> + Send + 'static,
+) {
+    match interruption {
+        Interruption::CallerCancelled => {
             let mut work: Pin<Box<dyn Future<Output = ()>>> = Box::pin(work);
-            assert!(step(&mut work, polls).await.is_none(), "a loop does not end by itself");
+            assert!(poll_up_to(&mut work, polls).await.is_none(), "the loop ended before it was stopped");
             drop(work);
             app.tx.tasks.stop().await;
         }
-        Cut::ProcessEnds => {
+        Interruption::ProcessKilled => {
             drop(app.tx.tasks.spawn(work));
             for _ in 0..polls {
                 tokio::task::yield_now().await;
@@ -45,29 +50,29 @@ async fn run_and_cut(app: &App, cut: Cut, polls: usize, work: impl Future<Output
 }
 
 #[test]
-fn a_relays_window_is_settled_whole_or_not_at_all_and_nothing_is_lost() {
-    sweep("a relay's window", async |cut, polls| {
+fn interrupted_relay_window_is_settled_completely_or_not_at_all() {
+    interrupt_at_every_poll("relay window", async |interruption, polls| {
         let world = World::new().await;
         let (app, wake) = world.process();
-        // Six events, of which none waits for another: one window, one round.
+        // Six independent events: one window contains all of them.
         for _ in 0..3 {
             ordered(&world.process().0).await;
         }
-        run_and_cut(&app, cut, polls, relay(&app, &wake, "cut").run()).await;
+        run_and_interrupt(&app, interruption, polls, relay(&app, &wake, "interrupted").run()).await;
         let sent = world.rows().await.iter().filter(|row| row.status == OutboxStatus::Sent).count();
-        assert!(sent == 0 || sent == 6, "{cut:?} after {polls}: {sent} of one window are settled");
+        assert!(sent == 0 || sent == 6, "{interruption:?} after {polls}: {sent} of 6 rows are settled");
         let published = world.depth(INVENTORY_QUEUE).await.0;
-        assert!(published >= sent as u64 / 2, "{cut:?} after {polls}: settled, and not published");
-        // The next one takes over when the lease ends, and publishes what is left.
+        assert!(published >= sent as u64 / 2, "{interruption:?} after {polls}: settled without a publish");
+        // The next relay takes over when the lease ends and publishes the remaining rows.
         let (next, wake) = world.process();
         drop(next.tx.tasks.spawn(relay(&next, &wake, "next").run()));
         pass(Duration::from_secs(8)).await;
         let rows = world.rows().await;
         assert!(rows.iter().all(|row| row.status == OutboxStatus::Sent && row.retry_count == 0), "{rows:#?}");
         let (ready, _) = world.depth(INVENTORY_QUEUE).await;
-        assert!(ready == 3 || (ready == 6 && sent == 0), "{cut:?} after {polls}: {ready} messages");
+        assert!(ready == 3 || (ready == 6 && sent == 0), "{interruption:?} after {polls}: {ready} messages");
         assert_eq!(world.depth(WEBHOOK_QUEUE).await.0, ready);
-        // New events go on at once.
+        // New events are published.
         ordered(&next).await;
         pass(Duration::from_secs(6)).await;
         assert_eq!(world.depth(INVENTORY_QUEUE).await.0, ready + 1);
@@ -109,43 +114,54 @@ async fn effect_and_log(world: &World, order: &Order, row: &OutboxRow) -> (usize
 }
 
 #[test]
-fn a_delivery_takes_effect_with_its_log_or_not_at_all_and_once_in_the_end() {
-    sweep("a delivery", async |cut, polls| {
+fn interrupted_delivery_takes_effect_once_with_its_consume_record() {
+    interrupt_at_every_poll("delivery", async |interruption, polls| {
         let world = World::new().await;
         let (order, row) = delivered(&world).await;
         let (app, _) = world.process();
-        run_and_cut(&app, cut, polls, consumer(&app).run()).await;
+        run_and_interrupt(&app, interruption, polls, consumer(&app).run()).await;
         let (effects, status) = effect_and_log(&world, &order, &row).await;
-        assert_eq!(effects == 1, status == Some(ConsumeStatus::Success), "{cut:?} after {polls}: {status:?}");
+        assert_eq!(
+            effects == 1,
+            status == Some(ConsumeStatus::Success),
+            "{interruption:?} after {polls}: {status:?}"
+        );
         let (ready, unacked) = world.depth(FULFILLMENT_QUEUE).await;
-        assert_eq!(unacked, 0, "{cut:?} after {polls}: the end of a subscription returns what it had");
-        assert!(effects == 1 || ready == 1, "{cut:?} after {polls}: acked before anything was committed");
+        assert_eq!(
+            unacked, 0,
+            "{interruption:?} after {polls}: the ended subscription returns its deliveries"
+        );
+        assert!(effects == 1 || ready == 1, "{interruption:?} after {polls}: acked before the commit");
         finish(&world, &order, &row).await;
         effects == 1 && ready == 0
     });
 }
 
 #[test]
-fn a_redelivery_takes_effect_with_its_log_or_not_at_all_and_once_in_the_end() {
-    sweep("a redelivery", async |cut, polls| {
+fn interrupted_redelivery_takes_effect_once_with_its_consume_record() {
+    interrupt_at_every_poll("redelivery", async |interruption, polls| {
         let world = World::new().await;
         let (order, row) = delivered(&world).await;
         let subscription = world.broker().subscribe(FULFILLMENT_QUEUE, 1.try_into().unwrap()).await.unwrap();
         assert_eq!(subscription.next().await.unwrap().len(), 1);
         drop(subscription);
         let (app, _) = world.process();
-        run_and_cut(&app, cut, polls, consumer(&app).run()).await;
+        run_and_interrupt(&app, interruption, polls, consumer(&app).run()).await;
         let (effects, status) = effect_and_log(&world, &order, &row).await;
-        assert_eq!(effects == 1, status == Some(ConsumeStatus::Success), "{cut:?} after {polls}: {status:?}");
+        assert_eq!(
+            effects == 1,
+            status == Some(ConsumeStatus::Success),
+            "{interruption:?} after {polls}: {status:?}"
+        );
         let (ready, unacked) = world.depth(FULFILLMENT_QUEUE).await;
         assert_eq!(unacked, 0);
-        assert!(effects == 1 || ready == 1, "{cut:?} after {polls}: acked before anything was committed");
+        assert!(effects == 1 || ready == 1, "{interruption:?} after {polls}: acked before the commit");
         finish(&world, &order, &row).await;
         effects == 1 && ready == 0
     });
 }
 
-/// The next process settles what is left, once, also where a counted attempt has to run out first.
+/// Checks that the next process applies the event once, also after the lease of a counted attempt has expired.
 async fn finish(world: &World, order: &Order, row: &OutboxRow) {
     let (next, _) = world.process();
     drop(next.tx.tasks.spawn(consumer(&next).run()));

@@ -1,5 +1,5 @@
-//! The cancellation sweep: every caller may go away, and every process may end, at every await. Whatever it was at is
-//! there whole or not at all, and the next one finds nothing in its way.
+//! Cancellation tests: a caller may drop its future, and a process may be killed, at every await. The interrupted work is
+//! complete or has no effect, and it leaves no lock or permit that delays later work.
 
 mod commands;
 mod loops;
@@ -10,24 +10,27 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// How a command is cut short.
+/// Kind of interruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
-    /// Its caller goes away; what it began runs to its end.
-    CallerGoes,
-    /// Its process ends, with everything in it.
-    ProcessEnds,
+pub(crate) enum Interruption {
+    /// The caller drops its future. A started unit of work runs to its end.
+    CallerCancelled,
+    /// The process is killed with all its tasks.
+    ProcessKilled,
 }
 
-impl Cut {
-    pub(crate) const BOTH: [Cut; 2] = [Cut::CallerGoes, Cut::ProcessEnds];
+impl Interruption {
+    pub(crate) const BOTH: [Interruption; 2] = [Interruption::CallerCancelled, Interruption::ProcessKilled];
 }
 
-/// More polls than anything here needs.
-const TOO_MANY: usize = 2_000;
+/// More polls than any tested operation needs.
+const MAX_POLLS: usize = 2_000;
 
-/// Polls a future up to `polls` times, and lets every other task take a step after each. Tells whether it completed.
-pub(crate) async fn step<T>(future: &mut Pin<Box<dyn Future<Output = T> + '_>>, polls: usize) -> Option<T> {
+/// Polls a future up to `polls` times and lets every other task run after each poll. Returns the output if it completed.
+pub(crate) async fn poll_up_to<T>(
+    future: &mut Pin<Box<dyn Future<Output = T> + '_>>,
+    polls: usize,
+) -> Option<T> {
     for _ in 0..polls {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return Some(output);
@@ -37,21 +40,21 @@ pub(crate) async fn step<T>(future: &mut Pin<Box<dyn Future<Output = T> + '_>>, 
     None
 }
 
-/// Runs `case` with 0, 1, 2, ... polls, each time in a world of its own, until it says that it was complete.
-pub(crate) fn sweep(name: &str, case: impl AsyncFn(Cut, usize) -> bool) {
-    for cut in Cut::BOTH {
-        let complete = (0..TOO_MANY).find(|polls| {
+/// Runs `case` with 0, 1, 2, ... polls, each time on a new runtime, until it returns that the work was complete.
+pub(crate) fn interrupt_at_every_poll(name: &str, case: impl AsyncFn(Interruption, usize) -> bool) {
+    for interruption in Interruption::BOTH {
+        let complete = (0..MAX_POLLS).find(|polls| {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .start_paused(true)
-                // This future has its turn after each step of a task, not after 61 of them.
+                // Polls this future after each step of a task; by default it is polled after 61 steps.
                 .event_interval(1)
                 .build()
                 .expect("a runtime on this thread");
-            runtime.block_on(case(cut, *polls))
+            runtime.block_on(case(interruption, *polls))
         });
-        let polls = complete.unwrap_or_else(|| panic!("{name} is not complete after {TOO_MANY} polls"));
-        assert!(polls > 3, "{name} was complete after {polls} polls: nothing was cut");
-        println!("{name}, {cut:?}: cut at each of {polls} polls");
+        let polls = complete.unwrap_or_else(|| panic!("{name} is not complete after {MAX_POLLS} polls"));
+        assert!(polls > 3, "{name} was complete after {polls} polls: nothing was interrupted");
+        println!("{name}, {interruption:?}: interrupted at each of {polls} polls");
     }
 }

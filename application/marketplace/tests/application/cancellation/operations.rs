@@ -1,4 +1,4 @@
-//! What operators do, cut at every await: a row is moved and recorded, or neither.
+//! Operator actions, interrupted at every await: the rows are changed and audited, or neither.
 
 use std::pin::Pin;
 
@@ -10,16 +10,16 @@ use marketplace::queues::INVENTORY_QUEUE;
 use marketplace::{Actor, App, CommandContext, Role};
 
 use super::world::*;
-use super::{Cut, step, sweep};
+use super::{Interruption, interrupt_at_every_poll, poll_up_to};
 
 fn operator() -> Operator {
     let actor = Actor::User { id: user(9), roles: vec![Role::Operator] };
     CommandContext { actor, ..by(9) }.operator().unwrap()
 }
 
-/// What an action changed, by the rows and by the audit log.
+/// Number of changes according to the rows and according to the audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Done {
+struct Changes {
     rows: u64,
     recorded: u64,
 }
@@ -30,35 +30,42 @@ async fn recorded(world: &World) -> u64 {
     entries.iter().map(|entry| entry.effect.changed).sum()
 }
 
-/// One cut of one action, which is done again afterwards.
-async fn cut_once<T>(
-    (cut, polls): (Cut, usize),
-    given: impl AsyncFn(&App),
+/// Interrupts one action once and repeats it. Returns whether the interrupted action completed.
+async fn interrupt_once<T>(
+    (interruption, polls): (Interruption, usize),
+    setup: impl AsyncFn(&App),
     action: impl AsyncFn(&App) -> Result<T, OperationError>,
     changed: impl AsyncFn(&World) -> u64,
-    whole: u64,
+    expected: u64,
 ) -> bool {
     let world = World::new().await;
     let (app, _) = world.process();
-    given(&world.process().0).await;
+    setup(&world.process().0).await;
     let mut running: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(action(&app));
-    let answer = step(&mut running, polls).await;
-    if cut == Cut::ProcessEnds {
+    let result = poll_up_to(&mut running, polls).await;
+    if interruption == Interruption::ProcessKilled {
         app.tx.tasks.kill();
     }
     drop(running);
-    let next = after(&world, &app, cut).await;
-    let done = Done { rows: changed(&world).await, recorded: recorded(&world).await };
+    let next = continuing_app(&world, &app, interruption).await;
+    let changes = Changes { rows: changed(&world).await, recorded: recorded(&world).await };
     assert!(
-        done.rows == done.recorded && [0, whole].contains(&done.rows),
-        "{cut:?} after {polls} polls: {done:?}"
+        changes.rows == changes.recorded && [0, expected].contains(&changes.rows),
+        "{interruption:?} after {polls} polls: {changes:?}"
     );
-    let complete = answer.is_some();
-    assert!(!complete || done.rows == whole, "{cut:?} after {polls}: answered, and not done");
-    // A release that happened finds nothing to release.
+    let complete = result.is_some();
+    assert!(
+        !complete || changes.rows == expected,
+        "{interruption:?} after {polls}: completed without an effect"
+    );
+    // A repeated release fails because nothing is blocked.
     drop(without_waiting(action(&next)).await);
-    let done = Done { rows: changed(&world).await, recorded: recorded(&world).await };
-    assert_eq!(done, Done { rows: whole, recorded: whole }, "{cut:?} after {polls}: repeated");
+    let changes = Changes { rows: changed(&world).await, recorded: recorded(&world).await };
+    assert_eq!(
+        changes,
+        Changes { rows: expected, recorded: expected },
+        "{interruption:?} after {polls}: repeated"
+    );
     without_waiting(ordered(&next)).await;
     complete
 }
@@ -69,8 +76,8 @@ async fn unit(app: &App, work: impl AsyncFnOnce(&mut Work)) {
     unit.commit().await.unwrap();
 }
 
-/// An order whose two events were given up.
-async fn given_up(app: &App) {
+/// An order with two FAILED events.
+async fn failed_order(app: &App) {
     let order = ordered(app).await;
     let about = OutboxFilter { aggregate_id: Some(order.id.get()), ..OutboxFilter::default() };
     let rows = app.view().await.unwrap().outbox_view().outbox_page(&about, None, 10).await.unwrap();
@@ -88,8 +95,8 @@ async fn given_up(app: &App) {
     unit(app, async |unit| assert_eq!(unit.outbox().mark_failed(&failed, now).await.unwrap(), 2)).await;
 }
 
-/// An order whose first event died at the inventory.
-async fn dead(app: &App) {
+/// An order whose first event is dead at the consumer `inventory`.
+async fn dead_lettered_order(app: &App) {
     ordered(app).await;
     let rows = app
         .view()
@@ -120,14 +127,14 @@ async fn dead(app: &App) {
         cost_ms: 0,
         consume_time: now,
     };
-    let letter = DeadLetter {
+    let dead_letter = DeadLetter {
         queue: INVENTORY_QUEUE.into(),
         key: row.event_id.into(),
         tenant: TENANT,
         event_type: None,
         trace_id: None,
         body: String::new(),
-        reason: "out of paper".into(),
+        reason: "service unavailable".into(),
         died_at: now,
         status: DeadLetterStatus::Open,
         decided_at: None,
@@ -135,23 +142,23 @@ async fn dead(app: &App) {
     };
     unit(app, async |unit| {
         unit.outbox().record(&[consumption]).await.unwrap();
-        unit.outbox().park(&[letter]).await.unwrap();
+        unit.outbox().park(&[dead_letter]).await.unwrap();
     })
     .await;
 }
 
-async fn letter(world: &World) -> DeadLetter {
+async fn dead_letter(world: &World) -> DeadLetter {
     let filter = DeadLetterFilter::default();
     world.view().await.outbox_view().dead_letters_page(&filter, None, 1).await.unwrap().remove(0).effect
 }
 
-fn every_letter() -> Letters {
+fn all_dead_letters() -> Letters {
     Letters::Filter { queue: None, event_type: None, tenant: None }
 }
 
 #[test]
-fn redrive_is_done_and_recorded_or_neither() {
-    sweep("redrive_events", async |cut, polls| {
+fn interrupted_redrive_is_atomic_with_its_audit_entry() {
+    interrupt_at_every_poll("redrive_events", async |interruption, polls| {
         let action = async |app: &App| {
             let filter = OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() };
             let rows = Rows::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None };
@@ -162,13 +169,13 @@ fn redrive_is_done_and_recorded_or_neither() {
             let rows = world.rows().await;
             rows.iter().filter(|row| row.status == OutboxStatus::Retry).count() as u64
         };
-        cut_once((cut, polls), given_up, action, changed, 2).await
+        interrupt_once((interruption, polls), failed_order, action, changed, 2).await
     });
 }
 
 #[test]
-fn release_is_done_and_recorded_or_neither() {
-    sweep("release_aggregate", async |cut, polls| {
+fn interrupted_release_is_atomic_with_its_audit_entry() {
+    interrupt_at_every_poll("release_aggregate", async |interruption, polls| {
         let action = async |app: &App| {
             let failed = app
                 .view()
@@ -184,63 +191,70 @@ fn release_is_done_and_recorded_or_neither() {
         let changed = async |world: &World| {
             world.rows().await.iter().filter(|row| row.released_time.is_some()).count() as u64
         };
-        // ORDER_TIMEOUT holds nothing.
-        cut_once((cut, polls), given_up, action, changed, 1).await
+        // ORDER_TIMEOUT is unordered and blocks no later event.
+        interrupt_once((interruption, polls), failed_order, action, changed, 1).await
     });
 }
 
 #[test]
-fn discard_is_done_and_recorded_or_neither() {
-    sweep("discard_dead_letters", async |cut, polls| {
+fn interrupted_discard_is_atomic_with_its_audit_entry() {
+    interrupt_at_every_poll("discard_dead_letters", async |interruption, polls| {
         let action = async |app: &App| {
-            let reason = Reason::new("a stray".into()).unwrap();
-            let command = DiscardLetters { letters: every_letter(), dry_run: false, reason };
+            let reason = Reason::new("a stray message".into()).unwrap();
+            let command = DiscardLetters { letters: all_dead_letters(), dry_run: false, reason };
             discard_dead_letters(&app.outbox, &operator(), command).await
         };
         let changed =
-            async |world: &World| u64::from(letter(world).await.status == DeadLetterStatus::Discarded);
-        cut_once((cut, polls), dead, action, changed, 1).await
+            async |world: &World| u64::from(dead_letter(world).await.status == DeadLetterStatus::Discarded);
+        interrupt_once((interruption, polls), dead_lettered_order, action, changed, 1).await
     });
 }
 
 #[test]
-fn a_replay_that_is_cut_leaves_the_letter_open_or_its_event_to_be_tried() {
-    sweep("replay_dead_letters", async |cut, polls| {
+fn interrupted_replay_leaves_the_dead_letter_open_or_its_event_retryable() {
+    interrupt_at_every_poll("replay_dead_letters", async |interruption, polls| {
         let world = World::new().await;
         let (app, _) = world.process();
-        dead(&world.process().0).await;
+        dead_lettered_order(&world.process().0).await;
         let replay = async |app: &App| {
-            let command = ReplayLetters { letters: every_letter(), dry_run: false, reason: None };
+            let command = ReplayLetters { letters: all_dead_letters(), dry_run: false, reason: None };
             replay_dead_letters(&app.outbox, &operator(), command).await
         };
         let mut running: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(replay(&app));
-        let answer = step(&mut running, polls).await;
-        if cut == Cut::ProcessEnds {
+        let result = poll_up_to(&mut running, polls).await;
+        if interruption == Interruption::ProcessKilled {
             app.tx.tasks.kill();
         }
         drop(running);
-        let next = after(&world, &app, cut).await;
+        let next = continuing_app(&world, &app, interruption).await;
         let log = async || {
-            let event: EventId = letter(&world).await.key.parse().unwrap();
+            let event: EventId = dead_letter(&world).await.key.parse().unwrap();
             world.view().await.outbox_view().consumption("inventory", &event).await.unwrap().unwrap().status
         };
-        let (status, sent) = (letter(&world).await.status, world.depth(INVENTORY_QUEUE).await.0);
+        let status = dead_letter(&world).await.status;
+        let sent = world.depth(INVENTORY_QUEUE).await.0;
         let found = (status, log().await, recorded(&world).await);
         let expected = match status {
             DeadLetterStatus::Open => (status, ConsumeStatus::Dead, 0),
             DeadLetterStatus::Replaying | DeadLetterStatus::Replayed => (status, ConsumeStatus::Failed, 1),
-            DeadLetterStatus::Discarded => panic!("nobody discarded it"),
+            DeadLetterStatus::Discarded => panic!("unexpected discard"),
         };
-        assert_eq!(found, expected, "{cut:?} after {polls}");
-        assert!(status != DeadLetterStatus::Open || sent == 0, "{cut:?} after {polls}: sent and not begun");
-        assert!(status != DeadLetterStatus::Replayed || sent == 1, "{cut:?} after {polls}: closed, not sent");
-        if cut == Cut::CallerGoes {
-            assert_ne!(status, DeadLetterStatus::Replaying, "what was begun runs to its end");
+        assert_eq!(found, expected, "{interruption:?} after {polls}");
+        assert!(
+            status != DeadLetterStatus::Open || sent == 0,
+            "{interruption:?} after {polls}: sent before the replay was recorded"
+        );
+        assert!(
+            status != DeadLetterStatus::Replayed || sent == 1,
+            "{interruption:?} after {polls}: closed without a publish"
+        );
+        if interruption == Interruption::CallerCancelled {
+            assert_ne!(status, DeadLetterStatus::Replaying, "a started replay runs to its end");
         }
         without_waiting(replay(&next)).await.unwrap();
-        assert_eq!(letter(&world).await.status, DeadLetterStatus::Replayed);
+        assert_eq!(dead_letter(&world).await.status, DeadLetterStatus::Replayed);
         assert!(world.depth(INVENTORY_QUEUE).await.0 >= 1);
         without_waiting(ordered(&next)).await;
-        answer.is_some()
+        result.is_some()
     });
 }

@@ -1,4 +1,4 @@
-//! One store, one broker, and processes that are started one after another.
+//! One store, one broker, and processes that are created one after another.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use marketplace::*;
 use marketplace_domain::*;
 use tokio::time::Instant;
 
-use super::Cut;
+use super::Interruption;
 use crate::support;
 pub(crate) use crate::support::{BUYER, SELLER, TENANT, by, gateway, report};
 
-/// A deployment in which failed events hold later ones.
+/// A deployment in which FAILED events block later ones.
 pub(crate) struct World(support::World);
 
-/// Everything that a command may change.
+/// All state that a command may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) products: Vec<(ProductId, ProductStatus, i64)>,
@@ -71,7 +71,7 @@ impl World {
         self.0.rows().await
     }
 
-    /// What is ready and what is unsettled in a queue.
+    /// Number of ready and of unacked messages in a queue.
     pub(crate) async fn depth(&self, queue: &str) -> (u64, u64) {
         let depth = self.0.depth(queue).await;
         (depth.ready, depth.unacked)
@@ -115,14 +115,14 @@ pub(crate) async fn shipped(app: &App) -> Order {
     ship_order(app, &by(SELLER), order.id, Shipment::new("SF".into(), "SF-1".into()).unwrap()).await.unwrap()
 }
 
-/// Ends what was cut, waits until nothing of it runs, and gives the process that goes on.
-pub(crate) async fn after(world: &World, app: &App, cut: Cut) -> App {
-    match cut {
-        Cut::CallerGoes => {
+/// Waits until no interrupted work is running and returns the process that continues.
+pub(crate) async fn continuing_app(world: &World, app: &App, interruption: Interruption) -> App {
+    match interruption {
+        Interruption::CallerCancelled => {
             app.tx.tasks.ended().await;
             app.clone()
         }
-        Cut::ProcessEnds => {
+        Interruption::ProcessKilled => {
             app.tx.tasks.kill();
             app.tx.tasks.ended().await;
             world.process().0
@@ -130,10 +130,10 @@ pub(crate) async fn after(world: &World, app: &App, cut: Cut) -> App {
     }
 }
 
-/// Nothing that was cut is in anybody's way: what follows waits for nothing.
+/// Runs later work and checks that it does not wait: the interrupted work left no lock and no permit.
 pub(crate) async fn without_waiting<T>(work: impl Future<Output = T>) -> T {
-    let begun = Instant::now();
+    let started = Instant::now();
     let output = work.await;
-    assert_eq!(begun.elapsed(), Duration::ZERO, "a lock or a permit was left behind");
+    assert_eq!(started.elapsed(), Duration::ZERO, "a lock or a permit was left behind");
     output
 }

@@ -1,4 +1,4 @@
-//! Event types and consumers beside the marketplace's own.
+//! Event types and consumers in addition to those of the marketplace.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use marketplace::ports::*;
 use marketplace::service::{self, Roles};
 use marketplace_domain::UserId;
 
-use super::scripted::leave_effect;
+use super::scripted::write_effect;
 use crate::support::{TENANT, World, event_id, eventually, secs};
 
 const QUEUE: &str = "library.loans.queue";
@@ -38,8 +38,9 @@ impl Handler<Work> for Loans {
     async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
         for event in events {
             let lent: Lent = event.payload()?;
-            UserId::try_from(lent.reader).map_err(|_| HandlerError::Unrecoverable("who?".into()))?;
-            leave_effect(unit, event, event.row.create_time).await?;
+            UserId::try_from(lent.reader)
+                .map_err(|_| HandlerError::Unrecoverable("invalid reader".into()))?;
+            write_effect(unit, event, event.row.create_time).await?;
         }
         Ok(events.iter().map(|_| Applied::default()).collect())
     }
@@ -59,7 +60,7 @@ fn book(world: &World, id: &str, event_type: &str, book: i64, seq: i64, payload:
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_of_an_added_type_take_the_whole_way_once_and_in_order_beside_the_marketplace() {
+async fn custom_event_type_is_delivered_once_and_in_order() {
     let world = World::new().await;
     let mut process = world.process();
     let loans = Subscriber { queue: QUEUE, handler: Arc::new(Loans) };

@@ -1,4 +1,4 @@
-//! A broker that fails in odd ways keeps no consumer from its work.
+//! Consumers recover from broker panics and failed settlements.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use marketplace::service::{self, Roles};
 use super::scripted::{Act, QUEUE, Scripted};
 use crate::support::{World, eventually, pass, secs};
 
-/// A broker that panics at its first subscriptions, and refuses the first settlements while the subscription lives on.
-struct Grudging {
+/// A broker whose first subscriptions panic and whose first acks fail while the subscription stays open.
+struct UnreliableBroker {
     inner: MemoryBroker,
     panics: AtomicU32,
-    refusals: Arc<AtomicU32>,
+    failing_acks: Arc<AtomicU32>,
 }
 
-fn grudging(world: &World, panics: u32, refusals: u32) -> Arc<Grudging> {
-    let refusals = Arc::new(AtomicU32::new(refusals));
-    Arc::new(Grudging { inner: world.broker.clone(), panics: AtomicU32::new(panics), refusals })
+fn unreliable_broker(world: &World, panics: u32, failing_acks: u32) -> Arc<UnreliableBroker> {
+    let failing_acks = Arc::new(AtomicU32::new(failing_acks));
+    Arc::new(UnreliableBroker { inner: world.broker.clone(), panics: AtomicU32::new(panics), failing_acks })
 }
 
-fn strikes(left: &AtomicU32) -> bool {
+fn use_one(left: &AtomicU32) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
 #[async_trait]
-impl Broker for Grudging {
+impl Broker for UnreliableBroker {
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
         self.inner.declare(topology).await
     }
@@ -46,9 +46,9 @@ impl Broker for Grudging {
         queue: &str,
         prefetch: NonZeroU16,
     ) -> Result<Box<dyn Subscription>, BrokerError> {
-        assert!(!strikes(&self.panics), "a bug in the adapter");
+        assert!(!use_one(&self.panics), "panic of the test broker");
         let inner = self.inner.subscribe(queue, prefetch).await?;
-        Ok(Box::new(GrudgingSubscription { inner, refusals: Arc::clone(&self.refusals) }))
+        Ok(Box::new(UnreliableSubscription { inner, failing_acks: Arc::clone(&self.failing_acks) }))
     }
 
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
@@ -60,20 +60,20 @@ impl Broker for Grudging {
     }
 }
 
-struct GrudgingSubscription {
+struct UnreliableSubscription {
     inner: Box<dyn Subscription>,
-    refusals: Arc<AtomicU32>,
+    failing_acks: Arc<AtomicU32>,
 }
 
 #[async_trait]
-impl Subscription for GrudgingSubscription {
+impl Subscription for UnreliableSubscription {
     async fn next(&self) -> Result<Vec<Delivery>, BrokerError> {
         self.inner.next().await
     }
 
     async fn ack(&self, tags: &[DeliveryTag]) -> Result<(), BrokerError> {
-        if strikes(&self.refusals) {
-            return Err(BrokerError::Unreachable("no connection was free in time".into()));
+        if use_one(&self.failing_acks) {
+            return Err(BrokerError::Unreachable("no free connection in time".into()));
         }
         self.inner.ack(tags).await
     }
@@ -88,14 +88,14 @@ impl Subscription for GrudgingSubscription {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_settlement_that_fails_keeps_no_place_in_the_prefetch() {
+async fn failed_settlement_does_not_occupy_the_prefetch() {
     let world = World::new().await;
     let handler = Scripted::new(&world, |_, _| Act::Apply);
-    let process = world.process_on(grudging(&world, 0, 3));
+    let process = world.process_on(unreliable_broker(&world, 0, 3));
     let settings = ConsumerSettings { prefetch: NonZeroU16::MIN, ..ConsumerSettings::default() };
     process.start_consumer(&handler.subscriber(), settings).await;
     for order in 1..=5 {
-        world.arrived(&process, &format!("e-{order}"), order, 1).await;
+        world.commit_and_deliver(&process, &format!("e-{order}"), order, 1).await;
     }
     eventually(secs(4), async || {
         let depth = world.depth(QUEUE).await;
@@ -103,14 +103,14 @@ async fn a_settlement_that_fails_keeps_no_place_in_the_prefetch() {
     })
     .await;
     for order in 1..=5 {
-        assert_eq!(world.effects(order).await, [format!("e-{order}")], "once, whatever became of the ack");
+        assert_eq!(world.effects(order).await, [format!("e-{order}")], "applied once although acks failed");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loop_that_panics_begins_anew() {
+async fn panicked_consumer_loop_is_restarted() {
     let world = World::new().await;
-    let process = world.process_on(grudging(&world, 7, 0));
+    let process = world.process_on(unreliable_broker(&world, 7, 0));
     service::prepare(&process.app).await.unwrap();
     service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
     pass(secs(5)).await;

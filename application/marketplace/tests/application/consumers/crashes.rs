@@ -1,4 +1,4 @@
-//! Processes that end in the middle, and events that end processes.
+//! Processes killed during an attempt, and events that kill their process.
 
 use handover_events::ConsumeStatus;
 use handover_outbox::ConsumerSettings;
@@ -7,7 +7,7 @@ use super::scripted::{Act, NAME, QUEUE, Scripted};
 use crate::support::{World, eventually, millis, pass, secs};
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_kills_its_process_each_time_ends_dead() {
+async fn event_that_always_kills_its_process_ends_dead() {
     let world = World::new().await;
     let mut kills = 0;
     let first = world.process();
@@ -18,9 +18,9 @@ async fn an_event_that_kills_its_process_each_time_ends_dead() {
         process.start_drainer(&[handler.subscriber()]);
         process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
         if kills == 0 {
-            world.arrived(&process, "e-1", 7, 1).await;
+            world.commit_and_deliver(&process, "e-1", 7, 1).await;
         }
-        // A counted attempt is its worker's until the lease of 15 s ends.
+        // A counted attempt is leased to its worker for 15 s.
         eventually(secs(20), async || {
             process.app.tx.tasks.is_killed()
                 || world.log_status(NAME, "e-1").await == Some(ConsumeStatus::Dead)
@@ -31,23 +31,23 @@ async fn an_event_that_kills_its_process_each_time_ends_dead() {
         }
         process.app.tx.tasks.ended().await;
         kills += 1;
-        assert!(kills <= 5, "it kills for ever");
+        assert!(kills <= 5, "the event kills processes without limit");
         process = world.process();
     };
-    // The first delivery is not counted before it runs; the four attempts after it are.
+    // The first delivery is not counted before it runs; the following four attempts are.
     assert_eq!(kills, 5);
     assert!(handler.calls().is_empty(), "the last process did not run it at all");
     pass(secs(1)).await;
     let record = world.log(NAME, "e-1").await.unwrap();
     assert_eq!((record.status, record.attempts), (ConsumeStatus::Dead, 4));
-    let letters = world.letters().await;
-    assert_eq!(letters.len(), 1);
-    assert!(letters[0].reason.starts_with("消息消费失败"), "{}", letters[0].reason);
+    let dead_letters = world.dead_letters().await;
+    assert_eq!(dead_letters.len(), 1);
+    assert!(dead_letters[0].reason.starts_with("消息消费失败"), "{}", dead_letters[0].reason);
     assert!(world.is_drained(QUEUE).await && world.effects(7).await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_kills_each_time_it_runs_before_a_later_one_ends_dead() {
+async fn predecessor_that_always_kills_its_process_ends_dead() {
     let world = World::new().await;
     let mut kills = 0;
     let mut process = world.process();
@@ -59,9 +59,9 @@ async fn an_event_that_kills_each_time_it_runs_before_a_later_one_ends_dead() {
         process.start_drainer(&[handler.subscriber()]);
         process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
         if kills == 0 {
-            // The broker lost the message of the first one: it runs when the second is delivered.
-            world.happened(&process, "e-1", 7, 1).await;
-            world.arrived(&process, "e-2", 7, 2).await;
+            // The broker lost the message of the first event: it runs when the second one is delivered.
+            world.commit_event(&process, "e-1", 7, 1).await;
+            world.commit_and_deliver(&process, "e-2", 7, 2).await;
         }
         eventually(secs(40), async || {
             process.app.tx.tasks.is_killed()
@@ -73,24 +73,24 @@ async fn an_event_that_kills_each_time_it_runs_before_a_later_one_ends_dead() {
         }
         process.app.tx.tasks.ended().await;
         kills += 1;
-        assert!(kills <= 5, "it kills for ever");
+        assert!(kills <= 5, "the event kills processes without limit");
         process = world.process();
     }
     assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Dead));
-    assert_eq!(world.letters().await.len(), 1);
+    assert_eq!(world.dead_letters().await.len(), 1);
     assert_eq!(world.effects(7).await, ["e-2"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_killed_once_is_applied_once_by_the_next_process() {
+async fn event_that_killed_one_process_is_applied_once_by_the_next() {
     let world = World::new().await;
     let first = world.process();
     let tasks = first.app.tx.tasks.clone();
-    let deadly = Scripted::new(&world, move |_, _| Act::Kill(tasks.clone()));
-    first.start_consumer(&deadly.subscriber(), ConsumerSettings::default()).await;
+    let killing = Scripted::new(&world, move |_, _| Act::Kill(tasks.clone()));
+    first.start_consumer(&killing.subscriber(), ConsumerSettings::default()).await;
     let other = world.process();
     for order in 1..=5 {
-        world.arrived(&other, &format!("e-{order}"), order, 1).await;
+        world.commit_and_deliver(&other, &format!("e-{order}"), order, 1).await;
     }
     eventually(secs(1), async || first.app.tx.tasks.is_killed()).await;
     first.app.tx.tasks.ended().await;
@@ -106,16 +106,16 @@ async fn an_event_that_killed_once_is_applied_once_by_the_next_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_crashed_process_was_at_is_busy_until_its_lease_ends() {
+async fn attempt_of_a_crashed_process_is_not_repeated_until_its_lease_ends() {
     let world = World::new().await;
     let first = world.process();
     let tasks = first.app.tx.tasks.clone();
-    let deadly = Scripted::new(&world, move |_, before| {
-        // Twice it fails, in the group and alone; the next attempt is counted first, and ends the process.
+    let killing = Scripted::new(&world, move |_, before| {
+        // It fails twice, in the batch and as a single delivery. The next attempt is counted first and kills the process.
         if before < 2 { Act::Fail } else { Act::Kill(tasks.clone()) }
     });
-    first.start_consumer(&deadly.subscriber(), ConsumerSettings::default()).await;
-    world.arrived(&first, "e-1", 7, 1).await;
+    first.start_consumer(&killing.subscriber(), ConsumerSettings::default()).await;
+    world.commit_and_deliver(&first, "e-1", 7, 1).await;
     eventually(secs(1), async || first.app.tx.tasks.is_killed()).await;
     first.app.tx.tasks.ended().await;
     let record = world.log(NAME, "e-1").await.unwrap();

@@ -1,4 +1,4 @@
-//! Business facts: a second event of the same fact has no effect, a false one is parked, an old one does no harm.
+//! Business facts: a second event of a fact has no effect, a false event is parked, and an outdated event is harmless.
 
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ use marketplace::use_cases::operations::{Finding, FindingKind};
 use marketplace::use_cases::{cancel_order, complete_order, ship_order};
 use marketplace_domain::*;
 
-use crate::assets::market::{Market, With};
-use crate::assets::reconciling::reconciled;
+use crate::assets::market::{Market, SpentAssets};
+use crate::assets::reconciling::run_reconciliation;
 use crate::support::{BUYER, SELLER, TENANT, by, event_id, pass, secs};
 
-/// The row of the outbox as somebody inserts it by hand: with the columns of 000 alone.
-fn by_hand(id: &str, row: &OutboxRow) -> NewEvent {
+/// An outbox row as inserted with SQL: with the columns of seed 000 only.
+fn manual_row(id: &str, row: &OutboxRow) -> NewEvent {
     NewEvent {
         event_id: event_id(id),
         event_type: row.event_type.clone(),
@@ -30,47 +30,47 @@ fn by_hand(id: &str, row: &OutboxRow) -> NewEvent {
     }
 }
 
-/// Everything that consumers left.
-async fn left(market: &Market) -> Vec<String> {
+/// All effects, operations and balances of the consumers.
+async fn effects_and_balances(market: &Market) -> Vec<String> {
     let mut view = market.world.view().await;
     let orders: Vec<OrderId> = (1..200).map(|id| id.try_into().unwrap()).collect();
-    let mut left = Vec::new();
+    let mut found = Vec::new();
     for kind in EffectKind::ALL {
         let effects = view.effects_of(kind, TENANT, &orders).await.unwrap();
-        left.extend(effects.into_iter().map(|it| format!("{kind:?} {} {}", it.order, it.fact)));
+        found.extend(effects.into_iter().map(|it| format!("{kind:?} {} {}", it.order, it.fact)));
     }
     for order in orders {
         let operations = view.operations_of(TENANT, order).await.unwrap();
-        left.extend(operations.into_iter().map(|it| format!("{} {}", it.key, it.amount)));
+        found.extend(operations.into_iter().map(|it| format!("{} {}", it.key, it.amount)));
     }
     let buyer = BUYER.try_into().unwrap();
     for purse in [Purse::Wallet, Purse::Points] {
         let balance = view.balance_of(TENANT, buyer, purse).await.unwrap();
-        left.push(format!("{:?}", balance.map(|it| (it.available, it.frozen, it.debt))));
+        found.push(format!("{:?}", balance.map(|it| (it.available, it.frozen, it.debt))));
     }
     let credit = view.credit_of(TENANT, buyer).await.unwrap().unwrap();
-    left.push(format!("{:?} {}", credit.counts, credit.score));
-    left.sort();
-    left
+    found.push(format!("{:?} {}", credit.counts, credit.score));
+    found.sort();
+    found
 }
 
 #[tokio::test(start_paused = true)]
 async fn second_event_of_each_fact_is_recorded_as_already_applied_and_has_no_effect() {
-    let market = Market::open().await;
+    let market = Market::running().await;
     market.deposit(5_000).await;
     market.grant(500).await;
     let coupon = market.coupon(100).await;
-    let completed = market.paid(With { wallet: 2_000, points: 30, coupon: Some(coupon) }).await;
+    let completed = market.paid(SpentAssets { wallet: 2_000, points: 30, coupon: Some(coupon) }).await;
     let shipment = Shipment::new("SF".into(), "SF1".into()).unwrap();
     ship_order(market.app(), &by(SELLER), completed.id, shipment).await.unwrap();
     complete_order(market.app(), &by(BUYER), completed.id).await.unwrap();
-    let refunded = market.paid(With { wallet: 500, points: 20, ..With::default() }).await;
+    let refunded = market.paid(SpentAssets { wallet: 500, points: 20, ..SpentAssets::default() }).await;
     let refund = market.refund(&refunded).await;
     market.report(&refund, RefundResult::Success).await.unwrap();
-    let cancelled = market.locked(With { wallet: 100, points: 10, ..With::default() }).await;
+    let cancelled = market.locked(SpentAssets { wallet: 100, points: 10, ..SpentAssets::default() }).await;
     cancel_order(market.app(), &by(BUYER), cancelled.id).await.unwrap();
     pass(secs(120)).await;
-    let before = left(&market).await;
+    let before = effects_and_balances(&market).await;
 
     let rows = market.world.rows().await;
     let unordered = market.app().outbox.registry.unordered();
@@ -78,11 +78,11 @@ async fn second_event_of_each_fact_is_recorded_as_already_applied_and_has_no_eff
         |row: &&OutboxRow| row.aggregate.kind == "Order" && unordered.is_ordered(&row.event_type);
     let of_orders: Vec<&OutboxRow> = rows.iter().filter(is_of_order).collect();
     let again: Vec<NewEvent> =
-        (0..).zip(&of_orders).map(|(n, row)| by_hand(&format!("by-hand-{n}"), row)).collect();
+        (0..).zip(&of_orders).map(|(n, row)| manual_row(&format!("manual-{n}"), row)).collect();
     market.process.commit(again.clone()).await;
     pass(secs(120)).await;
 
-    assert_eq!(left(&market).await, before);
+    assert_eq!(effects_and_balances(&market).await, before);
     let ids: Vec<EventId> = again.iter().map(|event| event.event_id.clone()).collect();
     let records = market.world.view().await.outbox_view().consumed_of(&ids).await.unwrap();
     let mut already = BTreeSet::new();
@@ -114,17 +114,17 @@ async fn second_event_of_each_fact_is_recorded_as_already_applied_and_has_no_eff
         ("wallet", "ORDER_REFUNDED"),
     ];
     assert_eq!(already.into_iter().collect::<Vec<_>>(), expected);
-    assert_eq!(market.world.letters().await, []);
-    assert_eq!(reconciled(&market, false).await.findings, []);
+    assert_eq!(market.world.dead_letters().await, []);
+    assert_eq!(run_reconciliation(&market, false).await.findings, []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn event_that_the_order_contradicts_is_parked_at_once_and_has_no_effect() {
-    let market = Market::open().await;
-    let pending = market.order(With::default()).await;
-    let paid = market.paid(With::default()).await;
+    let market = Market::running().await;
+    let pending = market.order(SpentAssets::default()).await;
+    let paid = market.paid(SpentAssets::default()).await;
     pass(secs(60)).await;
-    let before = left_of(&market, &[pending.id, paid.id]).await;
+    let before = effects_of_orders(&market, &[pending.id, paid.id]).await;
 
     let at = market.world.now();
     let facts = |order: &Order| order.facts();
@@ -163,7 +163,7 @@ async fn event_that_the_order_contradicts_is_parked_at_once_and_has_no_effect() 
     market.process.commit(cases.iter().map(|(id, body, _)| market.world.event(id, 0, body)).collect()).await;
     pass(secs(60)).await;
 
-    let letters = market.world.letters().await;
+    let dead_letters = market.world.dead_letters().await;
     for (id, body, reason) in &cases {
         let event_type = body.event_type();
         for subscriber in standard(market.app()) {
@@ -174,27 +174,28 @@ async fn event_that_the_order_contradicts_is_parked_at_once_and_has_no_effect() 
             let record = market.world.log(name, id).await.unwrap();
             assert_eq!((record.status, record.attempts), (ConsumeStatus::Dead, 1), "{name} and {id}");
             let is_this = |it: &&DeadLetter| it.key == *id && it.queue == subscriber.queue;
-            let letter = letters.iter().find(is_this).unwrap_or_else(|| panic!("{name} parked no {id}"));
-            assert!(letter.reason.contains(reason), "{}", letter.reason);
+            let dead_letter =
+                dead_letters.iter().find(is_this).unwrap_or_else(|| panic!("{name} did not park {id}"));
+            assert!(dead_letter.reason.contains(reason), "{}", dead_letter.reason);
         }
     }
-    assert_eq!(left_of(&market, &[pending.id, paid.id]).await, before);
-    assert_eq!(reconciled(&market, false).await.findings, []);
+    assert_eq!(effects_of_orders(&market, &[pending.id, paid.id]).await, before);
+    assert_eq!(run_reconciliation(&market, false).await.findings, []);
 }
 
 /// The effects of these orders, and of one that does not exist.
-async fn left_of(market: &Market, orders: &[OrderId]) -> Vec<EffectOfFact> {
+async fn effects_of_orders(market: &Market, orders: &[OrderId]) -> Vec<EffectOfFact> {
     let mut view = market.world.view().await;
     let orders: Vec<OrderId> = orders.iter().copied().chain([9_999.try_into().unwrap()]).collect();
-    let mut left = Vec::new();
+    let mut found = Vec::new();
     for kind in EffectKind::ALL {
-        left.extend(view.effects_of(kind, TENANT, &orders).await.unwrap());
+        found.extend(view.effects_of(kind, TENANT, &orders).await.unwrap());
     }
-    left
+    found
 }
 
 #[tokio::test(start_paused = true)]
-async fn event_that_is_older_than_its_order_has_the_effects_that_still_hold() {
+async fn event_older_than_its_order_has_only_the_effects_that_still_apply() {
     let market = Market::new().await;
     service::prepare(market.app()).await.unwrap();
     let cancelled = market.process.ordered().await;
@@ -206,7 +207,7 @@ async fn event_that_is_older_than_its_order_has_the_effects_that_still_hold() {
     let shipment = Shipment::new("SF".into(), "SF1".into()).unwrap();
     ship_order(market.app(), &by(SELLER), completed.id, shipment).await.unwrap();
     complete_order(market.app(), &by(BUYER), completed.id).await.unwrap();
-    market.runs().await;
+    market.start().await;
     pass(secs(120)).await;
 
     let rows = market.world.rows().await;
@@ -225,35 +226,35 @@ async fn event_that_is_older_than_its_order_has_the_effects_that_still_hold() {
         ("inventory", refunded.id, "ORDER_CREATED", "stale: the order is refunded"),
         ("fulfillment", refunded.id, "ORDER_PAID", "stale: the order is refunded"),
     ];
-    let holds = [
+    let current = [
         ("inventory", cancelled.id, "ORDER_CANCELLED", "released"),
         ("inventory", completed.id, "ORDER_CREATED", "occupied"),
         ("fulfillment", completed.id, "ORDER_PAID", "shipment task opened"),
         ("buyer-credit", cancelled.id, "ORDER_CANCELLED", "counted as CANCELLED_BY_BUYER"),
     ];
-    for (consumer, order, event_type, expected) in stale.into_iter().chain(holds) {
+    for (consumer, order, event_type, expected) in stale.into_iter().chain(current) {
         let result = result(consumer, order, event_type, "").await;
         assert_eq!(result, expected, "{consumer} and {event_type}");
     }
     let shipped =
         result("status-sync", completed.id, "ORDER_STATUS_CHANGED", "\"newStatus\":\"shipped\"").await;
     assert_eq!(shipped, "buyer and seller notified");
-    assert_eq!(reconciled(&market, false).await.findings, []);
+    assert_eq!(run_reconciliation(&market, false).await.findings, []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn event_that_reaches_a_handler_twice_is_parked() {
-    let market = Market::open().await;
+    let market = Market::running().await;
     market.deposit(5_000).await;
-    let order = market.paid(With { wallet: 2_000, ..With::default() }).await;
+    let order = market.paid(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
     pass(secs(60)).await;
-    let before = left_of(&market, &[order.id]).await;
+    let before = effects_of_orders(&market, &[order.id]).await;
     let rows = market.world.rows().await;
     let paid = rows.iter().find(|row| row.event_type == "ORDER_PAID").unwrap();
-    // As if the consume log had lost that it was applied.
+    // Simulates a consume log that lost its SUCCESS records.
     for consumer in ["fulfillment", "wallet"] {
         let record = market.world.log(consumer, paid.event_id.as_str()).await.unwrap();
-        let forgotten = Consumption {
+        let lost_record = Consumption {
             consumer: consumer.into(),
             event_id: paid.event_id.clone(),
             event_type: paid.event_type.clone(),
@@ -273,7 +274,7 @@ async fn event_that_reaches_a_handler_twice_is_parked() {
             consume_time: market.world.now(),
         };
         let mut unit = market.world.store.begin().await.unwrap();
-        unit.outbox().record(&[forgotten]).await.unwrap();
+        unit.outbox().record(&[lost_record]).await.unwrap();
         unit.commit().await.unwrap();
     }
     pass(secs(300)).await;
@@ -282,14 +283,14 @@ async fn event_that_reaches_a_handler_twice_is_parked() {
         assert_eq!(record.status, ConsumeStatus::Dead, "{consumer}");
         assert!(record.error_message.unwrap().contains("has taken effect before"), "{consumer}");
     }
-    assert_eq!(market.world.letters().await.len(), 2);
-    assert_eq!(left_of(&market, &[order.id]).await, before);
+    assert_eq!(market.world.dead_letters().await.len(), 2);
+    assert_eq!(effects_of_orders(&market, &[order.id]).await, before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn effect_without_its_fact_is_a_finding() {
-    let market = Market::open().await;
-    let pending = market.order(With::default()).await;
+    let market = Market::running().await;
+    let pending = market.order(SpentAssets::default()).await;
     pass(secs(60)).await;
     let task = |order: OrderId, event: &str| NewShipmentTask {
         tenant: TENANT,
@@ -304,7 +305,7 @@ async fn effect_without_its_fact_is_a_finding() {
     let mut unit = market.world.store.begin().await.unwrap();
     unit.open_shipments(&[task(pending.id, "of-pending"), task(absent, "of-absent")]).await.unwrap();
     unit.commit().await.unwrap();
-    let findings = reconciled(&market, false).await.findings;
+    let findings = run_reconciliation(&market, false).await.findings;
     let flat = |it: &Finding| (it.kind, it.order, it.what.clone());
     let expected = [
         (pending.id, "shipments has SHIPMENT, but the order is pending"),

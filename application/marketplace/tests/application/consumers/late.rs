@@ -1,4 +1,4 @@
-//! Events that come after later ones of their order, replayed from FAILED or the dead letters.
+//! Events applied after later events of their order, as after a redrive or a replay.
 
 use chrono::DateTime;
 use handover_outbox::consumers::Event;
@@ -8,7 +8,7 @@ use marketplace_domain::*;
 
 use crate::support::{BUYER, TENANT, World, sample};
 
-/// The order that an event of a sample is about, as it stands after it.
+/// The order of a sample event, in the state after the event.
 fn order(body: &EventBody) -> Order {
     let facts = body.order().unwrap().clone();
     let at = DateTime::UNIX_EPOCH;
@@ -40,8 +40,8 @@ fn cancelled(order: i64, reason: CancelReason) -> EventBody {
     EventBody::OrderCancelled(OrderCancelled { reason, ..body })
 }
 
-/// What is left of these events at both consumers, each applied in a unit of its own, in the order given.
-async fn left_by(sequence: [usize; 5]) -> (Vec<Notification>, CreditCounts, u32) {
+/// Results at both consumers after these events were applied in this sequence, each in its own unit of work.
+async fn results_after(sequence: [usize; 5]) -> (Vec<Notification>, CreditCounts, u32) {
     let bodies = [
         sample::changed(7),
         sample::changed(8),
@@ -73,22 +73,22 @@ async fn left_by(sequence: [usize; 5]) -> (Vec<Notification>, CreditCounts, u32)
         }
     }
     let mut view = world.view().await;
-    let mut told = Vec::new();
+    let mut notifications = Vec::new();
     for order in 7..=11 {
-        told.extend(view.notifications_about(TENANT, order.try_into().unwrap()).await.unwrap());
+        notifications.extend(view.notifications_about(TENANT, order.try_into().unwrap()).await.unwrap());
     }
     let credit = view.credit_of(TENANT, BUYER.try_into().unwrap()).await.unwrap().unwrap();
-    (told, credit.counts, credit.score)
+    (notifications, credit.counts, credit.score)
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_events_of_status_sync_and_buyer_credit_leave_what_timely_ones_leave() {
-    let timely = left_by([0, 1, 2, 3, 4]).await;
-    let (told, counts, score) = &timely;
-    assert_eq!(told.len(), 4, "buyer and seller of two orders");
+async fn late_events_of_status_sync_and_buyer_credit_have_the_same_result_as_timely_events() {
+    let timely = results_after([0, 1, 2, 3, 4]).await;
+    let (notifications, counts, score) = &timely;
+    assert_eq!(notifications.len(), 4, "buyer and seller of two orders");
     assert_eq!((counts.cancelled_by_timeout, counts.cancelled_by_buyer), (1, 1));
-    assert_eq!(*score, 93, "only what the buyer caused counts");
-    for order in [[4, 3, 2, 1, 0], [1, 0, 4, 3, 2], [3, 4, 0, 2, 1]] {
-        assert_eq!(left_by(order).await, timely, "{order:?}");
+    assert_eq!(*score, 93, "only cancellations caused by the buyer count");
+    for sequence in [[4, 3, 2, 1, 0], [1, 0, 4, 3, 2], [3, 4, 0, 2, 1]] {
+        assert_eq!(results_after(sequence).await, timely, "{sequence:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The consumers: each event once, in the order of its aggregate, or parked where a person sees it.
+//! Consumers: each event takes effect once, in the order of its aggregate, or is parked as a dead letter.
 
 mod additions;
 mod attempts;

@@ -1,4 +1,4 @@
-//! The order gate: what came before is applied before.
+//! The order gate: earlier events of an aggregate are applied first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,99 +10,99 @@ use handover_outbox::ports::*;
 use super::scripted::{Act, NAME, QUEUE, consuming};
 use crate::support::{World, event_id, eventually, millis, pass, secs};
 
-/// "Whoever settles the earlier one runs it next": long before any sweep.
-const NEXT: std::time::Duration = millis(100);
+/// A waiting event follows when the earlier one is settled, long before the next sweep.
+const FOLLOW_UP_WITHIN: std::time::Duration = millis(100);
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_comes_first_brings_its_predecessors_from_the_outbox() {
+async fn event_delivered_first_applies_its_predecessors_from_the_outbox() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
-    world.happened(&process, "e-1", 7, 1).await;
-    world.happened(&process, "e-2", 7, 2).await;
-    world.arrived(&process, "e-3", 7, 3).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
+    world.commit_event(&process, "e-2", 7, 2).await;
+    world.commit_and_deliver(&process, "e-3", 7, 3).await;
     pass(millis(50)).await;
     assert_eq!(world.effects(7).await, ["e-1", "e-2", "e-3"]);
     for id in ["e-2", "e-1"] {
         world.deliver(QUEUE, id).await;
     }
     pass(millis(50)).await;
-    assert_eq!(world.effects(7).await, ["e-1", "e-2", "e-3"], "what was caught up with is a duplicate now");
+    assert_eq!(world.effects(7).await, ["e-1", "e-2", "e-3"], "the later deliveries are duplicates");
     assert!(world.is_drained(QUEUE).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_alone_on_its_way_again_brings_its_predecessors_too() {
+async fn retried_event_applies_its_predecessors_first() {
     let (world, process, _) =
         consuming(|ids, before| if ids[0] == "e-2" && before < 2 { Act::Fail } else { Act::Apply }).await;
-    world.arrived(&process, "e-2", 7, 2).await;
+    world.commit_and_deliver(&process, "e-2", 7, 2).await;
     pass(millis(50)).await;
-    // Committed out of order by another process: it must not be overtaken by the retry.
-    world.happened(&process, "e-1", 7, 1).await;
+    // Committed out of order by another process: the retry of e-2 MUST NOT overtake it.
+    world.commit_event(&process, "e-1", 7, 1).await;
     pass(secs(1)).await;
     assert_eq!(world.effects(7).await, ["e-1", "e-2"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_an_event_backs_off_the_next_waits_acked_and_follows_it_at_once() {
+async fn next_event_waits_acked_during_backoff_and_follows_at_once() {
     let (world, process, _) =
         consuming(|ids, before| if ids[0] == "e-1" && before < 2 { Act::Fail } else { Act::Apply }).await;
-    world.arrived(&process, "e-1", 7, 1).await;
+    world.commit_and_deliver(&process, "e-1", 7, 1).await;
     pass(millis(20)).await;
-    world.arrived(&process, "e-2", 7, 2).await;
-    world.arrived(&process, "e-3", 7, 3).await;
+    world.commit_and_deliver(&process, "e-2", 7, 2).await;
+    world.commit_and_deliver(&process, "e-3", 7, 3).await;
     pass(millis(20)).await;
     for id in ["e-2", "e-3"] {
         let record = world.log(NAME, id).await.unwrap();
         assert_eq!((record.status, record.attempts), (ConsumeStatus::Waiting, 0));
     }
     let depth = world.depth(QUEUE).await;
-    assert_eq!((depth.ready, depth.unacked), (0, 1), "nothing but the failed one is in the broker");
+    assert_eq!((depth.ready, depth.unacked), (0, 1), "only the failed event is in the broker");
     eventually(millis(300), async || world.log_status(NAME, "e-1").await == Some(ConsumeStatus::Success))
         .await;
-    eventually(NEXT, async || world.effects(7).await == ["e-1", "e-2", "e-3"]).await;
+    eventually(FOLLOW_UP_WITHIN, async || world.effects(7).await == ["e-1", "e-2", "e-3"]).await;
     for id in ["e-2", "e-3"] {
         assert_eq!(world.log_status(NAME, id).await, Some(ConsumeStatus::Success));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_event_waits_also_where_the_earlier_one_was_never_delivered() {
+async fn next_event_waits_for_an_earlier_event_that_was_never_delivered() {
     let (world, process, _) =
         consuming(|ids, before| if ids[0] == "e-1" && before < 2 { Act::Fail } else { Act::Apply }).await;
-    world.happened(&process, "e-1", 7, 1).await;
-    world.arrived(&process, "e-2", 7, 2).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
+    world.commit_and_deliver(&process, "e-2", 7, 2).await;
     pass(millis(100)).await;
     assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Failed));
     assert_eq!(world.log_status(NAME, "e-2").await, Some(ConsumeStatus::Waiting));
     assert!(world.is_drained(QUEUE).await);
-    // Nobody has a delivery of the first: the sweep takes it up, and the second with it.
+    // The first event has no delivery: the sweep applies it, and then the second.
     eventually(secs(15), async || world.effects(7).await == ["e-1", "e-2"]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_dead_event_the_next_goes_on_at_once() {
+async fn next_event_is_applied_at_once_after_a_dead_event() {
     let (world, process, _) = consuming(|ids, _| if ids[0] == "e-1" { Act::Fail } else { Act::Apply }).await;
-    world.arrived(&process, "e-1", 7, 1).await;
+    world.commit_and_deliver(&process, "e-1", 7, 1).await;
     pass(millis(20)).await;
-    world.arrived(&process, "e-2", 7, 2).await;
+    world.commit_and_deliver(&process, "e-2", 7, 2).await;
     eventually(secs(2), async || world.log_status(NAME, "e-1").await == Some(ConsumeStatus::Dead)).await;
-    eventually(NEXT, async || world.effects(7).await == ["e-2"]).await;
+    eventually(FOLLOW_UP_WITHIN, async || world.effects(7).await == ["e-2"]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_event_that_fails_in_its_turn_is_tried_again() {
+async fn waiting_event_that_fails_is_retried() {
     let (world, process, _) = consuming(|_, before| if before < 2 { Act::Fail } else { Act::Apply }).await;
-    world.arrived(&process, "e-1", 7, 1).await;
+    world.commit_and_deliver(&process, "e-1", 7, 1).await;
     pass(millis(20)).await;
-    world.arrived(&process, "e-2", 7, 2).await;
-    world.arrived(&process, "e-3", 7, 3).await;
+    world.commit_and_deliver(&process, "e-2", 7, 2).await;
+    world.commit_and_deliver(&process, "e-3", 7, 3).await;
     eventually(secs(60), async || world.effects(7).await == ["e-1", "e-2", "e-3"]).await;
-    assert!(world.is_drained(QUEUE).await && world.letters().await.is_empty());
+    assert!(world.is_drained(QUEUE).await && world.dead_letters().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_failed_in_the_outbox_is_passed_over() {
+async fn event_failed_in_the_outbox_is_skipped() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
-    world.happened(&process, "e-1", 7, 1).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
     let mut unit = world.store.begin().await.unwrap();
     let failed = FailedPublish {
         event_id: event_id("e-1"),
@@ -113,30 +113,31 @@ async fn an_event_that_failed_in_the_outbox_is_passed_over() {
     };
     unit.outbox().mark_failed(&[failed], world.now()).await.unwrap();
     unit.commit().await.unwrap();
-    world.arrived(&process, "e-2", 7, 2).await;
+    world.commit_and_deliver(&process, "e-2", 7, 2).await;
     pass(millis(50)).await;
     assert_eq!(world.effects(7).await, ["e-2"]);
     assert_eq!(world.log(NAME, "e-1").await, None);
-    // Published by a person later, it is applied late.
+    // An operator redrives it later: it is applied late.
     world.deliver(QUEUE, "e-1").await;
     pass(millis(50)).await;
     assert_eq!(world.effects(7).await, ["e-2", "e-1"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_processes_keep_the_order_of_one_aggregate() {
+async fn two_processes_preserve_the_order_of_one_aggregate() {
     let world = World::new().await;
     let failing = Arc::new(AtomicBool::new(true));
     let fails = Arc::clone(&failing);
     let handler = super::scripted::Scripted::new(&world, move |ids, _| {
         if ids[0] == "e-1" && fails.load(Ordering::Relaxed) { Act::Fail } else { Act::Apply }
     });
-    let (a, b) = (world.process(), world.process());
+    let a = world.process();
+    let b = world.process();
     for process in [&a, &b] {
         process.start_consumer(&handler.subscriber(), Default::default()).await;
     }
     for seq in 1..=9 {
-        world.arrived(&a, &format!("e-{seq}"), 7, seq).await;
+        world.commit_and_deliver(&a, &format!("e-{seq}"), 7, seq).await;
         pass(millis(13)).await;
         if seq == 6 {
             failing.store(false, Ordering::Relaxed);
@@ -147,14 +148,14 @@ async fn two_processes_keep_the_order_of_one_aggregate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn through_relay_and_broker_many_aggregates_arrive_whole_and_in_order() {
+async fn events_of_many_aggregates_arrive_complete_and_in_order_through_relay_and_broker() {
     let (world, process, _) =
         consuming(|ids, before| if before == 0 && ids[0].ends_with("-2") { Act::Fail } else { Act::Apply })
             .await;
     process.start_relay("relay-1", RelaySettings::default());
     for seq in 1..=4 {
         for order in 1..=40 {
-            world.happened(&process, &format!("e-{order}-{seq}"), order, seq).await;
+            world.commit_event(&process, &format!("e-{order}-{seq}"), order, seq).await;
         }
     }
     for order in 1..=40 {

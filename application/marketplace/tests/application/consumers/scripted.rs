@@ -1,4 +1,4 @@
-//! A handler that does as it is told. Its effect is a shipment task per event, so that a doubled one shows.
+//! A scripted handler. Its effect is one shipment task per event, so that a repeated effect is visible.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ use marketplace_domain::{EventType, OrderId};
 use crate::support::{Process, TENANT, World};
 
 pub(crate) const NAME: &str = "scripted";
-/// Its queue. What dies there is parked under this name.
+/// Queue of the handler. Its dead letters are parked under this name.
 pub(crate) const QUEUE: &str = WEBHOOK_QUEUE;
 
 /// One call of the handler.
@@ -24,22 +24,22 @@ pub(crate) struct Call {
     pub(crate) events: Vec<String>,
 }
 
-/// What the handler does with a call.
+/// Behavior of the handler in one call.
 #[derive(Clone)]
 pub(crate) enum Act {
     Apply,
     Fail,
-    GiveUp,
+    FailPermanently,
     Panic,
     Hang,
     Conflict,
-    /// Ends its whole process.
+    /// Kills the process.
     Kill(Tasks),
 }
 
 type Script = Box<dyn Fn(&[String], u32) -> Act + Send + Sync>;
 
-/// The handler; takes ORDER_STATUS_CHANGED.
+/// A handler of ORDER_STATUS_CHANGED.
 pub(crate) struct Scripted {
     script: Script,
     calls: Mutex<Vec<Call>>,
@@ -47,7 +47,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// A handler whose script sees the ids of a call, and how many earlier calls had the first of them.
+    /// Creates a handler. The script receives the event ids of a call and the number of earlier calls with the first id.
     pub(crate) fn new(
         world: &World,
         script: impl Fn(&[String], u32) -> Act + Send + Sync + 'static,
@@ -64,7 +64,7 @@ impl Scripted {
         self.locked().clone()
     }
 
-    /// When the handler was called with this event.
+    /// Times of the calls with this event.
     pub(crate) fn times(&self, id: &str) -> Vec<DateTime<Utc>> {
         let calls = self.calls();
         calls.iter().filter(|call| call.events.iter().any(|event| event == id)).map(|call| call.at).collect()
@@ -91,25 +91,27 @@ impl Handler<Work> for Scripted {
         self.locked().push(Call { at: self.clock.now(), events: ids.clone() });
         match (self.script)(&ids, u32::try_from(before).unwrap()) {
             Act::Apply => {}
-            Act::Fail => return Err(HandlerError::Recoverable("out of paper".into())),
-            Act::GiveUp => return Err(HandlerError::Unrecoverable("no such paper".into())),
-            Act::Panic => panic!("the handler panics, as this test wants"),
+            Act::Fail => return Err(HandlerError::Recoverable("service unavailable".into())),
+            Act::FailPermanently => return Err(HandlerError::Unrecoverable("request rejected".into())),
+            Act::Panic => panic!("panic of the scripted handler"),
             Act::Hang => std::future::pending().await,
-            Act::Conflict => return Err(StoreError::Conflict { what: "its own unique key".into() }.into()),
+            Act::Conflict => {
+                return Err(StoreError::Conflict { what: "a unique key of the handler".into() }.into());
+            }
             Act::Kill(tasks) => {
                 tasks.kill();
                 std::future::pending().await
             }
         }
         for event in events {
-            leave_effect(unit, event, self.clock.now()).await?;
+            write_effect(unit, event, self.clock.now()).await?;
         }
         Ok(events.iter().map(|_| Applied::result("done")).collect())
     }
 }
 
-/// A shipment task of an order of its own for each event, as the key of tasks allows one per order.
-pub(crate) async fn leave_effect(
+/// Writes a shipment task for a separate order per event, because the key of tasks allows one task per order.
+pub(crate) async fn write_effect(
     unit: &mut Work,
     event: &Event,
     at: DateTime<Utc>,
@@ -133,7 +135,7 @@ fn orders_of_effects(aggregate: i64) -> Vec<OrderId> {
 }
 
 impl World {
-    /// The events of an order that took effect, in the order in which they did.
+    /// Events of an order that took effect, in the order of their effects.
     pub(crate) async fn effects(&self, order: i64) -> Vec<String> {
         let orders = orders_of_effects(order);
         let mut tasks = self.view().await.effects_of(EffectKind::Shipment, TENANT, &orders).await.unwrap();
@@ -141,25 +143,25 @@ impl World {
         tasks.into_iter().map(|task| task.event_id.to_string()).collect()
     }
 
-    /// Commits an event of an order in the name of a process.
-    pub(crate) async fn happened(&self, process: &Process, id: &str, order: i64, seq: i64) {
+    /// Commits an event of an order through a process.
+    pub(crate) async fn commit_event(&self, process: &Process, id: &str, order: i64, seq: i64) {
         process.commit(vec![self.event(id, seq, &crate::support::sample::changed(order))]).await;
     }
 
-    /// The same, and its message arrives.
-    pub(crate) async fn arrived(&self, process: &Process, id: &str, order: i64, seq: i64) {
-        self.happened(process, id, order, seq).await;
+    /// Commits an event of an order and delivers its message.
+    pub(crate) async fn commit_and_deliver(&self, process: &Process, id: &str, order: i64, seq: i64) {
+        self.commit_event(process, id, order, seq).await;
         self.deliver(QUEUE, id).await;
     }
 
-    /// Nothing is left in the queue.
+    /// Whether the queue has no ready and no unacked messages.
     pub(crate) async fn is_drained(&self, queue: &str) -> bool {
         let depth = self.depth(queue).await;
         (depth.ready, depth.unacked) == (0, 0)
     }
 }
 
-/// A deployment with one process in which this script consumes and the drainer drains.
+/// A deployment with one process that runs a scripted consumer and the dead-letter drainer.
 pub(crate) async fn consuming(
     script: impl Fn(&[String], u32) -> Act + Send + Sync + 'static,
 ) -> (World, Process, Arc<Scripted>) {

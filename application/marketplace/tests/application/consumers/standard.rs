@@ -1,4 +1,4 @@
-//! The service's own consumers and its topology.
+//! The consumers of the service and its topology.
 
 use std::collections::BTreeSet;
 
@@ -29,31 +29,36 @@ fn every_event_type_has_a_queue() {
         let topology = queues::topology(timeout);
         for event_type in EventType::ALL {
             let key = routing_key(*event_type, timeout);
-            let taking = topology
+            let matching_queues = topology
                 .queues
                 .iter()
                 .filter(|queue| queue.bindings.iter().any(|it| topic_matches(it, &key)));
-            assert!(taking.count() > 0, "no queue takes {key}");
+            assert!(matching_queues.count() > 0, "no queue is bound to {key}");
         }
     }
 }
 
 #[test]
-fn every_dead_letter_key_leads_to_a_queue() {
+fn every_dead_letter_key_routes_to_one_queue() {
     let topology = queues::topology(DEFAULT_TIMEOUT);
     for queue in &topology.queues {
         let Some(key) = &queue.dead_letter_key else { continue };
-        let takes = |other: &&_| -> bool {
+        let is_bound = |other: &&_| -> bool {
             let other: &&handover_outbox::topology::QueueSpec = other;
             other.bindings.iter().any(|binding| topic_matches(binding, key))
         };
-        assert_eq!(topology.queues.iter().filter(takes).count(), 1, "{} dies by {key}", queue.name);
+        assert_eq!(
+            topology.queues.iter().filter(is_bound).count(),
+            1,
+            "{} dead-letters with {key}",
+            queue.name
+        );
     }
     assert!(topic_matches("order.dlq", DEAD_LETTER_KEY));
 }
 
 #[tokio::test]
-async fn each_consumer_has_its_own_queue_which_brings_it_only_what_it_takes() {
+async fn each_consumer_has_its_own_queue_bound_only_to_its_event_types() {
     let world = World::new().await;
     let process = world.process();
     let topology = queues::topology(DEFAULT_TIMEOUT);
@@ -63,22 +68,22 @@ async fn each_consumer_has_its_own_queue_which_brings_it_only_what_it_takes() {
     assert_eq!((queues.len(), names.len()), (subscribers.len(), subscribers.len()));
     for subscriber in &subscribers {
         let queue = topology.queues.iter().find(|queue| queue.name == subscriber.queue).unwrap();
-        let brings = |key: &str| queue.bindings.iter().any(|binding| topic_matches(binding, key));
+        let is_bound_to = |key: &str| queue.bindings.iter().any(|binding| topic_matches(binding, key));
         for event_type in EventType::ALL {
-            let takes = subscriber.handler.takes().contains(&event_type.as_str());
-            // A timeout arrives under the key that it is dead-lettered with.
+            let handles = subscriber.handler.takes().contains(&event_type.as_str());
+            // A timeout message arrives with its dead-letter routing key.
             let key = if *event_type == EventType::OrderTimeout {
                 "order.timeout"
             } else {
                 event_type.routing_key()
             };
-            assert_eq!(brings(key), takes, "{} and {event_type}", subscriber.queue);
+            assert_eq!(is_bound_to(key), handles, "{} and {event_type}", subscriber.queue);
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_whole_service_brings_every_event_of_two_orders_to_every_consumer() {
+async fn service_delivers_every_event_of_two_orders_to_its_consumers() {
     let world = World::new().await;
     let process = world.process();
     service::prepare(&process.app).await.unwrap();
@@ -94,9 +99,10 @@ async fn the_whole_service_brings_every_event_of_two_orders_to_every_consumer() 
     assert!(rows.iter().all(|row| row.status == OutboxStatus::Sent));
     for subscriber in marketplace::handlers::standard(&process.app) {
         for row in &rows {
-            let takes = subscriber.handler.takes().contains(&row.event_type.as_str());
-            let expected = (takes && row.event_type != "ORDER_TIMEOUT").then_some(ConsumeStatus::Success);
-            let (name, id) = (subscriber.handler.name(), row.event_id.as_str());
+            let handles = subscriber.handler.takes().contains(&row.event_type.as_str());
+            let expected = (handles && row.event_type != "ORDER_TIMEOUT").then_some(ConsumeStatus::Success);
+            let name = subscriber.handler.name();
+            let id = row.event_id.as_str();
             assert_eq!(world.log_status(name, id).await, expected, "{name} and {}", row.event_type);
         }
     }
@@ -112,12 +118,13 @@ async fn the_whole_service_brings_every_event_of_two_orders_to_every_consumer() 
     );
     assert_eq!(view.shipment_tasks(TENANT, sold.id).await.unwrap().len(), 1);
     let listing = view.listing_of(TENANT, SELLER.try_into().unwrap()).await.unwrap();
-    let taken: Vec<Option<OrderId>> = listing.iter().map(|entry| entry.taken_by).collect();
-    assert_eq!(taken, [Some(sold.id), None]);
-    let told = view.notifications_about(TENANT, sold.id).await.unwrap();
-    let told: Vec<_> = told.iter().map(|it| (it.side, it.recipient.get(), it.new_status)).collect();
+    let occupants: Vec<Option<OrderId>> = listing.iter().map(|entry| entry.taken_by).collect();
+    assert_eq!(occupants, [Some(sold.id), None]);
+    let notifications = view.notifications_about(TENANT, sold.id).await.unwrap();
+    let notifications: Vec<_> =
+        notifications.iter().map(|it| (it.side, it.recipient.get(), it.new_status)).collect();
     let both = |status| [(OrderSide::Buyer, BUYER, status), (OrderSide::Seller, SELLER, status)];
-    assert_eq!(told, [both(OrderStatus::Shipped), both(OrderStatus::Completed)].concat());
+    assert_eq!(notifications, [both(OrderStatus::Shipped), both(OrderStatus::Completed)].concat());
     assert_eq!(view.notifications_about(TENANT, cancelled.id).await.unwrap(), []);
     for (order, step) in [(&sold, CreditStep::Completed), (&cancelled, CreditStep::CancelledByBuyer)] {
         let changes = view.credit_changes(TENANT, order.id).await.unwrap();
@@ -129,7 +136,7 @@ async fn the_whole_service_brings_every_event_of_two_orders_to_every_consumer() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_release_does_not_undo_a_newer_hold() {
+async fn late_release_does_not_free_a_product_taken_by_a_newer_order() {
     let world = World::new().await;
     let process = world.process();
     let subscribers = marketplace::handlers::standard(&process.app);
@@ -144,7 +151,7 @@ async fn a_late_release_does_not_undo_a_newer_hold() {
         let is = |row: &&OutboxRow| row.aggregate.id == order.id.get() && row.event_type == event_type;
         rows.iter().find(is).unwrap().event_id.to_string()
     };
-    // The cancellation failed to be published; it comes when the product is another order's.
+    // The cancellation was published late, after the product was sold to another order.
     for (order, event_type) in [(&old, "ORDER_CREATED"), (&new, "ORDER_CREATED"), (&old, "ORDER_CANCELLED")] {
         world.deliver(inventory.queue, &id(order, event_type)).await;
         eventually(secs(1), async || world.is_drained(inventory.queue).await).await;

@@ -1,4 +1,4 @@
-//! Messages that are no events of ours: parked under a hash of their body, and nothing of ours is touched.
+//! Messages that are not events of this outbox: parked under a hash of their body, without any effect on genuine events.
 
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::*;
@@ -7,13 +7,13 @@ use marketplace::queues::{DEAD_LETTER_QUEUE, FULFILLMENT_QUEUE};
 use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};
 use crate::support::{Process, UNSTORABLE, World, eventually, message, millis, pass, sample, secs};
 
-/// The one letter there is.
-async fn the_letter(world: &World) -> DeadLetter {
+/// Returns the only dead letter.
+async fn single_dead_letter(world: &World) -> DeadLetter {
     pass(millis(700)).await;
     assert!(world.is_drained(QUEUE).await && world.is_drained(DEAD_LETTER_QUEUE).await);
-    let mut letters = world.letters().await;
-    assert_eq!(letters.len(), 1, "{letters:?}");
-    letters.remove(0)
+    let mut dead_letters = world.dead_letters().await;
+    assert_eq!(dead_letters.len(), 1, "{dead_letters:?}");
+    dead_letters.remove(0)
 }
 
 fn is_hash(key: &str) -> bool {
@@ -21,63 +21,67 @@ fn is_hash(key: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_without_an_outbox_row_is_parked() {
+async fn message_without_an_outbox_row_is_parked() {
     let (world, process, handler) = consuming(|_, _| Act::Apply).await;
-    world.happened(&process, "e-1", 7, 1).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
     let mut foreign = message(&world.row("e-1").await);
     foreign.body = foreign.body.replace("\"e-1\"", "\"e-99\"");
     foreign.message_id = Some("e-99".into());
     world.broker.inject(QUEUE, foreign.clone());
-    let letter = the_letter(&world).await;
-    assert!(is_hash(&letter.key), "{}", letter.key);
-    assert_eq!(letter.queue, QUEUE);
-    assert_eq!(letter.reason, "消息消费失败: no outbox row for event e-99");
-    assert_eq!((letter.body, letter.status), (foreign.body, DeadLetterStatus::Open));
+    let dead_letter = single_dead_letter(&world).await;
+    assert!(is_hash(&dead_letter.key), "{}", dead_letter.key);
+    assert_eq!(dead_letter.queue, QUEUE);
+    assert_eq!(dead_letter.reason, "消息消费失败: no outbox row for event e-99");
+    assert_eq!((dead_letter.body, dead_letter.status), (foreign.body, DeadLetterStatus::Open));
     assert!(handler.calls().is_empty());
     assert_eq!(world.log(NAME, "e-99").await, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_is_no_json_is_parked() {
+async fn invalid_json_message_is_parked() {
     let (world, _process, _) = consuming(|_, _| Act::Apply).await;
     for body in ["", "{\"eventId\":", "[]"] {
         world.broker.inject(QUEUE, Message { body: body.into(), ..Message::default() });
     }
     pass(millis(700)).await;
-    let letters = world.letters().await;
-    assert_eq!(letters.len(), 3);
+    let dead_letters = world.dead_letters().await;
+    assert_eq!(dead_letters.len(), 3);
     assert!(
-        letters.iter().all(|it| is_hash(&it.key) && it.reason.starts_with("消息消费失败")),
-        "{letters:?}"
+        dead_letters.iter().all(|it| is_hash(&it.key) && it.reason.starts_with("消息消费失败")),
+        "{dead_letters:?}"
     );
     assert!(world.is_drained(QUEUE).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_of_an_unknown_type_is_parked_with_the_frozen_text() {
+async fn message_of_an_unknown_type_is_parked_with_the_frozen_text() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
-    world.happened(&process, "e-1", 7, 1).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
     let mut foreign = message(&world.row("e-1").await);
-    foreign.body = foreign.body.replace("\"e-1\"", "\"e-99\"").replace("ORDER_STATUS_CHANGED", "ORDER_EATEN");
+    foreign.body =
+        foreign.body.replace("\"e-1\"", "\"e-99\"").replace("ORDER_STATUS_CHANGED", "ORDER_UNKNOWN");
     world.broker.inject(QUEUE, foreign);
-    assert_eq!(the_letter(&world).await.reason, "事件类型不支持: ORDER_EATEN");
+    assert_eq!(single_dead_letter(&world).await.reason, "事件类型不支持: ORDER_UNKNOWN");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_of_ours_that_its_consumer_does_not_take_is_dead_there_with_the_frozen_text() {
+async fn event_type_not_handled_by_the_consumer_is_dead_with_the_frozen_text() {
     let (world, process, handler) = consuming(|_, _| Act::Apply).await;
     process.commit(vec![world.event("e-1", 1, &sample::paid(7))]).await;
     world.deliver(QUEUE, "e-1").await;
-    let letter = the_letter(&world).await;
-    assert_eq!((letter.key.as_str(), letter.reason.as_str()), ("e-1", "事件类型不支持: ORDER_PAID"));
+    let dead_letter = single_dead_letter(&world).await;
+    assert_eq!(
+        (dead_letter.key.as_str(), dead_letter.reason.as_str()),
+        ("e-1", "事件类型不支持: ORDER_PAID")
+    );
     assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Dead));
     assert!(handler.calls().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_payload_under_a_genuine_id_is_parked_and_the_event_itself_still_applied() {
+async fn forged_payload_is_parked_and_the_genuine_event_is_still_applied() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
-    world.happened(&process, "e-1", 7, 1).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
     let genuine = message(&world.row("e-1").await);
     let forged = [
         genuine.body.replace("88.50", "0.01"),
@@ -89,11 +93,11 @@ async fn another_payload_under_a_genuine_id_is_parked_and_the_event_itself_still
         world.broker.inject(QUEUE, Message { body, ..genuine.clone() });
     }
     pass(millis(700)).await;
-    let letters = world.letters().await;
-    assert_eq!(letters.len(), 3);
-    assert!(letters.iter().all(|letter| is_hash(&letter.key)), "{letters:?}");
-    assert_eq!(letters[0].reason, "消息消费失败: the outbox row of event e-1 has different content");
-    assert_eq!(world.log(NAME, "e-1").await, None, "the event's own log is untouched");
+    let dead_letters = world.dead_letters().await;
+    assert_eq!(dead_letters.len(), 3);
+    assert!(dead_letters.iter().all(|it| is_hash(&it.key)), "{dead_letters:?}");
+    assert_eq!(dead_letters[0].reason, "消息消费失败: the outbox row of event e-1 has different content");
+    assert_eq!(world.log(NAME, "e-1").await, None, "the consume log of the event is unchanged");
     world.broker.inject(QUEUE, genuine);
     pass(millis(50)).await;
     assert_eq!(world.effects(7).await, ["e-1"]);
@@ -101,23 +105,23 @@ async fn another_payload_under_a_genuine_id_is_parked_and_the_event_itself_still
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stranger_in_a_group_leaves_its_neighbours_alone() {
+async fn foreign_message_in_a_batch_does_not_affect_the_others() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
     for order in 1..=5 {
-        world.arrived(&process, &format!("e-{order}"), order, 1).await;
+        world.commit_and_deliver(&process, &format!("e-{order}"), order, 1).await;
         world.broker.inject(QUEUE, Message { body: format!("{order}"), ..Message::default() });
     }
     pass(millis(700)).await;
     for order in 1..=5 {
         assert_eq!(world.effects(order).await.len(), 1);
     }
-    assert_eq!(world.letters().await.len(), 5);
+    assert_eq!(world.dead_letters().await.len(), 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_tenant_in_the_headers_changes_nothing() {
+async fn wrong_tenant_header_is_ignored() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
-    world.happened(&process, "e-1", 7, 1).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
     let mut message = message(&world.row("e-1").await);
     for tenant in ["2", "-1", "none"] {
         message.headers.insert("tenantId".into(), tenant.into());
@@ -125,75 +129,81 @@ async fn a_wrong_tenant_in_the_headers_changes_nothing() {
     }
     pass(millis(700)).await;
     assert_eq!(world.effects(7).await, ["e-1"]);
-    assert!(world.letters().await.is_empty() && world.is_drained(QUEUE).await);
+    assert!(world.dead_letters().await.is_empty() && world.is_drained(QUEUE).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_letter_that_comes_again_stays_one_letter() {
-    let (world, process, _) = consuming(|_, _| Act::GiveUp).await;
-    world.arrived(&process, "e-1", 7, 1).await;
-    the_letter(&world).await;
+async fn redelivered_dead_event_keeps_one_dead_letter() {
+    let (world, process, _) = consuming(|_, _| Act::FailPermanently).await;
+    world.commit_and_deliver(&process, "e-1", 7, 1).await;
+    single_dead_letter(&world).await;
     world.deliver(QUEUE, "e-1").await;
-    let letter = the_letter(&world).await;
-    assert_eq!((letter.key.as_str(), letter.status), ("e-1", DeadLetterStatus::Open));
+    let dead_letter = single_dead_letter(&world).await;
+    assert_eq!((dead_letter.key.as_str(), dead_letter.status), ("e-1", DeadLetterStatus::Open));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_letter_from_a_queue_that_nobody_works_on_is_parked() {
+async fn dead_letter_of_a_queue_without_a_consumer_is_parked() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
     process.commit(vec![world.event("e-1", 1, &sample::paid(7))]).await;
     let subscription = world.broker.subscribe(FULFILLMENT_QUEUE, 1.try_into().unwrap()).await.unwrap();
     world.deliver(FULFILLMENT_QUEUE, "e-1").await;
     let tags: Vec<DeliveryTag> = subscription.next().await.unwrap().iter().map(|it| it.tag).collect();
     subscription.nack(&tags, Requeue::No).await.unwrap();
-    let letter = the_letter(&world).await;
-    assert_eq!(letter.queue, FULFILLMENT_QUEUE);
-    assert_eq!(letter.reason, "消息消费失败: no consumer is registered for queue order.fulfillment.queue");
+    let dead_letter = single_dead_letter(&world).await;
+    assert_eq!(dead_letter.queue, FULFILLMENT_QUEUE);
+    assert_eq!(
+        dead_letter.reason,
+        "消息消费失败: no consumer is registered for queue order.fulfillment.queue"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forged_message_beside_the_genuine_one_is_parked_whichever_comes_first() {
+async fn forged_message_is_parked_before_or_after_the_genuine_one() {
     for forged_first in [true, false] {
         let (world, process, _) = consuming(|_, _| Act::Apply).await;
-        world.happened(&process, "e-1", 7, 1).await;
+        world.commit_event(&process, "e-1", 7, 1).await;
         let genuine = message(&world.row("e-1").await);
         let forged = Message { body: genuine.body.replace("88.50", "0.01"), ..genuine.clone() };
         let both = if forged_first { [forged, genuine] } else { [genuine, forged] };
         for message in both {
             world.broker.inject(QUEUE, message);
         }
-        let letter = the_letter(&world).await;
-        assert_eq!(letter.reason, "消息消费失败: the outbox row of event e-1 has different content");
+        let dead_letter = single_dead_letter(&world).await;
+        assert_eq!(dead_letter.reason, "消息消费失败: the outbox row of event e-1 has different content");
         assert_eq!(world.effects(7).await, ["e-1"]);
         process.kill().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn dead_letters_whose_bodies_the_store_refuses_are_parked_without_them_and_keep_no_other_back() {
+async fn dead_letters_with_a_refused_body_are_parked_without_it_and_do_not_block_others() {
     let (world, _process, _) = consuming(|_, _| Act::Apply).await;
-    // More than the drainer takes at a time, and others behind them.
+    // More than one batch of the drainer, followed by other messages.
     let refused = (0..25).map(|number| format!("{UNSTORABLE} {number}"));
     let bodies: Vec<String> = refused.chain((0..30).map(|number| format!("stray {number}"))).collect();
     for body in &bodies {
         world.broker.inject(QUEUE, Message { body: body.clone(), ..Message::default() });
     }
-    eventually(secs(30), async || world.letters().await.len() == bodies.len()).await;
+    eventually(secs(30), async || world.dead_letters().await.len() == bodies.len()).await;
     assert!(world.is_drained(QUEUE).await && world.is_drained(DEAD_LETTER_QUEUE).await);
-    let letters = world.letters().await;
-    let empty: Vec<&DeadLetter> = letters.iter().filter(|letter| letter.body.is_empty()).collect();
+    let dead_letters = world.dead_letters().await;
+    let empty: Vec<&DeadLetter> = dead_letters.iter().filter(|it| it.body.is_empty()).collect();
     assert_eq!(empty.len(), 25);
-    for letter in empty {
-        let said =
-            ["消息消费失败: the store refused to park it", "bytes, at most 0 are kept; SHA-256", &letter.key];
-        assert!(said.iter().all(|said| letter.reason.contains(said)), "{}", letter.reason);
+    for dead_letter in empty {
+        let parts = [
+            "消息消费失败: the store refused to park it",
+            "bytes, at most 0 are kept; SHA-256",
+            &dead_letter.key,
+        ];
+        assert!(parts.iter().all(|part| dead_letter.reason.contains(part)), "{}", dead_letter.reason);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn hostile_messages_are_each_parked_once() {
+async fn malicious_messages_are_each_parked_once() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
-    world.happened(&process, "e-1", 7, 1).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
     let genuine = message(&world.row("e-1").await);
     let long = format!("\0{}", "长".repeat(100_000));
     let forged = ["eventType", "aggregateType", "traceId"].map(|field| {
@@ -202,10 +212,10 @@ async fn hostile_messages_are_each_parked_once() {
         body[field] = long.as_str().into();
         body.to_string()
     });
-    let hostile =
+    let malicious =
         ["", "\0", "[]", r#"{"a":"\ud800"}"#, r#"{"eventId":"a","eventId":"b"}"#, r#"{"eventId":1e999999}"#];
-    let hostile = hostile.map(str::to_owned).into_iter().chain([long.clone(), "[".repeat(100_000)]);
-    let bodies: Vec<String> = hostile.chain(forged).collect();
+    let malicious = malicious.map(str::to_owned).into_iter().chain([long.clone(), "[".repeat(100_000)]);
+    let bodies: Vec<String> = malicious.chain(forged).collect();
     for body in &bodies {
         for _ in 0..2 {
             let message = Message { body: body.clone(), kind: Some(long.clone()), ..genuine.clone() };
@@ -215,19 +225,19 @@ async fn hostile_messages_are_each_parked_once() {
     world.broker.inject(QUEUE, genuine);
     eventually(secs(30), async || world.is_drained(QUEUE).await && world.is_drained(DEAD_LETTER_QUEUE).await)
         .await;
-    assert_eq!(world.letters().await.len(), bodies.len());
+    assert_eq!(world.dead_letters().await.len(), bodies.len());
     assert_eq!(world.effects(7).await, ["e-1"]);
 }
 
-/// A deployment in which the broker has dead-lettered an event by its own will.
-async fn died_in_the_broker() -> (World, Process, std::sync::Arc<Scripted>) {
+/// A deployment in which the broker has dead-lettered an event without its consumer.
+async fn dead_lettered_by_the_broker() -> (World, Process, std::sync::Arc<Scripted>) {
     let world = World::new().await;
     let handler = Scripted::new(&world, |_, _| Act::Apply);
     let process = world.process();
     process.start_consumer(&handler.subscriber(), Default::default()).await;
     process.kill().await;
     let process = world.process();
-    world.arrived(&process, "e-1", 7, 1).await;
+    world.commit_and_deliver(&process, "e-1", 7, 1).await;
     let subscription = world.broker.subscribe(QUEUE, 1.try_into().unwrap()).await.unwrap();
     let tags: Vec<DeliveryTag> = subscription.next().await.unwrap().iter().map(|it| it.tag).collect();
     subscription.nack(&tags, Requeue::No).await.unwrap();
@@ -235,25 +245,25 @@ async fn died_in_the_broker() -> (World, Process, std::sync::Arc<Scripted>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_the_broker_gave_up_is_dead_and_parked() {
-    let (world, process, handler) = died_in_the_broker().await;
+async fn event_dead_lettered_by_the_broker_is_dead_and_parked() {
+    let (world, process, handler) = dead_lettered_by_the_broker().await;
     process.start_drainer(&[handler.subscriber()]);
-    let letter = the_letter(&world).await;
+    let dead_letter = single_dead_letter(&world).await;
     assert_eq!(
-        (letter.key.as_str(), letter.reason.as_str()),
+        (dead_letter.key.as_str(), dead_letter.reason.as_str()),
         ("e-1", "消息消费失败: the broker dead-lettered it")
     );
     assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Dead));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_was_applied_all_the_same_is_not_parked() {
-    let (world, process, handler) = died_in_the_broker().await;
+async fn event_applied_after_its_dead_lettering_is_not_parked() {
+    let (world, process, handler) = dead_lettered_by_the_broker().await;
     process.start_consumer(&handler.subscriber(), Default::default()).await;
     world.deliver(QUEUE, "e-1").await;
     pass(millis(50)).await;
     process.start_drainer(&[handler.subscriber()]);
     pass(millis(700)).await;
-    assert!(world.letters().await.is_empty() && world.is_drained(DEAD_LETTER_QUEUE).await);
+    assert!(world.dead_letters().await.is_empty() && world.is_drained(DEAD_LETTER_QUEUE).await);
     assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Success));
 }

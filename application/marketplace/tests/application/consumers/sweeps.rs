@@ -1,4 +1,4 @@
-//! What no delivery brings back is found all the same.
+//! The sweep applies events that have no delivery.
 
 use chrono::TimeDelta;
 use handover_events::ConsumeStatus;
@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};
 use crate::support::{Process, World, eventually, first_record, millis, pass, secs};
 
-/// A row of the log that nobody works on.
-pub(super) async fn left_behind(
+/// Writes a consume-log record that no running attempt will process.
+pub(super) async fn write_unfinished_record(
     world: &World,
     id: &str,
     status: ConsumeStatus,
@@ -28,39 +28,39 @@ pub(super) async fn left_behind(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_event_that_nobody_comes_back_for_is_applied_by_the_sweep() {
+async fn waiting_event_without_a_delivery_is_applied_by_the_sweep() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
-    world.happened(&process, "e-1", 7, 1).await;
-    left_behind(&world, "e-1", ConsumeStatus::Waiting, None).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
+    write_unfinished_record(&world, "e-1", ConsumeStatus::Waiting, None).await;
     eventually(secs(11), async || world.effects(7).await == ["e-1"]).await;
     assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Success));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_whose_lease_has_ended_is_made_again_by_the_sweep() {
+async fn attempt_with_an_expired_lease_is_repeated_by_the_sweep() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
-    world.happened(&process, "e-1", 7, 1).await;
-    left_behind(&world, "e-1", ConsumeStatus::Processing, Some(TimeDelta::seconds(12))).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
+    write_unfinished_record(&world, "e-1", ConsumeStatus::Processing, Some(TimeDelta::seconds(12))).await;
     pass(millis(11_900)).await;
-    assert!(world.effects(7).await.is_empty(), "until then it is its worker's");
+    assert!(world.effects(7).await.is_empty(), "the lease has not expired");
     eventually(secs(6), async || world.effects(7).await == ["e-1"]).await;
     assert_eq!(world.log(NAME, "e-1").await.unwrap().attempts, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_confirmed_event_that_the_broker_lost_is_applied_from_the_outbox() {
+async fn confirmed_event_that_the_broker_lost_is_applied_from_the_outbox() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
     for seq in 1..=3 {
-        world.happened(&process, &format!("e-{seq}"), 7, seq).await;
+        world.commit_event(&process, &format!("e-{seq}"), 7, seq).await;
     }
-    world.pretend_sent(&["e-1", "e-2", "e-3"]).await;
+    world.mark_sent_without_message(&["e-1", "e-2", "e-3"]).await;
     pass(secs(59)).await;
-    assert!(world.effects(7).await.is_empty(), "until then it may still come");
+    assert!(world.effects(7).await.is_empty(), "its message may still arrive");
     eventually(secs(8), async || world.effects(7).await == ["e-1", "e-2", "e-3"]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_purged_from_the_queue_is_applied_within_two_minutes() {
+async fn purged_messages_are_applied_within_two_minutes() {
     let world = World::new().await;
     let handler = Scripted::new(&world, |_, _| Act::Apply);
     let before = world.process();
@@ -69,7 +69,7 @@ async fn what_was_purged_from_the_queue_is_applied_within_two_minutes() {
     let process = world.process();
     process.start_relay("relay-1", Default::default());
     for order in 1..=150 {
-        world.happened(&process, &format!("e-{order}"), order, 1).await;
+        world.commit_event(&process, &format!("e-{order}"), order, 1).await;
     }
     pass(secs(2)).await;
     assert_eq!(world.broker.purge(QUEUE), 150);
@@ -81,10 +81,10 @@ async fn what_was_purged_from_the_queue_is_applied_within_two_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_late_and_not_lost_is_applied_once() {
+async fn late_delivery_after_the_sweep_is_ignored() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
-    world.happened(&process, "e-1", 7, 1).await;
-    world.pretend_sent(&["e-1"]).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
+    world.mark_sent_without_message(&["e-1"]).await;
     pass(secs(120)).await;
     world.deliver(QUEUE, "e-1").await;
     pass(secs(1)).await;
@@ -93,50 +93,50 @@ async fn what_is_late_and_not_lost_is_applied_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_event_that_fails_is_tried_again_and_ends_dead_and_parked() {
+async fn lost_event_that_fails_is_retried_and_dead_lettered() {
     let (world, process, _) = consuming(|_, _| Act::Fail).await;
-    world.happened(&process, "e-1", 7, 1).await;
-    world.pretend_sent(&["e-1"]).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
+    world.mark_sent_without_message(&["e-1"]).await;
     eventually(secs(150), async || world.log_status(NAME, "e-1").await == Some(ConsumeStatus::Dead)).await;
     assert_eq!(world.log(NAME, "e-1").await.unwrap().attempts, 4);
-    assert_eq!(world.letters().await.len(), 1, "it is parked although no delivery died");
+    assert_eq!(world.dead_letters().await.len(), 1, "it is parked although no delivery was dead-lettered");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_history_before_the_subscription_is_not_swept_up() {
+async fn sweep_skips_events_before_the_subscription() {
     let world = World::new().await;
     let process: Process = world.process();
-    world.happened(&process, "old", 7, 1).await;
-    world.pretend_sent(&["old"]).await;
+    world.commit_event(&process, "old", 7, 1).await;
+    world.mark_sent_without_message(&["old"]).await;
     pass(secs(1)).await;
     let handler = Scripted::new(&world, |_, _| Act::Apply);
     process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
     pass(secs(600)).await;
     assert!(handler.calls().is_empty());
-    // Nor does a new event of the same order bring it.
-    world.arrived(&process, "new", 7, 2).await;
+    // A new event of the same order does not apply it either.
+    world.commit_and_deliver(&process, "new", 7, 2).await;
     pass(secs(1)).await;
     assert_eq!(world.effects(7).await, ["new"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sweep_that_waits_for_its_store_ends_as_soon_as_its_process_is_to_stop() {
+async fn sweep_waiting_for_the_store_ends_when_its_process_stops() {
     let world = World::new().await;
     let process = world.process();
     let faults = process.faults.clone();
     let handler = Scripted::new(&world, move |_, _| {
-        faults.set_away(true);
+        faults.set_unavailable(true);
         Act::Apply
     });
     process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
-    world.happened(&process, "e-1", 7, 1).await;
-    left_behind(&world, "e-1", ConsumeStatus::Waiting, None).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
+    write_unfinished_record(&world, "e-1", ConsumeStatus::Waiting, None).await;
     eventually(secs(11), async || handler.calls().len() == 1).await;
     pass(millis(100)).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     process.app.tx.tasks.stop().await;
-    let took = begun.elapsed();
-    assert!(took < millis(100), "{took:?}");
+    let elapsed = started.elapsed();
+    assert!(elapsed < millis(100), "{elapsed:?}");
     assert!(world.effects(7).await.is_empty());
     let next = world.process();
     let handler = Scripted::new(&world, |_, _| Act::Apply);
@@ -145,21 +145,21 @@ async fn a_sweep_that_waits_for_its_store_ends_as_soon_as_its_process_is_to_stop
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_sweep_asks_the_store_seldom() {
+async fn idle_sweep_rarely_queries_the_store() {
     let (_world, process, _) = consuming(|_, _| Act::Apply).await;
     pass(secs(100)).await;
-    let before = process.faults.asked();
+    let before = process.faults.calls();
     pass(secs(100)).await;
-    let asked = process.faults.asked() - before;
-    assert!(asked <= 100, "{asked} times in 100 s");
+    let calls = process.faults.calls() - before;
+    assert!(calls <= 100, "{calls} calls in 100 s");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_never_ended_is_counted_before_it_runs_again_also_on_behalf_of_a_later_event() {
+async fn unfinished_attempt_is_counted_before_a_later_event_repeats_it() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
-    world.happened(&process, "e-1", 7, 1).await;
-    left_behind(&world, "e-1", ConsumeStatus::Processing, Some(TimeDelta::seconds(-1))).await;
-    world.arrived(&process, "e-2", 7, 2).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
+    write_unfinished_record(&world, "e-1", ConsumeStatus::Processing, Some(TimeDelta::seconds(-1))).await;
+    world.commit_and_deliver(&process, "e-2", 7, 2).await;
     pass(millis(50)).await;
     assert_eq!(world.effects(7).await, ["e-1", "e-2"]);
     assert_eq!(world.log(NAME, "e-1").await.unwrap().attempts, 2);

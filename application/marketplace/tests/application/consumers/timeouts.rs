@@ -1,4 +1,4 @@
-//! Orders that are not paid in time: by their message, or by the sweep.
+//! Unpaid orders are closed at their deadline: by the timeout message or by the sweep.
 
 use handover_events::*;
 use handover_outbox::RelaySettings;
@@ -14,17 +14,17 @@ use marketplace_domain::*;
 
 use crate::support::{BUYER, Process, TENANT, World, by, event_id, eventually, millis, pass, sample, secs};
 
-const CLOSER: &str = "order-timeout";
+const TIMEOUT_CONSUMER: &str = "order-timeout";
 const DEADLINE: std::time::Duration = secs(15 * 60);
 
-fn closer(process: &Process) -> Subscriber<Work> {
-    standard(&process.app).into_iter().find(|it| it.handler.name() == CLOSER).unwrap()
+fn timeout_consumer(process: &Process) -> Subscriber<Work> {
+    standard(&process.app).into_iter().find(|it| it.handler.name() == TIMEOUT_CONSUMER).unwrap()
 }
 
-/// A process that closes orders by their messages.
-async fn closing(world: &World) -> Process {
+/// A process that consumes timeout messages.
+async fn consuming_timeouts(world: &World) -> Process {
     let process = world.process();
-    let subscriber = closer(&process);
+    let subscriber = timeout_consumer(&process);
     process.start_drainer(std::slice::from_ref(&subscriber));
     process.start_consumer(&subscriber, Default::default()).await;
     process
@@ -37,9 +37,9 @@ async fn timeout_of(world: &World, order: &Order) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_due_message_closes_the_order_and_frees_its_product() {
+async fn due_timeout_message_closes_the_order_and_frees_its_product() {
     let world = World::new().await;
-    let process = closing(&world).await;
+    let process = consuming_timeouts(&world).await;
     process.start_relay("relay-1", RelaySettings::default());
     let order = process.ordered().await;
     pass(DEADLINE - secs(1)).await;
@@ -51,37 +51,37 @@ async fn a_due_message_closes_the_order_and_frees_its_product() {
     assert_eq!(world.history(order.id).await.last().unwrap(), &(2, "ORDER_CANCELLED".to_owned()));
     let rows = world.rows().await;
     let cancelled = rows.iter().find(|row| row.event_type == "ORDER_CANCELLED").unwrap();
-    assert_eq!(cancelled.trace_id(), rows[0].trace_id(), "the whole story has one trace");
+    assert_eq!(cancelled.trace_id(), rows[0].trace_id(), "the cancellation has the trace of the order");
     assert!(world.is_drained(TIMEOUT_QUEUE).await && world.is_drained(TIMEOUT_DELAY_QUEUE).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_passes_while_no_process_runs_is_kept_after_the_next_start() {
+async fn deadline_passed_during_downtime_closes_the_order_after_the_next_start() {
     let world = World::new().await;
-    let killed = closing(&world).await;
+    let killed = consuming_timeouts(&world).await;
     killed.start_relay("relay-1", RelaySettings::default());
     let order = killed.ordered().await;
     eventually(secs(10), async || world.depth(TIMEOUT_DELAY_QUEUE).await.ready == 1).await;
     killed.kill().await;
     pass(DEADLINE + secs(60)).await;
     assert_eq!(world.order(order.id).await.status, OrderStatus::Pending);
-    let _process = closing(&world).await;
+    let _process = consuming_timeouts(&world).await;
     pass(secs(1)).await;
     let closed = world.order(order.id).await;
     assert_eq!((closed.status, closed.cancel_reason), (OrderStatus::Cancelled, Some(CancelReason::Timeout)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_comes_early_leaves_the_order_to_the_sweep() {
+async fn early_timeout_message_leaves_the_order_to_the_sweep() {
     let world = World::new().await;
-    let process = closing(&world).await;
+    let process = consuming_timeouts(&world).await;
     let order = process.ordered().await;
     let event = timeout_of(&world, &order).await;
     pass(DEADLINE - secs(1)).await;
     world.deliver(TIMEOUT_QUEUE, &event).await;
     pass(millis(100)).await;
     assert_eq!(world.order(order.id).await, order);
-    assert_eq!(world.log_status(CLOSER, &event).await, Some(ConsumeStatus::Success));
+    assert_eq!(world.log_status(TIMEOUT_CONSUMER, &event).await, Some(ConsumeStatus::Success));
     pass(secs(1)).await;
     let sweep = TimeoutSweep::new(process.app.clone(), TimeoutSettings::default());
     assert_eq!(sweep.sweep().await.unwrap(), 1);
@@ -92,35 +92,35 @@ async fn a_message_that_comes_early_leaves_the_order_to_the_sweep() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paid_order_is_left_alone() {
+async fn timeout_message_does_not_change_a_paid_order() {
     let world = World::new().await;
-    let process = closing(&world).await;
+    let process = consuming_timeouts(&world).await;
     let order = process.paid().await;
     let event = timeout_of(&world, &order).await;
     pass(DEADLINE + secs(1)).await;
     world.deliver(TIMEOUT_QUEUE, &event).await;
     pass(millis(100)).await;
     assert_eq!(world.order(order.id).await, order);
-    assert_eq!(world.log_status(CLOSER, &event).await, Some(ConsumeStatus::Success));
+    assert_eq!(world.log_status(TIMEOUT_CONSUMER, &event).await, Some(ConsumeStatus::Success));
     assert_eq!(world.product(order.product).await.status, ProductStatus::Sold);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_that_does_not_exist_is_unrecoverable() {
+async fn timeout_message_for_a_missing_order_is_unrecoverable() {
     let world = World::new().await;
-    let process = closing(&world).await;
+    let process = consuming_timeouts(&world).await;
     process.commit(vec![world.event("t-1", 1, &sample::timeout(404, world.now()))]).await;
     world.deliver(TIMEOUT_QUEUE, "t-1").await;
     pass(millis(700)).await;
-    let record = world.log(CLOSER, "t-1").await.unwrap();
+    let record = world.log(TIMEOUT_CONSUMER, "t-1").await.unwrap();
     assert_eq!((record.status, record.attempts), (ConsumeStatus::Dead, 1));
-    assert_eq!(world.letters().await[0].reason, "消息消费失败: no such order");
+    assert_eq!(world.dead_letters().await[0].reason, "消息消费失败: no such order");
 }
 
 #[tokio::test(start_paused = true)]
-async fn message_and_sweep_at_once_close_an_order_once() {
+async fn concurrent_message_and_sweep_close_an_order_once() {
     let world = World::new().await;
-    let process = closing(&world).await;
+    let process = consuming_timeouts(&world).await;
     process.start_relay("relay-1", RelaySettings::default());
     let mut orders = Vec::new();
     for _ in 0..20 {
@@ -135,15 +135,15 @@ async fn message_and_sweep_at_once_close_an_order_once() {
         assert_eq!(world.order(order.id).await.cancel_reason, Some(CancelReason::Timeout));
         assert_eq!(world.history(order.id).await.len(), 3, "{}", order.id);
     }
-    assert!(world.letters().await.is_empty());
+    assert!(world.dead_letters().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sweep_closes_what_no_message_closed_and_survives_an_order_that_cannot_be_closed() {
+async fn sweep_closes_overdue_orders_despite_an_order_that_cannot_be_closed() {
     let world = World::new().await;
     let process = world.process();
     let good = process.ordered().await;
-    // An order whose product is not there: nothing that the service does makes one.
+    // An order whose product is missing, which the service never creates.
     let mut bad = good.clone();
     bad.id = 9_999.try_into().unwrap();
     bad.product = 9_999.try_into().unwrap();
@@ -163,7 +163,7 @@ async fn the_sweep_closes_what_no_message_closed_and_survives_an_order_that_cann
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sweep_goes_on_at_once_while_its_batches_are_full() {
+async fn sweep_continues_at_once_while_batches_are_full() {
     let world = World::new().await;
     let process = world.process();
     for _ in 0..25 {
@@ -178,21 +178,21 @@ async fn the_sweep_goes_on_at_once_while_its_batches_are_full() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sweep_waits_out_an_outage_of_the_store() {
+async fn sweep_resumes_after_a_store_outage() {
     let world = World::new().await;
     let process = world.process();
     let order = process.ordered().await;
     drop(process.app.tx.tasks.spawn(TimeoutSweep::new(process.app.clone(), Default::default()).run()));
-    process.faults.set_away(true);
+    process.faults.set_unavailable(true);
     pass(DEADLINE + secs(60)).await;
-    process.faults.set_away(false);
+    process.faults.set_unavailable(false);
     eventually(secs(31), async || world.order(order.id).await.status == OrderStatus::Cancelled).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_product_freed_by_a_timeout_can_be_bought_and_the_old_order_stays_closed() {
+async fn product_freed_by_a_timeout_can_be_bought_and_the_old_order_stays_closed() {
     let world = World::new().await;
-    let process = closing(&world).await;
+    let process = consuming_timeouts(&world).await;
     let order = process.ordered().await;
     let event = timeout_of(&world, &order).await;
     pass(DEADLINE).await;
@@ -202,8 +202,14 @@ async fn a_product_freed_by_a_timeout_can_be_bought_and_the_old_order_stays_clos
     world.deliver(TIMEOUT_QUEUE, &event).await;
     pass(secs(1)).await;
     assert_eq!(world.order(again.id).await.status, OrderStatus::Pending);
-    let record =
-        world.view().await.outbox_view().consumption(CLOSER, &event_id(&event)).await.unwrap().unwrap();
+    let record = world
+        .view()
+        .await
+        .outbox_view()
+        .consumption(TIMEOUT_CONSUMER, &event_id(&event))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(record.attempts, 1);
     assert_eq!(TENANT, again.tenant);
 }

@@ -1,4 +1,4 @@
-//! A consumer that gives everything up until it is mended, and the dead letters that this leaves.
+//! A consumer that fails permanently until it is repaired, and the resulting dead letters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,83 +13,85 @@ use super::operators::*;
 use crate::consumers::scripted::{Act, NAME, QUEUE, Scripted};
 use crate::support::{Process, World, first_record, millis, pass};
 
-/// A deployment whose consumer gives everything up until it is mended.
-pub(crate) struct Broken {
+/// A deployment whose consumer dead-letters every event until it is repaired.
+pub(crate) struct DeadLetterFixture {
     pub(crate) world: World,
     pub(crate) process: Process,
     pub(crate) handler: Arc<Scripted>,
-    mended: Arc<AtomicBool>,
+    repaired: Arc<AtomicBool>,
 }
 
-/// With these events of their orders dead.
-pub(crate) async fn broken(names: &[(&str, i64)]) -> Broken {
-    let broken = broken_undrained(names).await;
-    broken.process.start_drainer(&[broken.handler.subscriber()]);
+/// Creates the deployment with a parked dead letter for each of these events.
+pub(crate) async fn dead_letter_fixture(names: &[(&str, i64)]) -> DeadLetterFixture {
+    let fixture = undrained_fixture(names).await;
+    fixture.process.start_drainer(&[fixture.handler.subscriber()]);
     pass(millis(700)).await;
     for (id, _) in names {
-        assert_eq!(broken.world.letter(QUEUE, id).await.status, DeadLetterStatus::Open);
-        assert_eq!(broken.world.log_status(NAME, id).await, Some(ConsumeStatus::Dead));
+        assert_eq!(fixture.world.dead_letter(QUEUE, id).await.status, DeadLetterStatus::Open);
+        assert_eq!(fixture.world.log_status(NAME, id).await, Some(ConsumeStatus::Dead));
     }
-    broken
+    fixture
 }
 
-/// The same, with their copies still in the dead-letter queue.
-pub(crate) async fn broken_undrained(names: &[(&str, i64)]) -> Broken {
+/// Creates the deployment with the events dead, but with their copies still in the dead-letter queue.
+pub(crate) async fn undrained_fixture(names: &[(&str, i64)]) -> DeadLetterFixture {
     let world = World::new().await;
-    let mended = Arc::new(AtomicBool::new(false));
-    let is_mended = Arc::clone(&mended);
-    let script =
-        move |_: &[String], _| if is_mended.load(Ordering::SeqCst) { Act::Apply } else { Act::GiveUp };
+    let repaired = Arc::new(AtomicBool::new(false));
+    let is_repaired = Arc::clone(&repaired);
+    let script = move |_: &[String], _| {
+        if is_repaired.load(Ordering::SeqCst) { Act::Apply } else { Act::FailPermanently }
+    };
     let handler = Scripted::new(&world, script);
     let process = with_scripted(world.process(), &handler);
     process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
     let mut seqs = BTreeMap::new();
     for (id, order) in names {
         let seq = seqs.entry(order).and_modify(|seq| *seq += 1).or_insert(1);
-        world.arrived(&process, id, *order, *seq).await;
+        world.commit_and_deliver(&process, id, *order, *seq).await;
         pass(millis(50)).await;
     }
-    Broken { world, process, handler, mended }
+    DeadLetterFixture { world, process, handler, repaired }
 }
 
-/// A process whose application has the scripted consumer at its queue.
+/// A process whose application includes the scripted consumer.
 pub(crate) fn with_scripted(process: Process, handler: &Arc<Scripted>) -> Process {
     Process { app: process.app.clone().with_consumer(handler.subscriber(), &[]), ..process }
 }
 
-impl Broken {
-    pub(crate) fn mend(&self) {
-        self.mended.store(true, Ordering::SeqCst);
+impl DeadLetterFixture {
+    pub(crate) fn repair_consumer(&self) {
+        self.repaired.store(true, Ordering::SeqCst);
     }
 
-    pub(crate) async fn replay(&self, letters: Letters) -> Result<Replayed, OperationError> {
-        let command = ReplayLetters { letters, dry_run: false, reason: Some(reason()) };
+    pub(crate) async fn replay(&self, selection: Letters) -> Result<Replayed, OperationError> {
+        let command = ReplayLetters { letters: selection, dry_run: false, reason: Some(reason()) };
         replay_dead_letters(&self.process.app.outbox, &acting(&operator()), command).await
     }
 }
 
-pub(crate) fn whys(replayed: &Replayed) -> Vec<(&str, &str)> {
-    whys_of(&replayed.refused)
+pub(crate) fn refusals(replayed: &Replayed) -> Vec<(&str, &str)> {
+    refusals_of(&replayed.refused)
 }
 
-pub(crate) fn whys_of(refused: &[Refused]) -> Vec<(&str, &str)> {
+pub(crate) fn refusals_of(refused: &[Refused]) -> Vec<(&str, &str)> {
     refused.iter().map(|refused| (refused.key.as_str(), refused.why.as_str())).collect()
 }
 
-/// Parks letters as the drainer would.
-pub(crate) async fn park(world: &World, letters: &[DeadLetter]) {
+/// Parks dead letters, as the drainer does.
+pub(crate) async fn park(world: &World, dead_letters: &[DeadLetter]) {
     let mut unit = world.store.begin().await.unwrap();
-    unit.outbox().park(letters).await.unwrap();
+    unit.outbox().park(dead_letters).await.unwrap();
     unit.commit().await.unwrap();
 }
 
-/// What follows the record that the scripted consumer has of this event.
+/// The successor of the consume-log record of this event at the scripted consumer.
 pub(crate) async fn next_record(world: &World, id: &str, status: ConsumeStatus) -> Consumption {
-    let (row, record) = (world.row(id).await, world.log(NAME, id).await.unwrap());
+    let row = world.row(id).await;
+    let record = world.log(NAME, id).await.unwrap();
     Consumption {
         expected: Expected::At(record.status, record.attempts),
         attempts: u32::from(status == ConsumeStatus::Dead),
-        error_message: Some("out of paper".into()),
+        error_message: Some("service unavailable".into()),
         ..first_record(row, NAME, status, world.now())
     }
 }

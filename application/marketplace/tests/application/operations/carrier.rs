@@ -1,4 +1,4 @@
-//! A way to the broker on which something happens to publishes.
+//! A broker with injected publish faults.
 
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,53 +11,53 @@ use handover_outbox::topology::Topology;
 
 use crate::support::{pass, secs};
 
-/// What happens to a publish.
+/// Fault of one publish.
 #[derive(Clone)]
-pub(crate) enum Fate {
-    /// The connection is lost before it.
+pub(crate) enum PublishFault {
+    /// The connection is lost before the publish.
     Lost,
-    /// The connection is lost after it.
-    AnswerLost,
-    /// The confirm comes a second later.
+    /// The connection is lost after the publish, before the confirm.
+    ReplyLost,
+    /// The confirm is returned one second late.
     Late,
-    /// The process ends before it.
+    /// The process is killed before the publish.
     KilledBefore(Tasks),
-    /// The process ends after it.
+    /// The process is killed after the publish.
     KilledAfter(Tasks),
 }
 
-/// The broker, behind a way that publishes may not survive.
-pub(crate) struct Carrier {
+/// The in-memory broker; the next publish has the fault in `next`.
+pub(crate) struct FaultyBroker {
     pub(crate) broker: MemoryBroker,
-    pub(crate) next: Arc<Mutex<Option<Fate>>>,
+    pub(crate) next: Arc<Mutex<Option<PublishFault>>>,
 }
 
 #[async_trait]
-impl Broker for Carrier {
+impl Broker for FaultyBroker {
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
         self.broker.declare(topology).await
     }
 
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        let fate = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let fault = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
         let lost = || Err(BrokerError::Unreachable("the connection was lost".into()));
-        match fate {
+        match fault {
             None => self.broker.publish(window).await,
-            Some(Fate::Lost) => lost(),
-            Some(Fate::AnswerLost) => {
+            Some(PublishFault::Lost) => lost(),
+            Some(PublishFault::ReplyLost) => {
                 self.broker.publish(window).await?;
                 lost()
             }
-            Some(Fate::Late) => {
+            Some(PublishFault::Late) => {
                 let outcomes = self.broker.publish(window).await;
                 pass(secs(1)).await;
                 outcomes
             }
-            Some(Fate::KilledBefore(tasks)) => {
+            Some(PublishFault::KilledBefore(tasks)) => {
                 tasks.kill();
                 std::future::pending().await
             }
-            Some(Fate::KilledAfter(tasks)) => {
+            Some(PublishFault::KilledAfter(tasks)) => {
                 self.broker.publish(window).await?;
                 tasks.kill();
                 std::future::pending().await

@@ -1,4 +1,4 @@
-//! What operators do and look at: each action happens once, is in the audit log once, and reaches nobody else's rows.
+//! Operator actions and queries: each action happens once, is audited once, and affects only rows of its tenant.
 
 mod broken;
 mod carrier;

@@ -1,4 +1,4 @@
-//! Who operates, and rows to operate on.
+//! Operators, selections and sample rows for the tests of operations.
 
 use std::fmt::Debug;
 
@@ -10,12 +10,12 @@ use marketplace::{Actor, CommandContext, Role};
 
 use crate::support::{CommitFault, Process, TENANT, World, by, event_id, sample};
 
-/// Commits that go wrong on their way, with the answers that their callers get.
+/// Commit faults under which an action MUST happen exactly once.
 pub(crate) const FAULTS: [&[CommitFault]; 4] = [
-    &[CommitFault::AnswerLost],
+    &[CommitFault::ReplyLost],
     &[CommitFault::Lost],
     &[CommitFault::Transient],
-    &[CommitFault::Lost, CommitFault::AnswerLost],
+    &[CommitFault::Lost, CommitFault::ReplyLost],
 ];
 
 pub(crate) fn tenant(id: i64) -> TenantId {
@@ -30,31 +30,31 @@ pub(crate) fn operator() -> CommandContext {
     with_role(Role::Operator)
 }
 
-/// The same as an operator of the outbox.
+/// The outbox operator of this context.
 pub(crate) fn acting(context: &CommandContext) -> Operator {
-    context.operator().expect("it has the role")
+    context.operator().expect("the actor has an operator role")
 }
 
 #[test]
-fn who_has_no_role_is_no_operator_and_a_role_says_what_an_operator_sees() {
-    is_not_allowed(&by(9).operator());
-    is_not_allowed(&with_role(Role::Pii).operator());
-    is_not_allowed(&CommandContext { actor: Actor::System("a job"), ..by(9) }.operator());
-    let sees = |context: CommandContext| {
+fn operator_access_requires_a_role_that_determines_visibility() {
+    assert_not_allowed(&by(9).operator());
+    assert_not_allowed(&with_role(Role::Pii).operator());
+    assert_not_allowed(&CommandContext { actor: Actor::System("a job"), ..by(9) }.operator());
+    let visibility = |context: CommandContext| {
         let Operator { name, tenant, sees_all, sees_people, .. } = acting(&context);
         (name, tenant, sees_all, sees_people)
     };
-    assert_eq!(sees(operator()), ("user:9".into(), TENANT, false, false));
-    assert_eq!(sees(platform()), ("user:9".into(), tenant(2), true, false));
-    assert_eq!(sees(command_line()), ("command-line:root".into(), TENANT, true, true));
+    assert_eq!(visibility(operator()), ("user:9".into(), TENANT, false, false));
+    assert_eq!(visibility(platform()), ("user:9".into(), tenant(2), true, false));
+    assert_eq!(visibility(command_line()), ("command-line:root".into(), TENANT, true, true));
 }
 
 /// An operator of another tenant.
-pub(crate) fn elsewhere() -> CommandContext {
+pub(crate) fn other_tenant_operator() -> CommandContext {
     CommandContext { tenant: tenant(2), ..operator() }
 }
 
-/// Of another tenant than the rows, which does not matter.
+/// A platform operator. Its tenant differs from that of the rows, but the role covers all tenants.
 pub(crate) fn platform() -> CommandContext {
     CommandContext { tenant: tenant(2), ..with_role(Role::Platform) }
 }
@@ -64,7 +64,7 @@ pub(crate) fn command_line() -> CommandContext {
 }
 
 pub(crate) fn reason() -> Reason {
-    Reason::new("the printer has paper again".into()).unwrap()
+    Reason::new("the service is available again".into()).unwrap()
 }
 
 pub(crate) fn ids(names: &[&str]) -> Named<EventId> {
@@ -80,31 +80,31 @@ pub(crate) fn keys_at(names: &[&str], queue: Option<&str>) -> Letters {
     Letters::Keys { keys, queue: queue.map(str::to_owned) }
 }
 
-/// Every letter that nobody decided about.
-pub(crate) fn all_letters() -> Letters {
+/// All undecided dead letters.
+pub(crate) fn all_dead_letters() -> Letters {
     Letters::Filter { queue: None, event_type: None, tenant: None }
 }
 
 #[track_caller]
-pub(crate) fn is_missing<T: Debug, E: Debug>(result: &Result<T, E>) {
+pub(crate) fn assert_not_found<T: Debug, E: Debug>(result: &Result<T, E>) {
     assert!(matches!(result, Err(error) if format!("{error:?}").starts_with("NotFound")), "{result:?}");
 }
 
 #[track_caller]
-pub(crate) fn is_not_allowed<T: Debug>(result: &Result<T, UseCaseError>) {
+pub(crate) fn assert_not_allowed<T: Debug>(result: &Result<T, UseCaseError>) {
     assert!(matches!(result, Err(UseCaseError::NotAllowed { .. })), "{result:?}");
 }
 
 impl World {
     /// Commits an event of an order of a tenant.
-    pub(crate) async fn happened_in(&self, process: &Process, tenant: TenantId, id: &str, order: i64) {
+    pub(crate) async fn commit_event_in(&self, process: &Process, tenant: TenantId, id: &str, order: i64) {
         let mut event = self.event(id, 1, &sample::changed(order));
         event.aggregate = AggregateRef { tenant, ..event.aggregate };
         process.commit(vec![event]).await;
     }
 
-    /// The relay gives events up.
-    pub(crate) async fn fail(&self, names: &[&str]) {
+    /// Marks events FAILED, as the relay does after their last attempt.
+    pub(crate) async fn mark_failed(&self, names: &[&str]) {
         let failed: Vec<FailedPublish> = names
             .iter()
             .map(|name| FailedPublish {
@@ -120,20 +120,20 @@ impl World {
         unit.commit().await.unwrap();
     }
 
-    /// What the audit log tells of changes, the first one first.
-    pub(crate) async fn audit(&self) -> Vec<AuditEntry> {
-        self.calls().await.into_iter().filter(|entry| entry.changed > 0).collect()
+    /// Audit entries that changed rows, oldest first.
+    pub(crate) async fn audited_changes(&self) -> Vec<AuditEntry> {
+        self.audit_entries().await.into_iter().filter(|entry| entry.changed > 0).collect()
     }
 
-    /// The audit log, the first call first.
-    pub(crate) async fn calls(&self) -> Vec<AuditEntry> {
+    /// All audit entries, oldest first.
+    pub(crate) async fn audit_entries(&self) -> Vec<AuditEntry> {
         let newest_first =
             self.view().await.outbox_view().audit_page(&AuditFilter::default(), None, 1_000).await.unwrap();
         newest_first.into_iter().rev().map(|entry| entry.effect).collect()
     }
 
-    /// Where a letter stands.
-    pub(crate) async fn letter(&self, queue: &str, key: &str) -> DeadLetter {
+    /// The dead letter with this key.
+    pub(crate) async fn dead_letter(&self, queue: &str, key: &str) -> DeadLetter {
         self.view().await.outbox_view().dead_letter(queue, key).await.unwrap().unwrap()
     }
 }

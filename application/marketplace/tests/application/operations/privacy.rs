@@ -1,4 +1,4 @@
-//! What an operator without the role `pii` sees of payloads.
+//! Masking of payloads for operators without the role `pii`.
 
 use handover_outbox::MASK;
 use handover_outbox::operations::*;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::operators::*;
 use crate::support::{World, event_id, sample};
 
-/// The payload of an event as an operator is shown it.
+/// Returns the payload of an event as shown to an operator.
 async fn shown(payload: &str) -> String {
     let world = World::new().await;
     let process = world.process();
@@ -18,14 +18,14 @@ async fn shown(payload: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_buys_and_sells_and_how_they_pay_is_masked_and_the_rest_is_as_it_was() {
+async fn personal_fields_are_masked_and_the_rest_is_unchanged() {
     let payload = r#"{"orderId":1,"orderNo":"20260131080000","buyerId":8,"sellerId":7,"totalAmount":88.50,"transactionId":"txn-1","paymentMethod":"card","payTime":"2026-01-31T08:00:00.5Z"}"#;
     let expected = r#"{"orderId":1,"orderNo":"20260131080000","buyerId":"***","sellerId":"***","totalAmount":88.50,"transactionId":"***","paymentMethod":"***","payTime":"2026-01-31T08:00:00.5Z"}"#;
-    assert_eq!(shown(payload).await, expected, "order and digits are kept");
+    assert_eq!(shown(payload).await, expected, "field order and digits are unchanged");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_envelope_is_masked_inside() {
+async fn envelope_payload_is_masked() {
     let envelope = r#"{"eventType":"ORDER_PAID","traceId":"t-1","payload":{"orderId":1,"buyerId":8}}"#;
     let masked: Value = serde_json::from_str(&shown(envelope).await).unwrap();
     assert_eq!(masked["traceId"], "t-1");
@@ -33,7 +33,7 @@ async fn an_envelope_is_masked_inside() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_that_nobody_has_thought_of_is_masked() {
+async fn unknown_field_is_masked() {
     for (json, hidden) in [
         (r#"{"address":{"street":"Main St 1"}}"#, "Main"),
         (r#"{"payload":[{"phones":["13800001111"]}]}"#, "138"),

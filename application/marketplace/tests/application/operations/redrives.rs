@@ -1,4 +1,4 @@
-//! Events sent once more.
+//! Redrive of outbox rows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,15 +26,15 @@ fn filter(filter: OutboxFilter) -> RedriveEvents {
     redrive(Rows::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None })
 }
 
-/// Three failed events, one of another tenant, and one that is on its way.
-async fn failed() -> (World, Process) {
+/// Three failed events, one failed event of another tenant, and one pending event.
+async fn failed_events() -> (World, Process) {
     let world = World::new().await;
     let process = world.process();
     for (number, id) in ["e-1", "e-2", "e-3", "e-4", "e-5"].into_iter().enumerate() {
         let tenant = if id == "e-4" { tenant(2) } else { TENANT };
-        world.happened_in(&process, tenant, id, 7 + i64::try_from(number).unwrap()).await;
+        world.commit_event_in(&process, tenant, id, 7 + i64::try_from(number).unwrap()).await;
     }
-    world.fail(&["e-1", "e-2", "e-3", "e-4"]).await;
+    world.mark_failed(&["e-1", "e-2", "e-3", "e-4"]).await;
     pass(secs(60)).await;
     (world, process)
 }
@@ -44,9 +44,10 @@ fn due(first: DateTime<Utc>, micros: i64) -> Option<DateTime<Utc>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_events_are_due_again_at_the_pace_asked_for_in_the_order_of_their_ids() {
-    let (world, process) = failed().await;
-    let (now, pace) = (world.now(), Pace::new(3).unwrap());
+async fn redriven_events_become_due_at_the_requested_rate_in_id_order() {
+    let (world, process) = failed_events().await;
+    let now = world.now();
+    let pace = Pace::new(3).unwrap();
     let command = RedriveEvents { pace, reason: Some(reason()), ..events(&["e-3", "e-1", "e-2", "e-1"]) };
     let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     let expected = Redriven {
@@ -62,7 +63,7 @@ async fn failed_events_are_due_again_at_the_pace_asked_for_in_the_order_of_their
         assert_eq!((row.status, row.retry_count), (OutboxStatus::Retry, 0), "{id}");
         assert_eq!(row.next_retry_time, due(now, micros), "{id}");
     }
-    let audit = world.audit().await;
+    let audit = world.audited_changes().await;
     let entry = AuditEntry {
         tenant: TENANT,
         actor: "user:9".into(),
@@ -70,7 +71,7 @@ async fn failed_events_are_due_again_at_the_pace_asked_for_in_the_order_of_their
         selection: r#"{"eventIds":["e-3","e-1","e-2"],"perSecond":3}"#.into(),
         matched: 3,
         changed: 3,
-        reason: Some("the printer has paper again".into()),
+        reason: Some("the service is available again".into()),
         trace_id: "trace-9".into(),
         at: now,
     };
@@ -78,23 +79,26 @@ async fn failed_events_are_due_again_at_the_pace_asked_for_in_the_order_of_their
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_on_its_way_is_skipped_and_what_is_not_the_operators_is_not_there() {
-    let (world, process) = failed().await;
+async fn pending_events_are_skipped_and_events_of_other_tenants_are_not_found() {
+    let (world, process) = failed_events().await;
     let all = &["e-1", "e-4", "e-5", "no-such"];
     let redriven = redrive_events(&process.app.outbox, &acting(&operator()), events(all)).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.skipped), (2, 1, 1));
     assert_eq!(redriven.not_found, [event_id("e-4"), event_id("no-such")]);
     assert_eq!(world.status("e-4").await, OutboxStatus::Failed);
-    assert_eq!((world.row("e-5").await.status, world.audit().await[0].changed), (OutboxStatus::New, 1));
+    assert_eq!(
+        (world.row("e-5").await.status, world.audited_changes().await[0].changed),
+        (OutboxStatus::New, 1)
+    );
     let redriven = redrive_events(&process.app.outbox, &acting(&platform()), events(all)).await.unwrap();
     assert_eq!((redriven.redriven, redriven.skipped, redriven.not_found.len()), (1, 2, 1));
     assert_eq!(world.status("e-4").await, OutboxStatus::Retry);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_filter_means_failed_ones_unless_it_says_sent_and_is_narrowed_by_each_of_its_fields() {
+async fn filter_selects_failed_events_by_default_and_is_narrowed_by_each_field() {
     let any = OutboxFilter::default;
-    let line = DateTime::parse_from_rfc3339("2026-02-04T10:30:30Z").unwrap().to_utc();
+    let cutoff = DateTime::parse_from_rfc3339("2026-02-04T10:30:30Z").unwrap().to_utc();
     let cases = [
         (OutboxFilter { status: Some(OutboxStatus::Failed), ..any() }, 3),
         (OutboxFilter { status: Some(OutboxStatus::Sent), ..any() }, 0),
@@ -102,21 +106,22 @@ async fn a_filter_means_failed_ones_unless_it_says_sent_and_is_narrowed_by_each_
         (OutboxFilter { event_type: Some("ORDER_PAID".into()), ..any() }, 0),
         (OutboxFilter { aggregate_id: Some(8), ..any() }, 1),
         (OutboxFilter { tenant: Some(TENANT), ..any() }, 3),
-        (OutboxFilter { from: Some(line), ..any() }, 0),
-        (OutboxFilter { to: Some(line), ..any() }, 3),
+        (OutboxFilter { from: Some(cutoff), ..any() }, 0),
+        (OutboxFilter { to: Some(cutoff), ..any() }, 3),
     ];
     for (fields, count) in cases {
-        let (world, process) = failed().await;
+        let (world, process) = failed_events().await;
         let redriven =
             redrive_events(&process.app.outbox, &acting(&operator()), filter(fields.clone())).await.unwrap();
         assert_eq!((redriven.matched, redriven.redriven, redriven.more), (count, count, false), "{fields:?}");
-        assert_eq!(world.status("e-4").await, OutboxStatus::Failed, "another tenant's");
-        let calls: Vec<_> = world.calls().await.iter().map(|entry| (entry.matched, entry.changed)).collect();
-        assert_eq!(calls, [(count, count)], "{fields:?}");
+        assert_eq!(world.status("e-4").await, OutboxStatus::Failed, "it belongs to another tenant");
+        let entries: Vec<_> =
+            world.audit_entries().await.iter().map(|entry| (entry.matched, entry.changed)).collect();
+        assert_eq!(entries, [(count, count)], "{fields:?}");
     }
-    let (_world, process) = failed().await;
+    let (_world, process) = failed_events().await;
     let other = OutboxFilter { tenant: Some(tenant(2)), ..any() };
-    is_missing(&redrive_events(&process.app.outbox, &acting(&operator()), filter(other.clone())).await);
+    assert_not_found(&redrive_events(&process.app.outbox, &acting(&operator()), filter(other.clone())).await);
     assert_eq!(
         redrive_events(&process.app.outbox, &acting(&platform()), filter(other)).await.unwrap().redriven,
         1
@@ -129,8 +134,8 @@ async fn a_filter_means_failed_ones_unless_it_says_sent_and_is_narrowed_by_each_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_says_what_would_happen_and_changes_nothing() {
-    let (world, process) = failed().await;
+async fn dry_run_reports_the_result_and_changes_nothing() {
+    let (world, process) = failed_events().await;
     let rows = world.rows().await;
     let now = world.now();
     let command = RedriveEvents { dry_run: true, ..events(&["e-1", "e-2", "e-5", "no-such"]) };
@@ -148,59 +153,62 @@ async fn a_dry_run_says_what_would_happen_and_changes_nothing() {
     };
     assert_eq!(redriven, expected);
     assert_eq!(world.rows().await, rows);
-    assert!(world.audit().await.is_empty());
+    assert!(world.audited_changes().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn operators_redrive_the_platform_does_and_who_may_write_to_the_database() {
-    let (world, process) = failed().await;
-    let redriven =
-        redrive_events(&process.app.outbox, &acting(&elsewhere()), events(&["e-1"])).await.unwrap();
+async fn redrive_covers_one_tenant_for_operators_and_all_tenants_for_the_command_line() {
+    let (world, process) = failed_events().await;
+    let redriven = redrive_events(&process.app.outbox, &acting(&other_tenant_operator()), events(&["e-1"]))
+        .await
+        .unwrap();
     assert_eq!((redriven.matched, redriven.not_found.len()), (0, 1));
     let redriven =
         redrive_events(&process.app.outbox, &acting(&command_line()), events(&["e-1", "e-4"])).await.unwrap();
     assert_eq!(redriven.redriven, 2);
-    let audit = world.audit().await;
-    let told: Vec<_> =
+    let audit = world.audited_changes().await;
+    let entries: Vec<_> =
         audit.iter().map(|entry| (entry.tenant, entry.actor.as_str(), entry.changed)).collect();
-    let who = "command-line:root";
-    assert_eq!(told, [(TENANT, who, 1), (tenant(2), who, 1)], "each tenant is told of its own rows");
+    let actor = "command-line:root";
+    assert_eq!(entries, [(TENANT, actor, 1), (tenant(2), actor, 1)], "one audit entry per tenant");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_redrive_whose_commit_goes_wrong_happens_once_and_is_recorded_once() {
+async fn redrive_happens_and_is_audited_once_after_a_commit_fault() {
     for faults in FAULTS {
-        let (world, process) = failed().await;
+        let (world, process) = failed_events().await;
         process.faults.next_commits(faults.iter().copied());
         let redriven =
             redrive_events(&process.app.outbox, &acting(&operator()), events(&["e-1", "e-2"])).await.unwrap();
         assert_eq!((redriven.redriven, redriven.skipped), (2, 0), "{faults:?}");
-        let audit = world.audit().await;
+        let audit = world.audited_changes().await;
         assert_eq!((audit.len(), audit[0].changed), (1, 2), "{faults:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_at_once_each_row_is_moved_by_one() {
-    let (world, process) = failed().await;
-    let (app, operator) = (&process.app, acting(&operator()));
-    let three = || redrive_events(&app.outbox, &operator, events(&["e-1", "e-2", "e-3"]));
-    let (one, other) = tokio::join!(three(), three());
-    let (one, other) = (one.unwrap(), other.unwrap());
+async fn each_row_is_redriven_by_one_of_two_concurrent_calls() {
+    let (world, process) = failed_events().await;
+    let app = &process.app;
+    let operator = acting(&operator());
+    let redrive_three = || redrive_events(&app.outbox, &operator, events(&["e-1", "e-2", "e-3"]));
+    let (one, other) = tokio::join!(redrive_three(), redrive_three());
+    let one = one.unwrap();
+    let other = other.unwrap();
     assert_eq!(one.redriven + other.redriven, 3);
     assert_eq!(one.skipped + other.skipped, 3);
-    assert_eq!(world.audit().await.iter().map(|entry| entry.changed).sum::<u64>(), 3);
+    assert_eq!(world.audited_changes().await.iter().map(|entry| entry.changed).sum::<u64>(), 3);
 }
 
-/// The store, but that something else happens before the first unit begins.
-struct Interposed {
+/// A store on which another process redrives and publishes e-1 before the first unit of work begins.
+struct InterposedStore {
     inner: Arc<OutboxStore>,
     world: Arc<World>,
     is_done: AtomicBool,
 }
 
 #[async_trait]
-impl Store for Interposed {
+impl Store for InterposedStore {
     type Unit = dyn UnitOfWork;
     type View = dyn View;
 
@@ -210,7 +218,7 @@ impl Store for Interposed {
             let now = self.world.now();
             unit.outbox().redrive(&[Redrive { event_id: event_id("e-1"), due: now }], now).await?;
             unit.commit().await?;
-            self.world.pretend_sent(&["e-1"]).await;
+            self.world.mark_sent_without_message(&["e-1"]).await;
         }
         self.inner.begin().await
     }
@@ -221,31 +229,32 @@ impl Store for Interposed {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_row_that_somebody_moved_meanwhile_is_skipped() {
-    let (world, process) = failed().await;
+async fn row_changed_in_the_meantime_is_skipped() {
+    let (world, process) = failed_events().await;
     let world = Arc::new(world);
     let inner = Arc::clone(&process.app.outbox.tx.store);
-    let store = Interposed { inner, world: Arc::clone(&world), is_done: AtomicBool::new(false) };
+    let store = InterposedStore { inner, world: Arc::clone(&world), is_done: AtomicBool::new(false) };
     let mut app = process.app.clone();
     app.outbox.tx.store = Arc::new(store);
-    let about = filter(OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() });
-    let redriven = redrive_events(&app.outbox, &acting(&operator()), about).await.unwrap();
+    let by_aggregate = filter(OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() });
+    let redriven = redrive_events(&app.outbox, &acting(&operator()), by_aggregate).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.skipped), (1, 0, 1));
-    assert_eq!(world.status("e-1").await, OutboxStatus::Sent, "it was failed ones that were meant");
-    let calls: Vec<_> = world.calls().await.iter().map(|entry| (entry.matched, entry.changed)).collect();
-    assert_eq!(calls, [(1, 0)], "it was asked for");
+    assert_eq!(world.status("e-1").await, OutboxStatus::Sent, "the filter selects only FAILED events");
+    let entries: Vec<_> =
+        world.audit_entries().await.iter().map(|entry| (entry.matched, entry.changed)).collect();
+    assert_eq!(entries, [(1, 0)], "the call is audited without a change");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pace_holds_over_any_number_of_events() {
+async fn rate_applies_across_all_events() {
     let (_world, process) = many_failed(4).await;
-    let about = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
-    let command = RedriveEvents { pace: Pace::new(3).unwrap(), ..filter(about) };
+    let by_aggregate = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
+    let command = RedriveEvents { pace: Pace::new(3).unwrap(), ..filter(by_aggregate) };
     let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     assert_eq!(redriven.last_due, due(redriven.first_due.unwrap(), 1_000_000));
 }
 
-/// So many failed events of one order.
+/// This number of failed events of one order.
 async fn many_failed(count: usize) -> (World, Process) {
     let world = World::new().await;
     let process = world.process();
@@ -253,24 +262,24 @@ async fn many_failed(count: usize) -> (World, Process) {
     let seqs = 1..;
     let events = names.iter().zip(seqs).map(|(name, seq)| world.event(name, seq, &sample::changed(7)));
     process.commit(events.collect()).await;
-    world.fail(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    world.mark_failed(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     (world, process)
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_more_than_ten_thousand_the_oldest_go_first_and_the_next_call_goes_on() {
+async fn redrive_of_more_than_10_000_events_starts_with_the_oldest_and_continues_in_the_next_call() {
     let (world, process) = many_failed(10_001).await;
-    let about = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
+    let by_aggregate = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
     let pace = Pace::new(Pace::MAX).unwrap();
-    let command = RedriveEvents { pace, ..filter(about) };
+    let command = RedriveEvents { pace, ..filter(by_aggregate) };
     let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command.clone()).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.more), (10_000, 10_000, true));
     assert_eq!(redriven.last_due, due(redriven.first_due.unwrap(), 999_900));
     assert_eq!(world.status("e-9999").await, OutboxStatus::Retry);
     assert_eq!(world.status("e-10000").await, OutboxStatus::Failed);
     let due: Vec<_> = world.rows().await.iter().filter_map(|row| row.next_retry_time).collect();
-    assert!(due.is_sorted(), "the order of the aggregate is that of the due times");
-    let audit = world.audit().await;
+    assert!(due.is_sorted(), "the due times follow the order of the aggregate");
+    let audit = world.audited_changes().await;
     assert_eq!((audit.len(), audit.iter().map(|entry| entry.changed).sum::<u64>()), (20, 10_000));
     assert!(audit[19].selection.ends_with(r#""part":20,"parts":20}"#), "{}", audit[19].selection);
     let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command).await.unwrap();
@@ -278,49 +287,53 @@ async fn of_more_than_ten_thousand_the_oldest_go_first_and_the_next_call_goes_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_sent_is_walked_through_by_the_cursor_although_it_is_sent_again_meanwhile() {
+async fn cursor_covers_all_sent_events_although_they_are_sent_again_in_the_meantime() {
     let (world, process) = many_failed(10_001).await;
-    let again = |after| {
+    let redrive_sent = |after| {
         let sent = OutboxFilter { status: Some(OutboxStatus::Sent), ..OutboxFilter::default() };
         let rows = Rows::Filter { filter: RedriveFilter::new(sent).unwrap(), after };
         RedriveEvents { pace: Pace::new(Pace::MAX).unwrap(), ..redrive(rows) }
     };
     let failed = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
     for expected in [10_000, 1] {
-        let moved =
+        let redriven =
             redrive_events(&process.app.outbox, &acting(&operator()), filter(failed.clone())).await.unwrap();
-        assert_eq!(moved.redriven, expected);
+        assert_eq!(redriven.redriven, expected);
     }
     let names: Vec<String> = (0..10_001).map(|number| format!("e-{number}")).collect();
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
-    world.pretend_sent(&all).await;
-    let first = redrive_events(&process.app.outbox, &acting(&operator()), again(None)).await.unwrap();
+    world.mark_sent_without_message(&all).await;
+    let first = redrive_events(&process.app.outbox, &acting(&operator()), redrive_sent(None)).await.unwrap();
     assert_eq!((first.redriven, first.more), (10_000, true));
     assert_eq!(first.next, Some(world.row("e-9999").await.id));
-    world.pretend_sent(&all).await;
-    let second = redrive_events(&process.app.outbox, &acting(&operator()), again(first.next)).await.unwrap();
+    world.mark_sent_without_message(&all).await;
+    let second =
+        redrive_events(&process.app.outbox, &acting(&operator()), redrive_sent(first.next)).await.unwrap();
     assert_eq!((second.redriven, second.more, second.next), (1, false, None));
     assert_eq!(world.status("e-10000").await, OutboxStatus::Retry);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_goes_away_in_the_middle_leaves_what_was_done_and_says_that_there_is_more() {
+async fn store_outage_during_a_redrive_keeps_finished_parts_and_reports_more() {
     let (world, process) = many_failed(600).await;
-    let about = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
-    process.faults.next_commits([CommitFault::None, CommitFault::GoesAway]);
-    let redriven =
-        redrive_events(&process.app.outbox, &acting(&operator()), filter(about.clone())).await.unwrap();
+    let by_aggregate = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
+    process.faults.next_commits([CommitFault::None, CommitFault::Unavailable]);
+    let redriven = redrive_events(&process.app.outbox, &acting(&operator()), filter(by_aggregate.clone()))
+        .await
+        .unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.more), (600, 500, true));
-    assert_eq!(world.audit().await.iter().map(|entry| entry.changed).sum::<u64>(), 500);
-    let away = redrive_events(&process.app.outbox, &acting(&operator()), filter(about.clone())).await;
-    assert!(matches!(away, Err(OperationError::Store(StoreError::Unavailable(_)))), "{away:?}");
-    process.faults.set_away(false);
-    let redriven = redrive_events(&process.app.outbox, &acting(&operator()), filter(about)).await.unwrap();
+    assert_eq!(world.audited_changes().await.iter().map(|entry| entry.changed).sum::<u64>(), 500);
+    let unavailable =
+        redrive_events(&process.app.outbox, &acting(&operator()), filter(by_aggregate.clone())).await;
+    assert!(matches!(unavailable, Err(OperationError::Store(StoreError::Unavailable(_)))), "{unavailable:?}");
+    process.faults.set_unavailable(false);
+    let redriven =
+        redrive_events(&process.app.outbox, &acting(&operator()), filter(by_aggregate)).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.more), (100, 100, false));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sent_event_is_published_once_more_and_takes_effect_no_second_time() {
+async fn redriven_sent_event_is_published_again_and_takes_effect_once() {
     let world = World::new().await;
     let process = world.process();
     service::prepare(&process.app).await.unwrap();
@@ -342,7 +355,7 @@ async fn a_sent_event_is_published_once_more_and_takes_effect_no_second_time() {
     let rows = world.rows().await;
     let paid = rows.iter().find(|row| row.event_type == "ORDER_PAID").unwrap();
     assert_eq!(paid.status, OutboxStatus::Sent);
-    assert!(paid.sent_time.unwrap() >= before, "the commit woke the relay");
+    assert!(paid.sent_time.unwrap() >= before, "the commit notified the relay");
     let tasks = world.view().await.shipment_tasks(TENANT, order.id).await.unwrap();
     assert_eq!(tasks.len(), 1);
     process.app.tx.tasks.stop().await;

@@ -1,4 +1,4 @@
-//! Held aggregates that are let go.
+//! Release of blocked aggregates.
 
 use handover_events::*;
 use handover_outbox::RelaySettings;
@@ -11,14 +11,14 @@ use crate::support::{Process, TENANT, World, event_id, millis, pass, sample};
 
 const ORDER: i64 = 7;
 
-/// An order whose first event failed and holds two more.
-async fn held() -> (World, Process) {
+/// An order whose first event failed and blocks two later events.
+async fn blocked_order() -> (World, Process) {
     let mut world = World::new().await;
     world.on_failed = OnFailed::Hold;
     let process = world.process();
     let event = |id: &str, seq| world.event(id, seq, &sample::changed(ORDER));
     process.commit(vec![event("e-1", 1)]).await;
-    world.fail(&["e-1"]).await;
+    world.mark_failed(&["e-1"]).await;
     process.commit(vec![event("e-2", 2), event("e-3", 3)]).await;
     (world, process)
 }
@@ -35,8 +35,8 @@ async fn release(process: &Process, order: i64) -> Result<u64, OperationError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_released_aggregate_goes_on_past_its_failed_event_which_stays_failed() {
-    let (world, process) = held().await;
+async fn released_aggregate_continues_after_its_failed_event() {
+    let (world, process) = blocked_order().await;
     process.start_relay("r", RelaySettings { on_failed: OnFailed::Hold, ..RelaySettings::default() });
     pass(millis(500)).await;
     assert_eq!(world.status("e-2").await, OutboxStatus::New);
@@ -51,9 +51,9 @@ async fn a_released_aggregate_goes_on_past_its_failed_event_which_stays_failed()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_is_in_the_audit_log_once_whatever_its_commits_meet() {
+async fn release_is_audited_once_after_a_commit_fault() {
     for faults in FAULTS {
-        let (world, process) = held().await;
+        let (world, process) = blocked_order().await;
         process.faults.next_commits(faults.iter().copied());
         assert_eq!(release(&process, ORDER).await.unwrap(), 1, "{faults:?}");
         let entry = AuditEntry {
@@ -63,42 +63,46 @@ async fn a_release_is_in_the_audit_log_once_whatever_its_commits_meet() {
             selection: r#"{"aggregateType":"Order","aggregateId":7,"tenantId":1}"#.into(),
             matched: 1,
             changed: 1,
-            reason: Some("the printer has paper again".into()),
+            reason: Some("the service is available again".into()),
             trace_id: "trace-9".into(),
             at: world.now(),
         };
-        let audit = world.audit().await;
+        let audit = world.audited_changes().await;
         assert_eq!(audit.len(), 1, "{faults:?}");
         assert_eq!(AuditEntry { at: entry.at, ..audit[0].clone() }, entry);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_holds_nothing_or_is_another_tenants_is_not_found() {
-    let (world, process) = held().await;
+async fn release_of_an_unblocked_or_foreign_aggregate_is_not_found() {
+    let (world, process) = blocked_order().await;
     let app = &process.app;
     let order = || ("Order".to_owned(), ORDER);
-    is_missing(&release(&process, 8).await);
-    is_missing(
+    assert_not_found(&release(&process, 8).await);
+    assert_not_found(
         &release_aggregate(&app.outbox, &acting(&operator()), None, ("Payment".into(), ORDER), None).await,
     );
-    is_missing(&release_aggregate(&app.outbox, &acting(&elsewhere()), None, order(), None).await);
-    is_missing(&release_aggregate(&app.outbox, &acting(&elsewhere()), Some(TENANT), order(), None).await);
-    is_missing(&release_aggregate(&app.outbox, &acting(&platform()), None, order(), None).await);
-    assert!(world.audit().await.is_empty());
+    assert_not_found(
+        &release_aggregate(&app.outbox, &acting(&other_tenant_operator()), None, order(), None).await,
+    );
+    assert_not_found(
+        &release_aggregate(&app.outbox, &acting(&other_tenant_operator()), Some(TENANT), order(), None).await,
+    );
+    assert_not_found(&release_aggregate(&app.outbox, &acting(&platform()), None, order(), None).await);
+    assert!(world.audited_changes().await.is_empty());
     assert_eq!(
         release_aggregate(&app.outbox, &acting(&platform()), Some(TENANT), order(), None).await.unwrap(),
         1
     );
-    is_missing(&release(&process, ORDER).await);
-    assert_eq!(world.audit().await.len(), 1);
+    assert_not_found(&release(&process, ORDER).await);
+    assert_eq!(world.audited_changes().await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn blocked_aggregates_are_listed_with_what_they_hold_until_they_are_released() {
-    let (world, process) = held().await;
-    world.happened_in(&process, tenant(2), "f-1", 9).await;
-    world.fail(&["f-1"]).await;
+async fn blocked_aggregates_are_listed_with_their_event_counts_until_released() {
+    let (world, process) = blocked_order().await;
+    world.commit_event_in(&process, tenant(2), "f-1", 9).await;
+    world.mark_failed(&["f-1"]).await;
     let app = &process.app;
     let page = blocked(&app.outbox, &acting(&operator()), None, None, 10).await.unwrap();
     assert_eq!((page.items.len(), page.next), (1, None));
@@ -109,44 +113,47 @@ async fn blocked_aggregates_are_listed_with_what_they_hold_until_they_are_releas
     let first = blocked(&app.outbox, &acting(&platform()), None, None, 1).await.unwrap();
     let rest = blocked(&app.outbox, &acting(&platform()), None, first.next, 1).await.unwrap();
     assert_eq!([&first.items[..], &rest.items[..]].concat(), all.items);
-    is_missing(&blocked(&app.outbox, &acting(&operator()), Some(tenant(2)), None, 10).await);
+    assert_not_found(&blocked(&app.outbox, &acting(&operator()), Some(tenant(2)), None, 10).await);
     release(&process, ORDER).await.unwrap();
     assert!(blocked(&app.outbox, &acting(&operator()), None, None, 10).await.unwrap().items.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_failed_events_hold_nothing_none_is_listed_and_none_is_released() {
-    let (mut world, _) = held().await;
+async fn continue_mode_lists_and_releases_no_aggregates() {
+    let (mut world, _) = blocked_order().await;
     world.on_failed = OnFailed::Continue;
     let process = world.process();
     let app = &process.app;
     assert!(blocked(&app.outbox, &acting(&platform()), None, None, 10).await.unwrap().items.is_empty());
-    is_missing(&blocked(&app.outbox, &acting(&operator()), Some(tenant(2)), None, 10).await);
+    assert_not_found(&blocked(&app.outbox, &acting(&operator()), Some(tenant(2)), None, 10).await);
     let order = || ("Order".to_owned(), ORDER);
-    is_missing(&release_aggregate(&app.outbox, &acting(&elsewhere()), Some(TENANT), order(), None).await);
+    assert_not_found(
+        &release_aggregate(&app.outbox, &acting(&other_tenant_operator()), Some(TENANT), order(), None).await,
+    );
     let refused = release(&process, ORDER).await;
     assert!(matches!(refused, Err(OperationError::NothingHeld)), "{refused:?}");
     assert_eq!(world.row("e-1").await.released_time, None);
-    assert!(world.audit().await.is_empty());
+    assert!(world.audited_changes().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_by_platform_is_in_the_audit_log_of_the_tenant_whose_rows_it_moved() {
+async fn release_by_platform_is_audited_for_the_tenant_of_the_rows() {
     let mut world = World::new().await;
     world.on_failed = OnFailed::Hold;
     let process = world.process();
-    world.happened_in(&process, tenant(2), "f-1", 9).await;
-    world.fail(&["f-1"]).await;
-    let (app, order) = (&process.app, ("Order".to_owned(), 9));
-    let everywhere = command_line();
-    assert_eq!(everywhere.tenant, TENANT);
+    world.commit_event_in(&process, tenant(2), "f-1", 9).await;
+    world.mark_failed(&["f-1"]).await;
+    let app = &process.app;
+    let order = ("Order".to_owned(), 9);
+    let context = command_line();
+    assert_eq!(context.tenant, TENANT);
     assert_eq!(
-        release_aggregate(&app.outbox, &acting(&everywhere), Some(tenant(2)), order, None).await.unwrap(),
+        release_aggregate(&app.outbox, &acting(&context), Some(tenant(2)), order, None).await.unwrap(),
         1
     );
     let log = async |context: CommandContext| {
         audit_log(&app.outbox, &acting(&context), AuditFilter::default(), None, 10).await.unwrap().items
     };
-    assert_eq!(log(elsewhere()).await[0].effect.actor, "command-line:root");
+    assert_eq!(log(other_tenant_operator()).await[0].effect.actor, "command-line:root");
     assert!(log(operator()).await.iter().all(|entry| entry.effect.changed == 0));
 }

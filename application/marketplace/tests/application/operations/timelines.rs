@@ -1,4 +1,4 @@
-//! Everything that happened to an order, for whom it concerns.
+//! The timeline of an order, and its visibility.
 
 use handover_events::*;
 use handover_outbox::operations::*;
@@ -14,7 +14,7 @@ use marketplace_domain::*;
 use super::operators::*;
 use crate::support::{BUYER, Process, SELLER, TENANT, World, by, pass, secs};
 
-/// A deployment in which everything runs.
+/// A deployment with the whole service running.
 async fn running() -> (World, Process) {
     let world = World::new().await;
     let process = world.process();
@@ -23,12 +23,12 @@ async fn running() -> (World, Process) {
     (world, process)
 }
 
-fn whats(timeline: &Timeline, kind: TimelineKind) -> Vec<&str> {
+fn texts(timeline: &Timeline, kind: TimelineKind) -> Vec<&str> {
     timeline.items.iter().filter(|item| item.kind == kind).map(|item| item.what.as_str()).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_completed_order_shows_every_change_event_publish_consumer_and_effect() {
+async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_effect() {
     let (_world, process) = running().await;
     let app = &process.app;
     let order = process.ordered().await.id;
@@ -45,9 +45,9 @@ async fn a_completed_order_shows_every_change_event_publish_consumer_and_effect(
     assert_eq!(shown.order, order);
     assert!(shown.items.is_sorted_by_key(|item| item.at));
     let states = ["order placed", "order paid", "order shipped", "order completed"];
-    assert_eq!(whats(&shown, TimelineKind::State), states);
+    assert_eq!(texts(&shown, TimelineKind::State), states);
     let payments = ["payment of 88.50 CNY started", "payment of 88.50 CNY succeeded"];
-    assert_eq!(whats(&shown, TimelineKind::Payment), payments);
+    assert_eq!(texts(&shown, TimelineKind::Payment), payments);
     let effects = [
         "product 1 removed from the seller's listing",
         "shipment task opened for the seller",
@@ -59,16 +59,16 @@ async fn a_completed_order_shows_every_change_event_publish_consumer_and_effect(
         "cash: capture of 88.50",
         "points: earning of 88",
     ];
-    let mut told = whats(&shown, TimelineKind::Effect);
-    told.sort_unstable();
+    let mut shown_effects = texts(&shown, TimelineKind::Effect);
+    shown_effects.sort_unstable();
     let mut expected = effects;
     expected.sort_unstable();
-    assert_eq!(told, expected);
+    assert_eq!(shown_effects, expected);
     // ORDER_CREATED, ORDER_TIMEOUT, PAYMENT_SUCCEEDED, ORDER_PAID and two ORDER_STATUS_CHANGED.
-    assert_eq!(whats(&shown, TimelineKind::Event).len(), 6);
-    assert_eq!(whats(&shown, TimelineKind::Published), ["confirmed by the broker"; 6]);
-    assert_eq!(whats(&shown, TimelineKind::Consumed).len(), 17);
-    assert!(whats(&shown, TimelineKind::DeadLetter).is_empty());
+    assert_eq!(texts(&shown, TimelineKind::Event).len(), 6);
+    assert_eq!(texts(&shown, TimelineKind::Published), ["confirmed by the broker"; 6]);
+    assert_eq!(texts(&shown, TimelineKind::Consumed).len(), 17);
+    assert!(texts(&shown, TimelineKind::DeadLetter).is_empty());
     let paid = shown.items.iter().position(|item| item.what == "order paid").unwrap();
     let opened = shown.items.iter().position(|item| item.what.starts_with("shipment task")).unwrap();
     let item = &shown.items[opened];
@@ -78,22 +78,22 @@ async fn a_completed_order_shows_every_change_event_publish_consumer_and_effect(
         (cause.event_id.clone(), cause.trace_id.clone())
     });
     let everything = timeline(app, &command_line(), None, order).await.unwrap();
-    assert_eq!(everything, shown, "nothing went wrong");
+    assert_eq!(everything, shown, "there are no errors to show");
     let masked = timeline(app, &operator(), None, order).await.unwrap();
     let started = |timeline: &Timeline| {
         let started = timeline.items.iter().find(|item| item.what.ends_with(" started")).unwrap();
         started.detail.clone()
     };
-    assert_eq!(started(&masked).as_deref(), Some(MASK), "how somebody pays is for the parties");
+    assert_eq!(started(&masked).as_deref(), Some(MASK), "only the parties see the payment method");
     assert_ne!(started(&shown).as_deref(), Some(MASK));
     process.app.tx.tasks.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_one_moment_the_cause_comes_first() {
+async fn items_of_the_same_time_are_ordered_by_cause() {
     let world = World::new().await;
     let process = world.process();
-    // Nothing runs, and time stands still: all of it happens at once.
+    // No task runs and the clock does not advance: all changes have the same time.
     let order = process.paid().await.id;
     let shown = timeline(&process.app, &by(SELLER), None, order).await.unwrap();
     assert!(shown.items.iter().all(|item| item.at == world.now()));
@@ -113,7 +113,7 @@ async fn of_one_moment_the_cause_comes_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeline_is_for_the_parties_the_tenants_operators_and_the_platform() {
+async fn timeline_is_visible_to_parties_operators_of_the_tenant_and_the_platform() {
     let world = World::new().await;
     let process = world.process();
     let app = &process.app;
@@ -121,17 +121,17 @@ async fn a_timeline_is_for_the_parties_the_tenants_operators_and_the_platform() 
     for context in [by(BUYER), by(SELLER), operator(), platform(), command_line()] {
         assert_eq!(timeline(app, &context, None, order).await.unwrap().order, order, "{:?}", context.actor);
     }
-    for context in [by(99), elsewhere(), crate::support::gateway()] {
-        is_missing(&timeline(app, &context, None, order).await);
+    for context in [by(99), other_tenant_operator(), crate::support::gateway()] {
+        assert_not_found(&timeline(app, &context, None, order).await);
     }
-    is_missing(&timeline(app, &platform(), Some(tenant(2)), order).await);
-    is_missing(&timeline(app, &operator(), Some(tenant(2)), order).await);
-    is_missing(&timeline(app, &platform(), None, 404.try_into().unwrap()).await);
+    assert_not_found(&timeline(app, &platform(), Some(tenant(2)), order).await);
+    assert_not_found(&timeline(app, &operator(), Some(tenant(2)), order).await);
+    assert_not_found(&timeline(app, &platform(), None, 404.try_into().unwrap()).await);
     assert!(timeline(app, &platform(), Some(TENANT), order).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_attempt_the_first_send_each_redrive_and_each_ignored_duplicate_is_shown_in_order() {
+async fn attempts_sends_redrives_and_ignored_duplicates_are_shown_in_order() {
     let (world, process) = running().await;
     let app = &process.app;
     let order = process.paid().await.id;
@@ -154,7 +154,7 @@ async fn each_attempt_the_first_send_each_redrive_and_each_ignored_duplicate_is_
         redrive_events(&app.outbox, &acting(&operator()), redrive(reason)).await.unwrap();
         pass(secs(1)).await;
     }
-    let way = async |context, kind| {
+    let lines_of = async |context, kind| {
         let shown = timeline(app, &context, None, order).await.unwrap();
         assert!(shown.items.is_sorted_by_key(|item| item.at));
         let of_event = shown.items.into_iter().filter(|it| it.event_id.as_ref() == Some(&shipped.event_id));
@@ -168,26 +168,30 @@ async fn each_attempt_the_first_send_each_redrive_and_each_ignored_duplicate_is_
     let expected = [
         line("not confirmed; to be published again", "RETRY", 1, Some(error)),
         line("confirmed by the broker", "SENT", 2, None),
-        line("redriven; to be published again", "RETRY", 0, Some("user:9: the printer has paper again")),
+        line("redriven; to be published again", "RETRY", 0, Some("user:9: the service is available again")),
         line("confirmed by the broker", "SENT", 1, None),
         line("redriven; to be published again", "RETRY", 0, Some("user:9")),
         line("confirmed by the broker", "SENT", 1, None),
     ];
-    assert_eq!(way(operator(), TimelineKind::Published).await, expected);
-    let silent = expected.map(|(what, status, attempts, _)| (what, status, attempts, None));
-    assert_eq!(way(by(BUYER), TimelineKind::Published).await, silent, "errors and names are for operators");
-    let consumed = way(by(BUYER), TimelineKind::Consumed).await;
+    assert_eq!(lines_of(operator(), TimelineKind::Published).await, expected);
+    let without_details = expected.map(|(what, status, attempts, _)| (what, status, attempts, None));
+    assert_eq!(
+        lines_of(by(BUYER), TimelineKind::Published).await,
+        without_details,
+        "only operators see errors and names"
+    );
+    let consumed = lines_of(by(BUYER), TimelineKind::Consumed).await;
     for consumer in ["status-sync", "buyer-credit"] {
         let of = |what: &str| consumed.iter().filter(|(it, ..)| *it == format!("{what} {consumer}")).count();
         assert_eq!((of("applied by"), of("duplicate ignored by")), (1, 2), "{consumed:?}");
     }
-    let firsts = consumed.iter().take_while(|(what, ..)| what.starts_with("applied by")).count();
-    assert_eq!(consumed.len(), firsts * 3, "what is ignored comes after what was applied: {consumed:?}");
+    let applied = consumed.iter().take_while(|(what, ..)| what.starts_with("applied by")).count();
+    assert_eq!(consumed.len(), applied * 3, "ignored duplicates follow the applied events: {consumed:?}");
     process.app.tx.tasks.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_given_up_and_redriven_shows_both() {
+async fn failed_and_redriven_event_shows_both_states() {
     let world = World::new().await;
     let process = world.process();
     world.unbind_changed();
@@ -203,23 +207,24 @@ async fn what_was_given_up_and_redriven_shows_both() {
     assert_eq!(redrive_events(&process.app.outbox, &acting(&operator()), redrive).await.unwrap().redriven, 1);
     pass(secs(1)).await;
     let shown = timeline(&process.app, &by(BUYER), None, order).await.unwrap();
-    let mut published = whats(&shown, TimelineKind::Published);
+    let mut published = texts(&shown, TimelineKind::Published);
     published.retain(|what| *what != "confirmed by the broker");
-    let (again, given_up) =
-        ("not confirmed; to be published again", "publishing failed: not confirmed by the broker");
-    assert_eq!(published, [again, again, again, given_up, "redriven; to be published again", again]);
+    let retry = "not confirmed; to be published again";
+    let failed = "publishing failed: not confirmed by the broker";
+    assert_eq!(published, [retry, retry, retry, failed, "redriven; to be published again", retry]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_went_wrong_is_told_to_operators_alone() {
+async fn error_details_are_shown_only_to_operators() {
     let world = World::new().await;
     let process = world.process();
     let order = process.ordered().await.id;
     let created = world.rows().await[0].event_id.to_string();
-    world.fail(&[&created]).await;
+    world.mark_failed(&[&created]).await;
     let row = world.row(&created).await;
     let mut unit = world.store.begin().await.unwrap();
-    let (queue, now) = ("inventory.update.queue", world.now());
+    let queue = "inventory.update.queue";
+    let now = world.now();
     unit.outbox()
         .record(&[Consumption {
             consumer: "inventory".into(),
@@ -232,7 +237,7 @@ async fn what_went_wrong_is_told_to_operators_alone() {
             attempts: 4,
             next_retry_time: None,
             lease_until: None,
-            error_message: Some("swordfish 1".into()),
+            error_message: Some("secret detail 1".into()),
             idempotency_key: None,
             consume_result: None,
             payload_hash: String::new(),
@@ -242,41 +247,41 @@ async fn what_went_wrong_is_told_to_operators_alone() {
         }])
         .await
         .unwrap();
-    let letter = DeadLetter {
+    let dead_letter = DeadLetter {
         queue: queue.into(),
         key: created.clone(),
         tenant: TENANT,
         event_type: None,
         trace_id: None,
         body: row.payload.clone(),
-        reason: "swordfish 2".into(),
+        reason: "secret detail 2".into(),
         died_at: now,
         status: DeadLetterStatus::Open,
         decided_at: None,
         note: None,
     };
-    unit.outbox().park(&[letter]).await.unwrap();
+    unit.outbox().park(&[dead_letter]).await.unwrap();
     unit.commit().await.unwrap();
     pass(secs(5)).await;
-    let note = Reason::new("swordfish 3".into()).unwrap();
+    let note = Reason::new("secret detail 3".into()).unwrap();
     let discard = DiscardLetters { letters: keys(&[&created]), dry_run: false, reason: note };
     discard_dead_letters(&process.app.outbox, &acting(&operator()), discard).await.unwrap();
-    let seen = async |context| {
+    let seen_by = async |context| {
         let shown = timeline(&process.app, &context, None, order).await.unwrap();
-        let wrong = |item: &&TimelineItem| item.kind > TimelineKind::Event;
-        let lines = shown.items.into_iter().filter(|item| wrong(&item));
+        let is_after_commit = |item: &&TimelineItem| item.kind > TimelineKind::Event;
+        let lines = shown.items.into_iter().filter(|item| is_after_commit(&item));
         lines.map(|item| (item.what, item.status, item.detail)).collect::<Vec<_>>()
     };
-    let told = seen(operator()).await;
+    let details = seen_by(operator()).await;
     let line = |what: &str, status, detail: &str| (what.to_owned(), Some(status), Some(detail.to_owned()));
     let expected = [
         line("publishing failed: not confirmed by the broker", "FAILED", "消息发送失败: NO_ROUTE"),
-        line("failed permanently at inventory", "DEAD", "swordfish 1"),
-        line("parked as dead letter", "OPEN", "swordfish 2"),
-        line("discarded by an operator", "DISCARDED", "swordfish 3"),
+        line("failed permanently at inventory", "DEAD", "secret detail 1"),
+        line("parked as dead letter", "OPEN", "secret detail 2"),
+        line("discarded by an operator", "DISCARDED", "secret detail 3"),
     ];
-    assert_eq!(told, expected);
-    let silent: Vec<_> = told.into_iter().map(|(what, status, _)| (what, status, None)).collect();
-    assert_eq!(seen(by(BUYER)).await, silent);
-    assert_eq!(seen(by(SELLER)).await, silent);
+    assert_eq!(details, expected);
+    let without_details: Vec<_> = details.into_iter().map(|(what, status, _)| (what, status, None)).collect();
+    assert_eq!(seen_by(by(BUYER)).await, without_details);
+    assert_eq!(seen_by(by(SELLER)).await, without_details);
 }

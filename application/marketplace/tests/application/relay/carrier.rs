@@ -1,4 +1,4 @@
-//! A broker that does as it is told, and remembers what it was given.
+//! Brokers for relay tests: a mock with scripted replies that records its windows, and a slow broker.
 
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use crate::support::pass;
 
 mockall::mock! {
-    Carrier {}
+    RelayBroker {}
 
     #[async_trait]
-    impl Broker for Carrier {
+    impl Broker for RelayBroker {
         async fn declare(&self, topology: &Topology) -> Result<(), BrokerError>;
         async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError>;
         async fn subscribe(
@@ -29,28 +29,28 @@ mockall::mock! {
     }
 }
 
-/// What the broker says about one message.
+/// Reply of the broker to one message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Fate {
+pub(crate) enum BrokerReply {
     Confirm,
     Return,
     Nack,
     Unknown,
 }
 
-impl Fate {
-    #[allow(clippy::disallowed_methods, reason = "plays the broker that has taken the message")]
-    fn of(self, outgoing: Outgoing) -> PublishOutcome {
+impl BrokerReply {
+    #[allow(clippy::disallowed_methods, reason = "simulates a broker that confirms the message")]
+    fn outcome(self, outgoing: Outgoing) -> PublishOutcome {
         match self {
-            Fate::Confirm => outgoing.confirmed(),
-            Fate::Return => outgoing.returned("NO_ROUTE"),
-            Fate::Nack => outgoing.nacked("the disk is full"),
-            Fate::Unknown => outgoing.unknown("the connection was lost before the confirm"),
+            BrokerReply::Confirm => outgoing.confirmed(),
+            BrokerReply::Return => outgoing.returned("NO_ROUTE"),
+            BrokerReply::Nack => outgoing.nacked("the disk is full"),
+            BrokerReply::Unknown => outgoing.unknown("the connection was lost before the confirm"),
         }
     }
 }
 
-/// One message as the broker was given it.
+/// One message that was passed to the broker.
 #[derive(Debug, Clone)]
 pub(crate) struct Publication {
     pub(crate) at: Instant,
@@ -59,7 +59,7 @@ pub(crate) struct Publication {
     pub(crate) message: Message,
 }
 
-/// Every window that the broker was given.
+/// The windows that were passed to the broker.
 #[derive(Clone, Default)]
 pub(crate) struct Windows(Arc<Mutex<Vec<Vec<Publication>>>>);
 
@@ -81,77 +81,78 @@ impl Windows {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).concat()
     }
 
-    /// The ids of each window.
+    /// Event ids of each window.
     pub(crate) fn ids(&self) -> Vec<Vec<String>> {
         let windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         windows.iter().map(|window| window.iter().map(|it| it.id.clone()).collect()).collect()
     }
 
-    /// Between which pauses one event was published.
+    /// Pauses between the publishes of one event.
     pub(crate) fn pauses(&self, id: &str) -> Vec<Duration> {
         let times: Vec<Instant> = self.all().into_iter().filter(|it| it.id == id).map(|it| it.at).collect();
         times.windows(2).map(|pair| pair[1] - pair[0]).collect()
     }
 }
 
-/// A broker whose answer to each window is this one's.
-pub(crate) fn carrier(
-    answer: impl Fn(&[Outgoing]) -> Result<Vec<Fate>, BrokerError> + Send + Sync + 'static,
+/// Creates a broker that replies to each window with the result of `reply`.
+pub(crate) fn mock_broker(
+    reply: impl Fn(&[Outgoing]) -> Result<Vec<BrokerReply>, BrokerError> + Send + Sync + 'static,
 ) -> (Arc<dyn Broker>, Windows) {
-    let (mut broker, windows) = (MockCarrier::new(), Windows::default());
-    let seen = windows.clone();
+    let mut broker = MockRelayBroker::new();
+    let windows = Windows::default();
+    let recorded = windows.clone();
     broker.expect_blocked().returning(|| None);
     broker.expect_publish().returning(move |window| {
-        seen.add(&window);
-        let fates = answer(&window)?;
-        assert_eq!(fates.len(), window.len());
-        Ok(window.into_iter().zip(fates).map(|(outgoing, fate)| fate.of(outgoing)).collect())
+        recorded.add(&window);
+        let replies = reply(&window)?;
+        assert_eq!(replies.len(), window.len());
+        Ok(window.into_iter().zip(replies).map(|(outgoing, reply)| reply.outcome(outgoing)).collect())
     });
     (Arc::new(broker), windows)
 }
 
-/// A broker that decides by event id.
-pub(crate) fn carrier_by_id(
-    fate: impl Fn(&str) -> Fate + Send + Sync + 'static,
+/// Creates a broker that replies by event id.
+pub(crate) fn mock_broker_by_id(
+    reply: impl Fn(&str) -> BrokerReply + Send + Sync + 'static,
 ) -> (Arc<dyn Broker>, Windows) {
-    carrier(move |window| Ok(window.iter().map(|outgoing| fate(outgoing.event_id().as_str())).collect()))
+    mock_broker(move |window| Ok(window.iter().map(|outgoing| reply(outgoing.event_id().as_str())).collect()))
 }
 
-/// A broker that takes everything.
-pub(crate) fn willing() -> (Arc<dyn Broker>, Windows) {
-    carrier_by_id(|_| Fate::Confirm)
+/// Creates a broker that confirms every message.
+pub(crate) fn confirming_broker() -> (Arc<dyn Broker>, Windows) {
+    mock_broker_by_id(|_| BrokerReply::Confirm)
 }
 
-/// The broker in memory behind a slow line: what it is given arrives at once, the answer late.
-pub(crate) struct Slow {
+/// The in-memory broker with slow replies: messages are stored at once, the outcomes are returned late.
+pub(crate) struct SlowBroker {
     inner: MemoryBroker,
     first: Mutex<Duration>,
     later: Duration,
 }
 
-impl Slow {
-    /// The first answer takes that long, and each later one so long.
-    pub(crate) fn each(inner: &MemoryBroker, first: Duration, later: Duration) -> Arc<Slow> {
-        Arc::new(Slow { inner: inner.clone(), first: Mutex::new(first), later })
+impl SlowBroker {
+    /// Delays the first reply by `first` and each later reply by `later`.
+    pub(crate) fn each(inner: &MemoryBroker, first: Duration, later: Duration) -> Arc<SlowBroker> {
+        Arc::new(SlowBroker { inner: inner.clone(), first: Mutex::new(first), later })
     }
 
-    /// The first answer takes that long.
-    pub(crate) fn first(inner: &MemoryBroker, takes: Duration) -> Arc<Slow> {
-        Slow::each(inner, takes, Duration::ZERO)
+    /// Delays only the first reply.
+    pub(crate) fn first(inner: &MemoryBroker, delay: Duration) -> Arc<SlowBroker> {
+        SlowBroker::each(inner, delay, Duration::ZERO)
     }
 }
 
 #[async_trait]
-impl Broker for Slow {
+impl Broker for SlowBroker {
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
         self.inner.declare(topology).await
     }
 
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
-        let takes =
+        let delay =
             std::mem::replace(&mut *self.first.lock().unwrap_or_else(PoisonError::into_inner), self.later);
         let outcomes = self.inner.publish(window).await;
-        pass(takes).await;
+        pass(delay).await;
         outcomes
     }
 

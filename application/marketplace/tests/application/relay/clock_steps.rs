@@ -1,4 +1,4 @@
-//! The database's clock is set, back or forward, while relays hold leases.
+//! Relays while the clock of the database is set back or forward.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ const LEASE: std::time::Duration = secs(5);
 const TICK: std::time::Duration = millis(1_667);
 const STEPS: [TimeDelta; 2] = [TimeDelta::minutes(-5), TimeDelta::minutes(5)];
 
-async fn started(world: &World, name: &str) -> Process {
+async fn process_with_relay(world: &World, name: &str) -> Process {
     let process = world.process();
     process.start_relay(name, RelaySettings::default());
     pass(millis(1)).await;
     process
 }
 
-/// The owner of each partition with its epoch.
+/// Owner and epoch of each partition.
 async fn owners(world: &World) -> Vec<(String, i64)> {
     let leases = world.view().await.outbox_view().partition_leases().await.unwrap();
     leases.into_iter().map(|lease| (lease.owner.unwrap().0, lease.epoch)).collect()
@@ -37,10 +37,11 @@ fn all_of(name: &str) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn partitions_of_a_killed_relay_are_taken_over_within_a_lease_when_the_clock_is_set() {
+async fn partitions_of_a_killed_relay_are_taken_over_within_a_lease_when_the_clock_steps() {
     for step in STEPS {
         let world = World::new().await;
-        let (a, b) = (started(&world, "a").await, started(&world, "b").await);
+        let a = process_with_relay(&world, "a").await;
+        let b = process_with_relay(&world, "b").await;
         pass(secs(10)).await;
         a.kill().await;
         world.store.move_database_clock(step);
@@ -52,22 +53,23 @@ async fn partitions_of_a_killed_relay_are_taken_over_within_a_lease_when_the_clo
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relay_that_starts_after_the_clock_was_set_back_takes_over_within_a_lease() {
+async fn relay_started_after_the_clock_was_set_back_takes_over_within_a_lease() {
     let world = World::new().await;
-    let a = started(&world, "a").await;
+    let a = process_with_relay(&world, "a").await;
     pass(secs(2)).await;
     a.kill().await;
     world.store.move_database_clock(TimeDelta::minutes(-5));
-    let b = started(&world, "b").await;
+    let b = process_with_relay(&world, "b").await;
     eventually(LEASE * 2, async || shares(&world).await == all_of("b")).await;
     drop(b);
 }
 
 #[tokio::test(start_paused = true)]
-async fn partitions_of_living_relays_change_hands_by_no_step_of_the_clock() {
+async fn clock_step_does_not_move_partitions_of_live_relays() {
     for step in STEPS {
         let world = World::new().await;
-        let (a, b) = (started(&world, "a").await, started(&world, "b").await);
+        let a = process_with_relay(&world, "a").await;
+        let b = process_with_relay(&world, "b").await;
         pass(secs(10)).await;
         let before = owners(&world).await;
         // At each point between two renewals.

@@ -1,4 +1,4 @@
-//! What a message says.
+//! Content of published messages.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use handover_events::Envelope;
 use handover_outbox::RelaySettings;
 use handover_outbox::ports::*;
 
-use super::carrier::{Publication, willing};
+use super::carrier::{Publication, confirming_broker};
 use crate::support::{World, millis, pass, sample, secs};
 
 async fn published(timeout: Duration, events: impl Fn(&World) -> Vec<NewEvent>) -> Vec<Publication> {
     let world = World::with_timeout(timeout).await;
-    let (broker, windows) = willing();
+    let (broker, windows) = confirming_broker();
     let process = world.process_on(broker);
     process.start_relay("relay-1", RelaySettings::default());
     process.commit(events(&world)).await;
@@ -20,7 +20,7 @@ async fn published(timeout: Duration, events: impl Fn(&World) -> Vec<NewEvent>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_carries_the_envelope_and_the_properties_of_the_contract() {
+async fn message_contains_the_envelope_and_properties_of_the_contract() {
     let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let metadata = EventMetadata {
         trace_id: Some("trace-xxx".into()),
@@ -46,24 +46,24 @@ async fn a_message_carries_the_envelope_and_the_properties_of_the_contract() {
                  \"aggregateId\":7,\"occurredAt\":\"2026-02-04T10:30:00.000000Z\",\"traceId\":\"trace-xxx\",\
                  \"payload\":{\"orderId\":7,";
     assert!(message.body.starts_with(start), "{}", message.body);
-    assert!(message.body.contains("\"totalAmount\":88.50"), "money keeps its two decimals: {}", message.body);
+    assert!(message.body.contains("\"totalAmount\":88.50"), "money has two decimals: {}", message.body);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_row_without_metadata_is_traced_by_its_own_id() {
+async fn row_without_metadata_uses_its_event_id_as_trace_id() {
     let sent = published(secs(900), |world| {
-        let bare = EventMetadata::default();
-        vec![NewEvent { metadata: bare, aggregate_seq: 0, ..world.event("by-hand", 0, &sample::paid(7)) }]
+        let metadata = EventMetadata::default();
+        vec![NewEvent { metadata, aggregate_seq: 0, ..world.event("manual", 0, &sample::paid(7)) }]
     })
     .await;
     let message = &sent[0].message;
-    assert_eq!(message.correlation_id.as_deref(), Some("by-hand"));
-    assert_eq!(Envelope::parse(&message.body).unwrap().trace_id, "by-hand");
+    assert_eq!(message.correlation_id.as_deref(), Some("manual"));
+    assert_eq!(Envelope::parse(&message.body).unwrap().trace_id, "manual");
     assert!(!message.headers.contains_key("traceparent"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_goes_with_its_ttl_in_the_key_unless_that_is_the_default() {
+async fn timeout_routing_key_contains_a_non_default_ttl() {
     for (timeout, key) in [
         (secs(15 * 60), "order.timeout.delay"),
         (secs(30), "order.timeout.delay.30000ms"),

@@ -1,4 +1,4 @@
-//! The relay: what becomes of a row, in which order rows go, and who may publish them.
+//! The relay: publish outcomes, order of rows, and ownership of partitions.
 
 mod carrier;
 mod clock_steps;
@@ -14,7 +14,7 @@ use handover_outbox::ports::Broker;
 
 use crate::support::{Process, World, millis, pass};
 
-/// A deployment with one process whose relay runs on this broker.
+/// A deployment with one process whose relay uses this broker.
 async fn relay_on(broker: std::sync::Arc<dyn Broker>, settings: RelaySettings) -> (World, Process) {
     let world = World::new().await;
     let process = world.process_on(broker);

@@ -1,4 +1,4 @@
-//! Order within an aggregate; independence of all others.
+//! Order within an aggregate, and independence of other aggregates.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,13 +8,13 @@ use handover_events::OutboxStatus;
 use handover_outbox::RelaySettings;
 use handover_outbox::ports::*;
 
-use super::carrier::{Fate, carrier_by_id, willing};
+use super::carrier::{BrokerReply, confirming_broker, mock_broker_by_id};
 use super::relay_on;
 use crate::support::{World, millis, pass, sample, secs};
 
 #[tokio::test(start_paused = true)]
-async fn a_later_event_is_published_only_after_the_confirm_of_the_earlier_one() {
-    let (broker, windows) = willing();
+async fn later_event_is_published_only_after_the_confirm_of_the_earlier_one() {
+    let (broker, windows) = confirming_broker();
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     process
         .commit(vec![
@@ -26,14 +26,14 @@ async fn a_later_event_is_published_only_after_the_confirm_of_the_earlier_one() 
         ])
         .await;
     pass(millis(100)).await;
-    // One window to the broker per step of any aggregate: its answer is in before the next is given.
+    // Each window contains at most one event per aggregate, and its confirms arrive before the next window is published.
     assert_eq!(windows.ids(), [vec!["a-1", "b-1"], vec!["a-2", "b-2"], vec!["a-3"]]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_go_by_their_aggregate_seq_whatever_the_order_of_their_rows() {
+async fn events_are_published_by_aggregate_seq_and_not_by_row_order() {
     let world = World::new().await;
-    let (broker, windows) = willing();
+    let (broker, windows) = confirming_broker();
     let process = world.process_on(broker);
     let late = vec![world.event("second", 2, &sample::paid(1)), world.event("first", 1, &sample::created(1))];
     process.commit(late).await;
@@ -43,12 +43,12 @@ async fn events_go_by_their_aggregate_seq_whatever_the_order_of_their_rows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_waits_for_its_retry_holds_back_its_own_aggregate_alone() {
-    let broken = Arc::new(AtomicBool::new(true));
-    let switch = Arc::clone(&broken);
-    let (broker, windows) = carrier_by_id(move |id| match id {
-        "a-1" if switch.load(Ordering::Relaxed) => Fate::Return,
-        _ => Fate::Confirm,
+async fn event_awaiting_retry_blocks_only_its_own_aggregate() {
+    let failing = Arc::new(AtomicBool::new(true));
+    let is_failing = Arc::clone(&failing);
+    let (broker, windows) = mock_broker_by_id(move |id| match id {
+        "a-1" if is_failing.load(Ordering::Relaxed) => BrokerReply::Return,
+        _ => BrokerReply::Confirm,
     });
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     let a = |id: &str, seq| world.event(id, seq, &sample::changed(1));
@@ -57,14 +57,15 @@ async fn an_event_that_waits_for_its_retry_holds_back_its_own_aggregate_alone() 
     process.commit(vec![a("a-3", 3), world.event("b-2", 2, &sample::changed(2))]).await;
     pass(secs(1)).await;
     assert_eq!(windows.ids().concat(), ["a-1", "b-1", "b-2"]);
-    assert_eq!(world.status("a-2").await, OutboxStatus::New, "what is held back is not touched");
-    broken.store(false, Ordering::Relaxed);
+    assert_eq!(world.status("a-2").await, OutboxStatus::New, "a blocked row is not changed");
+    failing.store(false, Ordering::Relaxed);
     pass(secs(4)).await;
     assert_eq!(windows.ids().concat(), ["a-1", "b-1", "b-2", "a-1", "a-2", "a-3"]);
 }
 
-async fn after_a_failed_one(on_failed: OnFailed) -> (OutboxStatus, Vec<String>) {
-    let (broker, windows) = carrier_by_id(|id| if id == "a-1" { Fate::Return } else { Fate::Confirm });
+async fn publish_after_a_failed_event(on_failed: OnFailed) -> (OutboxStatus, Vec<String>) {
+    let (broker, windows) =
+        mock_broker_by_id(|id| if id == "a-1" { BrokerReply::Return } else { BrokerReply::Confirm });
     let settings = RelaySettings { on_failed, ..RelaySettings::default() };
     let (world, process) = relay_on(broker, settings).await;
     let a = |id: &str, seq| world.event(id, seq, &sample::changed(1));
@@ -78,38 +79,39 @@ async fn after_a_failed_one(on_failed: OnFailed) -> (OutboxStatus, Vec<String>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_event_lets_the_later_ones_go_on_by_default() {
-    let (status, published) = after_a_failed_one(OnFailed::Continue).await;
+async fn failed_event_does_not_block_later_events_by_default() {
+    let (status, published) = publish_after_a_failed_event(OnFailed::Continue).await;
     assert_eq!(status, OutboxStatus::Sent);
     assert_eq!(published, ["a-2", "a-3", "b-1"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_event_holds_its_aggregate_where_the_setting_says_so() {
-    let (status, published) = after_a_failed_one(OnFailed::Hold).await;
+async fn failed_event_blocks_its_aggregate_under_on_failed_hold() {
+    let (status, published) = publish_after_a_failed_event(OnFailed::Hold).await;
     assert_eq!(status, OutboxStatus::New);
     assert_eq!(published, ["b-1"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_neither_holds_back_nor_is_held() {
-    let refused = Arc::new(Mutex::new("t-1"));
-    let refuses = Arc::clone(&refused);
-    let (broker, windows) =
-        carrier_by_id(move |id| if *refuses.lock().unwrap() == id { Fate::Return } else { Fate::Confirm });
+async fn timeout_event_neither_blocks_nor_is_blocked() {
+    let returned = Arc::new(Mutex::new("t-1"));
+    let returned_id = Arc::clone(&returned);
+    let (broker, windows) = mock_broker_by_id(move |id| {
+        if *returned_id.lock().unwrap() == id { BrokerReply::Return } else { BrokerReply::Confirm }
+    });
     let settings = RelaySettings { on_failed: OnFailed::Hold, ..RelaySettings::default() };
     let (world, process) = relay_on(broker, settings).await;
     let timeout = sample::timeout(1, world.now());
-    // A timeout that cannot go holds back nothing.
+    // An unpublished timeout does not block later events.
     process.commit(vec![world.event("t-1", 1, &timeout), world.event("a-2", 2, &sample::paid(1))]).await;
     pass(secs(1)).await;
     assert_eq!(world.status("a-2").await, OutboxStatus::Sent);
     assert_eq!(world.status("t-1").await, OutboxStatus::Retry);
-    // Nor does an event that cannot go hold back a timeout.
-    *refused.lock().unwrap() = "a-3";
+    // An unpublished event does not block a timeout.
+    *returned.lock().unwrap() = "a-3";
     process.commit(vec![world.event("a-3", 3, &sample::changed(1)), world.event("t-4", 4, &timeout)]).await;
     pass(secs(1)).await;
     assert_eq!(world.status("t-4").await, OutboxStatus::Sent);
     assert_eq!(world.status("a-3").await, OutboxStatus::Retry);
-    assert_eq!(windows.ids()[0], ["t-1", "a-2"], "and both go in one window");
+    assert_eq!(windows.ids()[0], ["t-1", "a-2"], "both are published in one window");
 }

@@ -1,4 +1,4 @@
-//! A broker that is away is nobody's failure.
+//! Outages of the broker and of the store spend no attempts.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use handover_outbox::ports::*;
 use handover_outbox::{OnOutage, RelaySettings};
 use marketplace::queues::WEBHOOK_QUEUE;
 
-use super::carrier::{Fate, Slow, carrier, willing};
+use super::carrier::{BrokerReply, SlowBroker, confirming_broker, mock_broker};
 use super::relay_on;
 use crate::support::{World, eventually, millis, pass, sample, secs};
 
-/// The longest that an event may wait once the broker is back: the longest pause between probes, and a moment.
-const BACK_WITHIN: std::time::Duration = millis(2_100);
+/// Maximum delay of an event after the broker is reachable again: the maximum pause between probes plus a margin.
+const RECOVERED_WITHIN: std::time::Duration = millis(2_100);
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_spends_no_attempt_and_the_event_goes_as_soon_as_the_broker_is_back() {
+async fn broker_outage_spends_no_attempt_and_publishing_resumes_promptly() {
     let world = World::new().await;
     let process = world.process();
     world.broker.set_reachable(false);
@@ -28,12 +28,12 @@ async fn an_outage_spends_no_attempt_and_the_event_goes_as_soon_as_the_broker_is
         assert!(row.last_error.unwrap().starts_with("消息发送失败"));
     }
     world.broker.set_reachable(true);
-    eventually(BACK_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
+    eventually(RECOVERED_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
     assert_eq!(world.row("e-1").await.retry_count, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_writes_each_waiting_row_once() {
+async fn broker_outage_updates_each_pending_row_once() {
     let world = World::new().await;
     let process = world.process();
     world.broker.set_reachable(false);
@@ -46,7 +46,7 @@ async fn an_outage_writes_each_waiting_row_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_broker_takes_no_messages_the_outbox_is_left_as_it_is() {
+async fn blocked_broker_leaves_the_outbox_unchanged() {
     let world = World::new().await;
     let process = world.process();
     world.broker.set_blocked(Some("low on disk"));
@@ -54,35 +54,39 @@ async fn while_the_broker_takes_no_messages_the_outbox_is_left_as_it_is() {
     process.commit(vec![world.event("e-1", 1, &sample::paid(7))]).await;
     pass(secs(60)).await;
     let row = world.row("e-1").await;
-    assert_eq!((row.status, row.retry_count, row.last_error), (OutboxStatus::New, 0, None), "it was tried");
+    assert_eq!(
+        (row.status, row.retry_count, row.last_error),
+        (OutboxStatus::New, 0, None),
+        "no publish was attempted"
+    );
     world.broker.set_blocked(None);
-    eventually(BACK_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
+    eventually(RECOVERED_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_outcome_spends_no_attempt_and_is_published_again() {
-    let answers = std::sync::atomic::AtomicU32::new(0);
-    let (broker, windows) = carrier(move |window| {
-        let lost = answers.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 3;
-        Ok(window.iter().map(|_| if lost { Fate::Unknown } else { Fate::Confirm }).collect())
+async fn unknown_outcome_spends_no_attempt_and_is_published_again() {
+    let publishes = std::sync::atomic::AtomicU32::new(0);
+    let (broker, windows) = mock_broker(move |window| {
+        let lost = publishes.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 3;
+        Ok(window.iter().map(|_| if lost { BrokerReply::Unknown } else { BrokerReply::Confirm }).collect())
     });
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     process.commit(vec![world.event("e-1", 1, &sample::paid(7))]).await;
     pass(millis(10)).await;
     let row = world.row("e-1").await;
     assert_eq!((row.status, row.retry_count, row.next_retry_time), (OutboxStatus::Retry, 0, None));
-    eventually(BACK_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
+    eventually(RECOVERED_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
     assert_eq!((windows.all().len(), world.row("e-1").await.retry_count), (4, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_outcome_of_one_message_takes_nothing_from_the_confirms_beside_it() {
-    let (broker, _) = carrier(|window| {
-        let fate = |outgoing: &Outgoing| match outgoing.event_id().as_str() {
-            "lost" => Fate::Unknown,
-            _ => Fate::Confirm,
+async fn unknown_outcome_of_one_message_does_not_affect_other_confirms() {
+    let (broker, _) = mock_broker(|window| {
+        let reply = |outgoing: &Outgoing| match outgoing.event_id().as_str() {
+            "lost" => BrokerReply::Unknown,
+            _ => BrokerReply::Confirm,
         };
-        Ok(window.iter().map(fate).collect())
+        Ok(window.iter().map(reply).collect())
     });
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     let events = [("a", 1), ("lost", 2), ("b", 3)];
@@ -94,7 +98,7 @@ async fn an_unknown_outcome_of_one_message_takes_nothing_from_the_confirms_besid
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_an_outage_counts_it_is_a_failed_attempt_of_what_was_being_sent() {
+async fn broker_outage_is_a_failed_attempt_under_on_outage_count() {
     let world = World::new().await;
     let process = world.process();
     world.broker.set_reachable(false);
@@ -109,18 +113,18 @@ async fn where_an_outage_counts_it_is_a_failed_attempt_of_what_was_being_sent() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_row_that_cannot_be_sent_is_charged_once_also_when_the_broker_is_away() {
+async fn unpublishable_row_spends_one_attempt_during_a_broker_outage() {
     for on_outage in [OnOutage::Wait, OnOutage::Count] {
         let world = World::new().await;
         let process = world.process();
         world.broker.set_reachable(false);
-        let bad = NewEvent { event_type: "ORDER_EATEN".into(), ..world.event("bad", 1, &sample::paid(1)) };
+        let bad = NewEvent { event_type: "ORDER_UNKNOWN".into(), ..world.event("bad", 1, &sample::paid(1)) };
         process.commit(vec![bad, world.event("good", 1, &sample::paid(2))]).await;
         process.start_relay("relay-1", RelaySettings { on_outage, ..RelaySettings::default() });
         pass(secs(1)).await;
         let row = world.row("bad").await;
         assert_eq!(row.retry_count, 1, "{on_outage:?}");
-        assert_eq!(row.last_error.as_deref(), Some("消息发送失败: 事件类型不支持: ORDER_EATEN"));
+        assert_eq!(row.last_error.as_deref(), Some("消息发送失败: 事件类型不支持: ORDER_UNKNOWN"));
         pass(secs(200)).await;
         assert_eq!(world.status("bad").await, OutboxStatus::Failed, "{on_outage:?}");
         process.kill().await;
@@ -128,63 +132,71 @@ async fn a_row_that_cannot_be_sent_is_charged_once_also_when_the_broker_is_away(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broker_that_never_answers_is_away_after_the_confirm_timeout() {
+async fn silent_broker_is_unreachable_after_the_confirm_timeout() {
     let world = World::new().await;
-    let broker = Slow::first(&world.broker, secs(1_000_000));
+    let broker = SlowBroker::first(&world.broker, secs(1_000_000));
     let process = world.process_on(Arc::clone(&broker) as Arc<dyn Broker>);
     process.start_relay("relay-1", RelaySettings::default());
     process.commit(vec![world.event("e-1", 1, &sample::changed(7))]).await;
     pass(millis(9_900)).await;
     assert_eq!(world.status("e-1").await, OutboxStatus::New);
-    // Before the first probe finds it back.
+    // Before the first probe reaches the broker again.
     pass(millis(105)).await;
     let row = world.row("e-1").await;
     assert_eq!((row.status, row.retry_count), (OutboxStatus::Retry, 0));
     assert!(row.last_error.unwrap().contains("no confirm within 10s"));
-    eventually(BACK_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
-    assert_eq!(world.depth(WEBHOOK_QUEUE).await.ready, 2, "nobody knew, so it was published again");
+    eventually(RECOVERED_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
+    assert_eq!(
+        world.depth(WEBHOOK_QUEUE).await.ready,
+        2,
+        "the outcome was unknown, so the row was published again"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_of_the_store_only_makes_the_relay_wait() {
-    let (broker, windows) = willing();
+async fn store_outage_pauses_the_relay_with_backoff() {
+    let (broker, windows) = confirming_broker();
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     process.commit(vec![world.event("e-1", 1, &sample::paid(7))]).await;
-    process.faults.set_away(true);
-    let before = process.faults.asked();
+    process.faults.set_unavailable(true);
+    let before = process.faults.calls();
     pass(secs(120)).await;
-    let asked = process.faults.asked() - before;
-    assert!(asked < 200, "a store that is away is asked with growing pauses: {asked} times in 2 min");
-    process.faults.set_away(false);
-    eventually(BACK_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
+    let calls = process.faults.calls() - before;
+    assert!(calls < 200, "an unavailable store is polled with backoff: {calls} calls in 2 min");
+    process.faults.set_unavailable(false);
+    eventually(RECOVERED_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
     assert!(windows.all().len() <= 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relay_that_stops_waits_for_the_confirms_on_their_way_and_publishes_no_more() {
+async fn stopping_relay_waits_for_outstanding_confirms_and_publishes_nothing_more() {
     let world = World::new().await;
-    let process = world.process_on(Slow::each(&world.broker, secs(2), secs(2)));
+    let process = world.process_on(SlowBroker::each(&world.broker, secs(2), secs(2)));
     process.start_relay("relay-1", RelaySettings::default());
     let events = (1..=20).map(|seq| world.event(&format!("e-{seq}"), seq, &sample::changed(7)));
     process.commit(events.collect()).await;
     pass(millis(2_500)).await;
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     process.app.tx.tasks.stop().await;
-    assert!(begun.elapsed() <= secs(3), "{:?}", begun.elapsed());
+    assert!(started.elapsed() <= secs(3), "{:?}", started.elapsed());
     let sent: Vec<bool> = world.rows().await.iter().map(|row| row.status == OutboxStatus::Sent).collect();
     assert_eq!(sent, [[true; 2].as_slice(), &[false; 18]].concat());
     assert_eq!(world.depth(WEBHOOK_QUEUE).await.ready, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relay_that_stops_does_not_wait_long_for_a_broker_that_says_nothing() {
+async fn stopping_relay_does_not_wait_long_for_a_silent_broker() {
     let world = World::new().await;
-    let process = world.process_on(Slow::each(&world.broker, secs(9), secs(9)));
+    let process = world.process_on(SlowBroker::each(&world.broker, secs(9), secs(9)));
     process.start_relay("relay-1", RelaySettings::default());
     process.commit(vec![world.event("e-1", 1, &sample::changed(7))]).await;
     pass(millis(500)).await;
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     process.app.tx.tasks.stop().await;
-    assert!(begun.elapsed() <= secs(4), "{:?}", begun.elapsed());
-    assert_eq!(world.status("e-1").await, OutboxStatus::Retry, "nobody knows, so it is published again");
+    assert!(started.elapsed() <= secs(4), "{:?}", started.elapsed());
+    assert_eq!(
+        world.status("e-1").await,
+        OutboxStatus::Retry,
+        "the outcome is unknown, so the row is published again"
+    );
 }

@@ -1,27 +1,27 @@
-//! What becomes of a row after each answer of the broker.
+//! The state of a row after each outcome of a publish.
 
 use handover_events::{AggregateRef, HistoryKind, OutboxStatus, RetryPolicy};
 use handover_outbox::RelaySettings;
 use handover_outbox::ports::*;
 
-use super::carrier::{Fate, carrier_by_id, willing};
+use super::carrier::{BrokerReply, confirming_broker, mock_broker_by_id};
 use super::relay_on;
 use crate::support::{CommitFault, TENANT, World, event_id, eventually, millis, pass, sample, secs};
 
 #[tokio::test(start_paused = true)]
-async fn a_confirmed_event_becomes_sent_with_the_time_of_its_confirm() {
-    let (broker, _) = willing();
+async fn confirmed_event_becomes_sent_with_its_confirm_time() {
+    let (broker, _) = confirming_broker();
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     process.commit(vec![world.event("e-1", 1, &sample::paid(7))]).await;
     pass(millis(100)).await;
     let row = world.row("e-1").await;
     assert_eq!((row.status, row.retry_count, row.last_error.as_deref()), (OutboxStatus::Sent, 0, None));
-    let sent = row.sent_time.expect("SENT has a time");
+    let sent = row.sent_time.expect("a SENT row has a sent_time");
     assert!(sent >= row.create_time && sent <= world.now(), "{sent}");
 }
 
-async fn fails_by_the_schedule(fate: Fate, error: &str) {
-    let (broker, windows) = carrier_by_id(move |_| fate);
+async fn assert_retry_schedule(reply: BrokerReply, error: &str) {
+    let (broker, windows) = mock_broker_by_id(move |_| reply);
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     process.commit(vec![world.event("e-1", 1, &sample::paid(7))]).await;
     for (failures, delay) in [(1, secs(5)), (2, secs(30)), (3, secs(120))] {
@@ -38,7 +38,7 @@ async fn fails_by_the_schedule(fate: Fate, error: &str) {
     assert_eq!((row.status, row.next_retry_time), (OutboxStatus::Failed, None));
     assert_eq!(row.last_error.as_deref(), Some(error));
     pass(secs(3_600)).await;
-    assert_eq!(windows.all().len(), 4, "a FAILED row is not published again by itself");
+    assert_eq!(windows.all().len(), 4, "a FAILED row is not published again without a redrive");
     let pauses = windows.pauses("e-1");
     for (pause, delay) in pauses.iter().zip([secs(5), secs(30), secs(120)]) {
         assert!(*pause >= delay && *pause < delay + millis(100), "{pauses:?}");
@@ -46,13 +46,13 @@ async fn fails_by_the_schedule(fate: Fate, error: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_returned_event_is_tried_after_5_s_30_s_and_2_min_and_its_fourth_failure_is_final() {
-    fails_by_the_schedule(Fate::Return, "消息发送失败: returned: NO_ROUTE").await;
+async fn returned_event_is_retried_after_5_s_30_s_and_2_min_and_then_fails() {
+    assert_retry_schedule(BrokerReply::Return, "消息发送失败: returned: NO_ROUTE").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nacked_event_is_tried_after_5_s_30_s_and_2_min_and_its_fourth_failure_is_final() {
-    fails_by_the_schedule(Fate::Nack, "消息发送失败: refused: the disk is full").await;
+async fn nacked_event_is_retried_after_5_s_30_s_and_2_min_and_then_fails() {
+    assert_retry_schedule(BrokerReply::Nack, "消息发送失败: refused: the disk is full").await;
 }
 
 /// Kinds, attempts and errors of the history of an event.
@@ -64,26 +64,27 @@ async fn history(world: &World, id: &str) -> Vec<(HistoryKind, u32, Option<Strin
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_failed_attempt_is_in_the_history_of_its_row_once() {
+async fn each_failed_attempt_is_recorded_in_the_history_once() {
     use HistoryKind::{Failed, Retry};
-    let (broker, _) = carrier_by_id(|id| if id == "e-1" { Fate::Return } else { Fate::Confirm });
+    let (broker, _) =
+        mock_broker_by_id(|id| if id == "e-1" { BrokerReply::Return } else { BrokerReply::Confirm });
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     let event = |id: &str, order| world.event(id, 1, &sample::paid(order));
     process.commit(vec![event("e-1", 7), event("e-2", 8)]).await;
     pass(secs(3)).await;
-    // From now on the first answer to each commit is lost, also to those of the other settlements.
-    process.faults.next_commits([CommitFault::AnswerLost, CommitFault::None].repeat(200));
+    // From now on the first reply to each commit is lost, including the commits of other settlements.
+    process.faults.next_commits([CommitFault::ReplyLost, CommitFault::None].repeat(200));
     pass(secs(200)).await;
     let error = Some("消息发送失败: returned: NO_ROUTE".to_owned());
     let expected = [(Retry, 1), (Retry, 2), (Retry, 3), (Failed, 4)];
     let expected = expected.map(|(kind, attempts)| (kind, attempts, error.clone()));
     assert_eq!(history(&world, "e-1").await, expected);
-    assert_eq!(history(&world, "e-2").await, [], "a row that is confirmed at once has none");
+    assert_eq!(history(&world, "e-2").await, [], "a row confirmed at its first attempt has no history");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_row_itself_says_how_many_failures_may_be_followed_by_another_attempt() {
-    let (broker, windows) = carrier_by_id(|_| Fate::Return);
+async fn max_retry_count_of_the_row_limits_its_retries() {
+    let (broker, windows) = mock_broker_by_id(|_| BrokerReply::Return);
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     let event = world.event("e-1", 1, &sample::paid(7));
     process.commit(vec![NewEvent { max_retry_count: 1, ..event }]).await;
@@ -92,14 +93,14 @@ async fn the_row_itself_says_how_many_failures_may_be_followed_by_another_attemp
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_row_that_can_never_be_sent_is_failed_at_its_first_attempt_and_holds_up_no_other() {
-    let (broker, windows) = willing();
+async fn unpublishable_row_fails_at_its_first_attempt_and_does_not_delay_others() {
+    let (broker, windows) = confirming_broker();
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     let event = |id: &str, order: i64| world.event(id, 1, &sample::paid(order));
     let of_kind = |kind: &str, id| AggregateRef { tenant: TENANT, kind: kind.into(), id };
     process
         .commit(vec![
-            NewEvent { event_type: "ORDER_EATEN".into(), ..event("unknown", 1) },
+            NewEvent { event_type: "ORDER_UNKNOWN".into(), ..event("unknown", 1) },
             NewEvent { payload: "{\"orderId\":".into(), ..event("broken", 2) },
             NewEvent { payload: "[1]".into(), ..event("list", 3) },
             NewEvent { aggregate: of_kind("Payment", 4), ..event("kind", 4) },
@@ -110,9 +111,9 @@ async fn a_row_that_can_never_be_sent_is_failed_at_its_first_attempt_and_holds_u
         .await;
     pass(millis(100)).await;
     assert_eq!(world.status("good").await, OutboxStatus::Sent);
-    assert_eq!(world.status("later").await, OutboxStatus::Sent, "of the same order as a broken one");
+    assert_eq!(world.status("later").await, OutboxStatus::Sent, "the same order has an unpublishable row");
     for (id, error) in [
-        ("unknown", "消息发送失败: 事件类型不支持: ORDER_EATEN"),
+        ("unknown", "消息发送失败: 事件类型不支持: ORDER_UNKNOWN"),
         ("broken", "消息发送失败: the payload is not JSON"),
         ("list", "消息发送失败: the payload is not a JSON object"),
         ("kind", "消息发送失败: the aggregate_type of ORDER_PAID is Order, not Payment"),
@@ -123,11 +124,11 @@ async fn a_row_that_can_never_be_sent_is_failed_at_its_first_attempt_and_holds_u
         let last_error = row.last_error.unwrap();
         assert!(last_error.starts_with(error), "{last_error}");
     }
-    assert_eq!(windows.ids(), [["good"], ["later"]], "nothing of the others ever reached the broker");
+    assert_eq!(windows.ids(), [["good"], ["later"]], "the unpublishable rows never reached the broker");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_without_a_time_is_due_at_once() {
+async fn retry_without_a_time_is_due_at_once() {
     let world = crate::support::World::new().await;
     let process = world.process();
     process.commit(vec![world.event("e-1", 1, &sample::paid(7))]).await;
@@ -148,8 +149,8 @@ async fn a_retry_without_a_time_is_due_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_is_made_when_it_is_due_and_not_at_the_next_look() {
-    let (broker, windows) = carrier_by_id(|_| Fate::Return);
+async fn retry_happens_when_due_and_does_not_wait_for_the_next_poll() {
+    let (broker, windows) = mock_broker_by_id(|_| BrokerReply::Return);
     let delays = [700, 1_100, 1_900].map(millis).to_vec();
     let retry = RetryPolicy::Schedule { delays: delays.clone() };
     let (world, process) = relay_on(broker, RelaySettings { retry, ..RelaySettings::default() }).await;

@@ -1,4 +1,4 @@
-//! Windows: their size, what disturbs them, and what wakes the relay.
+//! Windows: size, failures, and wake-up of the relay.
 
 use std::collections::BTreeSet;
 
@@ -7,23 +7,23 @@ use handover_outbox::RelaySettings;
 use handover_outbox::ports::*;
 use marketplace::queues::WEBHOOK_QUEUE;
 
-use super::carrier::{Fate, carrier, willing};
+use super::carrier::{BrokerReply, confirming_broker, mock_broker};
 use super::relay_on;
 use crate::support::{World, eventually, millis, pass, sample, secs};
 
 #[tokio::test(start_paused = true)]
-async fn of_a_window_of_200_exactly_the_20_that_no_queue_takes_are_left() {
+async fn only_the_20_unroutable_of_200_messages_stay_unsent() {
     let world = World::new().await;
     let process = world.process();
     world.unbind_changed();
-    let lost = |number: i64| number % 10 == 3;
-    let body = |number| if lost(number) { sample::changed(number) } else { sample::paid(number) };
+    let is_unroutable = |number: i64| number % 10 == 3;
+    let body = |number| if is_unroutable(number) { sample::changed(number) } else { sample::paid(number) };
     process.commit((1..=200).map(|n| world.event(&format!("e-{n}"), 1, &body(n))).collect()).await;
     process.start_relay("relay-1", RelaySettings::default());
     pass(secs(1)).await;
     for (number, row) in (1..).zip(world.rows().await) {
-        let expected = if lost(number) { OutboxStatus::Retry } else { OutboxStatus::Sent };
-        assert_eq!((row.status, row.retry_count), (expected, u32::from(lost(number))), "e-{number}");
+        let expected = if is_unroutable(number) { OutboxStatus::Retry } else { OutboxStatus::Sent };
+        assert_eq!((row.status, row.retry_count), (expected, u32::from(is_unroutable(number))), "e-{number}");
     }
     assert!(world.broker.rebind(WEBHOOK_QUEUE, "order.status.changed"));
     pass(secs(5)).await;
@@ -32,8 +32,8 @@ async fn of_a_window_of_200_exactly_the_20_that_no_queue_takes_are_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_window_is_larger_than_the_batch() {
-    let (broker, windows) = willing();
+async fn window_never_exceeds_the_batch_size() {
+    let (broker, windows) = confirming_broker();
     let settings = RelaySettings { batch: 7.try_into().unwrap(), ..RelaySettings::default() };
     let (world, process) = relay_on(broker, settings).await;
     process.commit((1..=20).map(|n| world.event(&format!("e-{n}"), 1, &sample::paid(n))).collect()).await;
@@ -42,35 +42,35 @@ async fn no_window_is_larger_than_the_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_window_is_published_one_by_one_and_only_the_culprit_is_charged() {
-    let (broker, windows) = carrier(|window| {
-        if window.iter().any(|outgoing| outgoing.event_id().as_str() == "culprit") {
-            return Err(BrokerError::Refused { what: "a header too long".into() });
+async fn refused_window_is_published_one_by_one_and_only_the_rejected_event_spends_an_attempt() {
+    let (broker, windows) = mock_broker(|window| {
+        if window.iter().any(|outgoing| outgoing.event_id().as_str() == "rejected") {
+            return Err(BrokerError::Refused { what: "the header is too long".into() });
         }
-        Ok(window.iter().map(|_| Fate::Confirm).collect())
+        Ok(window.iter().map(|_| BrokerReply::Confirm).collect())
     });
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
-    let events = [("a", 1), ("culprit", 2), ("b", 3)];
+    let events = [("a", 1), ("rejected", 2), ("b", 3)];
     process.commit(events.map(|(id, order)| world.event(id, 1, &sample::paid(order))).to_vec()).await;
     pass(millis(100)).await;
     for id in ["a", "b"] {
         let row = world.row(id).await;
         assert_eq!((row.status, row.retry_count), (OutboxStatus::Sent, 0), "{id}");
     }
-    let culprit = world.row("culprit").await;
-    assert_eq!((culprit.status, culprit.retry_count), (OutboxStatus::Retry, 1));
-    assert_eq!(culprit.last_error.as_deref(), Some("消息发送失败: a header too long"));
-    assert_eq!(windows.ids(), [vec!["a", "culprit", "b"], vec!["a"], vec!["culprit"], vec!["b"]]);
+    let rejected = world.row("rejected").await;
+    assert_eq!((rejected.status, rejected.retry_count), (OutboxStatus::Retry, 1));
+    assert_eq!(rejected.last_error.as_deref(), Some("消息发送失败: the header is too long"));
+    assert_eq!(windows.ids(), [vec!["a", "rejected", "b"], vec!["a"], vec!["rejected"], vec!["b"]]);
     pass(secs(200)).await;
-    assert_eq!(world.status("culprit").await, OutboxStatus::Failed);
+    assert_eq!(world.status("rejected").await, OutboxStatus::Failed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broker_that_goes_away_between_single_publishes_charges_nobody_else() {
-    let (broker, _) = carrier(|window| match window {
-        [outgoing] if outgoing.event_id().as_str() == "a" => Ok(vec![Fate::Confirm]),
-        [_] => Err(BrokerError::Unreachable("gone".into())),
-        _ => Err(BrokerError::Refused { what: "too much".into() }),
+async fn broker_outage_between_single_publishes_spends_no_attempts() {
+    let (broker, _) = mock_broker(|window| match window {
+        [outgoing] if outgoing.event_id().as_str() == "a" => Ok(vec![BrokerReply::Confirm]),
+        [_] => Err(BrokerError::Unreachable("connection refused".into())),
+        _ => Err(BrokerError::Refused { what: "the window is too large".into() }),
     });
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     let events = [("a", 1), ("b", 2), ("c", 3)];
@@ -81,19 +81,19 @@ async fn a_broker_that_goes_away_between_single_publishes_charges_nobody_else() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_is_published_without_waiting_for_the_scan() {
-    let (broker, windows) = willing();
+async fn commit_is_published_without_waiting_for_the_scan() {
+    let (broker, windows) = confirming_broker();
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     pass(secs(12)).await;
     process.commit(vec![world.event("e-1", 1, &sample::paid(7))]).await;
-    let took = eventually(secs(5), async || world.status("e-1").await == OutboxStatus::Sent).await;
-    assert!(took <= millis(10), "{took:?}");
+    let elapsed = eventually(secs(5), async || world.status("e-1").await == OutboxStatus::Sent).await;
+    assert!(elapsed <= millis(10), "{elapsed:?}");
     assert_eq!(windows.all().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_process_commits_is_found_within_the_scan_interval() {
-    let (broker, _) = willing();
+async fn commit_of_another_process_is_found_within_the_scan_interval() {
+    let (broker, _) = confirming_broker();
     let (world, _publisher) = relay_on(broker, RelaySettings::default()).await;
     let other = world.process();
     for number in 1..=5 {
@@ -105,19 +105,19 @@ async fn what_another_process_commits_is_found_within_the_scan_interval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_relay_asks_the_store_seldom() {
-    let (broker, _) = willing();
+async fn idle_relay_rarely_queries_the_store() {
+    let (broker, _) = confirming_broker();
     let (_world, process) = relay_on(broker, RelaySettings::default()).await;
-    let before = process.faults.begun();
+    let before = process.faults.begun_units();
     pass(secs(60)).await;
-    // A tick per third of a lease of 5 s.
-    let ticks = process.faults.begun() - before;
+    // One unit of work per third of a lease of 5 s.
+    let ticks = process.faults.begun_units() - before;
     assert!((30..=40).contains(&ticks), "{ticks}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_commits_at_once_are_all_published_exactly_once() {
-    let (broker, windows) = willing();
+async fn concurrent_commits_are_all_published_exactly_once() {
+    let (broker, windows) = confirming_broker();
     let (world, process) = relay_on(broker, RelaySettings::default()).await;
     let commits =
         (1..=300).map(|n| process.commit(vec![world.event(&format!("e-{n}"), 1, &sample::paid(n))]));

@@ -14,7 +14,7 @@ pub(crate) enum CommitFault {
     /// The commit succeeds.
     None,
     /// The commit succeeds, but its reply is lost: the outcome is unknown to the caller.
-    AnswerLost,
+    ReplyLost,
     /// The commit is lost: the outcome is unknown to the caller.
     Lost,
     /// The commit takes one second.
@@ -127,7 +127,7 @@ impl UnitWrapper for FaultyUnit {
         let fault = self.faults.switches().commits.pop_front().unwrap_or(CommitFault::None);
         match fault {
             CommitFault::None => self.inner.commit().await,
-            CommitFault::AnswerLost => {
+            CommitFault::ReplyLost => {
                 self.inner.commit().await?;
                 Err(StoreError::CommitUnknown("the connection was lost in COMMIT".into()))
             }
@@ -137,8 +137,8 @@ impl UnitWrapper for FaultyUnit {
                 self.inner.commit().await
             }
             CommitFault::Transient => Err(StoreError::Transient("serialization failure".into())),
-            CommitFault::GoesAway => {
-                self.faults.set_away(true);
+            CommitFault::Unavailable => {
+                self.faults.set_unavailable(true);
                 Err(StoreError::Unavailable("no connection".into()))
             }
         }

@@ -43,12 +43,12 @@ pub(crate) async fn pass(duration: Duration) {
 
 /// Waits in virtual time until the condition is true and returns the elapsed time. Panics after `within`.
 pub(crate) async fn eventually(within: Duration, mut condition: impl AsyncFnMut() -> bool) -> Duration {
-    let begun = tokio::time::Instant::now();
+    let started = tokio::time::Instant::now();
     while !condition().await {
-        assert!(begun.elapsed() <= within, "condition not true within {within:?}");
+        assert!(started.elapsed() <= within, "condition not true within {within:?}");
         pass(millis(10)).await;
     }
-    begun.elapsed()
+    started.elapsed()
 }
 
 /// The parts of a deployment that all its processes share.
@@ -96,7 +96,8 @@ impl World {
 
     /// Creates a process that uses this broker.
     pub(crate) fn process_on(&self, broker: Arc<dyn Broker>) -> Process {
-        let (wake, faults) = (Wake::default(), StoreFaults::default());
+        let wake = Wake::default();
+        let faults = StoreFaults::default();
         let inner: Arc<MarketStore> = Arc::new(self.store.for_process(wake.clone()));
         let tx = Transactor {
             store: Arc::new(FaultyStore { inner, faults: faults.clone() }),
@@ -105,7 +106,8 @@ impl World {
             chance: self.chance.clone(),
             policy: TxPolicy::default(),
         };
-        let (pending_timeout, on_failed) = (self.pending_timeout, self.on_failed);
+        let pending_timeout = self.pending_timeout;
+        let on_failed = self.on_failed;
         let rules = Rules { pending_timeout, max_retry_count: 3, on_failed, points: PointsRules::default() };
         Process { app: App::new(tx, broker, rules), wake, faults }
     }
@@ -189,7 +191,7 @@ impl World {
     }
 
     /// Marks rows SENT without a message, as if the broker had lost the messages after its confirms.
-    pub(crate) async fn pretend_sent(&self, ids: &[&str]) {
+    pub(crate) async fn mark_sent_without_message(&self, ids: &[&str]) {
         let proofs: Vec<Confirmed> = ids.iter().map(|id| proof(id)).collect();
         let mut unit = self.store.begin().await.unwrap();
         unit.outbox().mark_sent(&proofs.iter().collect::<Vec<_>>(), self.now()).await.unwrap();

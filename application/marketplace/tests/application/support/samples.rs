@@ -72,7 +72,8 @@ pub(crate) mod sample {
     }
 
     pub(crate) fn paid(order: i64) -> EventBody {
-        let (amount, product) = (money(8_850), product(order));
+        let amount = money(8_850);
+        let product = product(order);
         EventBody::OrderPaid(OrderPaid { order: facts(order), pay_time: AT, amount, product })
     }
 

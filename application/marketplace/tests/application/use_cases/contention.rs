@@ -13,7 +13,8 @@ use crate::support::{BUYER, Process, SELLER, World, by};
 
 async fn sixty_four_buyers() {
     let world = World::new().await;
-    let (a, b) = (world.process(), world.process());
+    let a = world.process();
+    let b = world.process();
     let product = a.listed().await.id;
     let process = |number: i64| if number % 2 == 0 { &a } else { &b };
     let buys = (0..64).map(|number| {
@@ -36,17 +37,17 @@ async fn sixty_four_buyers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_64_buyers_at_once_one_gets_the_product() {
+async fn one_of_64_concurrent_buyers_gets_the_product() {
     sixty_four_buyers().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_64_buyers_on_two_threads_one_gets_the_product() {
+async fn one_of_64_buyers_on_two_threads_gets_the_product() {
     sixty_four_buyers().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn ids_are_unique_over_processes_and_tasks() {
+async fn ids_are_unique_across_processes_and_tasks() {
     let world = World::new().await;
     let processes: Vec<Process> = (0..3).map(|_| world.process()).collect();
     let reservations = (0..900).map(|number| {
@@ -65,7 +66,7 @@ async fn ids_are_unique_over_processes_and_tasks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn event_ids_are_version_7_of_the_clocks_time_and_unique() {
+async fn event_ids_are_unique_uuid_v7_with_the_clock_time() {
     let world = World::new().await;
     let process = world.process();
     let ids: Vec<EventId> = (0..1_000).map(|_| process.app.ids.event()).collect();
@@ -80,7 +81,7 @@ async fn event_ids_are_version_7_of_the_clocks_time_and_unique() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancellation_and_a_success_at_once_end_in_one_of_two_ways() {
+async fn concurrent_cancellation_and_payment_leave_a_consistent_order() {
     for turn in 0..20 {
         let world = World::new().await;
         let process = world.process();
@@ -93,7 +94,8 @@ async fn a_cancellation_and_a_success_at_once_end_in_one_of_two_ways() {
             cancel_order(&process.app, &by(BUYER), order.id).await
         };
         let (cancelled, settled) = tokio::join!(cancel, process.settle(&payment, PaymentResult::Success));
-        let (settled, after) = (settled.unwrap(), world.order(order.id).await);
+        let settled = settled.unwrap();
+        let after = world.order(order.id).await;
         match after.status {
             OrderStatus::Cancelled => assert!(cancelled.is_ok() && settled.refund_due),
             OrderStatus::Paid => assert!(cancelled.is_err() && !settled.refund_due),
@@ -108,7 +110,7 @@ async fn a_cancellation_and_a_success_at_once_end_in_one_of_two_ways() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_asked_for_many_times_at_once_happens_once() {
+async fn concurrent_repeats_of_a_transition_happen_once() {
     let world = World::new().await;
     let process = world.process();
     let order = process.paid().await;
@@ -127,7 +129,7 @@ async fn a_step_asked_for_many_times_at_once_happens_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_report_that_arrives_many_times_at_once_settles_once() {
+async fn concurrent_copies_of_a_report_settle_once() {
     let world = World::new().await;
     let process = world.process();
     let order = process.ordered().await;

@@ -73,7 +73,7 @@ async fn create_one_of_each(process: &Process, (seller, buyer): (i64, i64), tena
 const OTHERS: (i64, i64) = (SELLER + 1, BUYER + 1);
 
 #[tokio::test(start_paused = true)]
-async fn each_kind_set_back_by_any_amount_hands_out_no_row_of_others() {
+async fn lowered_id_block_of_any_kind_never_returns_rows_of_others() {
     for kind in IdKind::ALL {
         for by in [1, 97, 98, 99, 100, 5_000] {
             let (world, process) = lowered_ids(&[kind], by).await;
@@ -92,7 +92,7 @@ async fn each_kind_set_back_by_any_amount_hands_out_no_row_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_kinds_may_be_set_back_at_once() {
+async fn commands_succeed_when_all_id_blocks_are_lowered() {
     let (_world, process) = lowered_ids(&IdKind::ALL, 100).await;
     for _ in 0..3 {
         create_one_of_each(&process, OTHERS, TENANT).await;
@@ -101,8 +101,8 @@ async fn all_kinds_may_be_set_back_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_meets_a_set_back_block_and_each_command_is_done_once() {
-    for fault in [CommitFault::AnswerLost, CommitFault::Lost, CommitFault::Transient] {
+async fn command_happens_once_with_a_lowered_id_block_and_a_commit_fault() {
+    for fault in [CommitFault::ReplyLost, CommitFault::Lost, CommitFault::Transient] {
         let (world, process) = lowered_ids(&[IdKind::Product, IdKind::Order], 100).await;
         // The listing finds that the ids of its block are in use; the commit after that is faulty.
         let product = process.listed().await;
@@ -116,7 +116,7 @@ async fn a_lost_answer_meets_a_set_back_block_and_each_command_is_done_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_payment_whose_refund_id_is_taken_is_recorded_and_paid_back() {
+async fn late_payment_with_an_existing_refund_id_is_recorded_and_refunded() {
     let (world, process) = lowered_ids(&[IdKind::Refund], 100).await;
     for _ in 0..4 {
         let order = process.ordered().await;

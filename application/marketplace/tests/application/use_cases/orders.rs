@@ -9,7 +9,7 @@ use marketplace_domain::*;
 
 use crate::support::{BUYER, SELLER, World, by, gateway, money, report};
 
-pub(crate) const STRANGER: i64 = 99;
+pub(crate) const OTHER_USER: i64 = 99;
 
 pub(crate) fn shipment() -> Shipment {
     Shipment::new("SF".into(), "SF-1".into()).unwrap()
@@ -24,7 +24,7 @@ fn is_not_found<T>(result: &Result<T, UseCaseError>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listed_product_is_on_sale() {
+async fn listed_product_is_on_sale() {
     let world = World::new().await;
     let product = world.process().listed().await;
     assert_eq!((product.status, product.version), (ProductStatus::OnSale, 1));
@@ -34,7 +34,7 @@ async fn a_listed_product_is_on_sale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_placed_order_takes_the_product_and_announces_itself_with_its_timeout() {
+async fn placed_order_sells_the_product_and_appends_created_and_timeout_events() {
     let world = World::new().await;
     let process = world.process();
     let product = process.listed().await;
@@ -67,7 +67,7 @@ async fn a_placed_order_takes_the_product_and_announces_itself_with_its_timeout(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_is_refused_for_a_product_that_is_not_there_not_on_sale_or_the_buyers_own() {
+async fn order_is_refused_for_a_missing_unavailable_or_own_product() {
     let world = World::new().await;
     let process = world.process();
     let app = &process.app;
@@ -87,7 +87,7 @@ async fn an_order_is_refused_for_a_product_that_is_not_there_not_on_sale_or_the_
     ));
     shelve_product(app, &by(SELLER), product, Shelf::On).await.unwrap();
     place(&by(BUYER), product).await.unwrap();
-    let sold = place(&by(STRANGER), product).await;
+    let sold = place(&by(OTHER_USER), product).await;
     assert!(matches!(
         sold,
         Err(UseCaseError::Order(OrderRefusal::Product(ProductRefusal::WrongStatus { .. })))
@@ -96,11 +96,11 @@ async fn an_order_is_refused_for_a_product_that_is_not_there_not_on_sale_or_the_
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_its_seller_shelves_a_product_that_is_not_sold() {
+async fn unsold_product_is_shelved_only_by_its_seller() {
     let world = World::new().await;
     let process = world.process();
     let product = process.listed().await.id;
-    let other = shelve_product(&process.app, &by(STRANGER), product, Shelf::Off).await;
+    let other = shelve_product(&process.app, &by(OTHER_USER), product, Shelf::Off).await;
     assert!(matches!(other, Err(UseCaseError::Product(ProductRefusal::NotTheSeller))));
     let shown = shelve_product(&process.app, &by(SELLER), product, Shelf::On).await;
     assert!(matches!(shown, Err(UseCaseError::Product(ProductRefusal::WrongStatus { .. }))));
@@ -110,7 +110,7 @@ async fn only_its_seller_shelves_a_product_that_is_not_sold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paid_order_is_shipped_by_its_seller_and_completed_by_its_buyer() {
+async fn paid_order_is_shipped_by_its_seller_and_completed_by_its_buyer() {
     let world = World::new().await;
     let process = world.process();
     let order = process.paid().await;
@@ -133,7 +133,7 @@ async fn a_paid_order_is_shipped_by_its_seller_and_completed_by_its_buyer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_order_frees_its_product_and_stays_cancelled() {
+async fn cancelled_order_frees_its_product_and_stays_cancelled() {
     let world = World::new().await;
     let process = world.process();
     let order = process.ordered().await;
@@ -146,17 +146,17 @@ async fn a_cancelled_order_frees_its_product_and_stays_cancelled() {
     assert_eq!(world.history(order.id).await.last().unwrap(), &(2, "ORDER_CANCELLED".to_owned()));
     let again = cancel_order(&process.app, &by(BUYER), order.id).await;
     assert!(matches!(again, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))));
-    place_order(&process.app, &by(STRANGER), PlaceOrder::of(order.product)).await.unwrap();
+    place_order(&process.app, &by(OTHER_USER), PlaceOrder::of(order.product)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn strangers_find_no_order_and_the_wrong_party_is_not_allowed() {
+async fn order_is_hidden_from_other_users_and_refuses_the_wrong_party() {
     let world = World::new().await;
     let process = world.process();
     let app = &process.app;
     let order = process.paid().await;
     let before = world.rows().await;
-    for context in [by(STRANGER), in_other_tenant(BUYER), in_other_tenant(SELLER)] {
+    for context in [by(OTHER_USER), in_other_tenant(BUYER), in_other_tenant(SELLER)] {
         assert!(is_not_found(&find_order(app, &context, order.id).await));
         assert!(is_not_found(&cancel_order(app, &context, order.id).await));
         assert!(is_not_found(&ship_order(app, &context, order.id, shipment()).await));
@@ -181,7 +181,7 @@ async fn strangers_find_no_order_and_the_wrong_party_is_not_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_status_does_not_allow_changes_nothing() {
+async fn action_in_the_wrong_status_changes_nothing() {
     let world = World::new().await;
     let process = world.process();
     let app = &process.app;
@@ -204,7 +204,7 @@ async fn what_the_status_does_not_allow_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_about_no_payment_finds_nothing() {
+async fn report_for_a_missing_payment_is_not_found() {
     let world = World::new().await;
     let process = world.process();
     let order = process.ordered().await;

@@ -23,7 +23,7 @@ async fn types(world: &World) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_payment_asked_for_twice_is_one_payment() {
+async fn payment_started_twice_is_one_payment() {
     let (world, process, order) = ordered().await;
     let payment = process.started_payment(order.id).await;
     assert_eq!((payment.status, payment.amount), (PaymentStatus::Processing, order.payable));
@@ -36,7 +36,7 @@ async fn a_payment_asked_for_twice_is_one_payment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_pays_the_order_in_the_same_commit() {
+async fn successful_payment_pays_the_order_in_the_same_commit() {
     let (world, process, order) = ordered().await;
     let payment = process.started_payment(order.id).await;
     let settled = process.settle(&payment, PaymentResult::Success).await.unwrap();
@@ -50,17 +50,18 @@ async fn a_success_pays_the_order_in_the_same_commit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_report_again_changes_nothing() {
+async fn repeated_payment_report_changes_nothing() {
     let (world, process, order) = ordered().await;
     let payment = process.started_payment(order.id).await;
     let settled = process.settle(&payment, PaymentResult::Success).await.unwrap();
-    let (rows, paid) = (world.rows().await, world.order(order.id).await);
+    let rows = world.rows().await;
+    let paid = world.order(order.id).await;
     assert_eq!(process.settle(&payment, PaymentResult::Success).await.unwrap(), settled);
     assert_eq!((world.rows().await, world.order(order.id).await), (rows, paid));
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_report_about_a_settled_payment_or_another_amount_is_refused() {
+async fn conflicting_report_or_wrong_amount_is_refused() {
     let (world, process, order) = ordered().await;
     let payment = process.started_payment(order.id).await;
     let mut wrong = report(&payment, PaymentResult::Success);
@@ -79,7 +80,7 @@ async fn another_report_about_a_settled_payment_or_another_amount_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_payment_leaves_the_order_pending_and_payable_again() {
+async fn failed_payment_leaves_the_order_pending_and_payable_again() {
     let (world, process, order) = ordered().await;
     let first = process.started_payment(order.id).await;
     let failed = process.settle(&first, PaymentResult::Failed).await.unwrap();
@@ -94,7 +95,7 @@ async fn a_failed_payment_leaves_the_order_pending_and_payable_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_after_the_cancellation_is_recorded_with_its_refund_due_and_leaves_the_order() {
+async fn success_after_cancellation_records_a_due_refund_and_does_not_change_the_order() {
     let (world, process, order) = ordered().await;
     let payment = process.started_payment(order.id).await;
     let cancelled = cancel_order(&process.app, &by(BUYER), order.id).await.unwrap();
@@ -106,7 +107,7 @@ async fn a_success_after_the_cancellation_is_recorded_with_its_refund_due_and_le
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transaction_of_the_gateway_settles_one_payment_only() {
+async fn gateway_transaction_settles_only_one_payment() {
     let (world, process, order) = ordered().await;
     let first = process.started_payment(order.id).await;
     process.settle(&first, PaymentResult::Success).await.unwrap();

@@ -7,7 +7,7 @@ use marketplace::use_cases::*;
 use marketplace::{Actor, CommandContext, Role};
 use marketplace_domain::*;
 
-use super::orders::STRANGER;
+use super::orders::OTHER_USER;
 use crate::support::{BUYER, SELLER, World, by};
 
 fn as_role(role: Role) -> CommandContext {
@@ -15,7 +15,7 @@ fn as_role(role: Role) -> CommandContext {
 }
 
 #[tokio::test(start_paused = true)]
-async fn products_come_in_pages_newest_first() {
+async fn products_page_is_ordered_newest_first() {
     let world = World::new().await;
     let process = world.process();
     let mut listed = Vec::new();
@@ -43,11 +43,12 @@ async fn products_come_in_pages_newest_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orders_are_listed_to_their_buyer_and_their_seller() {
+async fn orders_are_listed_for_their_buyer_and_their_seller() {
     let world = World::new().await;
     let process = world.process();
     let app = &process.app;
-    let (first, second) = (process.ordered().await, process.paid().await);
+    let first = process.ordered().await;
+    let second = process.paid().await;
     let ids = async |user: i64, side, status| -> Vec<OrderId> {
         let page = orders(app, &by(user), side, status, None, 10).await.unwrap();
         page.items.iter().map(|order| order.id).collect()
@@ -56,7 +57,7 @@ async fn orders_are_listed_to_their_buyer_and_their_seller() {
     assert_eq!(ids(SELLER, OrderSide::Seller, None).await, [second.id, first.id]);
     assert_eq!(ids(BUYER, OrderSide::Buyer, Some(OrderStatus::Paid)).await, [second.id]);
     assert!(ids(BUYER, OrderSide::Seller, None).await.is_empty());
-    assert!(ids(STRANGER, OrderSide::Buyer, None).await.is_empty());
+    assert!(ids(OTHER_USER, OrderSide::Buyer, None).await.is_empty());
     let page = orders(app, &by(BUYER), OrderSide::Buyer, None, None, 1).await.unwrap();
     assert_eq!(page.next, Some(second.id.get()));
     let last = orders(app, &by(BUYER), OrderSide::Buyer, None, Some(second.id), 1).await.unwrap();
@@ -64,7 +65,7 @@ async fn orders_are_listed_to_their_buyer_and_their_seller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_outbox_is_for_operators_each_in_its_tenant_and_for_platform_whole() {
+async fn outbox_page_shows_operators_their_tenant_and_the_platform_all_tenants() {
     let world = World::new().await;
     let process = world.process();
     let app = &process.app;
@@ -86,7 +87,7 @@ async fn the_outbox_is_for_operators_each_in_its_tenant_and_for_platform_whole()
 }
 
 #[tokio::test(start_paused = true)]
-async fn queue_depths_are_for_every_operator() {
+async fn queue_depths_are_shown_to_every_operator() {
     let world = World::new().await;
     let process = world.process();
     let operator = as_role(Role::Operator).operator().unwrap();
@@ -97,13 +98,13 @@ async fn queue_depths_are_for_every_operator() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_is_found_by_its_parties() {
+async fn order_is_found_by_its_buyer_and_seller() {
     let world = World::new().await;
     let process = world.process();
     let order = process.ordered().await;
     for user in [BUYER, SELLER] {
         assert_eq!(find_order(&process.app, &by(user), order.id).await.unwrap(), order);
     }
-    let product = find_product(&process.app, &by(STRANGER), order.product).await.unwrap();
+    let product = find_product(&process.app, &by(OTHER_USER), order.product).await.unwrap();
     assert_eq!(product.status, ProductStatus::Sold);
 }

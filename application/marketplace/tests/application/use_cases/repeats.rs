@@ -36,14 +36,15 @@ async fn listed(app: &App, ticket: Ticket) -> Option<String> {
 /// An attempt whose lease has expired finishes while another attempt takes the key over. Exactly one of the two commits,
 /// for every interleaving.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_comes_while_another_takes_over_stands_alone() {
+async fn exactly_one_attempt_completes_when_an_expired_lease_is_taken_over() {
     let mut late = 0;
     let mut taken_over = 0;
     for steps in 0..20 {
         let world = World::new().await;
         let lease = Duration::from_secs(5);
         let settings = RequestSettings { lease, ..RequestSettings::default() };
-        let (one, other) = (world.process(), world.process());
+        let one = world.process();
+        let other = world.process();
         let app = one.app.clone().with_requests(settings.clone());
         let Begun::First(slow) = begin(&app, keyed_request("key"), write_response).await.unwrap() else {
             panic!("new")
@@ -73,9 +74,10 @@ async fn an_answer_that_comes_while_another_takes_over_stands_alone() {
 /// A process crashed during a request, then the clock was set back by more than the lease. The client MUST NOT wait until
 /// the clock has caught up.
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_a_clock_wrote_which_was_set_back_is_overtaken() {
+async fn claim_with_a_future_lease_is_taken_over_after_the_clock_is_set_back() {
     let world = World::new().await;
-    let (one, other) = (world.process(), world.process());
+    let one = world.process();
+    let other = world.process();
     let Begun::First(lost) = begin(&one.app, keyed_request("key"), write_response).await.unwrap() else {
         panic!("new")
     };
@@ -89,12 +91,12 @@ async fn a_claim_that_a_clock_wrote_which_was_set_back_is_overtaken() {
 
 /// A commit whose reply is lost is repeated and finds its own changes: for the claim, the id blocks and the command.
 #[tokio::test(start_paused = true)]
-async fn a_commit_whose_answer_is_lost_is_answered_as_any_other() {
+async fn response_is_replayed_after_a_lost_commit_reply() {
     for nth in 0..4 {
         let world = World::new().await;
         let process = world.process();
         let mut faults = vec![CommitFault::None; nth];
-        faults.push(CommitFault::AnswerLost);
+        faults.push(CommitFault::ReplyLost);
         process.faults.next_commits(faults);
         let Begun::First(ticket) = begin(&process.app, keyed_request("key"), write_response).await.unwrap()
         else {
@@ -112,7 +114,7 @@ async fn a_commit_whose_answer_is_lost_is_answered_as_any_other() {
 /// A command that stores its response in its own unit of work MUST refuse a key that was claimed for a deferred response: a
 /// crash would lose the response, and the command would run twice.
 #[tokio::test(start_paused = true)]
-async fn a_command_refuses_a_key_that_was_claimed_for_afterwards() {
+async fn command_refuses_a_key_claimed_for_a_deferred_response() {
     let world = World::new().await;
     let app = world.process().app;
     let Begun::First(ticket) = begin_afterwards(&app, keyed_request("key")).await.unwrap() else {

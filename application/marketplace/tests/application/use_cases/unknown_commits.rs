@@ -10,10 +10,10 @@ use super::orders::shipment;
 use crate::support::{BUYER, CommitFault, Process, SELLER, World, by, millis, secs};
 
 const FAULTS: [&[CommitFault]; 5] = [
-    &[CommitFault::AnswerLost],
+    &[CommitFault::ReplyLost],
     &[CommitFault::Lost],
     &[CommitFault::Transient],
-    &[CommitFault::Lost, CommitFault::AnswerLost],
+    &[CommitFault::Lost, CommitFault::ReplyLost],
     &[CommitFault::Transient, CommitFault::Lost, CommitFault::Transient],
 ];
 
@@ -25,7 +25,7 @@ async fn process_with_ids(world: &World) -> Process {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_product_is_listed_once() {
+async fn product_is_listed_once_after_a_commit_fault() {
     for faults in FAULTS {
         let world = World::new().await;
         let process = process_with_ids(&world).await;
@@ -37,7 +37,7 @@ async fn a_product_is_listed_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_is_placed_once() {
+async fn order_is_placed_once_after_a_commit_fault() {
     for faults in FAULTS {
         let world = World::new().await;
         let process = process_with_ids(&world).await;
@@ -53,7 +53,7 @@ async fn an_order_is_placed_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_step_of_an_order_is_taken_once() {
+async fn each_order_transition_happens_once_after_a_commit_fault() {
     for faults in FAULTS {
         let world = World::new().await;
         let process = process_with_ids(&world).await;
@@ -76,7 +76,7 @@ async fn each_step_of_an_order_is_taken_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_is_cancelled_once_and_its_product_freed_once() {
+async fn order_is_cancelled_and_its_product_freed_once_after_a_commit_fault() {
     for faults in FAULTS {
         let world = World::new().await;
         let process = process_with_ids(&world).await;
@@ -91,7 +91,7 @@ async fn an_order_is_cancelled_once_and_its_product_freed_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_product_is_shelved_once() {
+async fn product_is_shelved_once_after_a_commit_fault() {
     for faults in FAULTS {
         let world = World::new().await;
         let process = process_with_ids(&world).await;
@@ -107,10 +107,11 @@ async fn a_product_is_shelved_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_block_of_ids_whose_commit_is_unknown_is_never_handed_out_twice() {
-    for fault in [CommitFault::AnswerLost, CommitFault::Lost] {
+async fn id_block_is_never_assigned_twice_after_an_unknown_commit() {
+    for fault in [CommitFault::ReplyLost, CommitFault::Lost] {
         let world = World::new().await;
-        let (a, b) = (world.process(), world.process());
+        let a = world.process();
+        let b = world.process();
         a.faults.next_commits([fault]);
         let mut ids: Vec<ProductId> = Vec::new();
         for _ in 0..150 {
@@ -124,28 +125,29 @@ async fn a_block_of_ids_whose_commit_is_unknown_is_never_handed_out_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_never_gives_in_is_shown_after_eight_attempts_and_nothing_has_changed() {
+async fn command_fails_without_changes_after_eight_transient_errors() {
     let world = World::new().await;
     let process = process_with_ids(&world).await;
     let product = process.listed().await.id;
     let rows = world.rows().await;
     process.faults.next_commits([CommitFault::Transient; 8]);
-    let (before, begun) = (process.faults.begun_units(), Instant::now());
+    let before = process.faults.begun_units();
+    let started = Instant::now();
     let result = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
     assert!(matches!(result, Err(UseCaseError::Store(StoreError::Transient(_)))), "{result:?}");
     assert_eq!(process.faults.begun_units() - before, 8);
-    assert!(begun.elapsed() > millis(100) && begun.elapsed() < secs(2), "{:?}", begun.elapsed());
+    assert!(started.elapsed() > millis(100) && started.elapsed() < secs(2), "{:?}", started.elapsed());
     assert_eq!(world.rows().await, rows);
     assert_eq!(world.product(product).await.status, ProductStatus::OnSale);
     place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_away_is_shown_at_once() {
+async fn command_fails_at_once_when_the_store_is_unavailable() {
     let world = World::new().await;
     let process = process_with_ids(&world).await;
     let product = process.listed().await.id;
-    process.faults.set_away(true);
+    process.faults.set_unavailable(true);
     let before = process.faults.calls();
     let result = place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await;
     assert!(matches!(result, Err(UseCaseError::Store(StoreError::Unavailable(_)))), "{result:?}");
@@ -153,7 +155,7 @@ async fn a_store_that_is_away_is_shown_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_panics_is_an_error_of_its_unit_alone() {
+async fn panic_in_a_unit_of_work_fails_only_that_unit() {
     let world = World::new().await;
     let process = process_with_ids(&world).await;
     let result: Result<(), StoreError> =
@@ -163,7 +165,7 @@ async fn work_that_panics_is_an_error_of_its_unit_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_was_killed_answers_that_it_is_ending_and_changes_nothing_more() {
+async fn killed_process_reports_unavailable_and_changes_nothing() {
     let world = World::new().await;
     let process = process_with_ids(&world).await;
     let product = process.listed().await.id;
@@ -174,12 +176,13 @@ async fn a_process_that_was_killed_answers_that_it_is_ending_and_changes_nothing
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_units_run_at_once_than_the_limit_and_all_that_wait_are_served() {
+async fn concurrent_units_never_exceed_the_limit_and_all_complete() {
     let world = World::new().await;
     let process = process_with_ids(&world).await;
     let running = std::sync::Arc::new(std::sync::Mutex::new((0usize, 0usize)));
     let units = (0..200).map(|_| {
-        let (tx, running) = (process.app.tx.clone(), std::sync::Arc::clone(&running));
+        let tx = process.app.tx.clone();
+        let running = std::sync::Arc::clone(&running);
         async move {
             with_tx(&tx, move |unit, _| {
                 let running = std::sync::Arc::clone(&running);
