@@ -1,9 +1,7 @@
 //! A transition of an order in a unit of work. Used by use cases, consumers and jobs.
 
 use handover_events::{AggregateRef, TenantId};
-use marketplace_domain::{
-    AggregateType, EventType, Order, OrderAction, OrderActor, OrderId, ProductAction,
-};
+use marketplace_domain::{AggregateType, EventType, Order, OrderAction, OrderActor, OrderId, ProductAction};
 
 use super::{UseCaseError, one_row};
 use crate::app::Announcer;
