@@ -5,8 +5,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use marketplace::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
-use marketplace_limiter::{LocalLimiter, MOST_BUCKETS};
+use marketplace::ports::{Bucket, LimitKey, Party, RateLimitDecision, RateLimiter};
+use marketplace_limiter::{LocalLimiter, MAX_BUCKETS};
 
 fn key(client: usize) -> LimitKey {
     let address = Ipv4Addr::from_bits(u32::try_from(client).unwrap());
@@ -18,20 +18,20 @@ async fn local_limiter_shares_one_bucket_among_clients_beyond_its_memory_limit()
     let limiter = LocalLimiter::default();
     let bucket = Bucket::new(NonZeroU32::new(2).unwrap(), 60_000_000).unwrap();
     let take = async |client| limiter.take(&key(client), bucket).await;
-    let is_refused = |taken| matches!(taken, Taken::Refused { .. });
-    for client in 0..MOST_BUCKETS {
-        assert_eq!(take(client).await, Taken::Token { remaining: 1 });
+    let is_refused = |taken| matches!(taken, RateLimitDecision::Refused { .. });
+    for client in 0..MAX_BUCKETS {
+        assert_eq!(take(client).await, RateLimitDecision::Token { remaining: 1 });
     }
-    let late = [MOST_BUCKETS, MOST_BUCKETS + 1, MOST_BUCKETS + 2];
-    assert_eq!(take(late[0]).await, Taken::Token { remaining: 1 });
-    assert_eq!(take(late[1]).await, Taken::Token { remaining: 0 });
+    let late = [MAX_BUCKETS, MAX_BUCKETS + 1, MAX_BUCKETS + 2];
+    assert_eq!(take(late[0]).await, RateLimitDecision::Token { remaining: 1 });
+    assert_eq!(take(late[1]).await, RateLimitDecision::Token { remaining: 0 });
     for client in late {
         assert!(is_refused(take(client).await));
     }
-    assert_eq!(take(0).await, Taken::Token { remaining: 0 }, "its own bucket");
+    assert_eq!(take(0).await, RateLimitDecision::Token { remaining: 0 }, "its own bucket");
     // Full buckets are evicted, so clients now get their own.
     tokio::time::advance(Duration::from_secs(121)).await;
     for client in [0, late[0], late[1], late[2]] {
-        assert_eq!(take(client).await, Taken::Token { remaining: 1 });
+        assert_eq!(take(client).await, RateLimitDecision::Token { remaining: 1 });
     }
 }

@@ -1,6 +1,6 @@
 //! Export of spans to an OTLP collector.
 
-use handover_otlp::{Exporter, Unusable};
+use handover_otlp::{Exporter, ExporterError};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -166,6 +166,6 @@ async fn logging_and_stop_do_not_block_when_collector_does_not_respond() {
 async fn start_refuses_invalid_endpoint_and_names_it() {
     for bad in ["", "collector:4318", "https://collector", "http://", "http://user@host"] {
         let Err(error) = Exporter::start(bad, Handle::current()) else { panic!("{bad}") };
-        assert!(matches!(&error, Unusable::Endpoint(text) if text == bad), "{error}");
+        assert!(matches!(&error, ExporterError::Endpoint(text) if text == bad), "{error}");
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_memory::SeededChance;
-use handover_outbox::ports::{Chance, Clock};
-use handover_system::{FollowingClock, NoEntropy, OsChance, SystemClock, secret_bytes};
+use handover_memory::SeededRandom;
+use handover_outbox::ports::{Clock, RandomSource};
+use handover_system::{EntropyError, FollowingClock, OsRandom, SystemClock, secret_bytes};
 
 /// The state from which SplitMix64 generated this number: the inverse of its steps.
 fn splitmix64_state_of(number: u64) -> u64 {
@@ -18,26 +18,26 @@ fn splitmix64_state_of(number: u64) -> u64 {
 }
 
 #[test]
-fn os_chance_generates_splitmix64_sequence() -> Result<(), NoEntropy> {
-    let chance = OsChance::seeded()?;
-    let reference = SeededChance::new(splitmix64_state_of(chance.next()));
+fn os_chance_generates_splitmix64_sequence() -> Result<(), EntropyError> {
+    let random = OsRandom::seeded()?;
+    let reference = SeededRandom::new(splitmix64_state_of(random.next()));
     for _ in 0..1000 {
-        assert_eq!(chance.next(), reference.next());
+        assert_eq!(random.next(), reference.next());
     }
     Ok(())
 }
 
 #[test]
-fn seeds_and_secrets_differ_between_calls() -> Result<(), NoEntropy> {
-    assert_ne!(OsChance::seeded()?.next(), OsChance::seeded()?.next());
+fn seeds_and_secrets_differ_between_calls() -> Result<(), EntropyError> {
+    assert_ne!(OsRandom::seeded()?.next(), OsRandom::seeded()?.next());
     assert_ne!(secret_bytes::<32>()?, secret_bytes::<32>()?);
     Ok(())
 }
 
 #[test]
-fn os_chance_generates_distinct_numbers_in_two_threads() -> Result<(), NoEntropy> {
-    let chance = OsChance::seeded()?;
-    let numbers = || (0..10_000).map(|_| chance.next()).collect::<Vec<_>>();
+fn os_chance_generates_distinct_numbers_in_two_threads() -> Result<(), EntropyError> {
+    let random = OsRandom::seeded()?;
+    let numbers = || (0..10_000).map(|_| random.next()).collect::<Vec<_>>();
     let (mut one, two) = std::thread::scope(|scope| {
         let other = scope.spawn(numbers);
         (numbers(), other.join().unwrap())

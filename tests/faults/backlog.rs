@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
-use handover_tests::books::Books;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::Server;
+use handover_tests::snapshot::DatabaseSnapshot;
 
 use crate::{WITHIN, literal};
 
@@ -43,26 +43,26 @@ async fn backlog_is_processed_in_bounded_memory(pair: Pair) {
 
 async fn process_backlog(pair: Pair, events: i64) -> Measurements {
     let deployment = Deployment::start(pair).await;
-    let books = deployment.books().await;
+    let snapshot = deployment.snapshot().await;
     // The first start subscribes the consumers but runs no relay. Then the backlog is inserted.
     deployment.launch().roles("api").start().unwrap().terminate(WITHIN).unwrap();
-    insert_paid_orders(&books, pair, events / 2).await;
+    insert_paid_orders(&snapshot, pair, events / 2).await;
     let server = deployment.launch().start().unwrap();
-    let measurements = wait_until_processed(&server, &books, events).await;
+    let measurements = wait_until_processed(&server, &snapshot, events).await;
     println!("{pair:?}: {measurements}");
-    books.wait_until_settled(WITHIN).await;
+    snapshot.wait_until_settled(WITHIN).await;
     for table in ["listing_changes", "shipments"] {
         for counted in ["*", "DISTINCT event_id"] {
-            let effects = books.number(&format!("SELECT count({counted}) FROM {table}")).await;
+            let effects = snapshot.number(&format!("SELECT count({counted}) FROM {table}")).await;
             assert_eq!(effects, events / 2, "{counted} in {table}");
         }
     }
-    assert_eq!(books.number("SELECT count(*) FROM dead_letters").await, 0);
+    assert_eq!(snapshot.number("SELECT count(*) FROM dead_letters").await, 0);
     measurements
 }
 
 /// Inserts paid orders with two unpublished events each.
-async fn insert_paid_orders(books: &Books, pair: Pair, orders: i64) {
+async fn insert_paid_orders(snapshot: &DatabaseSnapshot, pair: Pair, orders: i64) {
     let time = |time: DateTime<Utc>| match pair.database_server() {
         None => format!("'{}'", time.to_rfc3339_opts(SecondsFormat::Micros, true)),
         Some(_) => literal(time),
@@ -108,7 +108,7 @@ async fn insert_paid_orders(books: &Books, pair: Pair, orders: i64) {
                 events,
             ),
         ] {
-            books.change(&format!("INSERT INTO {columns} VALUES {rows}")).await;
+            snapshot.change(&format!("INSERT INTO {columns} VALUES {rows}")).await;
         }
     }
 }
@@ -135,7 +135,7 @@ impl std::fmt::Display for Measurements {
 }
 
 /// Waits until every event is sent and has taken effect.
-async fn wait_until_processed(server: &Server, books: &Books, events: i64) -> Measurements {
+async fn wait_until_processed(server: &Server, snapshot: &DatabaseSnapshot, events: i64) -> Measurements {
     let begun = Instant::now();
     let within = Duration::from_secs(600);
     let mut early = None;
@@ -144,14 +144,14 @@ async fn wait_until_processed(server: &Server, books: &Books, events: i64) -> Me
     loop {
         let memory = server.anonymous_kib().unwrap();
         most = most.max(memory);
-        let sent = books.number("SELECT count(*) FROM outbox_events WHERE status = 'SENT'").await;
+        let sent = snapshot.number("SELECT count(*) FROM outbox_events WHERE status = 'SENT'").await;
         if sent >= events / 10 {
             early.get_or_insert(memory);
         }
         if sent == events {
             let sent = *sent_after.get_or_insert(begun.elapsed());
             let effects = "SELECT (SELECT count(*) FROM listing_changes) + (SELECT count(*) FROM shipments)";
-            if books.number(effects).await >= events {
+            if snapshot.number(effects).await >= events {
                 let early = early.unwrap_or(memory);
                 return Measurements { events, sent, applied: begun.elapsed(), early, most };
             }

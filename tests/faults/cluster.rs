@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_tests::chance::Chance;
 use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::market::{Ledger, Load, balance};
+use handover_tests::random::RandomSource;
 use handover_tests::server_rigs::shared;
 use handover_tests::servers::database::ServerKind;
 use handover_tests::servers::rabbitmq::RabbitCluster;
@@ -15,7 +15,7 @@ use crate::{assert_progress, with_short_timeouts};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rabbitmq_cluster_loses_nothing_when_leader_is_killed_under_load() {
-    let chance = Chance::of_test("kills of the leader of three nodes");
+    let random = RandomSource::of_test("kills of the leader of three nodes");
     let kills = if handover_tests::long() { 6 } else { 1 };
     let database = shared(ServerKind::Postgres).await.database(None).await.unwrap();
     let cluster = RabbitCluster::start().await.unwrap();
@@ -23,19 +23,19 @@ async fn rabbitmq_cluster_loses_nothing_when_leader_is_killed_under_load() {
     let launch = with_short_timeouts(deployment.launch()).set("HANDOVER_BROKER__URL", &cluster.url());
     let server = launch.start().unwrap();
     let api = Api::of(&server);
-    let books = deployment.books().await;
+    let snapshot = deployment.snapshot().await;
     let ledger = Arc::new(Ledger::default());
     cluster.wait_until_replicated().await.unwrap();
-    let load = Load::start(std::slice::from_ref(&api), &ledger, &chance, 6, Duration::from_millis(10)).await;
+    let load = Load::start(std::slice::from_ref(&api), &ledger, &random, 6, Duration::from_millis(10)).await;
     let mut running = 0;
     for _ in 0..kills {
-        assert_progress(&api, &books, &ledger).await;
+        assert_progress(&api, &snapshot, &ledger).await;
         let node = cluster.node_of_connection("handover: publishing", running).await.unwrap();
         for queue in ["inventory.update.queue", "webhook.dispatch.queue"] {
-            cluster.let_lead(queue, node).await.unwrap();
+            cluster.make_leader(queue, node).await.unwrap();
         }
         cluster.kill(node).unwrap();
-        let applied = assert_progress(&api, &books, &ledger).await;
+        let applied = assert_progress(&api, &snapshot, &ledger).await;
         println!("leader {} killed: an order is applied within {applied:.1?}", cluster.names()[node]);
         cluster.restart(node).await.unwrap();
         cluster.wait_until_replicated().await.unwrap();
@@ -43,7 +43,7 @@ async fn rabbitmq_cluster_loses_nothing_when_leader_is_killed_under_load() {
     }
     load.stop().await;
     println!("{kills} leaders killed");
-    balance(&api, &books, &ledger).await;
+    balance(&api, &snapshot, &ledger).await;
     let charged = "SELECT count(*) FROM outbox_events WHERE status = 'FAILED'";
-    assert_eq!(books.number(charged).await, 0, "an unavailable node is no failed attempt");
+    assert_eq!(snapshot.number(charged).await, 0, "an unavailable node is no failed attempt");
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::future::join_all;
-use handover_tests::books::Books;
-use handover_tests::client::{Answer, Api};
+use handover_tests::client::{Api, ApiResponse};
 use handover_tests::market::{Ledger, Step};
+use handover_tests::snapshot::DatabaseSnapshot;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -20,7 +20,7 @@ async fn product_is_sold_once_to_64_concurrent_buyers() {
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let api = Api::of(&server);
-    api.sign_in((1..=64).chain([SELLER]));
+    api.issue_tokens((1..=64).chain([SELLER]));
     let product = api.list_product(SELLER, "The only one").await.unwrap().id("productId");
     let start = Arc::new(Barrier::new(64));
     let mut buyers = JoinSet::new();
@@ -32,14 +32,14 @@ async fn product_is_sold_once_to_64_concurrent_buyers() {
             api.place_order(buyer, product).await.unwrap()
         });
     }
-    let responses: Vec<Answer> = buyers.join_all().await;
+    let responses: Vec<ApiResponse> = buyers.join_all().await;
     let mut counts = BTreeMap::new();
     for response in &responses {
         *counts.entry((response.status, response.code.as_str())).or_insert(0) += 1;
     }
     assert_eq!(counts, BTreeMap::from([((201, "00000"), 1), ((409, "A0409"), 63)]));
-    let books = Books::open(&launch.database()).await;
-    assert_eq!(books.number("SELECT count(*) FROM orders").await, 1);
+    let snapshot = DatabaseSnapshot::open(&launch.database()).await;
+    assert_eq!(snapshot.number("SELECT count(*) FROM orders").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,7 +52,7 @@ async fn thousand_products_are_sold_once_each_to_200_concurrent_users() {
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let api = Api::of(&server);
-    api.sign_in((1..=USERS).chain([SELLER]));
+    api.issue_tokens((1..=USERS).chain([SELLER]));
     let ledger = Arc::new(Ledger::default());
     let mut products = Vec::new();
     for group in (0..PRODUCTS).collect::<Vec<_>>().chunks(50) {
@@ -87,21 +87,21 @@ async fn thousand_products_are_sold_once_each_to_200_concurrent_users() {
     }
     buyers.join_all().await;
     let took = begun.elapsed();
-    let books = Books::open(&launch.database()).await;
-    let sold = books.number("SELECT count(*) FROM products WHERE status = 'sold'").await;
-    let orders = books.number("SELECT count(*) FROM orders").await;
+    let snapshot = DatabaseSnapshot::open(&launch.database()).await;
+    let sold = snapshot.number("SELECT count(*) FROM products WHERE status = 'sold'").await;
+    let orders = snapshot.number("SELECT count(*) FROM orders").await;
     println!(
         "{} attempts at {PRODUCTS} products in {took:?}: {sold} sold, {orders} orders",
         PRODUCTS * BUYERS_PER_PRODUCT
     );
     assert_eq!(sold, orders);
     assert_eq!(usize::try_from(orders).unwrap(), ledger.orders().len());
-    assert_eq!(books.number("SELECT count(DISTINCT product_id) FROM orders").await, orders);
-    let pending = books.number("SELECT count(*) FROM orders WHERE status = 'pending'").await;
+    assert_eq!(snapshot.number("SELECT count(DISTINCT product_id) FROM orders").await, orders);
+    let pending = snapshot.number("SELECT count(*) FROM orders WHERE status = 'pending'").await;
     assert_eq!(pending, orders, "no order is paid, and the deadline is far");
     // One listing change per order.
     eventually(WITHIN, async || {
-        let effects = books.number("SELECT count(*) FROM listing_changes").await;
+        let effects = snapshot.number("SELECT count(*) FROM listing_changes").await;
         if effects == orders { Ok(()) } else { Err(format!("{effects} of {orders} effects").into()) }
     })
     .await;

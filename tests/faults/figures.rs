@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use handover_tests::books::Books;
 use handover_tests::client::Api;
+use handover_tests::snapshot::DatabaseSnapshot;
 use sqlx::Row;
 use tokio::task::JoinSet;
 
@@ -29,7 +29,7 @@ async fn effects_follow_commit_within_100_ms_at_50_orders_per_second() {
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let api = Api::of(&server);
-    api.sign_in(1..=2);
+    api.issue_tokens(1..=2);
     let mut products = Vec::new();
     for n in 0..SECONDS * 50 {
         products.push(api.list_product(1, &format!("Lamp {n}")).await.unwrap().id("productId"));
@@ -47,10 +47,10 @@ async fn effects_follow_commit_within_100_ms_at_50_orders_per_second() {
         });
     }
     let mut latencies = orders.join_all().await;
-    let books = Books::open(&launch.database()).await;
+    let snapshot = DatabaseSnapshot::open(&launch.database()).await;
     let all = products.len() as i64;
     eventually(Duration::from_secs(10), async || {
-        let effects = books.number("SELECT count(*) FROM listing_changes").await;
+        let effects = snapshot.number("SELECT count(*) FROM listing_changes").await;
         if effects == all { Ok(()) } else { Err(format!("{effects} of {all} effects").into()) }
     })
     .await;
@@ -58,7 +58,7 @@ async fn effects_follow_commit_within_100_ms_at_50_orders_per_second() {
     let rows = sqlx::query(
         "SELECT e.create_time, c.create_time FROM outbox_events e JOIN listing_changes c ON c.event_id = e.event_id",
     )
-    .fetch_all(books.pool())
+    .fetch_all(snapshot.pool())
     .await
     .unwrap();
     let time = |text: String| text.parse::<DateTime<Utc>>().unwrap();

@@ -42,7 +42,7 @@ fn forged() -> FieldTable {
 
 async fn messages_with_arbitrary_bytes_are_parked_once_and_can_be_discarded(pair: Pair) {
     let deployment = Deployment::start(pair).await;
-    let books = deployment.books().await;
+    let snapshot = deployment.snapshot().await;
     let vhost = deployment.vhost();
     let set_max_message_bytes = async |bytes: usize| {
         let code = format!("ok = application:set_env(rabbit, max_message_size, {bytes}).");
@@ -79,7 +79,7 @@ async fn messages_with_arbitrary_bytes_are_parked_once_and_can_be_discarded(pair
     set_max_message_bytes(MAX_MESSAGE_BYTES).await;
     let all = invalid.len() + FORGED + PLAIN;
     eventually(WITHIN, async || {
-        let parked = books.count("SELECT count(*) FROM dead_letters").await?;
+        let parked = snapshot.count("SELECT count(*) FROM dead_letters").await?;
         let queued: u64 = vhost.messages().await?.iter().map(|(_, count)| count).sum();
         if usize::try_from(parked)? == all && queued == 0 {
             return Ok(());
@@ -100,7 +100,7 @@ async fn messages_with_arbitrary_bytes_are_parked_once_and_can_be_discarded(pair
     let discard = ["dlq", "discard", "--all", "--reason", "foreign"];
     let (code, _, stderr) = deployment.launch().run(&discard).unwrap();
     assert_eq!(code, Some(0), "{stderr}");
-    let open = books.number("SELECT count(*) FROM dead_letters WHERE status <> 'DISCARDED'").await;
+    let open = snapshot.number("SELECT count(*) FROM dead_letters WHERE status <> 'DISCARDED'").await;
     assert_eq!(open, 0);
     // No loops: each message was logged as parked at most once per copy that was sent.
     let log = server.launch().log();

@@ -5,13 +5,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use handover_tests::books::Books;
-use handover_tests::chance::Chance;
 use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::long;
 use handover_tests::market::{Ledger, Load, balance, ledger_sums};
 use handover_tests::process::{Launch, Server};
+use handover_tests::random::RandomSource;
+use handover_tests::snapshot::DatabaseSnapshot;
 use tokio::time::timeout;
 
 use crate::{WITHIN, assert_progress, share_of, with_short_timeouts};
@@ -31,7 +31,7 @@ enum Victim {
 }
 
 /// All kills in random order.
-fn victims(pair: Pair, chance: &Chance) -> Vec<Victim> {
+fn victims(pair: Pair, random: &RandomSource) -> Vec<Victim> {
     let due = match pair.database_server() {
         // SQLite has no process of its own to kill.
         None => vec![(Victim::Process, 60)],
@@ -39,40 +39,40 @@ fn victims(pair: Pair, chance: &Chance) -> Vec<Victim> {
             vec![(Victim::Process, 30), (Victim::Broker, 10), (Victim::Database, 10), (Victim::All, 3)]
         }
     };
-    chance.shuffled(due.into_iter().flat_map(|(victim, times)| vec![victim; share_of(times)]))
+    random.shuffled(due.into_iter().flat_map(|(victim, times)| vec![victim; share_of(times)]))
 }
 
 async fn kills_under_load_lose_and_duplicate_nothing(pair: Pair) {
-    let chance = Chance::of_test(&format!("kills on {pair:?}"));
+    let random = RandomSource::of_test(&format!("kills on {pair:?}"));
     let deployment = Deployment::with_own_servers(pair).await;
     let launch = with_short_timeouts(deployment.launch());
     let mut process = launch.start().unwrap();
     let api = Api::of(&process);
-    let books = deployment.books().await;
+    let snapshot = deployment.snapshot().await;
     let ledger = Arc::new(Ledger::default());
-    assert_progress(&api, &books, &ledger).await;
+    assert_progress(&api, &snapshot, &ledger).await;
     if pair.is_on_rabbitmq() {
         deployment.vhost().server().save_queues().await.unwrap();
     }
     let pause = Duration::from_millis(if pair == Pair::SqliteAlone { 5 } else { 40 });
-    let load = Load::start(std::slice::from_ref(&api), &ledger, &chance, 6, pause).await;
-    let victims = victims(pair, &chance);
-    let killer = chance.stream("killer");
+    let load = Load::start(std::slice::from_ref(&api), &ledger, &random, 6, pause).await;
+    let victims = victims(pair, &random);
+    let killer = random.stream("killer");
     for victim in &victims {
-        sums_stay_zero_during(&books, ledger.wait_for_orders(20)).await;
+        sums_stay_zero_during(&snapshot, ledger.wait_for_orders(20)).await;
         tokio::time::sleep(killer.millis(0..300)).await;
         let begun = Instant::now();
         process = killed_and_restarted(*victim, &deployment, &launch, process, &api).await;
         let restarted = begun.elapsed();
         assert!(!long() || *victim != Victim::Process || restarted < READY_AGAIN_WITHIN, "{restarted:?}");
-        let applied = assert_progress(&api, &books, &ledger).await;
+        let applied = assert_progress(&api, &snapshot, &ledger).await;
         println!(
             "{pair:?}, {victim:?} killed: restarted within {restarted:.1?}, an order is applied after {applied:.1?}"
         );
     }
     load.stop().await;
     println!("{pair:?}, {} kills", victims.len());
-    balance(&api, &books, &ledger).await;
+    balance(&api, &snapshot, &ledger).await;
     let lost = launch.log().matches("the broker lost a confirmed event").count();
     println!("  {lost} events applied that the broker had confirmed and lost");
     assert_eq!(api.status_of("/readyz").await.unwrap(), 200);
@@ -80,11 +80,11 @@ async fn kills_under_load_lose_and_duplicate_nothing(pair: Pair) {
     assert_eq!(status.code(), Some(0));
 }
 
-async fn sums_stay_zero_during(books: &Books, load: impl Future<Output = ()>) {
+async fn sums_stay_zero_during(snapshot: &DatabaseSnapshot, load: impl Future<Output = ()>) {
     let mut load = pin!(load);
     let mut is_over = false;
     while !is_over {
-        assert_eq!(ledger_sums(books).await.unwrap(), ["0", "0"], "money and points");
+        assert_eq!(ledger_sums(snapshot).await.unwrap(), ["0", "0"], "money and points");
         is_over = timeout(Duration::from_millis(100), load.as_mut()).await.is_ok();
     }
 }
@@ -120,6 +120,6 @@ async fn killed_and_restarted(
         }
     }
     let process = launch.start().unwrap();
-    api.moved_to(&process);
+    api.set_server(&process);
     process
 }

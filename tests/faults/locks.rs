@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use handover_tests::books::Books;
 use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::eventually;
 use handover_tests::servers::database::ServerKind;
+use handover_tests::snapshot::DatabaseSnapshot;
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, PgConnection};
 
 use crate::WITHIN;
@@ -61,9 +61,9 @@ async fn cancelled(api: &Api, buyers: impl IntoIterator<Item = i64>) {
 }
 
 /// Waits until the consumer has counted this many cancellations of these buyers.
-async fn expect_counted(books: &Books, within: Duration, which: &str, count: i64) {
+async fn expect_counted(snapshot: &DatabaseSnapshot, within: Duration, which: &str, count: i64) {
     let sql = format!("SELECT count(*) FROM buyer_credit_changes WHERE buyer_id {which} {LOCKED}");
-    eventually(within, async || match books.count(&sql).await? {
+    eventually(within, async || match snapshot.count(&sql).await? {
         found if found == count => Ok(()),
         found => Err(format!("{found} of {count} are counted").into()),
     })
@@ -71,51 +71,51 @@ async fn expect_counted(books: &Books, within: Duration, which: &str, count: i64
 }
 
 /// Checks that no event was charged an attempt for waiting, and that there is no dead letter.
-async fn assert_no_attempt_charged(books: &Books) {
+async fn assert_no_attempt_charged(snapshot: &DatabaseSnapshot) {
     let charged = "SELECT count(*) FROM event_consume_log WHERE attempts <> 1 OR status <> 'SUCCESS'";
-    eventually(WITHIN, async || match books.count(charged).await? {
+    eventually(WITHIN, async || match snapshot.count(charged).await? {
         0 => Ok(()),
         events => Err(format!("{events} are not applied at the first attempt").into()),
     })
     .await;
-    assert_eq!(books.number("SELECT count(*) FROM dead_letters").await, 0);
+    assert_eq!(snapshot.number("SELECT count(*) FROM dead_letters").await, 0);
 }
 
 async fn locked_row_delays_only_events_that_need_it(pair: Pair) {
     let deployment = Deployment::start(pair).await;
-    let books = deployment.books().await;
+    let snapshot = deployment.snapshot().await;
     let server = deployment.launch().start().unwrap();
     let api = Api::of(&server);
     cancelled(&api, [LOCKED]).await;
-    expect_counted(&books, WITHIN, "=", 1).await;
+    expect_counted(&snapshot, WITHIN, "=", 1).await;
     // By the whole key, because MariaDB locks every row that it reads.
     let row = format!("SELECT * FROM buyer_credit WHERE tenant_id = 1 AND buyer_id = {LOCKED} FOR UPDATE");
     let transaction = lock_rows(&deployment, &row).await;
     cancelled(&api, (0..EVENTS).map(|_| LOCKED).chain(OTHERS)).await;
-    expect_counted(&books, OTHERS_WITHIN, "<>", OTHERS.count() as i64).await;
-    expect_counted(&books, WITHIN, "=", 1).await;
+    expect_counted(&snapshot, OTHERS_WITHIN, "<>", OTHERS.count() as i64).await;
+    expect_counted(&snapshot, WITHIN, "=", 1).await;
     drop(transaction);
-    expect_counted(&books, WITHIN, "=", 1 + EVENTS).await;
-    assert_no_attempt_charged(&books).await;
+    expect_counted(&snapshot, WITHIN, "=", 1 + EVENTS).await;
+    assert_no_attempt_charged(&snapshot).await;
 }
 
 /// SQLite has one writer, so a lock applies to the whole file: while another process holds it, nothing is applied. Reads
 /// continue, and no event is charged an attempt.
 async fn sqlite_write_lock_pauses_consumers_without_charging_attempts(pair: Pair) {
     let deployment = Deployment::start(pair).await;
-    let books = deployment.books().await;
+    let snapshot = deployment.snapshot().await;
     let server = deployment.launch().start().unwrap();
     let api = Api::of(&server);
     cancelled(&api, OTHERS).await;
-    let mut transaction = books.pool().acquire().await.unwrap();
+    let mut transaction = snapshot.pool().acquire().await.unwrap();
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut *transaction).await.unwrap();
-    let before = books.number("SELECT count(*) FROM buyer_credit_changes").await;
+    let before = snapshot.number("SELECT count(*) FROM buyer_credit_changes").await;
     // Longer than the program's timeout for the writer (5 s).
     tokio::time::sleep(Duration::from_secs(7)).await;
-    assert_eq!(books.number("SELECT count(*) FROM buyer_credit_changes").await, before);
+    assert_eq!(snapshot.number("SELECT count(*) FROM buyer_credit_changes").await, before);
     assert_eq!(api.get(SELLER, "/api/v1/products?limit=1").await.unwrap().status, 200);
     sqlx::raw_sql("ROLLBACK").execute(&mut *transaction).await.unwrap();
     drop(transaction);
-    expect_counted(&books, WITHIN, "<>", OTHERS.count() as i64).await;
-    assert_no_attempt_charged(&books).await;
+    expect_counted(&snapshot, WITHIN, "<>", OTHERS.count() as i64).await;
+    assert_no_attempt_charged(&snapshot).await;
 }

@@ -17,29 +17,29 @@ mod backlog;
 mod canaries;
 mod cluster;
 mod contention;
+mod disconnects;
 mod figures;
 mod foreign;
-mod hang_ups;
 mod kills;
-mod lines;
 mod locks;
+mod lost_responses;
 mod overload;
 mod partitions;
 mod readiness;
 mod shutdown;
+mod slow_clients;
 mod start;
 mod stopped;
-mod strangers;
 mod unsendable;
 
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
-use handover_tests::books::Books;
-use handover_tests::client::{Answer, Api, Lost};
+use handover_tests::client::{Api, ApiResponse, NoResponse};
 use handover_tests::long;
 use handover_tests::market::{Ledger, Step};
 use handover_tests::process::{Launch, eventually, fresh};
+use handover_tests::snapshot::DatabaseSnapshot;
 
 /// Timeout for something that is due immediately; far longer than a busy machine needs.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -76,7 +76,7 @@ fn literal(time: DateTime<Utc>) -> String {
 }
 
 /// Settings with short timeouts: unpaid orders are closed after six seconds, so that timeouts happen during the faults, and
-/// leftovers are found soon. Leases keep their default with HANDOVER_LONG, where takeovers are measured.
+/// stale_consumptions are found soon. Leases keep their default with HANDOVER_LONG, where takeovers are measured.
 fn with_short_timeouts(launch: Launch) -> Launch {
     let lease = if long() { "5s" } else { "2s" };
     launch
@@ -93,7 +93,7 @@ fn with_short_timeouts(launch: Launch) -> Launch {
 
 /// Places an order for a new product and waits for its effect. Returns how long that took. Its two users do not belong to
 /// the load.
-async fn assert_progress(api: &Api, books: &Books, ledger: &Ledger) -> Duration {
+async fn assert_progress(api: &Api, snapshot: &DatabaseSnapshot, ledger: &Ledger) -> Duration {
     const SELLER: i64 = 100;
     const BUYER: i64 = 101;
     let begun = Instant::now();
@@ -102,7 +102,7 @@ async fn assert_progress(api: &Api, books: &Books, ledger: &Ledger) -> Duration 
     let order = acknowledged(async || api.place_order(BUYER, product).await).await.id("orderId");
     ledger.order(order, Step::Placed);
     let effects = format!("SELECT count(*) FROM listing_changes WHERE order_id = {order}");
-    eventually(WITHIN, async || match books.count(&effects).await? {
+    eventually(WITHIN, async || match snapshot.count(&effects).await? {
         0 => Err("the order took no effect".into()),
         _ => Ok(()),
     })
@@ -113,11 +113,11 @@ async fn assert_progress(api: &Api, books: &Books, ledger: &Ledger) -> Duration 
 }
 
 /// Repeats a request until it is acknowledged.
-async fn acknowledged(mut send: impl AsyncFnMut() -> Result<Answer, Lost>) -> Answer {
+async fn acknowledged(mut send: impl AsyncFnMut() -> Result<ApiResponse, NoResponse>) -> ApiResponse {
     eventually(WITHIN, async || match send().await {
         Ok(response) if response.done() => Ok(response),
         Ok(response) => Err(format!("{response:?}").into()),
-        Err(Lost(error)) => Err(error),
+        Err(NoResponse(error)) => Err(error),
     })
     .await
 }

@@ -145,7 +145,7 @@ async fn throughput_stays_near_capacity_at_five_times_the_load() {
     let (_folder, launch) = fresh();
     let (server, _cores) = SeparateCores::from(|| launch.start().unwrap());
     let api = Api::of(&server);
-    api.sign_in(1..=1);
+    api.issue_tokens(1..=1);
     let mut peak = 1;
     let mut busiest = 0;
     for clients in CLIENTS {

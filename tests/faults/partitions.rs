@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use handover_tests::books::Books;
-use handover_tests::chance::Chance;
 use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::long;
 use handover_tests::market::{Ledger, Load, balance};
 use handover_tests::process::{Server, eventually, tail};
+use handover_tests::random::RandomSource;
+use handover_tests::snapshot::DatabaseSnapshot;
 
 use crate::{WITHIN, assert_progress, with_short_timeouts};
 
@@ -32,17 +32,17 @@ const BALANCED_WITHIN: Duration = Duration::from_secs(15);
 const PARTITIONS: i64 = 64;
 
 /// Number of partitions per relay, including those with an expired lease; the smallest first.
-async fn shares(books: &Books) -> Vec<i64> {
+async fn shares(snapshot: &DatabaseSnapshot) -> Vec<i64> {
     let sql =
         "SELECT count(*) FROM outbox_partitions WHERE owner IS NOT NULL GROUP BY owner ORDER BY count(*)";
-    books.rows(sql).await.unwrap().iter().map(|count| count.parse().unwrap()).collect()
+    snapshot.rows(sql).await.unwrap().iter().map(|count| count.parse().unwrap()).collect()
 }
 
 /// Waits until this many relays share all partitions evenly. Returns how long that took.
-pub(crate) async fn shared_by(books: &Books, relays: i64) -> Duration {
+pub(crate) async fn shared_by(snapshot: &DatabaseSnapshot, relays: i64) -> Duration {
     let begun = Instant::now();
     eventually(WITHIN, async || {
-        let shares = shares(books).await;
+        let shares = shares(snapshot).await;
         // No relay owns more than its share; the newest may own a little less.
         let fair = PARTITIONS.cast_unsigned().div_ceil(relays.cast_unsigned()).cast_signed();
         let even = shares.iter().all(|own| (fair - relays..=fair).contains(own));
@@ -61,14 +61,14 @@ fn assert_within(took: Duration, promised: Duration) -> Duration {
 }
 
 async fn partitions_are_rebalanced_and_rolling_restart_loses_nothing(pair: Pair) {
-    let chance = Chance::of_test(&format!("partitions on {pair:?}"));
+    let random = RandomSource::of_test(&format!("partitions on {pair:?}"));
     let deployment = Deployment::start(pair).await;
-    let books = deployment.books().await;
+    let snapshot = deployment.snapshot().await;
     let launches: Vec<_> = (0..3).map(|_| with_short_timeouts(deployment.launch())).collect();
     let mut servers: BTreeMap<usize, Server> = BTreeMap::new();
     for (n, launch) in launches.iter().enumerate() {
         servers.insert(n, launch.start().unwrap());
-        let took = assert_within(shared_by(&books, n as i64 + 1).await, BALANCED_WITHIN);
+        let took = assert_within(shared_by(&snapshot, n as i64 + 1).await, BALANCED_WITHIN);
         println!("{pair:?}: partitions are shared by {} after {took:.1?}", n + 1);
     }
     // Two more processes without a relay.
@@ -76,27 +76,27 @@ async fn partitions_are_rebalanced_and_rolling_restart_loses_nothing(pair: Pair)
     let _consumers = with_short_timeouts(deployment.launch()).roles("consumers,jobs").start().unwrap();
     let api = Api::of(&api_alone);
     let ledger = Arc::new(Ledger::default());
-    let apis: Vec<Api> = servers.values().map(|server| api.beside(server)).collect();
-    let load = Load::start(&apis, &ledger, &chance, 6, Duration::from_millis(10)).await;
-    assert_progress(&api, &books, &ledger).await;
+    let apis: Vec<Api> = servers.values().map(|server| api.for_server(server)).collect();
+    let load = Load::start(&apis, &ledger, &random, 6, Duration::from_millis(10)).await;
+    assert_progress(&api, &snapshot, &ledger).await;
 
     servers.remove(&2).unwrap().kill().unwrap();
-    let took = assert_within(shared_by(&books, 2).await, TAKEN_OVER_WITHIN);
+    let took = assert_within(shared_by(&snapshot, 2).await, TAKEN_OVER_WITHIN);
     println!("  the partitions of the killed process are taken over after {took:.1?}");
     servers.insert(2, launches[2].start().unwrap());
-    apis[2].moved_to(&servers[&2]);
-    assert_within(shared_by(&books, 3).await, BALANCED_WITHIN);
+    apis[2].set_server(&servers[&2]);
+    assert_within(shared_by(&snapshot, 3).await, BALANCED_WITHIN);
 
     for n in 0..3 {
         let (status, took) = servers.remove(&n).unwrap().terminate(WITHIN).unwrap();
         assert_eq!(status.code(), Some(0), "{}", tail(&launches[n].log()));
-        let others = assert_within(shared_by(&books, 2).await, TAKEN_OVER_WITHIN);
+        let others = assert_within(shared_by(&snapshot, 2).await, TAKEN_OVER_WITHIN);
         servers.insert(n, launches[n].start().unwrap());
-        apis[n].moved_to(&servers[&n]);
-        let back = assert_within(shared_by(&books, 3).await, BALANCED_WITHIN);
+        apis[n].set_server(&servers[&n]);
+        let back = assert_within(shared_by(&snapshot, 3).await, BALANCED_WITHIN);
         println!("  stopped within {took:.1?}, taken over after {others:.1?}, shared again after {back:.1?}");
-        assert_progress(&api, &books, &ledger).await;
+        assert_progress(&api, &snapshot, &ledger).await;
     }
     load.stop().await;
-    balance(&api, &books, &ledger).await;
+    balance(&api, &snapshot, &ledger).await;
 }

@@ -17,7 +17,7 @@ async fn readiness_depends_on_database_only(pair: Pair) {
     let launch = deployment.launch();
     let server = launch.start().unwrap();
     let api = Api::of(&server);
-    let books = deployment.books().await;
+    let snapshot = deployment.snapshot().await;
     let ledger = Ledger::default();
     let database = deployment.database().server();
     let rabbitmq = deployment.vhost().server();
@@ -33,7 +33,7 @@ async fn readiness_depends_on_database_only(pair: Pair) {
         took
     };
     becomes(200).await;
-    assert_progress(&api, &books, &ledger).await;
+    assert_progress(&api, &snapshot, &ledger).await;
     rabbitmq.save_queues().await.unwrap();
     rabbitmq.kill().unwrap();
     let product = api.list_product(1, "Sold during the outage").await.unwrap().id("productId");
@@ -62,5 +62,5 @@ async fn readiness_depends_on_database_only(pair: Pair) {
         "{pair:?}: not ready {not_ready_after:.1?} after the database stopped, ready {ready_after:.1?} after it started again"
     );
     rabbitmq.restart().await.unwrap();
-    assert_progress(&api, &books, &ledger).await;
+    assert_progress(&api, &snapshot, &ledger).await;
 }

@@ -5,24 +5,24 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_tests::books::Books;
-use handover_tests::chance::Chance;
 use handover_tests::client::Api;
 use handover_tests::long;
 use handover_tests::market::{Ledger, Load, balance};
 use handover_tests::process::tail;
+use handover_tests::random::RandomSource;
+use handover_tests::snapshot::DatabaseSnapshot;
 
 use crate::{WITHIN, fresh, with_short_timeouts};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shutdown_under_load_is_clean_and_loses_nothing() {
-    let chance = Chance::of_test("stops under load");
+    let random = RandomSource::of_test("stops under load");
     let (_folder, launch) = fresh();
     let launch = with_short_timeouts(launch);
     let mut server = launch.start().unwrap();
     let api = Api::of(&server);
     let ledger = Arc::new(Ledger::default());
-    let load = Load::start(std::slice::from_ref(&api), &ledger, &chance, 8, Duration::from_millis(2)).await;
+    let load = Load::start(std::slice::from_ref(&api), &ledger, &random, 8, Duration::from_millis(2)).await;
     for signal in ["TERM", "INT", "TERM"] {
         ledger.wait_for_orders(30).await;
         // A process that exceeds its ten seconds exits with another code.
@@ -31,15 +31,15 @@ async fn shutdown_under_load_is_clean_and_loses_nothing() {
         println!("stopped by SIG{signal} within {took:.1?}");
         assert_all_released(&launch).await;
         server = launch.start().unwrap();
-        api.moved_to(&server);
+        api.set_server(&server);
     }
     load.stop().await;
-    balance(&api, &Books::open(&launch.database()).await, &ledger).await;
+    balance(&api, &DatabaseSnapshot::open(&launch.database()).await, &ledger).await;
 }
 
 /// Checks that a stopped process has released everything.
 async fn assert_all_released(launch: &handover_tests::process::Launch) {
-    let books = Books::open(&launch.database()).await;
+    let snapshot = DatabaseSnapshot::open(&launch.database()).await;
     for (what, sql) in [
         ("partitions are still owned", "SELECT count(*) FROM outbox_partitions WHERE owner IS NOT NULL"),
         ("relays are still registered", "SELECT count(*) FROM outbox_relays"),
@@ -53,7 +53,7 @@ async fn assert_all_released(launch: &handover_tests::process::Launch) {
             "SELECT count(*) FROM event_consume_log WHERE status = 'PROCESSING'",
         ),
     ] {
-        assert_eq!(books.number(sql).await, 0, "{what}");
+        assert_eq!(snapshot.number(sql).await, 0, "{what}");
     }
 }
 

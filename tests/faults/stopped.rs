@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use handover_tests::books::Books;
-use handover_tests::chance::Chance;
 use handover_tests::client::Api;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::market::{Ledger, Load, balance};
 use handover_tests::process::{Launch, eventually};
+use handover_tests::random::RandomSource;
 use handover_tests::servers::proxy::{Proxy, Traffic};
-use handover_tests::servers::watched::{go_on, stop};
+use handover_tests::servers::server_process::{resume, stop};
+use handover_tests::snapshot::DatabaseSnapshot;
 
 use crate::partitions::shared_by;
 use crate::{WITHIN, on_postgres_first, share_of, with_short_timeouts};
@@ -24,9 +24,9 @@ on_postgres_first!(
 const LOST: &str = "partitions were lost to another relay";
 
 /// The relay that owns every partition.
-async fn owner(books: &Books) -> String {
+async fn owner(snapshot: &DatabaseSnapshot) -> String {
     eventually(WITHIN, async || {
-        let owners = books
+        let owners = snapshot
             .table("SELECT owner, count(*) FROM outbox_partitions WHERE owner IS NOT NULL GROUP BY owner");
         match owners.await?.as_slice() {
             [only] if only[1].as_deref() == Some("64") => Ok(only[0].clone().unwrap()),
@@ -37,51 +37,51 @@ async fn owner(books: &Books) -> String {
 }
 
 /// All columns that a settlement changes.
-async fn rows(books: &Books) -> Vec<Vec<Option<String>>> {
+async fn rows(snapshot: &DatabaseSnapshot) -> Vec<Vec<Option<String>>> {
     let sql = "SELECT event_id, status, retry_count, next_retry_time, sent_time, update_time, last_error
          FROM outbox_events ORDER BY id";
-    books.table(sql).await.unwrap()
+    snapshot.table(sql).await.unwrap()
 }
 
 /// The relay is stopped between a confirm and its settlement, which must be refused when it resumes. Its successor cannot
 /// publish meanwhile, so that only the fence prevents the settlement.
 async fn resumed_relay_settles_no_row_it_no_longer_owns(pair: Pair) {
     let deployment = Deployment::start(pair).await;
-    let books = deployment.books().await;
+    let snapshot = deployment.snapshot().await;
     let port = deployment.vhost().server().port();
     let line = Proxy::start(port).await.unwrap();
     let other_line = Proxy::start(port).await.unwrap();
     let relay = |line: &Proxy| {
-        let launch = deployment.launch_by(None, Some(line.port())).roles("relay");
+        let launch = deployment.launch_through(None, Some(line.port())).roles("relay");
         launch.set("HANDOVER_OUTBOX__CONFIRM_TIMEOUT", "10m").set("HANDOVER_OUTBOX__LEASE", "2s")
     };
     let shop = deployment.launch().roles("api,consumers,jobs").start().unwrap();
     let api = Api::of(&shop);
     let launch = relay(&line);
     let stopped = launch.start().unwrap();
-    let first = owner(&books).await;
+    let first = owner(&snapshot).await;
     let products = list_products(&api, 20).await;
     place_orders(&api, &products[..1]).await;
-    books.wait_until_settled(WITHIN).await;
+    snapshot.wait_until_settled(WITHIN).await;
 
     // The events are confirmed by the server and applied by consumers, but the relay has not received the confirms.
-    line.set(Traffic { from_server_waits: true, ..Traffic::default() });
+    line.set(Traffic { pause_from_server: true, ..Traffic::default() });
     place_orders(&api, &products[1..]).await;
     let in_flight =
         "SELECT e.event_id FROM outbox_events e JOIN event_consume_log l ON l.event_id = e.event_id
          WHERE e.status = 'NEW' AND l.consumer = 'inventory' AND l.status = 'SUCCESS'";
-    let in_flight = eventually(WITHIN, async || match books.rows(in_flight).await? {
+    let in_flight = eventually(WITHIN, async || match snapshot.rows(in_flight).await? {
         none if none.is_empty() => Err("no event was published".into()),
         events => Ok(events),
     })
     .await;
     stop(stopped.id()).unwrap();
-    line.set(Traffic { to_server_vanishes: true, ..Traffic::default() });
+    line.set(Traffic { discard_to_server: true, ..Traffic::default() });
 
     other_line.set(Traffic { refuse: true, ..Traffic::default() });
     let successor = relay(&other_line).start().unwrap();
     let begun = Instant::now();
-    eventually(WITHIN, async || match owner(&books).await {
+    eventually(WITHIN, async || match owner(&snapshot).await {
         same if same == first => Err("the stopped relay still owns them".into()),
         _ => Ok(()),
     })
@@ -89,30 +89,30 @@ async fn resumed_relay_settles_no_row_it_no_longer_owns(pair: Pair) {
     let taken_over = begun.elapsed();
     // The successor has tried to publish and writes to these rows no more.
     let untried = "SELECT count(*) FROM outbox_events WHERE status = 'NEW'";
-    eventually(WITHIN, async || match books.count(untried).await? {
+    eventually(WITHIN, async || match snapshot.count(untried).await? {
         0 => Ok(()),
         some => Err(format!("{some} events were not tried").into()),
     })
     .await;
-    let before = rows(&books).await;
+    let before = rows(&snapshot).await;
 
-    go_on(stopped.id()).unwrap();
-    eventually(WITHIN, async || match launch.log().contains(LOST) || rows(&books).await != before {
+    resume(stopped.id()).unwrap();
+    eventually(WITHIN, async || match launch.log().contains(LOST) || rows(&snapshot).await != before {
         true => Ok(()),
         false => Err("the resumed relay has not tried to settle yet".into()),
     })
     .await;
-    assert_eq!(rows(&books).await, before, "the relay settled what it no longer owned");
+    assert_eq!(rows(&snapshot).await, before, "the relay settled what it no longer owned");
     for event in &in_flight {
-        assert!(!sent_by(&launch, event), "{event} was settled by the relay that was stopped");
+        assert!(!outgoing_with_route(&launch, event), "{event} was settled by the relay that was stopped");
     }
     println!("{pair:?}: {} events in flight, partitions taken over after {taken_over:?}", in_flight.len());
 
     line.set(Traffic::default());
     line.cut();
     other_line.set(Traffic::default());
-    books.wait_until_settled(WITHIN).await;
-    assert_eq!(books.broken().await, Vec::<String>::new());
+    snapshot.wait_until_settled(WITHIN).await;
+    assert_eq!(snapshot.broken().await, Vec::<String>::new());
     let doubled = shop.launch().log().matches("事件已处理").count();
     assert!(doubled >= in_flight.len(), "{doubled} duplicate deliveries instead of {}", in_flight.len());
     drop(successor);
@@ -130,35 +130,35 @@ async fn place_orders(api: &Api, products: &[i64]) {
 }
 
 /// Whether a process has logged that it sent this event.
-fn sent_by(launch: &Launch, event: &str) -> bool {
+fn outgoing_with_route(launch: &Launch, event: &str) -> bool {
     let log = launch.log();
     log.lines().any(|line| line.contains("Event sent successfully") && line.contains(event))
 }
 
 /// Stops a process at a random time: during requests, publishing, effects, or transactions.
 async fn process_stopped_under_load_loses_and_duplicates_nothing(pair: Pair) {
-    let chance = Chance::of_test(&format!("stopped on {pair:?}"));
+    let random = RandomSource::of_test(&format!("stopped on {pair:?}"));
     let deployment = Deployment::start(pair).await;
-    let books = deployment.books().await;
+    let snapshot = deployment.snapshot().await;
     let launch = || with_short_timeouts(deployment.launch());
     let processes = [launch().start().unwrap(), launch().start().unwrap()];
     let api = Api::of(&processes[0]);
-    let apis = [api.clone(), api.beside(&processes[1])];
+    let apis = [api.clone(), api.for_server(&processes[1])];
     let ledger = Arc::new(Ledger::default());
-    let load = Load::start(&apis, &ledger, &chance, 6, Duration::from_millis(20)).await;
+    let load = Load::start(&apis, &ledger, &random, 6, Duration::from_millis(20)).await;
     for round in 0..share_of(10) {
-        shared_by(&books, 2).await;
+        shared_by(&snapshot, 2).await;
         ledger.wait_for_orders(20).await;
-        tokio::time::sleep(chance.millis(0..300)).await;
+        tokio::time::sleep(random.millis(0..300)).await;
         let process = &processes[round % 2];
         stop(process.id()).unwrap();
         // The lease of the stopped relay has ended, and the other one publishes its events.
-        let taken_over = shared_by(&books, 1).await;
+        let taken_over = shared_by(&snapshot, 1).await;
         ledger.wait_for_orders(5).await;
-        go_on(process.id()).unwrap();
+        resume(process.id()).unwrap();
         println!("{pair:?}: stopped, taken over after {taken_over:.1?}, and continued");
     }
     ledger.wait_for_orders(20).await;
     load.stop().await;
-    balance(&api, &books, &ledger).await;
+    balance(&api, &snapshot, &ledger).await;
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use chrono::Utc;
-use handover_tests::books::Books;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::eventually;
 use handover_tests::servers::rabbitmq::{MAX_MESSAGE_BYTES, TestVhost};
+use handover_tests::snapshot::DatabaseSnapshot;
 
 use crate::{WITHIN, literal, on_mariadb_first};
 
@@ -24,7 +24,7 @@ const EXCHANGE: &str = "order.events.exchange";
 const SOON: &str = r#"{policy = "schedule", delays = ["50ms", "50ms", "50ms"]}"#;
 
 /// Inserts one window of rows with the columns of 000. Unsendable rows have this type and payload.
-async fn insert_window(books: &Books, event_type: &str, payload: &str) {
+async fn insert_window(snapshot: &DatabaseSnapshot, event_type: &str, payload: &str) {
     let now = literal(Utc::now());
     let aggregate = if event_type == "INVOICE_GENERATED" { "Invoice" } else { "Order" };
     let row = |n: i64| match n % EVERY {
@@ -33,13 +33,13 @@ async fn insert_window(books: &Books, event_type: &str, payload: &str) {
     };
     let rows = (0..WINDOW).map(row).collect::<Vec<_>>().join(", ");
     let columns = "event_id, event_type, aggregate_type, aggregate_id, payload, create_time, update_time";
-    books.change(&format!("INSERT INTO outbox_events ({columns}) VALUES {rows}")).await;
+    snapshot.change(&format!("INSERT INTO outbox_events ({columns}) VALUES {rows}")).await;
 }
 
 /// The rows with this status: event id and retry count.
-async fn in_state(books: &Books, status: &str) -> BTreeSet<String> {
+async fn in_state(snapshot: &DatabaseSnapshot, status: &str) -> BTreeSet<String> {
     let sql = format!("SELECT event_id || ' ' || retry_count FROM outbox_events WHERE status = '{status}'");
-    books.rows(&sql).await.unwrap().into_iter().collect()
+    snapshot.rows(&sql).await.unwrap().into_iter().collect()
 }
 
 #[track_caller]
@@ -58,19 +58,19 @@ fn unsendable(charged: u32) -> BTreeSet<String> {
 }
 
 /// Waits until all rows have one of these statuses. Returns the SENT ones.
-async fn settled(books: &Books, states: &str) -> BTreeSet<String> {
+async fn settled(snapshot: &DatabaseSnapshot, states: &str) -> BTreeSet<String> {
     let sql = format!("SELECT count(*) FROM outbox_events WHERE status IN ({states})");
-    eventually(WITHIN, async || match books.count(&sql).await? {
+    eventually(WITHIN, async || match snapshot.count(&sql).await? {
         WINDOW => Ok(()),
         other => Err(format!("{other} events are settled").into()),
     })
     .await;
-    in_state(books, "SENT").await
+    in_state(snapshot, "SENT").await
 }
 
 /// The distinct errors of the unsendable rows.
-async fn refusals(books: &Books) -> Vec<String> {
-    books
+async fn refusals(snapshot: &DatabaseSnapshot) -> Vec<String> {
+    snapshot
         .rows("SELECT DISTINCT last_error FROM outbox_events WHERE event_id LIKE 'unsendable%'")
         .await
         .unwrap()
@@ -78,16 +78,16 @@ async fn refusals(books: &Books) -> Vec<String> {
 
 async fn window_of_200_with_20_unroutable_messages_sends_180(pair: Pair) {
     let deployment = Deployment::start(pair).await;
-    let books = deployment.books().await;
+    let snapshot = deployment.snapshot().await;
     let vhost = deployment.vhost();
     let relay = deployment.launch().set("HANDOVER_OUTBOX__RETRY", SOON).roles("relay").start().unwrap();
     // Without permission, because the program restores the binding as soon as a message is returned.
     allow_binding(vhost, false).await;
     vhost.unbind(EXCHANGE, "webhook.dispatch.queue", "invoice.*").await.unwrap();
-    insert_window(&books, "INVOICE_GENERATED", "{}").await;
-    assert_same(&settled(&books, "'SENT', 'FAILED'").await, &sendable());
-    assert_same(&in_state(&books, "FAILED").await, &unsendable(4));
-    assert_eq!(refusals(&books).await, ["消息发送失败: returned: 312 NO_ROUTE"]);
+    insert_window(&snapshot, "INVOICE_GENERATED", "{}").await;
+    assert_same(&settled(&snapshot, "'SENT', 'FAILED'").await, &sendable());
+    assert_same(&in_state(&snapshot, "FAILED").await, &unsendable(4));
+    assert_eq!(refusals(&snapshot).await, ["消息发送失败: returned: 312 NO_ROUTE"]);
     allow_binding(vhost, true).await;
     drop(relay);
 }
@@ -105,36 +105,36 @@ async fn allow_binding(vhost: &TestVhost, may: bool) {
 
 async fn window_of_200_with_20_nacked_messages_sends_180(pair: Pair) {
     let deployment = Deployment::start(pair).await;
-    let books = deployment.books().await;
+    let snapshot = deployment.snapshot().await;
     let vhost = deployment.vhost();
     // One queue is full: it contains messages and its maximum length is 0.
-    insert_window(&books, "ORDER_PAID", "{}").await;
+    insert_window(&snapshot, "ORDER_PAID", "{}").await;
     let relay = deployment.launch().roles("relay").start().unwrap();
-    settled(&books, "'SENT'").await;
+    settled(&snapshot, "'SENT'").await;
     relay.terminate(WITHIN).unwrap();
-    books.change("DELETE FROM outbox_events").await;
+    snapshot.change("DELETE FROM outbox_events").await;
     let full = format!(
         "ok = rabbit_policy:set(<<\"{}\">>, <<\"full\">>, <<\"^order.fulfillment.queue$\">>, \
          [{{<<\"max-length\">>, 0}}], 0, <<\"queues\">>, <<\"test\">>).",
         vhost.name()
     );
     vhost.server().eval(&full).await.unwrap();
-    insert_window(&books, "ORDER_PAID", "{}").await;
+    insert_window(&snapshot, "ORDER_PAID", "{}").await;
     let _relay = deployment.launch().set("HANDOVER_OUTBOX__RETRY", SOON).roles("relay").start().unwrap();
     // A window of only such messages counts as an outage, which charges no attempt: they wait.
-    assert_same(&settled(&books, "'SENT', 'RETRY'").await, &sendable());
-    assert_same(&in_state(&books, "RETRY").await, &unsendable(1));
+    assert_same(&settled(&snapshot, "'SENT', 'RETRY'").await, &sendable());
+    assert_same(&in_state(&snapshot, "RETRY").await, &unsendable(1));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_same(&in_state(&books, "RETRY").await, &unsendable(1));
+    assert_same(&in_state(&snapshot, "RETRY").await, &unsendable(1));
     let room = format!("ok = rabbit_policy:delete(<<\"{}\">>, <<\"full\">>, <<\"test\">>).", vhost.name());
     vhost.server().eval(&room).await.unwrap();
-    assert_same(&settled(&books, "'SENT'").await, &(&sendable() | &unsendable(1)));
+    assert_same(&settled(&snapshot, "'SENT'").await, &(&sendable() | &unsendable(1)));
 }
 
 async fn window_of_200_with_20_refused_messages_sends_180(pair: Pair) {
     const MAX_BYTES: usize = 20_000;
     let deployment = Deployment::start(pair).await;
-    let books = deployment.books().await;
+    let snapshot = deployment.snapshot().await;
     let server = deployment.vhost().server();
     let set_max_message_bytes = async |bytes: usize| {
         let code = format!("ok = application:set_env(rabbit, max_message_size, {bytes}).");
@@ -143,14 +143,14 @@ async fn window_of_200_with_20_refused_messages_sends_180(pair: Pair) {
     // A channel keeps the limit that was set when it was opened.
     set_max_message_bytes(MAX_BYTES).await;
     let large = format!(r#"{{"text":"{}"}}"#, "x".repeat(2 * MAX_BYTES));
-    insert_window(&books, "ORDER_PAID", &large).await;
+    insert_window(&snapshot, "ORDER_PAID", &large).await;
     let launch = deployment.launch().set("HANDOVER_OUTBOX__RETRY", SOON).roles("relay");
     let relay = launch.start().unwrap();
-    let sent = settled(&books, "'SENT', 'FAILED'").await;
+    let sent = settled(&snapshot, "'SENT', 'FAILED'").await;
     set_max_message_bytes(MAX_MESSAGE_BYTES).await;
     assert_same(&sent, &sendable());
-    assert_same(&in_state(&books, "FAILED").await, &unsendable(4));
-    for refusal in refusals(&books).await {
+    assert_same(&in_state(&snapshot, "FAILED").await, &unsendable(4));
+    for refusal in refusals(&snapshot).await {
         let rest = refusal.strip_prefix("消息发送失败: refused: PRECONDITION_FAILED - message size");
         assert!(rest.is_some(), "{refusal}");
     }

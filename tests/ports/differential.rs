@@ -3,8 +3,8 @@
 
 use std::panic::catch_unwind;
 
-use handover_tests::differential::{answers_of_memory, with_memory};
-use handover_tests::flawed::store::{Flaw, FlawedStoreRig};
+use handover_tests::differential::{results_of_memory, with_memory};
+use handover_tests::faulty::store::{Fault, FaultyStoreRig};
 use handover_tests::rigs::SqliteStoreRig;
 
 fn cases() -> u32 {
@@ -20,7 +20,7 @@ fn memory_and_sqlite_give_same_results() {
 #[test]
 fn different_result_is_reported_with_seed() {
     let found = catch_unwind(|| {
-        with_memory("a faulty store", 64, async || FlawedStoreRig::new(Flaw::UpdatesIgnoreTheVersion));
+        with_memory("a faulty store", 64, async || FaultyStoreRig::new(Fault::UpdatesIgnoreVersion));
     });
     let message = *found.expect_err("a difference is found").downcast::<String>().expect("a text");
     assert!(
@@ -32,7 +32,7 @@ fn different_result_is_reported_with_seed() {
 /// Sequences whose results are all errors, or all empty, would prove nothing.
 #[test]
 fn random_sequences_have_varied_results() {
-    let results = answers_of_memory(40);
+    let results = results_of_memory(40);
     let share = |what: &dyn Fn(&str) -> bool| {
         results.iter().filter(|result| what(result)).count() * 100 / results.len()
     };

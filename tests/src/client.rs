@@ -11,18 +11,18 @@ use tokio::sync::watch;
 
 use crate::canary::{Canaries, PERSONAL, none};
 
-use crate::process::{Fault, Launch, Server};
+use crate::process::{BoxError, Launch, Server};
 
 /// A response of the API.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub struct ApiResponse {
     pub status: u16,
     /// Error code in the response envelope; `00000` for success.
     pub code: String,
     pub data: Value,
 }
 
-impl Answer {
+impl ApiResponse {
     /// Whether the request succeeded.
     pub fn done(&self) -> bool {
         (200..300).contains(&self.status) && self.code == "00000"
@@ -55,7 +55,7 @@ impl Answer {
 
 /// No response: it is unknown whether the request was executed.
 #[derive(Debug)]
-pub struct Lost(pub Fault);
+pub struct NoResponse(pub BoxError);
 
 /// Identity of a caller. A plain number is a user of tenant 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,12 +114,12 @@ impl Api {
 
     /// The same client for another server of the deployment.
     #[must_use]
-    pub fn beside(&self, server: &Server) -> Api {
+    pub fn for_server(&self, server: &Server) -> Api {
         Api { base: Arc::new(watch::Sender::new(server.base().to_owned())), ..self.clone() }
     }
 
     /// Changes the address after the server was restarted on another port.
-    pub fn moved_to(&self, server: &Server) {
+    pub fn set_server(&self, server: &Server) {
         self.base.send_replace(server.base().to_owned());
     }
 
@@ -140,12 +140,12 @@ impl Api {
     }
 
     /// Issues the tokens of these users in advance, so that concurrent requests do not wait for them.
-    pub fn sign_in(&self, users: impl Iterator<Item = i64>) {
+    pub fn issue_tokens(&self, users: impl Iterator<Item = i64>) {
         users.for_each(|user| drop(self.token(user)));
     }
 
-    async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, Lost> {
-        let lost = |error: reqwest::Error| Lost(error.into());
+    async fn send(&self, request: reqwest::RequestBuilder) -> Result<ApiResponse, NoResponse> {
+        let lost = |error: reqwest::Error| NoResponse(error.into());
         let response = request.send().await.map_err(lost)?;
         let status = response.status().as_u16();
         let text = response.text().await.map_err(lost)?;
@@ -153,9 +153,9 @@ impl Api {
         if status >= 400 {
             none(&Canaries::standard().in_text("an error response", &text));
         }
-        let body: Value = serde_json::from_str(&text).map_err(|error| Lost(error.into()))?;
+        let body: Value = serde_json::from_str(&text).map_err(|error| NoResponse(error.into()))?;
         let code = body["code"].as_str().unwrap_or_default().to_owned();
-        Ok(Answer { status, code, data: body["data"].clone() })
+        Ok(ApiResponse { status, code, data: body["data"].clone() })
     }
 
     fn url(&self, path: &str) -> String {
@@ -163,7 +163,12 @@ impl Api {
     }
 
     /// Posts a body with a new idempotency key.
-    pub async fn post(&self, caller: impl Into<Caller>, path: &str, body: Value) -> Result<Answer, Lost> {
+    pub async fn post(
+        &self,
+        caller: impl Into<Caller>,
+        path: &str,
+        body: Value,
+    ) -> Result<ApiResponse, NoResponse> {
         static KEYS: AtomicU64 = AtomicU64::new(0);
         self.post_under(&format!("key-{}", KEYS.fetch_add(1, Ordering::Relaxed)), caller, path, body).await
     }
@@ -175,39 +180,39 @@ impl Api {
         caller: impl Into<Caller>,
         path: &str,
         body: Value,
-    ) -> Result<Answer, Lost> {
+    ) -> Result<ApiResponse, NoResponse> {
         let request =
             self.http.post(self.url(path)).bearer_auth(self.token(caller)).header("X-Idempotency-Key", key);
         self.send(request.json(&body)).await
     }
 
     /// Sends a GET request.
-    pub async fn get(&self, caller: impl Into<Caller>, path: &str) -> Result<Answer, Lost> {
+    pub async fn get(&self, caller: impl Into<Caller>, path: &str) -> Result<ApiResponse, NoResponse> {
         self.send(self.http.get(self.url(path)).bearer_auth(self.token(caller))).await
     }
 
     /// Lists a product.
-    pub async fn list_product(&self, seller: i64, title: &str) -> Result<Answer, Lost> {
+    pub async fn list_product(&self, seller: i64, title: &str) -> Result<ApiResponse, NoResponse> {
         self.post(seller, "/api/v1/products", json!({"title": title, "price": 88.5})).await
     }
 
     /// Places an order.
-    pub async fn place_order(&self, buyer: i64, product: i64) -> Result<Answer, Lost> {
+    pub async fn place_order(&self, buyer: i64, product: i64) -> Result<ApiResponse, NoResponse> {
         self.post(buyer, "/api/v1/orders", json!({"productId": product})).await
     }
 
     /// Starts the payment of an order.
-    pub async fn start_payment(&self, buyer: i64, order: i64) -> Result<Answer, Lost> {
+    pub async fn start_payment(&self, buyer: i64, order: i64) -> Result<ApiResponse, NoResponse> {
         self.post(buyer, &format!("/api/v1/orders/{order}/payments"), json!({"paymentMethod": "card"})).await
     }
 
     /// Sends a signed gateway callback for a successful payment.
-    pub async fn payment_succeeded(&self, payment: i64) -> Result<Answer, Lost> {
+    pub async fn payment_succeeded(&self, payment: i64) -> Result<ApiResponse, NoResponse> {
         self.payment_reported(payment, "SUCCESS").await
     }
 
     /// Sends a signed gateway callback with the result of a payment of 88.50.
-    pub async fn payment_reported(&self, payment: i64, result: &str) -> Result<Answer, Lost> {
+    pub async fn payment_reported(&self, payment: i64, result: &str) -> Result<ApiResponse, NoResponse> {
         self.payment_of_reported(payment, &json!(88.5), result).await
     }
 
@@ -217,7 +222,7 @@ impl Api {
         payment: i64,
         amount: &Value,
         result: &str,
-    ) -> Result<Answer, Lost> {
+    ) -> Result<ApiResponse, NoResponse> {
         let body = json!({
             "paymentId": payment, "gatewayTxnId": format!("txn-{payment}"), "result": result, "amount": amount,
         });
@@ -225,12 +230,12 @@ impl Api {
     }
 
     /// Sends a signed gateway callback with the result of a refund.
-    pub async fn refund_reported(&self, refund: i64, result: &str) -> Result<Answer, Lost> {
+    pub async fn refund_reported(&self, refund: i64, result: &str) -> Result<ApiResponse, NoResponse> {
         let body = json!({"refundId": refund, "result": result});
         self.reported("/api/v1/refunds/callback", &format!("refund-{refund}"), &body).await
     }
 
-    async fn reported(&self, path: &str, id: &str, body: &Value) -> Result<Answer, Lost> {
+    async fn reported(&self, path: &str, id: &str, body: &Value) -> Result<ApiResponse, NoResponse> {
         let body = body.to_string();
         let mut request = self.http.post(self.url(path)).header("content-type", "application/json");
         for (name, value) in self.signed(id, 0, body.as_bytes()) {
@@ -251,29 +256,30 @@ impl Api {
     }
 
     /// Ships an order as its seller.
-    pub async fn ship(&self, seller: i64, order: i64) -> Result<Answer, Lost> {
+    pub async fn ship(&self, seller: i64, order: i64) -> Result<ApiResponse, NoResponse> {
         let body = json!({"carrier": "SF", "trackingNo": format!("{PERSONAL}-{order}")});
         self.post(seller, &format!("/api/v1/orders/{order}/ship"), body).await
     }
 
     /// Confirms receipt of an order as its buyer.
-    pub async fn complete(&self, buyer: i64, order: i64) -> Result<Answer, Lost> {
+    pub async fn complete(&self, buyer: i64, order: i64) -> Result<ApiResponse, NoResponse> {
         self.post(buyer, &format!("/api/v1/orders/{order}/complete"), json!({})).await
     }
 
     /// Cancels an order as its buyer.
-    pub async fn cancel(&self, buyer: i64, order: i64) -> Result<Answer, Lost> {
+    pub async fn cancel(&self, buyer: i64, order: i64) -> Result<ApiResponse, NoResponse> {
         self.post(buyer, &format!("/api/v1/orders/{order}/cancel"), json!({})).await
     }
 
     /// Reads an order as its buyer.
-    pub async fn order(&self, buyer: i64, order: i64) -> Result<Answer, Lost> {
+    pub async fn order(&self, buyer: i64, order: i64) -> Result<ApiResponse, NoResponse> {
         self.get(buyer, &format!("/api/v1/orders/{order}")).await
     }
 
     /// The HTTP status of a path that requires no token.
-    pub async fn status_of(&self, path: &str) -> Result<u16, Lost> {
-        let response = self.http.get(self.url(path)).send().await.map_err(|error| Lost(error.into()))?;
+    pub async fn status_of(&self, path: &str) -> Result<u16, NoResponse> {
+        let response =
+            self.http.get(self.url(path)).send().await.map_err(|error| NoResponse(error.into()))?;
         Ok(response.status().as_u16())
     }
 }

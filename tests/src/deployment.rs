@@ -8,12 +8,12 @@ use std::time::SystemTime;
 
 use tempfile::TempDir;
 
-use crate::books::Books;
 use crate::canary::{Canaries, none};
-use crate::process::{Fault, Launch};
+use crate::process::{BoxError, Launch};
 use crate::servers::Durability;
 use crate::servers::database::{DatabaseServer, ServerKind, TestDatabase};
 use crate::servers::rabbitmq::{Encryption, RabbitServer, TestVhost};
+use crate::snapshot::DatabaseSnapshot;
 use crate::{rabbit_rigs, server_rigs};
 
 const JWT_SECRET: &str = "tokens of this deployment are signed with this";
@@ -82,7 +82,7 @@ impl Deployment {
     /// Uses private, durable servers, which the test may kill, stop and resume.
     pub async fn with_own_servers(pair: Pair) -> Deployment {
         let database = async {
-            Ok::<_, Fault>(match pair.database_server() {
+            Ok::<_, BoxError>(match pair.database_server() {
                 Some(kind) => {
                     Some(DatabaseServer::start(kind, Durability::Full).await?.database(None).await?)
                 }
@@ -129,26 +129,26 @@ impl Deployment {
     }
 
     /// Launch options of one more process that connects to the database server and to RabbitMQ through these proxy ports.
-    pub fn launch_by(&self, database_port: Option<u16>, broker_port: Option<u16>) -> Launch {
+    pub fn launch_through(&self, database_port: Option<u16>, broker_port: Option<u16>) -> Launch {
         let mut launch = self.launch();
         if let (Some(port), Some(database)) = (database_port, &self.database) {
             launch = launch.set("HANDOVER_DATABASE__URL", &database.server().url(database.name(), port));
         }
         if let (Some(port), Some(vhost)) = (broker_port, &self.vhost) {
-            launch = launch.set("HANDOVER_BROKER__URL", &vhost.url_by(port));
+            launch = launch.set("HANDOVER_BROKER__URL", &vhost.url_through(port));
         }
         launch
     }
 
     /// Direct access to the database and, on RabbitMQ, to the queues.
-    pub async fn books(&self) -> Books {
-        let books = match &self.database {
-            Some(database) => Books::on(&database.url()),
-            None => Books::open(&self.file()).await,
+    pub async fn snapshot(&self) -> DatabaseSnapshot {
+        let snapshot = match &self.database {
+            Some(database) => DatabaseSnapshot::on(&database.url()),
+            None => DatabaseSnapshot::open(&self.file()).await,
         };
         match &self.vhost {
-            Some(vhost) => books.beside(Arc::clone(vhost)),
-            None => books,
+            Some(vhost) => snapshot.with_vhost(Arc::clone(vhost)),
+            None => snapshot,
         }
     }
 

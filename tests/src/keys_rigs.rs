@@ -5,23 +5,23 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use handover_memory::SeededChance;
+use handover_memory::SeededRandom;
 use handover_outbox::{Tasks, Transactor, TxPolicy};
 use handover_system::SystemClock;
-use marketplace::idempotency::DatabaseKeys;
+use marketplace::idempotency::DatabaseIdempotencyStore;
 use marketplace::ports::IdempotencyStore;
-use marketplace_redis::{Link, RedisKeys, RedisSettings, Use};
+use marketplace_redis::{RedisConnection, RedisKeys, RedisSettings, RedisUse};
 
 use crate::limiter_rigs::shared;
 use crate::process::eventually;
-use handover_contract::PATIENCE;
+use handover_contract::TIMEOUT;
 use handover_contract::samples::start;
 use marketplace_contract::keys::KeysRig;
 use marketplace_contract::store::MarketRig;
 
 /// Idempotency keys in the database of a store rig.
 pub struct DatabaseKeysRig<R> {
-    keys: Arc<DatabaseKeys>,
+    keys: Arc<DatabaseIdempotencyStore>,
     passed: Mutex<Duration>,
     _store: R,
 }
@@ -34,10 +34,14 @@ impl<R: MarketRig> DatabaseKeysRig<R> {
             tasks: Tasks::default(),
             // Used only for the pauses between attempts: the claims carry the current time.
             clock: Arc::new(SystemClock),
-            chance: Arc::new(SeededChance::new(1)),
+            random: Arc::new(SeededRandom::new(1)),
             policy: TxPolicy::default(),
         };
-        DatabaseKeysRig { keys: Arc::new(DatabaseKeys::new(tx)), passed: Mutex::default(), _store: store }
+        DatabaseKeysRig {
+            keys: Arc::new(DatabaseIdempotencyStore::new(tx)),
+            passed: Mutex::default(),
+            _store: store,
+        }
     }
 }
 
@@ -66,9 +70,10 @@ impl RedisKeysRig {
     pub async fn new() -> RedisKeysRig {
         let mut settings = RedisSettings::parse(&shared().await.url()).expect("a valid URL");
         // The rules test decisions, not speed on a busy machine.
-        settings.timeout = PATIENCE;
-        let link = Link::keep(settings, vec![Use::Keys], Arc::new(SystemClock), &Tasks::default());
-        is_there(&link).await;
+        settings.timeout = TIMEOUT;
+        let link =
+            RedisConnection::keep(settings, vec![RedisUse::Keys], Arc::new(SystemClock), &Tasks::default());
+        is_available(&link).await;
         let ahead_ms = Arc::<AtomicI64>::default();
         let ahead = Arc::clone(&ahead_ms);
         let keys = RedisKeys::new(link).with_clock_ahead(move || ahead.load(Ordering::SeqCst));
@@ -77,11 +82,11 @@ impl RedisKeysRig {
 }
 
 /// Waits until the link to Redis is established.
-pub async fn is_there(link: &Link) {
+pub async fn is_available(link: &RedisConnection) {
     eventually(
-        PATIENCE,
+        TIMEOUT,
         async || {
-            if link.is_there() { Ok(()) } else { Err("no connection to Redis yet".into()) }
+            if link.is_available() { Ok(()) } else { Err("no connection to Redis yet".into()) }
         },
     )
     .await;

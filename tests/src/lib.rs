@@ -9,20 +9,20 @@
     reason = "a broken rule panics with the observed value; rules race tasks and act as the broker"
 )]
 
-pub mod books;
 pub mod canary;
-pub mod chance;
 pub mod client;
 pub mod deployment;
 pub mod differential;
-pub mod flawed;
+pub mod faulty;
 pub mod keys_rigs;
 pub mod limiter_rigs;
 pub mod market;
 pub mod process;
 pub mod rabbit_rigs;
+pub mod random;
 pub mod rigs;
 pub mod server_rigs;
 pub mod servers;
+pub mod snapshot;
 
 pub use handover_contract::long;

@@ -10,15 +10,15 @@ use async_trait::async_trait;
 use chrono::TimeDelta;
 use handover_outbox::Tasks;
 use handover_system::SystemClock;
-use marketplace::ports::{Bucket, LimitKey, RateLimiter, Taken};
+use marketplace::ports::{Bucket, LimitKey, RateLimitDecision, RateLimiter};
 use marketplace_limiter::{LocalLimiter, Time};
-use marketplace_redis::{Link, RedisLimiter, RedisSettings, Use};
+use marketplace_redis::{RedisConnection, RedisLimiter, RedisSettings, RedisUse};
 use tokio::sync::OnceCell;
 
 use crate::process::eventually;
 use crate::servers::rabbitmq::Encryption;
 use crate::servers::redis::RedisServer;
-use handover_contract::PATIENCE;
+use handover_contract::TIMEOUT;
 use marketplace_contract::limiter::LimiterRig;
 
 static SERVER: OnceCell<RedisServer> = OnceCell::const_new();
@@ -39,7 +39,7 @@ impl ByHand {
 
     fn time(&self) -> Time {
         let now = Arc::clone(&self.0);
-        Time::told_by(move || *now.lock().unwrap())
+        Time::from_fn(move || *now.lock().unwrap())
     }
 }
 
@@ -53,7 +53,7 @@ impl LocalLimiterRig {
     /// A rig with full buckets.
     pub fn new() -> LocalLimiterRig {
         let time = ByHand::default();
-        LocalLimiterRig { limiter: Arc::new(LocalLimiter::on(time.time())), time }
+        LocalLimiterRig { limiter: Arc::new(LocalLimiter::with_time(time.time())), time }
     }
 }
 
@@ -80,8 +80,8 @@ pub struct Unlimited;
 
 #[async_trait]
 impl RateLimiter for Unlimited {
-    async fn take(&self, _: &LimitKey, bucket: Bucket) -> Taken {
-        Taken::Token { remaining: bucket.capacity().get().saturating_sub(1) }
+    async fn take(&self, _: &LimitKey, bucket: Bucket) -> RateLimitDecision {
+        RateLimitDecision::Token { remaining: bucket.capacity().get().saturating_sub(1) }
     }
 }
 
@@ -90,43 +90,44 @@ pub struct RedisLimiterRig {
     limiter: Arc<RedisLimiter>,
     ahead_us: Arc<AtomicI64>,
     time: ByHand,
-    is_alone: bool,
+    is_redis_only: bool,
 }
 
 impl RedisLimiterRig {
     /// The Redis limiter without a local limiter in front.
-    pub async fn alone() -> RedisLimiterRig {
+    pub async fn redis_only() -> RedisLimiterRig {
         RedisLimiterRig::with(Arc::new(Unlimited), ByHand::default(), true).await
     }
 
     /// The Redis limiter with the local limiter in front, as shipped.
-    pub async fn whole() -> RedisLimiterRig {
+    pub async fn with_local_limiter() -> RedisLimiterRig {
         let time = ByHand::default();
         let began = Instant::now();
         let by_hand = Arc::clone(&time.0);
         let real = move || began.elapsed();
-        let both = Time::told_by(move || *by_hand.lock().unwrap() + real());
-        RedisLimiterRig::with(Arc::new(LocalLimiter::on(both)), time, false).await
+        let both = Time::from_fn(move || *by_hand.lock().unwrap() + real());
+        RedisLimiterRig::with(Arc::new(LocalLimiter::with_time(both)), time, false).await
     }
 
-    async fn with(own: Arc<dyn RateLimiter>, time: ByHand, is_alone: bool) -> RedisLimiterRig {
+    async fn with(own: Arc<dyn RateLimiter>, time: ByHand, is_redis_only: bool) -> RedisLimiterRig {
         let mut settings = RedisSettings::parse(&shared().await.url()).expect("a valid URL");
         // The rules test decisions, not speed on a busy machine.
-        settings.timeout = PATIENCE;
+        settings.timeout = TIMEOUT;
         let ahead_us = Arc::<AtomicI64>::default();
         let ahead = Arc::clone(&ahead_us);
-        let link = Link::keep(settings, vec![Use::Limits], Arc::new(SystemClock), &Tasks::default());
+        let link =
+            RedisConnection::keep(settings, vec![RedisUse::Limits], Arc::new(SystemClock), &Tasks::default());
         let limiter = RedisLimiter::new(link, own).with_clock_ahead(move || ahead.load(Ordering::SeqCst));
         let limiter = Arc::new(limiter);
         shares(&limiter).await;
-        RedisLimiterRig { limiter, ahead_us, time, is_alone }
+        RedisLimiterRig { limiter, ahead_us, time, is_redis_only }
     }
 }
 
 /// Waits until Redis decides.
 pub async fn shares(limiter: &RedisLimiter) {
     eventually(
-        PATIENCE,
+        TIMEOUT,
         async || {
             if limiter.is_shared() { Ok(()) } else { Err("no connection to Redis yet".into()) }
         },
@@ -149,7 +150,7 @@ impl LimiterRig for RedisLimiterRig {
         self.ahead_us.fetch_add(by.num_microseconds().expect("a duration within range"), Ordering::SeqCst);
     }
 
-    fn tells_exactly(&self) -> bool {
-        self.is_alone
+    fn reports_exact_wait(&self) -> bool {
+        self.is_redis_only
     }
 }

@@ -17,13 +17,13 @@ use tempfile::TempDir;
 use crate::canary::{Canaries, Leak, none};
 
 /// Error of a test helper.
-pub type Fault = Box<dyn Error + Send + Sync>;
+pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Maximum duration of a start.
 pub const START_WITHIN: Duration = Duration::from_secs(60);
 
 /// Path of the built program: `HANDOVER_BIN`, or the output of `cargo build --release`.
-pub fn program() -> Result<PathBuf, Fault> {
+pub fn program() -> Result<PathBuf, BoxError> {
     if let Some(path) = std::env::var_os("HANDOVER_BIN") {
         return Ok(path.into());
     }
@@ -46,7 +46,7 @@ pub fn fresh() -> (TempDir, Launch) {
 }
 
 /// Polls until the closure returns `Ok`. Panics with the last error when the time is over.
-pub async fn eventually<T>(within: Duration, mut poll: impl AsyncFnMut() -> Result<T, Fault>) -> T {
+pub async fn eventually<T>(within: Duration, mut poll: impl AsyncFnMut() -> Result<T, BoxError>) -> T {
     let begun = Instant::now();
     loop {
         match poll().await {
@@ -135,7 +135,7 @@ impl Launch {
     }
 
     /// A command of the program without the `HANDOVER_*` variables of this process.
-    fn command(&self) -> Result<Command, Fault> {
+    fn command(&self) -> Result<Command, BoxError> {
         let mut command = Command::new(program()?);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("HANDOVER_") {
@@ -148,7 +148,7 @@ impl Launch {
     }
 
     /// Runs a command to its end. Returns exit code, stdout and stderr.
-    pub fn run(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String), Fault> {
+    pub fn run(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String), BoxError> {
         let output = self.command()?.args(arguments).output()?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         let stdout = text(output.stdout);
@@ -163,7 +163,7 @@ impl Launch {
     }
 
     /// Starts the program on a free port and waits until it reports that it is ready.
-    pub fn start(&self) -> Result<Server, Fault> {
+    pub fn start(&self) -> Result<Server, BoxError> {
         let log = File::options().create(true).append(true).open(self.folder.join("log"))?;
         let mut command = self.command()?;
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(&self.arguments);
@@ -204,7 +204,7 @@ pub fn tail(text: &str) -> String {
 }
 
 /// Reads the child's stdout to its end, so that the child never blocks on a full pipe, and keeps the text.
-fn lines_of(child: &mut Child) -> Result<(Receiver<String>, Arc<Mutex<String>>), Fault> {
+fn lines_of(child: &mut Child) -> Result<(Receiver<String>, Arc<Mutex<String>>), BoxError> {
     let stdout = child.stdout.take().ok_or("stdout is piped")?;
     let (sender, receiver) = mpsc::channel();
     let output = Arc::new(Mutex::new(String::new()));
@@ -258,7 +258,7 @@ impl Server {
     }
 
     /// Sends SIGKILL and waits until the process has ended.
-    pub fn kill(mut self) -> Result<(), Fault> {
+    pub fn kill(mut self) -> Result<(), BoxError> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
@@ -283,17 +283,17 @@ impl Server {
     }
 
     /// The exit status, if the process has ended.
-    pub fn ended(&mut self) -> Result<Option<ExitStatus>, Fault> {
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, BoxError> {
         Ok(self.child.try_wait()?)
     }
 
     /// Sends SIGTERM. Returns the exit status and the time until the process ended.
-    pub fn terminate(self, within: Duration) -> Result<(ExitStatus, Duration), Fault> {
+    pub fn terminate(self, within: Duration) -> Result<(ExitStatus, Duration), BoxError> {
         self.signal("TERM", within)
     }
 
     /// Sends a signal and waits for the end of the process. Returns the exit status and the duration.
-    pub fn signal(mut self, name: &str, within: Duration) -> Result<(ExitStatus, Duration), Fault> {
+    pub fn signal(mut self, name: &str, within: Duration) -> Result<(ExitStatus, Duration), BoxError> {
         let begun = Instant::now();
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status()?;
         if !sent.success() {
@@ -315,28 +315,29 @@ impl Server {
     }
 
     /// CPU time used so far by all threads.
-    pub fn cpu_time(&self) -> Result<Duration, Fault> {
+    pub fn cpu_time(&self) -> Result<Duration, BoxError> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         // The name in parentheses may contain blanks; user and system time are the 12th and 13th field after it.
         let fields: Vec<&str> =
             stat.rsplit_once(')').ok_or("no name in stat")?.1.split_whitespace().collect();
-        let ticks =
-            |field: usize| -> Result<u64, Fault> { Ok(fields.get(field).ok_or("stat is short")?.parse()?) };
+        let ticks = |field: usize| -> Result<u64, BoxError> {
+            Ok(fields.get(field).ok_or("stat is short")?.parse()?)
+        };
         // USER_HZ is 100 on every Linux.
         Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
     }
 
     /// Resident memory in KiB, including mapped files.
-    pub fn resident_kib(&self) -> Result<u64, Fault> {
+    pub fn resident_kib(&self) -> Result<u64, BoxError> {
         self.memory("VmRSS:")
     }
 
     /// Anonymous resident memory in KiB: without mapped pages of the database, which the kernel reclaims at will.
-    pub fn anonymous_kib(&self) -> Result<u64, Fault> {
+    pub fn anonymous_kib(&self) -> Result<u64, BoxError> {
         self.memory("RssAnon:")
     }
 
-    fn memory(&self, name: &str) -> Result<u64, Fault> {
+    fn memory(&self, name: &str) -> Result<u64, BoxError> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such memory figure")?;
         Ok(line.trim().trim_end_matches("kB").trim().parse()?)

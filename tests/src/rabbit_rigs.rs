@@ -11,7 +11,7 @@ use handover_rabbitmq::{QueueType, RabbitBroker, RabbitSettings};
 use tokio::sync::OnceCell;
 
 use crate::servers::rabbitmq::{Encryption, RabbitServer, TestVhost};
-use handover_contract::PATIENCE;
+use handover_contract::TIMEOUT;
 use handover_contract::broker::{BrokerCapabilities, BrokerRig};
 
 static SERVER: OnceCell<Arc<RabbitServer>> = OnceCell::const_new();
@@ -51,9 +51,9 @@ pub fn settings(url: &str, queue_type: QueueType) -> RabbitSettings {
 /// Settings with long timeouts: a busy server counts as slow, not as unreachable.
 pub fn patient(url: &str, queue_type: QueueType) -> RabbitSettings {
     let mut settings = settings(url, queue_type);
-    settings.connect_timeout = PATIENCE;
-    settings.confirm_timeout = PATIENCE;
-    settings.answer_timeout = PATIENCE;
+    settings.connect_timeout = TIMEOUT;
+    settings.confirm_timeout = TIMEOUT;
+    settings.reply_timeout = TIMEOUT;
     settings
 }
 
@@ -74,7 +74,7 @@ impl BrokerRig for RabbitBrokerRig {
                 QueueType::Quorum => false,
                 QueueType::Classic => true,
             },
-            stands_still: false,
+            simulated_clock: false,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_memory::{ManualClock, MemoryBroker};
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Broker, Clock, OutboxStore, outbox_of};
 use handover_sql::{DatabaseBroker, SqlStore, SqliteOptions};
 use marketplace::ports::MarketStore;
@@ -22,13 +22,13 @@ use marketplace_contract::store::MarketRig;
 /// Rig of the in-memory store.
 pub struct MemoryStoreRig {
     pub store: MemoryStore,
-    wake: Wake,
+    wake: WakeupNotifier,
 }
 
 impl MemoryStoreRig {
     /// A rig with an empty store whose clock is at [`start`].
     pub fn new() -> MemoryStoreRig {
-        let wake = Wake::default();
+        let wake = WakeupNotifier::default();
         MemoryStoreRig { store: MemoryStore::new(Arc::new(ManualClock::new(start())), wake.clone()), wake }
     }
 }
@@ -45,7 +45,7 @@ impl StoreRig for MemoryStoreRig {
         outbox_of(&self.market())
     }
 
-    fn wake(&self) -> Wake {
+    fn wake(&self) -> WakeupNotifier {
         self.wake.clone()
     }
 
@@ -65,14 +65,14 @@ impl MarketRig for MemoryStoreRig {
     }
 
     async fn reopened_market(&self) -> Option<Arc<MarketStore>> {
-        Some(Arc::new(self.store.for_process(Wake::default())))
+        Some(Arc::new(self.store.for_process(WakeupNotifier::default())))
     }
 }
 
 /// Rig of the SQLite store, on a file that is deleted with the rig.
 pub struct SqliteStoreRig {
     pub store: SqlMarket,
-    wake: Wake,
+    wake: WakeupNotifier,
     clock: ManualClock,
     folder: TempDir,
 }
@@ -81,7 +81,7 @@ impl SqliteStoreRig {
     /// A rig with an empty, migrated database.
     pub async fn new() -> SqliteStoreRig {
         let folder = tempfile::tempdir().expect("a folder");
-        let wake = Wake::default();
+        let wake = WakeupNotifier::default();
         let clock = ManualClock::new(start());
         let store = open(&folder, &clock, &wake).await;
         store.migrate().await.expect("migrations run");
@@ -89,7 +89,7 @@ impl SqliteStoreRig {
     }
 }
 
-async fn open(folder: &TempDir, clock: &ManualClock, wake: &Wake) -> SqlMarket {
+async fn open(folder: &TempDir, clock: &ManualClock, wake: &WakeupNotifier) -> SqlMarket {
     let options = SqliteOptions::file(folder.path().join("handover.db"));
     let clock = Arc::new(ShortSleepClock(clock.clone()));
     SqlMarket::on(SqlStore::open_sqlite(&options, clock, wake.clone()).await.expect("a database opens"))
@@ -101,7 +101,7 @@ impl StoreRig for SqliteStoreRig {
         outbox_of(&self.market())
     }
 
-    fn wake(&self) -> Wake {
+    fn wake(&self) -> WakeupNotifier {
         self.wake.clone()
     }
 
@@ -110,7 +110,7 @@ impl StoreRig for SqliteStoreRig {
     }
 
     fn capabilities(&self) -> StoreCapabilities {
-        StoreCapabilities { side_by_side: false }
+        StoreCapabilities { concurrent_units: false }
     }
 
     async fn reopened(&self) -> Option<Arc<OutboxStore>> {
@@ -126,7 +126,7 @@ impl MarketRig for SqliteStoreRig {
 
     async fn reopened_market(&self) -> Option<Arc<MarketStore>> {
         self.store.close().await;
-        Some(Arc::new(open(&self.folder, &self.clock, &Wake::default()).await))
+        Some(Arc::new(open(&self.folder, &self.clock, &WakeupNotifier::default()).await))
     }
 }
 
@@ -208,7 +208,7 @@ impl BrokerRig for SqliteBrokerRig {
 
     async fn reopened(&self) -> Option<Arc<dyn Broker>> {
         self.store.store.close().await;
-        let store = open(&self.store.folder, &self.store.clock, &Wake::default()).await;
+        let store = open(&self.store.folder, &self.store.clock, &WakeupNotifier::default()).await;
         let broker = DatabaseBroker::new(&store);
         broker.end_all_sessions().await.expect("no other process uses it");
         Some(Arc::new(broker))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use handover_memory::ManualClock;
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Broker, Clock, OutboxStore, outbox_of};
 use handover_sql::{DatabaseBroker, ServerOptions, SqlStore};
 use marketplace::ports::MarketStore;
@@ -17,7 +17,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Connection as _};
 use tokio::sync::OnceCell;
 
-use crate::process::Fault;
+use crate::process::BoxError;
 use crate::rigs::ShortSleepClock;
 use crate::servers::Durability;
 use crate::servers::database::{DatabaseServer, ServerKind, TestDatabase};
@@ -41,14 +41,14 @@ pub async fn shared(kind: ServerKind) -> &'static Arc<DatabaseServer> {
     server.get_or_try_init(|| start_shared(kind)).await.expect("a database server starts")
 }
 
-async fn start_shared(kind: ServerKind) -> Result<Arc<DatabaseServer>, Fault> {
+async fn start_shared(kind: ServerKind) -> Result<Arc<DatabaseServer>, BoxError> {
     let server = DatabaseServer::start(kind, Durability::None).await?;
     match kind {
         ServerKind::MariaDb => {}
         ServerKind::Postgres => {
             server.execute(&format!("CREATE DATABASE {TEMPLATE}")).await?;
             let url = server.url(TEMPLATE, server.port());
-            let store = open(&url, Arc::new(ManualClock::new(start())), &Wake::default());
+            let store = open(&url, Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
             store.migrate().await?;
             store.close().await;
         }
@@ -62,7 +62,8 @@ pub async fn migrated(kind: ServerKind) -> TestDatabase {
     let database = server.database(Some(TEMPLATE)).await.expect("a database is created");
     match kind {
         ServerKind::MariaDb => {
-            let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+            let store =
+                open(&database.url(), Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
             store.migrate().await.expect("migrations run");
             store.close().await;
         }
@@ -72,7 +73,7 @@ pub async fn migrated(kind: ServerKind) -> TestDatabase {
 }
 
 /// Opens a store on the database of this URL.
-pub fn open(url: &str, clock: Arc<dyn Clock>, wake: &Wake) -> SqlMarket {
+pub fn open(url: &str, clock: Arc<dyn Clock>, wake: &WakeupNotifier) -> SqlMarket {
     let options = ServerOptions::parse(url).expect("a valid URL");
     SqlMarket::on(SqlStore::open_server(&options, clock, wake.clone()))
 }
@@ -96,7 +97,7 @@ pub async fn outside(database: &TestDatabase, sql: &str) -> Result<u64, sqlx::Er
 pub struct ServerStoreRig {
     pub store: SqlMarket,
     pub database: TestDatabase,
-    wake: Wake,
+    wake: WakeupNotifier,
     clock: ManualClock,
 }
 
@@ -104,7 +105,7 @@ impl ServerStoreRig {
     /// A rig with an empty, migrated database.
     pub async fn new(kind: ServerKind) -> ServerStoreRig {
         let database = migrated(kind).await;
-        let wake = Wake::default();
+        let wake = WakeupNotifier::default();
         let clock = ManualClock::new(start());
         let store = open(&database.url(), Arc::new(ShortSleepClock(clock.clone())), &wake);
         ServerStoreRig { store, database, wake, clock }
@@ -113,7 +114,7 @@ impl ServerStoreRig {
     async fn reopen(&self) -> SqlMarket {
         self.store.close().await;
         let clock = Arc::new(ShortSleepClock(self.clock.clone()));
-        open(&self.database.url(), clock, &Wake::default())
+        open(&self.database.url(), clock, &WakeupNotifier::default())
     }
 }
 
@@ -123,7 +124,7 @@ impl StoreRig for ServerStoreRig {
         outbox_of(&self.market())
     }
 
-    fn wake(&self) -> Wake {
+    fn wake(&self) -> WakeupNotifier {
         self.wake.clone()
     }
 

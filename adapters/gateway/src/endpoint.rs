@@ -15,7 +15,7 @@ pub struct Endpoint {
 
 /// Reason why a gateway URL is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadEndpoint {
+pub enum EndpointError {
     /// The URL has no scheme or no host.
     #[error("it is not the URL of a server")]
     NoUrl,
@@ -35,27 +35,27 @@ pub enum BadEndpoint {
 
 impl Endpoint {
     /// Parses and validates the base URL of a gateway.
-    pub fn parse(url: &str) -> Result<Endpoint, BadEndpoint> {
+    pub fn parse(url: &str) -> Result<Endpoint, EndpointError> {
         if url.contains(['?', '#']) {
-            return Err(BadEndpoint::Query);
+            return Err(EndpointError::Query);
         }
-        let uri: Uri = url.parse().map_err(|_| BadEndpoint::NoUrl)?;
+        let uri: Uri = url.parse().map_err(|_| EndpointError::NoUrl)?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err(BadEndpoint::NoUrl);
+            return Err(EndpointError::NoUrl);
         };
         let encrypted = match scheme {
             "https" => true,
             "http" => false,
-            _ => return Err(BadEndpoint::Scheme),
+            _ => return Err(EndpointError::Scheme),
         };
         if authority.as_str().contains('@') {
-            return Err(BadEndpoint::Password);
+            return Err(EndpointError::Password);
         }
         if authority.host().is_empty() {
-            return Err(BadEndpoint::NoUrl);
+            return Err(EndpointError::NoUrl);
         }
         if !encrypted && !is_this_machine(authority.host()) {
-            return Err(BadEndpoint::PlainText);
+            return Err(EndpointError::PlainText);
         }
         Ok(Endpoint { base: url.trim_end_matches('/').to_owned(), encrypted })
     }
@@ -74,8 +74,8 @@ impl Endpoint {
     }
 
     /// The URL of a path below the base URL.
-    pub(crate) fn at(&self, path: &str) -> Result<Uri, BadEndpoint> {
-        format!("{}{path}", self.base).parse().map_err(|_| BadEndpoint::NoUrl)
+    pub(crate) fn at(&self, path: &str) -> Result<Uri, EndpointError> {
+        format!("{}{path}", self.base).parse().map_err(|_| EndpointError::NoUrl)
     }
 }
 

@@ -20,8 +20,8 @@ use marketplace_domain::{Currency, Money, OrderId, PaymentId, RefundId};
 use rustls::{ClientConfig, RootCertStore};
 use serde::Serialize;
 
-use crate::answer::{AttemptResult, classify, excerpt};
-use crate::endpoint::{BadEndpoint, Endpoint};
+use crate::endpoint::{Endpoint, EndpointError};
+use crate::response::{AttemptResult, classify, excerpt};
 use crate::signature::Signer;
 
 /// Pauses before the second and third attempt of a call.
@@ -33,13 +33,13 @@ const HEAD_BYTES: usize = 32 * 1024;
 
 /// Reason why a gateway client cannot be created.
 #[derive(Debug, thiserror::Error)]
-pub enum Unusable {
+pub enum GatewaySetupError {
     /// The secret has the wrong format.
     #[error("the gateway's secret must be whsec_ followed by 24 to 64 bytes in base64")]
     Secret,
     /// The URL cannot be combined with a path.
     #[error(transparent)]
-    Endpoint(#[from] BadEndpoint),
+    Endpoint(#[from] EndpointError),
     /// This machine has no certificate authorities, so the gateway's certificate cannot be verified.
     #[error(
         "no certificate authorities found on this machine, so the gateway's certificate cannot be verified{0}"
@@ -78,8 +78,8 @@ impl HttpGateway {
         secret: &str,
         timeout: Duration,
         clock: Arc<dyn Clock>,
-    ) -> Result<HttpGateway, Unusable> {
-        let signer = Signer::new(secret).ok_or(Unusable::Secret)?;
+    ) -> Result<HttpGateway, GatewaySetupError> {
+        let signer = Signer::new(secret).ok_or(GatewaySetupError::Secret)?;
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.enforce_http(false);
@@ -187,14 +187,14 @@ impl fmt::Debug for HttpGateway {
 }
 
 /// TLS configuration with ring. The certificate authorities of this machine are loaded only for an encrypted endpoint.
-fn tls(encrypted: bool) -> Result<ClientConfig, Unusable> {
+fn tls(encrypted: bool) -> Result<ClientConfig, GatewaySetupError> {
     let mut authorities = RootCertStore::empty();
     if encrypted {
         let found = rustls_native_certs::load_native_certs();
         authorities.add_parsable_certificates(found.certs);
         if authorities.is_empty() {
             let why = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();
-            return Err(Unusable::NoAuthorities(why));
+            return Err(GatewaySetupError::NoAuthorities(why));
         }
     }
     Ok(ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))

@@ -3,12 +3,12 @@
 //! **Invariant:** the result of a call only states whether the gateway accepted the request. The result of the refund arrives
 //! separately, in the signed callback of the gateway or in the report of the sandbox.
 
-mod answer;
 mod endpoint;
 mod http;
+mod response;
 mod sandbox;
 mod signature;
 
-pub use endpoint::{BadEndpoint, Endpoint};
-pub use http::{HttpGateway, Unusable};
-pub use sandbox::{Reports, SandboxGateway};
+pub use endpoint::{Endpoint, EndpointError};
+pub use http::{GatewaySetupError, HttpGateway};
+pub use sandbox::{RefundReports, SandboxGateway};

@@ -20,8 +20,8 @@ const FAILING_CENTS: i64 = 13;
 
 /// Receives the results of refunds, instead of a signed callback.
 #[async_trait]
-pub trait Reports: Send + Sync {
-    /// Reports the result of a refund. After an error the report is repeated with the next request for the refund.
+pub trait RefundReports: Send + Sync {
+    /// RefundReports the result of a refund. After an error the report is repeated with the next request for the refund.
     async fn refund_ended(
         &self,
         request: &RefundRequest,
@@ -31,7 +31,7 @@ pub trait Reports: Send + Sync {
 
 /// In-process gateway for demos and tests.
 pub struct SandboxGateway {
-    reports: Arc<dyn Reports>,
+    reports: Arc<dyn RefundReports>,
     clock: Arc<dyn Clock>,
     tasks: Tasks,
     delay: Duration,
@@ -49,7 +49,7 @@ struct SandboxState {
 impl SandboxGateway {
     /// Creates a sandbox that reports each result after `delay`, from a task of this process.
     pub fn new(
-        reports: Arc<dyn Reports>,
+        reports: Arc<dyn RefundReports>,
         clock: Arc<dyn Clock>,
         tasks: Tasks,
         delay: Duration,

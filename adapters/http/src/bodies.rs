@@ -253,7 +253,7 @@ pub struct ReplayRequest {
     pub queue: Option<String>,
     /// Selects all matching dead letters in status `OPEN`, at most 1,000 per call.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub filter: Option<LetterFilter>,
+    pub filter: Option<DeadLetterSelectionBody>,
     /// `true`: report what would be done without changing anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
@@ -278,7 +278,7 @@ pub struct DiscardRequest {
     pub queue: Option<String>,
     /// Selects all matching dead letters in status `OPEN`, at most 1,000 per call.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub filter: Option<LetterFilter>,
+    pub filter: Option<DeadLetterSelectionBody>,
     /// `true`: report what would be done without changing anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
@@ -290,7 +290,7 @@ pub struct DiscardRequest {
 /// Selects dead letters; an empty filter selects all.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct LetterFilter {
+pub struct DeadLetterSelectionBody {
     /// Queue of the consumer that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<kinds::QueueName>)]
@@ -331,4 +331,4 @@ pub struct RepairRequest {
 /// An empty object; the body may be omitted.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Nothing {}
+pub struct EmptyBody {}

@@ -11,12 +11,12 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
+use crate::concurrency_limit::RequestPermit;
 use crate::edge::{Edge, Limits};
 use crate::fields::Fields;
 use crate::messages;
 use crate::query::Parameters;
 use crate::refusal::Refusal;
-use crate::shed::RequestPermit;
 
 /// The bytes of a body and the headers of its request.
 pub(crate) struct RawBody {

@@ -20,7 +20,7 @@ use crate::refusal::Refusal;
 /// The secret is not `whsec_` followed by 24 to 64 bytes in base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the gateway's secret must be whsec_ followed by 24 to 64 bytes in base64")]
-pub struct BadSecret;
+pub struct InvalidSecret;
 
 /// Verifies callbacks with one secret. A timestamp may differ by five minutes from the system clock; the crate
 /// `standardwebhooks` accepts no other clock.
@@ -30,13 +30,13 @@ pub struct CallbackVerifier {
 
 impl CallbackVerifier {
     /// Creates a verifier for the secret `whsec_...`.
-    pub fn new(secret: &str) -> Result<CallbackVerifier, BadSecret> {
-        let base64 = secret.strip_prefix("whsec_").ok_or(BadSecret)?;
+    pub fn new(secret: &str) -> Result<CallbackVerifier, InvalidSecret> {
+        let base64 = secret.strip_prefix("whsec_").ok_or(InvalidSecret)?;
         let bytes = base64.trim_end_matches('=').len() * 3 / 4;
         if !(24..=64).contains(&bytes) {
-            return Err(BadSecret);
+            return Err(InvalidSecret);
         }
-        Ok(CallbackVerifier { webhook: Webhook::new(secret).map_err(|_| BadSecret)? })
+        Ok(CallbackVerifier { webhook: Webhook::new(secret).map_err(|_| InvalidSecret)? })
     }
 
     /// Verifies the signature and its timestamp.

@@ -15,8 +15,8 @@ use marketplace::{Actor, CommandContext, Role};
 use crate::auth::TokenError;
 use crate::edge::Edge;
 use crate::envelope::Code;
+use crate::idempotency::X_IDEMPOTENCY_KEY;
 use crate::messages;
-use crate::once::X_IDEMPOTENCY_KEY;
 use crate::refusal::Refusal;
 
 /// An authenticated caller.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use marketplace::App;
 
-use crate::{Admission, CallbackVerifier, Readiness, Tokens, WebOrigin};
+use crate::{CallbackVerifier, RateLimits, Readiness, Tokens, WebOrigin};
 
 /// Dependencies of all routes.
 pub struct Edge {
@@ -17,7 +17,7 @@ pub struct Edge {
     /// Readiness check of this process.
     pub readiness: Box<dyn Readiness>,
     /// Rate limits.
-    pub admission: Admission,
+    pub admission: RateLimits,
     /// Limits on requests and connections.
     pub limits: Limits,
 }
@@ -38,7 +38,7 @@ pub struct Limits {
     /// Maximum time for a body to arrive.
     pub body_read: Duration,
     /// Maximum time during which a client reads nothing of a response.
-    pub answer_taken: Duration,
+    pub response_write: Duration,
     /// Maximum size of a request head, in bytes.
     pub header_bytes: usize,
     /// Maximum number of open connections; more wait in the listener's backlog.
@@ -59,7 +59,7 @@ impl Default for Limits {
             header_read: Duration::from_secs(8),
             idle: Duration::from_secs(75),
             body_read: Duration::from_secs(10),
-            answer_taken: Duration::from_secs(10),
+            response_write: Duration::from_secs(10),
             header_bytes: 32 * 1024,
             connections: 4096,
             concurrent_requests: 512,

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::language::Language;
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;
-use crate::shut::add_security_headers;
+use crate::response_headers::add_security_headers;
 use crate::trace::X_TRACE_ID;
 
 /// The codes of spec §4.

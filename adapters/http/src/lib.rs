@@ -1,6 +1,6 @@
 //! HTTP API of the marketplace: routes, authentication, response envelope, OpenAPI document, server.
 //!
-//! A request passes these layers, outermost first: CORS, routing, concurrency limit (`shed`), trace and log line, timeout,
+//! A request passes these layers, outermost first: CORS, routing, concurrency limit (`concurrency_limit`), trace and log line, timeout,
 //! panic handler, authentication, rate limit, idempotency key, signature of the gateway, body, use case. Each layer that
 //! rejects a request does so in the envelope of spec §4.
 //!
@@ -15,34 +15,34 @@ pub mod bodies;
 mod body;
 mod callback;
 mod client;
+mod concurrency_limit;
 mod context;
 mod cors;
 mod document;
 mod edge;
 mod envelope;
 mod fields;
+mod idempotency;
 mod language;
-mod limit;
 mod messages;
-mod once;
 mod path;
 mod query;
+mod rate_limit;
 mod readiness;
 mod refusal;
+mod response_headers;
 mod routes;
 mod server;
-mod shed;
-mod shut;
-mod stall;
+mod slow_clients;
 mod trace;
 pub mod views;
 
-pub use auth::{BadKeys, Claims, KeySet, TokenError, TokenRules, Tokens, WeakSecret};
-pub use callback::{BadSecret, CallbackVerifier};
+pub use auth::{Claims, KeySet, KeySetError, TokenError, TokenRules, Tokens, WeakSecret};
+pub use callback::{CallbackVerifier, InvalidSecret};
 pub use client::{ForwardedHeader, Proxies};
 pub use cors::WebOrigin;
 pub use edge::{Edge, Limits};
-pub use limit::Admission;
-pub use readiness::{Problem, Readiness, SharedReadiness};
-pub use routes::{LIMITED_ROUTES, Render, apart, openapi, router, router_with};
+pub use rate_limit::RateLimits;
+pub use readiness::{CachedReadiness, Problem, Readiness};
+pub use routes::{LIMITED_ROUTES, Render, openapi, router, router_with, split_routers};
 pub use server::serve;

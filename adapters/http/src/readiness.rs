@@ -31,28 +31,28 @@ pub struct Problem {
 
 /// Caches the result of a readiness check. The check runs at most once at a time and ten times per second; all other callers
 /// get the cached result.
-pub struct SharedReadiness<R> {
+pub struct CachedReadiness<R> {
     inner: R,
     cached: Mutex<Option<(Instant, Vec<Problem>)>>,
 }
 
-impl<R: Readiness> SharedReadiness<R> {
+impl<R: Readiness> CachedReadiness<R> {
     /// How long a result is cached.
-    pub const LASTS: Duration = Duration::from_millis(100);
+    pub const CACHE_TTL: Duration = Duration::from_millis(100);
 
     /// Caches the results of `inner`.
-    pub fn new(inner: R) -> SharedReadiness<R> {
-        SharedReadiness { inner, cached: Mutex::new(None) }
+    pub fn new(inner: R) -> CachedReadiness<R> {
+        CachedReadiness { inner, cached: Mutex::new(None) }
     }
 }
 
 #[async_trait]
-impl<R: Readiness> Readiness for SharedReadiness<R> {
+impl<R: Readiness> Readiness for CachedReadiness<R> {
     async fn problems(&self) -> Vec<Problem> {
         // A caller that waits for the lock gets the result of the caller before it.
         let mut cached = self.cached.lock().await;
         if let Some((at, problems)) = &*cached
-            && at.elapsed() < Self::LASTS
+            && at.elapsed() < Self::CACHE_TTL
         {
             return problems.clone();
         }

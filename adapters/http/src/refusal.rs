@@ -171,7 +171,7 @@ impl From<UseCaseError> for Refusal {
             UseCaseError::AssetsNotLocked => {
                 Refusal::unavailable(&error, messages::NOT_LOCKED_YET).retry_soon()
             }
-            UseCaseError::KeyTaken => Refusal::key_reused(),
+            UseCaseError::KeyReused => Refusal::key_reused(),
             UseCaseError::InProgress => Refusal::in_progress(),
             UseCaseError::NothingHeld => Refusal::new(Code::Conflict, messages::NOTHING_HELD),
             UseCaseError::Store(error) => error.into(),
@@ -274,10 +274,10 @@ impl From<StoreError> for Refusal {
 impl From<IdempotencyError> for Refusal {
     fn from(error: IdempotencyError) -> Refusal {
         match error {
-            IdempotencyError::KeyTaken => Refusal::key_reused(),
+            IdempotencyError::KeyReused => Refusal::key_reused(),
             IdempotencyError::InProgress => Refusal::in_progress(),
             IdempotencyError::Store(error) => error.into(),
-            IdempotencyError::Away(_) => Refusal::unavailable(&error, messages::KEY_STORE_UNAVAILABLE),
+            IdempotencyError::Unavailable(_) => Refusal::unavailable(&error, messages::KEY_STORE_UNAVAILABLE),
         }
     }
 }

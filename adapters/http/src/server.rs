@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tower::util::{MapRequest, MapResponse};
 
 use crate::edge::Limits;
-use crate::stall::{Progress, TimedStream};
+use crate::slow_clients::{Progress, TimedStream};
 
 /// Pause after a failed accept, for example when the process has no free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);

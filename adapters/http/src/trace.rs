@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_events::Trace;
-use handover_outbox::ports::Chance;
+use handover_outbox::ports::RandomSource;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
@@ -28,7 +28,7 @@ pub(crate) async fn trace_request(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let (trace, parent) = trace_of(request.headers(), edge.app.tx.chance.as_ref());
+    let (trace, parent) = trace_of(request.headers(), edge.app.tx.random.as_ref());
     let language = Language::of(request.headers());
     let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
     let method = request.method().clone();
@@ -59,7 +59,7 @@ pub(crate) async fn trace_request(
 /// Response to a request that the concurrency limit rejects. It has a trace id but no log line above level debug, to keep
 /// rejections cheap under overload.
 pub(crate) fn overload_response(edge: &Edge, headers: &HeaderMap, refusal: Refusal) -> Response {
-    let (trace, _) = trace_of(headers, edge.app.tx.chance.as_ref());
+    let (trace, _) = trace_of(headers, edge.app.tx.random.as_ref());
     tracing::debug!(traceId = %trace.trace_id, "request: rejected by the concurrency limit");
     finish_response(refusal.into_response(), &trace, Language::of(headers))
 }
@@ -74,16 +74,16 @@ fn finish_response(response: Response, trace: &Trace, language: Language) -> Res
 
 /// The client's trace or a new one, and the id of the client's span. The request becomes a span of that W3C trace and the
 /// parent of everything it causes. Requests with the same `X-Trace-Id` and no `traceparent` share one W3C trace.
-fn trace_of(headers: &HeaderMap, chance: &dyn Chance) -> (Trace, Option<String>) {
+fn trace_of(headers: &HeaderMap, random: &dyn RandomSource) -> (Trace, Option<String>) {
     let given = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).and_then(parse_traceparent);
     let requested =
         headers.get(X_TRACE_ID).and_then(|value| value.to_str().ok()).filter(|id| is_trace_id(id));
     let trace_id = match (requested, &given) {
         (Some(id), _) => id.to_owned(),
         (None, Some(parent)) => parent[3..35].to_owned(),
-        (None, None) => format!("{:016x}{:016x}", chance.next(), chance.next()),
+        (None, None) => format!("{:016x}{:016x}", random.next(), random.next()),
     };
-    let span = chance.next().max(1);
+    let span = random.next().max(1);
     let (traceparent, parent) = match given {
         Some(given) => {
             (format!("{}-{span:016x}-{}", &given[..35], &given[53..]), Some(given[36..52].to_owned()))

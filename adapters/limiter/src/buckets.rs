@@ -1,6 +1,6 @@
 //! Storage of the buckets that are not full. A full bucket needs no entry.
 //!
-//! **Invariant:** at most [`MOST_BUCKETS`] buckets of one size are stored. When the store is full, all new keys share one
+//! **Invariant:** at most [`MAX_BUCKETS`] buckets of one size are stored. When the store is full, all new keys share one
 //! overflow bucket, so that a flood of new clients gets the tokens of a single bucket and memory stays bounded.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use governor::state::keyed::ShrinkableKeyedStateStore;
 use marketplace::ports::LimitKey;
 
 /// Maximum number of stored buckets of one size (about 20 MB).
-pub const MOST_BUCKETS: usize = 100_000;
+pub const MAX_BUCKETS: usize = 100_000;
 
 /// The time at which each bucket is full again, in the units of `governor`.
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl StateStore for Buckets {
         }
         // A new bucket starts with the fill level of the overflow bucket, because its key may have used that one before.
         let (taken, full_at) = decide(inner.overflow)?;
-        if inner.full_at.len() < MOST_BUCKETS {
+        if inner.full_at.len() < MAX_BUCKETS {
             inner.full_at.insert(key.clone(), full_at);
         } else {
             inner.overflow = Some(full_at);

@@ -13,12 +13,12 @@ use async_trait::async_trait;
 use governor::Quota;
 use governor::clock::Clock;
 use governor::middleware::StateInformationMiddleware;
-use marketplace::ports::{Bucket, LimitKey, RateLimiter, Taken};
+use marketplace::ports::{Bucket, LimitKey, RateLimitDecision, RateLimiter};
 
 use buckets::Buckets;
 use time::Since;
 
-pub use buckets::MOST_BUCKETS;
+pub use buckets::MAX_BUCKETS;
 pub use time::Time;
 
 /// Interval for removing full buckets.
@@ -36,13 +36,13 @@ pub struct LocalLimiter {
 impl Default for LocalLimiter {
     /// Uses the monotonic clock of the process.
     fn default() -> Self {
-        LocalLimiter::on(Time::monotonic())
+        LocalLimiter::with_time(Time::monotonic())
     }
 }
 
 impl LocalLimiter {
     /// Creates a limiter that uses `time`.
-    pub fn on(time: Time) -> LocalLimiter {
+    pub fn with_time(time: Time) -> LocalLimiter {
         LocalLimiter { time, by_size: RwLock::default() }
     }
 
@@ -64,7 +64,7 @@ struct SizeLimiter {
 impl SizeLimiter {
     fn new(bucket: Bucket, time: &Time) -> SizeLimiter {
         // `with_period` returns `None` for a period of zero, which no bucket has.
-        let quota = Quota::with_period(bucket.token_every())
+        let quota = Quota::with_period(bucket.refill_interval())
             .unwrap_or(Quota::per_second(bucket.capacity()))
             .allow_burst(bucket.capacity());
         let limiter = governor::RateLimiter::new(quota, Buckets::default(), Since::now(time));
@@ -75,7 +75,7 @@ impl SizeLimiter {
     fn prune(&self) {
         let now = self.limiter.clock().now();
         let interval =
-            if self.limiter.len() < MOST_BUCKETS { PRUNE_INTERVAL } else { PRUNE_INTERVAL_WHEN_FULL };
+            if self.limiter.len() < MAX_BUCKETS { PRUNE_INTERVAL } else { PRUNE_INTERVAL_WHEN_FULL };
         {
             let mut pruned = self.pruned.lock().unwrap_or_else(PoisonError::into_inner);
             if now.saturating_sub(*pruned) < interval {
@@ -90,14 +90,14 @@ impl SizeLimiter {
 
 #[async_trait]
 impl RateLimiter for LocalLimiter {
-    async fn take(&self, key: &LimitKey, bucket: Bucket) -> Taken {
+    async fn take(&self, key: &LimitKey, bucket: Bucket) -> RateLimitDecision {
         let limiter = self.size_limiter(bucket);
         limiter.prune();
         match limiter.limiter.check_key(key) {
-            Ok(state) => Taken::Token { remaining: state.remaining_burst_capacity() },
+            Ok(state) => RateLimitDecision::Token { remaining: state.remaining_burst_capacity() },
             Err(until) => {
                 let wait = until.wait_time_from(limiter.limiter.clock().now());
-                Taken::Refused { retry_after: wait.max(Duration::from_nanos(1)) }
+                RateLimitDecision::Refused { retry_after: wait.max(Duration::from_nanos(1)) }
             }
         }
     }

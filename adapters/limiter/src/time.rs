@@ -14,11 +14,11 @@ impl Time {
     /// The monotonic clock of the process. It follows Tokio's paused time in tests.
     pub fn monotonic() -> Time {
         let start = Instant::now();
-        Time::told_by(move || start.elapsed())
+        Time::from_fn(move || start.elapsed())
     }
 
     /// A time given by a function. It MUST NOT go back.
-    pub fn told_by(now: impl Fn() -> Duration + Send + Sync + 'static) -> Time {
+    pub fn from_fn(now: impl Fn() -> Duration + Send + Sync + 'static) -> Time {
         Time(Arc::new(now))
     }
 

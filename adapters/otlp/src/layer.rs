@@ -14,17 +14,17 @@ use crate::fields::Fields;
 use crate::span::span_of;
 
 /// A `tracing-subscriber` layer that exports each log event with the field `hop` as a span.
-pub struct Hops {
+pub struct HopLayer {
     processor: Arc<BatchSpanProcessor>,
 }
 
-impl Hops {
-    pub(crate) fn new(processor: Arc<BatchSpanProcessor>) -> Hops {
-        Hops { processor }
+impl HopLayer {
+    pub(crate) fn new(processor: Arc<BatchSpanProcessor>) -> HopLayer {
+        HopLayer { processor }
     }
 }
 
-impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Hops {
+impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for HopLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let mut fields = Fields::default();
         attributes.record(&mut fields);

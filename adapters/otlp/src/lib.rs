@@ -19,14 +19,14 @@ use opentelemetry_sdk::trace::{BatchSpanProcessor, IdGenerator, RandomIdGenerato
 use tokio::runtime::Handle;
 
 use client::Client;
-pub use layer::Hops;
+pub use layer::HopLayer;
 
 /// Timeout of one export.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reason why the exporter cannot be started.
 #[derive(Debug, thiserror::Error)]
-pub enum Unusable {
+pub enum ExporterError {
     /// The endpoint is not `http://host:port`.
     #[error("the collector URL must be http://host:port, such as http://127.0.0.1:4318, not {0:?}")]
     Endpoint(String),
@@ -42,12 +42,12 @@ pub struct Exporter {
 
 impl Exporter {
     /// Starts exporting to the collector at `endpoint` (`http://host:port`). HTTP requests run on `runtime`.
-    pub fn start(endpoint: &str, runtime: Handle) -> Result<Exporter, Unusable> {
+    pub fn start(endpoint: &str, runtime: Handle) -> Result<Exporter, ExporterError> {
         let base = endpoint.trim_end_matches('/');
         let authority =
             base.strip_prefix("http://").filter(|rest| !rest.is_empty() && !rest.contains(['@', ' ']));
         if authority.is_none() {
-            return Err(Unusable::Endpoint(endpoint.to_owned()));
+            return Err(ExporterError::Endpoint(endpoint.to_owned()));
         }
         let exporter = SpanExporter::builder()
             .with_http()
@@ -69,8 +69,8 @@ impl Exporter {
     }
 
     /// The layer that converts log events to spans.
-    pub fn layer(&self) -> Hops {
-        Hops::new(Arc::clone(&self.processor))
+    pub fn layer(&self) -> HopLayer {
+        HopLayer::new(Arc::clone(&self.processor))
     }
 
     /// Sends the queued spans and stops; waits at most 5 s. MUST NOT be called from a task of the runtime, because it blocks.

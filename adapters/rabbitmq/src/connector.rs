@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::fault::{ErrorClass, RabbitError};
+use crate::error::{ErrorClass, RabbitError};
 use crate::link::Link;
 use crate::settings::RabbitSettings;
 
@@ -96,16 +96,18 @@ impl Connector {
                 Ok(link)
             }
             Err(error) => {
-                let longest = self.settings.longest_pause;
+                let longest = self.settings.max_reconnect_pause;
                 let pause = match &state.failed {
                     Some(failed) => (failed.pause * 2).min(longest),
                     None => longest / FIRST_PAUSE_SHARE,
                 };
                 match &state.failed {
-                    None => warn!(purpose = self.purpose, place = self.settings.place(), error = %error,
+                    None => warn!(purpose = self.purpose, place = self.settings.address(), error = %error,
                         "[RabbitMQ] [ALERT] cannot connect; retrying at least every {longest:?}"),
-                    Some(_) => debug!(purpose = self.purpose, place = self.settings.place(), error = %error,
-                        "[RabbitMQ] cannot connect; retrying in {pause:?}"),
+                    Some(_) => {
+                        debug!(purpose = self.purpose, place = self.settings.address(), error = %error,
+                        "[RabbitMQ] cannot connect; retrying in {pause:?}")
+                    }
                 }
                 state.failed =
                     Some(FailedAttempt { error: error.clone(), pause, retry_at: Instant::now() + pause });
@@ -124,7 +126,7 @@ impl Connector {
             *next_node = next_node.wrapping_add(1);
             match Link::connect(&self.settings, host, self.purpose).await {
                 Ok(link) => {
-                    info!(purpose = self.purpose, place = self.settings.place(), node = %host, "[RabbitMQ] connected");
+                    info!(purpose = self.purpose, place = self.settings.address(), node = %host, "[RabbitMQ] connected");
                     return Ok(link);
                 }
                 // Users, permissions and vhosts are the same on every node of the cluster.
@@ -164,7 +166,7 @@ mod tests {
             });
         }
         let mut settings = RabbitSettings::parse(&format!("amqp://{}", hosts.join(","))).unwrap();
-        settings.longest_pause = Duration::from_secs(3600);
+        settings.max_reconnect_pause = Duration::from_secs(3600);
         let connector = Connector::new("testing", Arc::new(settings), Arc::default());
         for _ in 0..2 {
             assert!(connector.link().await.is_err());

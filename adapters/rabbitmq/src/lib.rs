@@ -10,8 +10,8 @@
 #![warn(missing_docs)]
 
 mod connector;
-mod fault;
-mod inbox;
+mod delivery_buffer;
+mod error;
 mod link;
 mod message;
 mod publisher;
@@ -34,7 +34,7 @@ use handover_outbox::topology::Topology;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
-use fault::RabbitError;
+use error::RabbitError;
 use publisher::Job;
 use shared::Shared;
 use subscription::RabbitSubscription;

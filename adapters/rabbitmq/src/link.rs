@@ -14,7 +14,7 @@ use lapin::{AsyncTcpStream, Channel, Connection, ConnectionProperties, Event};
 use tokio::sync::{OnceCell, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::fault::{RabbitError, with_timeout};
+use crate::error::{RabbitError, with_timeout};
 use crate::settings::{Host, RabbitSettings};
 use crate::transport::{dial, runtime};
 use crate::version::{self, Version};
@@ -102,7 +102,7 @@ impl Link {
     pub(crate) async fn channel(&self) -> Result<Channel, RabbitError> {
         match &self.connection {
             Some(connection) => {
-                with_timeout("opening a channel", self.settings.answer_timeout, connection.create_channel())
+                with_timeout("opening a channel", self.settings.reply_timeout, connection.create_channel())
                     .await
             }
             None => Err(RabbitError::Other("the connection is closed".to_owned())),

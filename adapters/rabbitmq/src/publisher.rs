@@ -18,7 +18,7 @@ use lapin::{BasicProperties, Channel, Confirmation, PublisherConfirm};
 use tokio::sync::{mpsc, oneshot};
 use tracing::warn;
 
-use crate::fault::{ErrorClass, RabbitError, with_timeout};
+use crate::error::{ErrorClass, RabbitError, with_timeout};
 use crate::link::Link;
 use crate::message::{properties_of, short};
 use crate::shared::Shared;
@@ -132,7 +132,7 @@ impl Publisher {
                 }
                 let channel = link.channel().await?;
                 let select = channel.confirm_select(ConfirmSelectOptions::default());
-                with_timeout("asking for confirms", self.shared.settings.answer_timeout, select).await?;
+                with_timeout("asking for confirms", self.shared.settings.reply_timeout, select).await?;
                 Open { link, channel, is_unreliable: false }
             }
         };

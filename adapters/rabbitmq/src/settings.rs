@@ -73,11 +73,11 @@ pub struct RabbitSettings {
     /// Time limit for the confirms of a window. After it their outcome is unknown and the connection is closed.
     pub confirm_timeout: Duration,
     /// Time limit for any other reply of the server.
-    pub answer_timeout: Duration,
+    pub reply_timeout: Duration,
     /// Interval of the check of queues, bindings and subscriptions.
     pub watch_interval: Duration,
     /// Longest pause between two connection attempts; the first pause is 1/40 of it.
-    pub longest_pause: Duration,
+    pub max_reconnect_pause: Duration,
 }
 
 impl RabbitSettings {
@@ -121,14 +121,14 @@ impl RabbitSettings {
             connection_name: "handover".to_owned(),
             connect_timeout: Duration::from_secs(5),
             confirm_timeout: Duration::from_secs(10),
-            answer_timeout: Duration::from_secs(5),
+            reply_timeout: Duration::from_secs(5),
             watch_interval: Duration::from_secs(5),
-            longest_pause: Duration::from_secs(2),
+            max_reconnect_pause: Duration::from_secs(2),
         })
     }
 
     /// Trusts these certificates (PEM) for `amqps`, in addition to the public authorities.
-    pub fn trusting(mut self, authorities: String) -> Result<RabbitSettings, InvalidSettings> {
+    pub fn with_ca_certificates(mut self, authorities: String) -> Result<RabbitSettings, InvalidSettings> {
         if !authorities.contains("-----BEGIN CERTIFICATE-----") {
             return Err(InvalidSettings("the CA file of RabbitMQ contains no PEM certificate".to_owned()));
         }
@@ -147,7 +147,7 @@ impl RabbitSettings {
     }
 
     /// URL without the password, for messages to operators.
-    pub fn place(&self) -> String {
+    pub fn address(&self) -> String {
         let AMQPUri { scheme, authority, vhost, .. } = &self.uri;
         let hosts: Vec<String> = self.hosts.iter().map(Host::to_string).collect();
         format!("{scheme}://{}@{} (vhost {vhost})", authority.userinfo.username, hosts.join(","))
@@ -158,7 +158,7 @@ impl fmt::Debug for RabbitSettings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("RabbitSettings")
-            .field("place", &self.place())
+            .field("place", &self.address())
             .field("queue_type", &self.queue_type)
             .finish_non_exhaustive()
     }
@@ -226,7 +226,7 @@ mod tests {
         let AMQPUri { authority, vhost, query, .. } = &settings.uri;
         assert_eq!((authority.userinfo.password.as_str(), vhost.as_str()), ("a,b", "orders"));
         assert_eq!(query.heartbeat, Some(3));
-        assert_eq!(settings.place(), "amqps://shop@one:5671,two:5673,[::1]:7 (vhost orders)");
+        assert_eq!(settings.address(), "amqps://shop@one:5671,two:5673,[::1]:7 (vhost orders)");
         for url in
             ["amqp://one,,two", "amqp://one,", "amqp://,one/v", "amqp://one,:5672", "amqp://one,two:port"]
         {
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn password_is_not_displayed() {
         let settings = RabbitSettings::parse("amqp://shop:secret@localhost/v").unwrap();
-        for shown in [settings.place(), format!("{settings:?}")] {
+        for shown in [settings.address(), format!("{settings:?}")] {
             assert!(!shown.contains("secret") && shown.contains("shop@localhost"), "{shown}");
         }
     }
@@ -258,9 +258,10 @@ mod tests {
     #[test]
     fn ca_file_must_contain_a_certificate_and_requires_amqps() {
         let pem = "-----BEGIN CERTIFICATE-----\n";
-        let trusting = |url: &str, pem: &str| RabbitSettings::parse(url).unwrap().trusting(pem.to_owned());
-        assert!(trusting("amqps://localhost", pem).is_ok());
-        assert!(trusting("amqp://localhost", pem).is_err());
-        assert!(trusting("amqps://localhost", "a private key").is_err());
+        let with_ca_certificates =
+            |url: &str, pem: &str| RabbitSettings::parse(url).unwrap().with_ca_certificates(pem.to_owned());
+        assert!(with_ca_certificates("amqps://localhost", pem).is_ok());
+        assert!(with_ca_certificates("amqp://localhost", pem).is_err());
+        assert!(with_ca_certificates("amqps://localhost", "a private key").is_err());
     }
 }

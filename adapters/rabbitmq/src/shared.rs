@@ -8,7 +8,7 @@ use handover_outbox::topology::Topology;
 use tokio::sync::Notify;
 
 use crate::connector::Connector;
-use crate::inbox::DeliveryBuffer;
+use crate::delivery_buffer::DeliveryBuffer;
 use crate::settings::RabbitSettings;
 
 pub(crate) struct Shared {

@@ -16,8 +16,8 @@ use tokio::sync::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use crate::fault::{ErrorClass, RabbitError, with_timeout};
-use crate::inbox::{DeliveryBuffer, Ended, Frames};
+use crate::delivery_buffer::{DeliveryBuffer, Ended, Frames};
+use crate::error::{ErrorClass, RabbitError, with_timeout};
 use crate::message::{delivery_of, short};
 use crate::shared::Shared;
 
@@ -40,7 +40,7 @@ impl RabbitSubscription {
         prefetch: NonZeroU16,
     ) -> Result<RabbitSubscription, BrokerError> {
         let name = short("the queue", queue).map_err(|what| BrokerError::Refused { what })?;
-        let limit = shared.settings.answer_timeout;
+        let limit = shared.settings.reply_timeout;
         let opening = async {
             let channel = shared.consuming.link().await?.channel().await?;
             let mut opening = Opening { channel: channel.clone(), limit, is_subscribed: false };

@@ -8,7 +8,7 @@ use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptio
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, ExchangeKind};
 
-use crate::fault::{ErrorClass, RabbitError, with_timeout};
+use crate::error::{ErrorClass, RabbitError, with_timeout};
 use crate::link::Link;
 use crate::message::short;
 use crate::refusal;
@@ -32,7 +32,7 @@ pub(crate) async fn declare(
 ) -> Result<Vec<QueueCounts>, BrokerError> {
     let version = link.version().await.map_err(RabbitError::into_refused_or_unreachable)?;
     let channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
-    let declaration = Declaration { channel: &channel, limit: settings.answer_timeout };
+    let declaration = Declaration { channel: &channel, limit: settings.reply_timeout };
     declaration.exchange(&topology.exchange).await?;
     let mut counted = Vec::with_capacity(topology.queues.len());
     for spec in &topology.queues {
@@ -59,7 +59,7 @@ pub(crate) async fn count(
     let mut channel = link.channel().await.map_err(RabbitError::into_refused_or_unreachable)?;
     let mut counted = Vec::with_capacity(queues.len());
     for name in queues {
-        let declaration = Declaration { channel: &channel, limit: settings.answer_timeout };
+        let declaration = Declaration { channel: &channel, limit: settings.reply_timeout };
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::durable() };
         match declaration.queue(name, options, FieldTable::default()).await {
             Ok(queue) => counted.push(queue),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use futures_util::{AsyncReadExt, AsyncWriteExt};
 
-use crate::fault::RabbitError;
+use crate::error::RabbitError;
 use crate::settings::{Host, RabbitSettings};
 use crate::transport::dial;
 
@@ -61,7 +61,7 @@ pub(crate) async fn fetch(settings: &RabbitSettings, host: &Host) -> Result<Vers
             }
         }
     };
-    crate::fault::with_timeout(what, limit, fetching).await
+    crate::error::with_timeout(what, limit, fetching).await
 }
 
 /// Version in the server's properties, once it is completely received.

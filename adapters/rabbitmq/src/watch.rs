@@ -50,7 +50,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 async fn check(shared: &Shared, missing: &mut MissingConsumers) -> Result<(), BrokerError> {
     let Some(topology) = shared.topology() else { return Ok(()) };
     let link =
-        shared.consuming.link().await.map_err(crate::fault::RabbitError::into_refused_or_unreachable)?;
+        shared.consuming.link().await.map_err(crate::error::RabbitError::into_refused_or_unreachable)?;
     let names: Vec<String> = topology.queues.iter().map(|spec| spec.name.clone()).collect();
     let existing: BTreeSet<String> =
         count(&link, &names, &shared.settings).await?.into_iter().map(|counted| counted.name).collect();

@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_outbox::ports::{Changed, StoreError};
 use marketplace::ports::{
-    IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, Standing, StoredAnswer,
+    ClaimState, IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, RequestState, StoredResponse,
 };
 use redis::aio::MultiplexedConnection;
 use redis::{FromRedisValue, Script, ScriptInvocation};
 
-use crate::kept::{Fields, corrupt, decode};
-use crate::link::{Deadline, Link, RedisAway};
+use crate::link::{Deadline, RedisConnection, RedisUnavailable};
+use crate::stored_request::{Fields, corrupt, decode};
 
 static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("claim.lua")));
 static CONCLUDE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("conclude.lua")));
@@ -32,7 +32,7 @@ const ATTEMPTS: usize = 4;
 /// Any uncertainty is an error: while Redis is unavailable, slow or returns invalid responses, no claim succeeds. There is no
 /// fallback to another store, in which the same key would be new.
 pub struct RedisKeys {
-    link: Arc<Link>,
+    link: Arc<RedisConnection>,
     /// Offset added to the clock of the server, in milliseconds.
     clock_ahead_ms: Box<dyn Fn() -> i64 + Send + Sync>,
 }
@@ -42,7 +42,7 @@ type ClaimReply = (i64, i64, Fields);
 
 impl RedisKeys {
     /// Creates a store on this connection.
-    pub fn new(link: Arc<Link>) -> RedisKeys {
+    pub fn new(link: Arc<RedisConnection>) -> RedisKeys {
         RedisKeys { link, clock_ahead_ms: Box::new(|| 0) }
     }
 
@@ -58,7 +58,8 @@ impl RedisKeys {
         script: &ScriptInvocation<'_>,
         deadline: &mut Deadline<'_>,
     ) -> Result<T, IdempotencyError> {
-        let connection = self.link.connection().ok_or_else(|| unavailable(RedisAway::not_connected()))?;
+        let connection =
+            self.link.connection().ok_or_else(|| unavailable(RedisUnavailable::not_connected()))?;
         let mut handle = connection.handle.clone();
         deadline.limit(script.invoke_async::<T>(&mut handle)).await.map_err(|why| {
             self.link.disable(&connection, &why);
@@ -71,14 +72,14 @@ impl RedisKeys {
         match self.invoke::<i64>(script, &mut self.link.deadline()).await? {
             0 => Ok(Changed::None),
             1 => Ok(Changed::One),
-            other => Err(unavailable(RedisAway::invalid_response(&other))),
+            other => Err(unavailable(RedisUnavailable::invalid_response(&other))),
         }
     }
 }
 
 #[async_trait]
 impl IdempotencyStore for RedisKeys {
-    async fn claim(&self, claim: &KeptRequest) -> Result<Option<StoredAnswer>, IdempotencyError> {
+    async fn claim(&self, claim: &RequestRecord) -> Result<Option<StoredResponse>, IdempotencyError> {
         let name = name(&claim.scope);
         let ahead_ms = (self.clock_ahead_ms)();
         let mut deadline = self.link.deadline();
@@ -95,21 +96,25 @@ impl IdempotencyStore for RedisKeys {
                         "the key has another type, so another application writes to it",
                     ));
                 }
-                (other, _, _) => return Err(unavailable(RedisAway::invalid_response(&other))),
+                (other, _, _) => return Err(unavailable(RedisUnavailable::invalid_response(&other))),
             };
             let before = decode(&claim.scope, &name, fields)?;
             let token = before.token.clone();
-            match before.claimed_by(claim, now)? {
-                Standing::Claimed => return Ok(None),
-                Standing::Answered(answer) => return Ok(Some(answer)),
-                Standing::Over => replaced = token,
+            match before.decide_claim(claim, now)? {
+                ClaimState::Own => return Ok(None),
+                ClaimState::Completed(answer) => return Ok(Some(answer)),
+                ClaimState::Replaceable => replaced = token,
             }
         }
         // Another process replaced the entry each time, so it is processing the request.
         Err(IdempotencyError::InProgress)
     }
 
-    async fn conclude(&self, token: &str, concluded: &KeptRequest) -> Result<Changed, IdempotencyError> {
+    async fn store_response(
+        &self,
+        token: &str,
+        concluded: &RequestRecord,
+    ) -> Result<Changed, IdempotencyError> {
         let RequestState::Success(answer) = &concluded.state else {
             return Err(backend("cannot store the response of a request without one".to_owned()));
         };
@@ -134,7 +139,7 @@ impl IdempotencyStore for RedisKeys {
 
 fn claim_script<'a>(
     name: &str,
-    claim: &KeptRequest,
+    claim: &RequestRecord,
     replaced: &str,
     ahead_ms: i64,
 ) -> Result<ScriptInvocation<'a>, IdempotencyError> {
@@ -159,11 +164,12 @@ fn name(scope: &RequestScope) -> String {
 }
 
 fn moment(ms: i64, name: &str) -> Result<DateTime<Utc>, IdempotencyError> {
-    DateTime::from_timestamp_millis(ms).ok_or_else(|| unavailable(RedisAway::invalid_response(&(name, ms))))
+    DateTime::from_timestamp_millis(ms)
+        .ok_or_else(|| unavailable(RedisUnavailable::invalid_response(&(name, ms))))
 }
 
-fn unavailable(why: RedisAway) -> IdempotencyError {
-    IdempotencyError::Away(Box::new(why))
+fn unavailable(why: RedisUnavailable) -> IdempotencyError {
+    IdempotencyError::Unavailable(Box::new(why))
 }
 
 fn backend(why: String) -> IdempotencyError {
@@ -174,7 +180,7 @@ fn backend(why: String) -> IdempotencyError {
 pub(crate) async fn check(
     connection: &mut MultiplexedConnection,
     timeout: Duration,
-) -> Result<(), RedisAway> {
+) -> Result<(), RedisUnavailable> {
     let name = format!("{PREFIX}probe");
     let mut claim = CLAIM.key(&name);
     claim.arg("probe").arg("").arg("probe").arg("").arg(1_000).arg(1_000).arg(0);
@@ -188,5 +194,9 @@ pub(crate) async fn check(
     let released = Deadline::in_real_time(timeout).limit(release.invoke_async::<i64>(connection)).await?;
     // Another process may run the check at the same time.
     let is_valid = matches!((code, concluded, released), (0 | 1, 0, 0 | 1)) && now_ms > 0;
-    if is_valid { Ok(()) } else { Err(RedisAway::invalid_response(&(code, now_ms, concluded, released))) }
+    if is_valid {
+        Ok(())
+    } else {
+        Err(RedisUnavailable::invalid_response(&(code, now_ms, concluded, released)))
+    }
 }

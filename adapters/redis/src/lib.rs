@@ -4,13 +4,13 @@
 //! **Invariant:** every call returns within `redis.timeout`, whatever the state of Redis. No process accepts more requests than it
 //! would without Redis, and a key is claimed only if Redis confirms the claim.
 
-mod kept;
 mod keys;
 mod limiter;
 mod link;
 mod settings;
+mod stored_request;
 
 pub use keys::RedisKeys;
 pub use limiter::RedisLimiter;
-pub use link::{Link, RedisAway, Use, probe};
+pub use link::{RedisConnection, RedisUnavailable, RedisUse, probe};
 pub use settings::{InvalidSettings, RedisSettings};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use handover_outbox::Tasks;
 use handover_outbox::ports::Clock;
-use marketplace::{KEYS_AWAY, LIMIT_AWAY};
+use marketplace::{IDEMPOTENCY_REDIS_UNAVAILABLE, LIMIT_REDIS_UNAVAILABLE};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult};
 use tokio::sync::Notify;
@@ -28,27 +28,27 @@ const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// Purpose for which Redis is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Use {
+pub enum RedisUse {
     /// Token buckets ([`RedisLimiter`](crate::RedisLimiter)).
     Limits,
     /// Idempotency keys ([`RedisKeys`](crate::RedisKeys)).
     Keys,
 }
 
-impl Use {
+impl RedisUse {
     /// The gauge that is 1 while Redis is unavailable.
     const fn gauge(self) -> &'static str {
         match self {
-            Use::Limits => LIMIT_AWAY,
-            Use::Keys => KEYS_AWAY,
+            RedisUse::Limits => LIMIT_REDIS_UNAVAILABLE,
+            RedisUse::Keys => IDEMPOTENCY_REDIS_UNAVAILABLE,
         }
     }
 
     /// Describes the effect while Redis is unavailable.
     pub const fn without(self) -> &'static str {
         match self {
-            Use::Limits => "each process applies its own rate limits",
-            Use::Keys => {
+            RedisUse::Limits => "each process applies its own rate limits",
+            RedisUse::Keys => {
                 "redrive, replay, discard, release and repair requests with an idempotency key are refused"
             }
         }
@@ -57,15 +57,19 @@ impl Use {
     /// Describes the effect while Redis is available.
     const fn with(self) -> &'static str {
         match self {
-            Use::Limits => "all processes share their rate limits",
-            Use::Keys => "idempotency keys of operators are stored in Redis",
+            RedisUse::Limits => "all processes share their rate limits",
+            RedisUse::Keys => "idempotency keys of operators are stored in Redis",
         }
     }
 
-    async fn check(self, connection: &mut MultiplexedConnection, timeout: Duration) -> Result<(), RedisAway> {
+    async fn check(
+        self,
+        connection: &mut MultiplexedConnection,
+        timeout: Duration,
+    ) -> Result<(), RedisUnavailable> {
         match self {
-            Use::Limits => limiter::check(connection.clone(), timeout).await,
-            Use::Keys => keys::check(connection, timeout).await,
+            RedisUse::Limits => limiter::check(connection.clone(), timeout).await,
+            RedisUse::Keys => keys::check(connection, timeout).await,
         }
     }
 }
@@ -73,25 +77,25 @@ impl Use {
 /// Redis did not give a valid response in time.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct RedisAway(String);
+pub struct RedisUnavailable(String);
 
-impl RedisAway {
-    pub(crate) fn timed_out(timeout: Duration) -> RedisAway {
-        RedisAway(format!("no answer within {timeout:?}"))
+impl RedisUnavailable {
+    pub(crate) fn timed_out(timeout: Duration) -> RedisUnavailable {
+        RedisUnavailable(format!("no answer within {timeout:?}"))
     }
 
-    pub(crate) fn not_connected() -> RedisAway {
-        RedisAway("not connected to Redis".to_owned())
+    pub(crate) fn not_connected() -> RedisUnavailable {
+        RedisUnavailable("not connected to Redis".to_owned())
     }
 
-    pub(crate) fn invalid_response(response: &dyn fmt::Debug) -> RedisAway {
-        RedisAway(format!("invalid response {response:?}"))
+    pub(crate) fn invalid_response(response: &dyn fmt::Debug) -> RedisUnavailable {
+        RedisUnavailable(format!("invalid response {response:?}"))
     }
 }
 
-impl From<redis::RedisError> for RedisAway {
-    fn from(error: redis::RedisError) -> RedisAway {
-        RedisAway(error.to_string())
+impl From<redis::RedisError> for RedisUnavailable {
+    fn from(error: redis::RedisError) -> RedisUnavailable {
+        RedisUnavailable(error.to_string())
     }
 }
 
@@ -112,11 +116,11 @@ impl Deadline<'_> {
     pub(crate) async fn limit<T>(
         &mut self,
         call: impl Future<Output = RedisResult<T>>,
-    ) -> Result<T, RedisAway> {
+    ) -> Result<T, RedisUnavailable> {
         tokio::select! {
             biased;
             response = call => Ok(response?),
-            () = &mut self.expired => Err(RedisAway::timed_out(self.timeout)),
+            () = &mut self.expired => Err(RedisUnavailable::timed_out(self.timeout)),
         }
     }
 }
@@ -129,21 +133,26 @@ pub(crate) struct Connection {
 }
 
 /// The connection shared by all uses and requests.
-pub struct Link {
+pub struct RedisConnection {
     settings: RedisSettings,
     /// Measures the timeout of requests.
     clock: Arc<dyn Clock>,
-    uses: Vec<Use>,
+    uses: Vec<RedisUse>,
     connection: RwLock<Option<Connection>>,
     connections: AtomicU64,
     lost: Notify,
 }
 
-impl Link {
+impl RedisConnection {
     /// Starts a background task that connects, checks the connection for these uses, and reconnects after a loss, until the
     /// process stops.
-    pub fn keep(settings: RedisSettings, uses: Vec<Use>, clock: Arc<dyn Clock>, tasks: &Tasks) -> Arc<Link> {
-        let link = Arc::new(Link {
+    pub fn keep(
+        settings: RedisSettings,
+        uses: Vec<RedisUse>,
+        clock: Arc<dyn Clock>,
+        tasks: &Tasks,
+    ) -> Arc<RedisConnection> {
+        let link = Arc::new(RedisConnection {
             settings,
             clock,
             uses,
@@ -158,7 +167,7 @@ impl Link {
     }
 
     /// Whether a connection is available.
-    pub fn is_there(&self) -> bool {
+    pub fn is_available(&self) -> bool {
         self.connection().is_some()
     }
 
@@ -174,7 +183,7 @@ impl Link {
     }
 
     /// Disables a connection after a failure, and starts reconnecting.
-    pub(crate) fn disable(&self, connection: &Connection, why: &RedisAway) {
+    pub(crate) fn disable(&self, connection: &Connection, why: &RedisUnavailable) {
         let mut current = self.connection.write().unwrap_or_else(PoisonError::into_inner);
         // Only the first failing request logs the outage. A late failure must not disable the next connection.
         if current.take_if(|current| current.number == connection.number).is_some() {
@@ -183,10 +192,10 @@ impl Link {
         }
     }
 
-    fn log_unavailable(&self, why: &RedisAway) {
+    fn log_unavailable(&self, why: &RedisUnavailable) {
         self.set_gauges(1.0);
-        let effect = self.describe(Use::without);
-        tracing::warn!(place = %self.settings.place(), error = %why,
+        let effect = self.describe(RedisUse::without);
+        tracing::warn!(place = %self.settings.address(), error = %why,
             "redis: unavailable; until it is available again, {effect}");
     }
 
@@ -196,7 +205,7 @@ impl Link {
         }
     }
 
-    fn describe(&self, what: fn(Use) -> &'static str) -> String {
+    fn describe(&self, what: fn(RedisUse) -> &'static str) -> String {
         self.uses.iter().map(|each| what(*each)).collect::<Vec<_>>().join(", and ")
     }
 
@@ -226,7 +235,7 @@ impl Link {
             }
             // Ends early if the process stops; the loop condition checks that.
             let _ = timeout(pause, stopping.cancelled()).await;
-            pause = (pause * 2).min(self.settings.longest_pause);
+            pause = (pause * 2).min(self.settings.max_reconnect_pause);
         }
     }
 
@@ -236,20 +245,23 @@ impl Link {
             Some(Connection { handle, number });
         self.set_gauges(0.0);
         let event = if is_reconnect { "available again" } else { "connected" };
-        let effect = self.describe(Use::with);
-        tracing::info!(place = %self.settings.place(), "redis: {event}; {effect}");
+        let effect = self.describe(RedisUse::with);
+        tracing::info!(place = %self.settings.address(), "redis: {event}; {effect}");
     }
 }
 
 /// Connects, and checks that the scripts of all uses respond as fast as a request requires.
-async fn connect(settings: &RedisSettings, uses: &[Use]) -> Result<MultiplexedConnection, RedisAway> {
+async fn connect(
+    settings: &RedisSettings,
+    uses: &[RedisUse],
+) -> Result<MultiplexedConnection, RedisUnavailable> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(settings.connect_timeout))
         .set_response_timeout(Some(settings.connect_timeout));
     let connecting = settings.client.get_multiplexed_async_connection_with_config(&config);
     let mut connection = timeout(settings.connect_timeout, connecting)
         .await
-        .map_err(|_| RedisAway::timed_out(settings.connect_timeout))??;
+        .map_err(|_| RedisUnavailable::timed_out(settings.connect_timeout))??;
     for each in uses {
         // The first call may have to load the script; the second must meet the timeout of a request.
         each.check(&mut connection, settings.connect_timeout).await?;
@@ -259,6 +271,6 @@ async fn connect(settings: &RedisSettings, uses: &[Use]) -> Result<MultiplexedCo
 }
 
 /// Checks that Redis is reachable and supports these uses.
-pub async fn probe(settings: &RedisSettings, uses: &[Use]) -> Result<(), RedisAway> {
+pub async fn probe(settings: &RedisSettings, uses: &[RedisUse]) -> Result<(), RedisUnavailable> {
     connect(settings, uses).await.map(drop)
 }

@@ -19,7 +19,7 @@ pub struct RedisSettings {
     /// Timeout for connecting, including TLS and authentication.
     pub connect_timeout: Duration,
     /// Maximum pause between two connection attempts.
-    pub longest_pause: Duration,
+    pub max_reconnect_pause: Duration,
 }
 
 impl RedisSettings {
@@ -54,12 +54,12 @@ impl RedisSettings {
             client,
             timeout: RedisSettings::TIMEOUT,
             connect_timeout: Duration::from_secs(2),
-            longest_pause: Duration::from_secs(2),
+            max_reconnect_pause: Duration::from_secs(2),
         })
     }
 
     /// Verifies the server certificate with these authorities (PEM) instead of those of the machine.
-    pub fn trusting(self, authorities: &str) -> Result<RedisSettings, InvalidSettings> {
+    pub fn with_ca_certificates(self, authorities: &str) -> Result<RedisSettings, InvalidSettings> {
         let info = self.client.get_connection_info().clone();
         if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
             return Err(InvalidSettings(
@@ -73,7 +73,7 @@ impl RedisSettings {
     }
 
     /// Address and database number, without user name and password.
-    pub fn place(&self) -> String {
+    pub fn address(&self) -> String {
         let info = self.client.get_connection_info();
         format!("Redis at {}, database {}", info.addr(), info.redis_settings().db())
     }
@@ -82,7 +82,7 @@ impl RedisSettings {
 impl fmt::Debug for RedisSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisSettings")
-            .field("place", &self.place())
+            .field("place", &self.address())
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }

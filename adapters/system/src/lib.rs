@@ -2,8 +2,8 @@
 
 #![warn(missing_docs)]
 
-mod chance;
 mod clock;
+mod random;
 
-pub use chance::{NoEntropy, OsChance, secret_bytes};
 pub use clock::{FollowingClock, SystemClock};
+pub use random::{EntropyError, OsRandom, secret_bytes};

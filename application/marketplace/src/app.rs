@@ -32,7 +32,7 @@ pub struct Rules {
 
 impl Rules {
     /// Creation time at or before which a pending order is overdue.
-    pub fn overdue_line(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+    pub fn overdue_cutoff(&self, now: DateTime<Utc>) -> DateTime<Utc> {
         TimeDelta::from_std(self.pending_timeout)
             .ok()
             .and_then(|timeout| now.checked_sub_signed(timeout))
@@ -127,14 +127,14 @@ impl App {
     }
 
     /// Sets the store for requests whose response is stored after the command
-    /// ([`begin_afterwards`](crate::idempotency::begin_afterwards)).
-    pub fn with_keys(self, keys: Arc<dyn IdempotencyStore>) -> App {
+    /// ([`begin_with_deferred_response`](crate::idempotency::begin_with_deferred_response)).
+    pub fn with_idempotency_store(self, keys: Arc<dyn IdempotencyStore>) -> App {
         App { keys: Some(keys), ..self }
     }
 
     /// Returns the application for background tasks, which do not share the concurrency limit of its callers.
-    pub fn of_its_own(&self) -> App {
-        App { tx: self.tx.of_its_own(), outbox: self.outbox.of_its_own(), ..self.clone() }
+    pub fn for_background_tasks(&self) -> App {
+        App { tx: self.tx.for_background_tasks(), outbox: self.outbox.for_background_tasks(), ..self.clone() }
     }
 
     /// Current time of the deployment's clock.
@@ -148,14 +148,14 @@ impl App {
     }
 
     /// Returns a factory for a change without events.
-    pub(crate) fn announcer_without_events(&self, trace_id: &str, now: DateTime<Utc>) -> Announcer {
+    pub(crate) fn empty_event_factory(&self, trace_id: &str, now: DateTime<Utc>) -> EventFactory {
         let metadata = EventMetadata { trace_id: Some(trace_id.to_owned()), ..EventMetadata::default() };
-        Announcer { ids: Vec::new(), metadata, now, max_retry_count: self.rules.max_retry_count }
+        EventFactory { ids: Vec::new(), metadata, now, max_retry_count: self.rules.max_retry_count }
     }
 
     /// Chooses the ids and the time for up to `events` events of a command, before its first attempt.
-    pub fn announcer(&self, context: &CommandContext, events: usize) -> Announcer {
-        Announcer {
+    pub fn event_factory(&self, context: &CommandContext, events: usize) -> EventFactory {
+        EventFactory {
             ids: (0..events).map(|_| self.ids.event()).collect(),
             metadata: context.metadata(),
             now: self.now(),
@@ -167,7 +167,7 @@ impl App {
 /// Builds the events of a command. Ids, time and trace are fixed before the first attempt, so that a repeated attempt
 /// writes the same events.
 #[derive(Debug, Clone)]
-pub struct Announcer {
+pub struct EventFactory {
     ids: Vec<EventId>,
     metadata: handover_outbox::ports::EventMetadata,
     /// Time of the command.
@@ -175,7 +175,7 @@ pub struct Announcer {
     max_retry_count: u32,
 }
 
-impl Announcer {
+impl EventFactory {
     /// Id of the command's first event. It is in the outbox if and only if the command was committed.
     pub fn first_id(&self) -> Option<&EventId> {
         self.ids.first()
@@ -191,7 +191,7 @@ impl Announcer {
 
     /// Returns the factory with the trace of the request that the command continues. Without one it keeps the trace of the
     /// command.
-    pub(crate) fn in_trace(&self, trace: Option<&Trace>) -> Announcer {
+    pub(crate) fn in_trace(&self, trace: Option<&Trace>) -> EventFactory {
         let mut events = self.clone();
         if let Some(Trace { trace_id, traceparent }) = trace.cloned() {
             events.metadata.trace_id = Some(trace_id);

@@ -105,8 +105,8 @@ impl CommandContext {
         Ok(Operator {
             name: self.actor.to_string(),
             tenant: self.tenant,
-            sees_all: self.has(Role::Platform),
-            sees_people: self.has(Role::Pii),
+            sees_all_tenants: self.has(Role::Platform),
+            sees_personal_data: self.has(Role::Pii),
             trace: self.trace.clone(),
         })
     }

@@ -17,7 +17,7 @@ use handover_outbox::ports::StoreError;
 use handover_outbox::{UnitError as _, event_id, with_tx};
 
 /// Number of ids that a process reserves at a time. Unused ids of a block are lost when the process ends.
-pub const BLOCK: u32 = 100;
+pub const ID_BLOCK_SIZE: u32 = 100;
 
 /// Allocates the ids of one process.
 pub struct Ids {
@@ -39,10 +39,10 @@ impl Ids {
             Some(id) => id,
             None => {
                 let first = with_tx(&self.tx, move |unit, _| {
-                    Box::pin(async move { IdBlocks::take_id_block(unit, kind, BLOCK).await })
+                    Box::pin(async move { IdBlocks::take_id_block(unit, kind, ID_BLOCK_SIZE).await })
                 })
                 .await?;
-                *block = first + 1..first + i64::from(BLOCK);
+                *block = first + 1..first + i64::from(ID_BLOCK_SIZE);
                 first
             }
         };

@@ -5,21 +5,24 @@ mod app;
 mod assets;
 mod consistency;
 mod context;
-mod counted;
 mod event_types;
 pub mod handlers;
 pub mod idempotency;
 mod ids;
 pub mod jobs;
+mod metric_names;
 pub mod ports;
 mod privacy;
 pub mod queues;
 pub mod service;
 pub mod use_cases;
 
-pub use app::{Announcer, App, MarketTransactor, Rules};
+pub use app::{App, EventFactory, MarketTransactor, Rules};
 pub use context::{Actor, CommandContext, Role};
-pub use counted::{KEYS_AWAY, LIMIT_AWAY, LIMIT_FALLBACK, LIMIT_REFUSED, METRICS, OVERLOAD_REFUSED};
-pub use ids::{BLOCK, Ids};
+pub use ids::{ID_BLOCK_SIZE, Ids};
 pub use jobs::{ConsistencySettings, RefundSettings, TimeoutSettings};
+pub use metric_names::{
+    IDEMPOTENCY_REDIS_UNAVAILABLE, LIMIT_FALLBACK, LIMIT_REDIS_UNAVAILABLE, LIMIT_REFUSED, METRICS,
+    OVERLOAD_REFUSED,
+};
 pub use service::Settings;

@@ -39,11 +39,11 @@ pub(crate) const VISIBLE_FIELDS: [&str; 29] = [
 ];
 
 /// Whether the caller may see personal data.
-pub(crate) fn sees_people(context: &CommandContext) -> bool {
+pub(crate) fn sees_personal_data(context: &CommandContext) -> bool {
     context.has(Role::Pii)
 }
 
 /// Returns free text of a user, masked if the caller may not see it.
 pub(crate) fn masked_text(context: &CommandContext, text: String) -> String {
-    if sees_people(context) { text } else { MASK.to_owned() }
+    if sees_personal_data(context) { text } else { MASK.to_owned() }
 }

@@ -6,7 +6,7 @@ use crate::jobs::{
     RequestSweep, TimeoutSettings, TimeoutSweep,
 };
 use crate::use_cases::UseCaseError;
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::runtime::{self, keep_running};
 use handover_outbox::{ConsumerSettings, RelaySettings};
 
@@ -49,8 +49,8 @@ pub async fn prepare(app: &App) -> Result<(), UseCaseError> {
 
 /// Starts the tasks of these roles and returns immediately. The tasks retry after outages of database and broker, are
 /// restarted after a panic, and end on `Tasks::stop`.
-pub fn start(app: &App, wake: &Wake, roles: Roles, settings: &Settings) {
-    let app = app.of_its_own();
+pub fn start(app: &App, wake: &WakeupNotifier, roles: Roles, settings: &Settings) {
+    let app = app.for_background_tasks();
     if roles.relay {
         runtime::start_relay(&app.outbox, wake, &settings.relay);
     }

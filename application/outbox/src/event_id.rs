@@ -8,7 +8,7 @@ use crate::Transactor;
 pub fn event_id<U: ?Sized, V: ?Sized>(tx: &Transactor<U, V>) -> EventId {
     let millis = u64::try_from(tx.clock.now().timestamp_millis()).unwrap_or(0);
     let mut random = [0u8; 10];
-    random[..8].copy_from_slice(&tx.chance.next().to_le_bytes());
-    random[8..].copy_from_slice(&tx.chance.next().to_le_bytes()[..2]);
+    random[..8].copy_from_slice(&tx.random.next().to_le_bytes());
+    random[8..].copy_from_slice(&tx.random.next().to_le_bytes()[..2]);
     uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid().into()
 }

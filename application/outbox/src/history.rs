@@ -13,7 +13,7 @@ pub async fn add(
     attempt: Attempt,
     mut entries: Vec<HistoryEntry>,
 ) -> Result<(), StoreError> {
-    if attempt.may_have_happened() {
+    if attempt.may_be_committed() {
         let events: Vec<EventId> = entries.iter().map(|entry| entry.event_id.clone()).collect();
         let there = unit.history_of(&events).await?;
         entries.retain(|entry| !there.contains(entry));

@@ -14,7 +14,7 @@ const MAX_CLOCK_SKEW: TimeDelta = TimeDelta::seconds(30);
 
 /// Whether a row was written by a clock that has since been set back. A lease in such a row is not valid; if its
 /// owner is still working, the fence stops it at commit.
-pub fn is_of_the_future(written: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+pub fn is_in_the_future(written: DateTime<Utc>, now: DateTime<Utc>) -> bool {
     written > now + MAX_CLOCK_SKEW
 }
 

@@ -59,8 +59,8 @@ impl Outbox {
     }
 
     /// For background work: uses permits of its own, so that it does not wait behind requests.
-    pub fn of_its_own(&self) -> Outbox {
-        Outbox { tx: self.tx.of_its_own(), ..self.clone() }
+    pub fn for_background_tasks(&self) -> Outbox {
+        Outbox { tx: self.tx.for_background_tasks(), ..self.clone() }
     }
 
     /// Name of the consumer of a queue.

@@ -23,7 +23,7 @@ const MAX_CODE_CHARS: usize = 64;
 
 /// A payload or envelope as this operator may see it.
 pub(crate) fn visible_json(registry: &EventRegistry, operator: &Operator, json: String) -> String {
-    if operator.sees_people { json } else { masked_json(&json, &registry.visible()) }
+    if operator.sees_personal_data { json } else { masked_json(&json, &registry.visible()) }
 }
 
 /// A payload or envelope for an operator without access to personal data.

@@ -98,7 +98,7 @@ impl EventRegistry {
     }
 
     /// Whether this type is registered.
-    pub fn knows(&self, event_type: &str) -> bool {
+    pub fn contains(&self, event_type: &str) -> bool {
         self.specs.contains_key(event_type)
     }
 

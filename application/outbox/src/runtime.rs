@@ -10,7 +10,7 @@ use crate::operations::OperationError;
 use crate::ports::{BrokerError, RelayId};
 use crate::relay::Relay;
 use crate::settings::{ConsumerSettings, RelaySettings};
-use crate::{Outbox, Transactor, Wake};
+use crate::{Outbox, Transactor, WakeupNotifier};
 
 /// Pause before a task is restarted after a panic.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -34,12 +34,12 @@ pub async fn prepare(outbox: &Outbox) -> Result<(), OperationError> {
 }
 
 /// Starts a relay under a new random id.
-pub fn start_relay(outbox: &Outbox, wake: &Wake, settings: &RelaySettings) {
+pub fn start_relay(outbox: &Outbox, wake: &WakeupNotifier, settings: &RelaySettings) {
     let relay = outbox.clone();
     let wake = wake.clone();
     let settings = settings.clone();
     keep_running(&outbox.tx, "relay", move || {
-        let id = RelayId(format!("relay-{:016x}", relay.tx.chance.next()));
+        let id = RelayId(format!("relay-{:016x}", relay.tx.random.next()));
         Relay::new(relay.clone(), wake.clone(), id, settings.clone()).run()
     });
 }

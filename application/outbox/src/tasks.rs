@@ -57,7 +57,7 @@ impl Tasks {
 
     /// The same tasks, with the permits for background work: many requests must not prevent a relay from renewing its
     /// lease.
-    pub fn of_its_own(&self) -> Tasks {
+    pub fn for_background_tasks(&self) -> Tasks {
         Tasks { units: Arc::clone(&self.background_units), ..self.clone() }
     }
 

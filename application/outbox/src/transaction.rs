@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Tasks;
-use crate::counted::with_pending_counters;
-use crate::ports::{Chance, Clock, Store, StoreError, UnitOfWork, View, outbox_of};
+use crate::metrics::with_pending_counters;
+use crate::ports::{Clock, RandomSource, Store, StoreError, UnitOfWork, View, outbox_of};
 
 /// A boxed future that borrows the unit of work.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -22,7 +22,7 @@ pub struct TxPolicy {
     pub pause: Duration,
     /// After a transient error no attempt starts once this time has passed. Otherwise the waits for a lock held by
     /// another transaction would add up.
-    pub patience: Duration,
+    pub max_elapsed: Duration,
 }
 
 impl Default for TxPolicy {
@@ -30,7 +30,7 @@ impl Default for TxPolicy {
         TxPolicy {
             attempts: NonZeroU32::MIN.saturating_add(7),
             pause: Duration::from_millis(4),
-            patience: Duration::from_secs(30),
+            max_elapsed: Duration::from_secs(30),
         }
     }
 }
@@ -42,7 +42,7 @@ pub struct Attempt(u32);
 impl Attempt {
     /// Whether an earlier attempt may have been committed, with its outcome unknown. The unit of work must then look
     /// for its own earlier writes before it decides again.
-    pub const fn may_have_happened(self) -> bool {
+    pub const fn may_be_committed(self) -> bool {
         self.0 > 1
     }
 }
@@ -68,7 +68,7 @@ pub struct Transactor<U: ?Sized = dyn UnitOfWork, V: ?Sized = dyn View> {
     /// Clock for the pauses between attempts.
     pub clock: Arc<dyn Clock>,
     /// Random source for the jitter of the pauses.
-    pub chance: Arc<dyn Chance>,
+    pub random: Arc<dyn RandomSource>,
     /// Retry policy.
     pub policy: TxPolicy,
 }
@@ -83,14 +83,14 @@ impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
             store,
             tasks: self.tasks.clone(),
             clock: Arc::clone(&self.clock),
-            chance: Arc::clone(&self.chance),
+            random: Arc::clone(&self.random),
             policy: self.policy,
         }
     }
 
     /// For background work: uses permits of its own, so that it does not wait behind requests.
-    pub fn of_its_own(&self) -> Transactor<U, V> {
-        Transactor { tasks: self.tasks.of_its_own(), ..self.clone() }
+    pub fn for_background_tasks(&self) -> Transactor<U, V> {
+        Transactor { tasks: self.tasks.for_background_tasks(), ..self.clone() }
     }
 }
 
@@ -154,13 +154,13 @@ where
         let elapsed = (tx.clock.now() - started_at).to_std().unwrap_or_default();
         let retryable = error.store_error().is_some_and(|error| {
             error.is_retryable()
-                && (!matches!(error, StoreError::Transient(_)) || elapsed < tx.policy.patience)
+                && (!matches!(error, StoreError::Transient(_)) || elapsed < tx.policy.max_elapsed)
         });
         if !retryable || number >= tx.policy.attempts.get() {
             return Err(error);
         }
         let longest = tx.policy.pause.saturating_mul(1 << (number - 1).min(10));
-        tx.clock.sleep(longest.mul_f64(0.5 + (tx.chance.next() >> 40) as f64 / f64::from(1u32 << 25))).await;
+        tx.clock.sleep(longest.mul_f64(0.5 + (tx.random.next() >> 40) as f64 / f64::from(1u32 << 25))).await;
         number += 1;
     }
 }

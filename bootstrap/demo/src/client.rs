@@ -119,7 +119,7 @@ impl Api {
         operator: UserId,
     ) -> Result<Api, Failure> {
         let refused = |key, why: String| Failure::SecretRefused { key, why };
-        let secret = secrets.jwt.as_ref().ok_or(Failure::IssuedElsewhere)?;
+        let secret = secrets.jwt.as_ref().ok_or(Failure::NoSigningSecret)?;
         let signer = Tokens::new(secret.reveal().as_bytes())
             .map_err(|error| refused("auth.jwt-secret", error.to_string()))?;
         let roles = users.iter().map(|user| (*user, Role::User)).chain([(operator, Role::Operator)]);

@@ -8,12 +8,12 @@ use marketplace::App;
 use marketplace::ports::MarketStore;
 
 use super::OUTAGE;
+use super::broker_faults::BrokerFaults;
 use super::client::{ApiResponse, NoResponse};
 use super::journal::ClientRecord;
-use super::market::{Market, Offer, Pace};
-use super::mishaps::BrokerFaults;
+use super::market::{Market, Offer, RedriveRate};
 use super::plan::Plan;
-use super::settle::{WaitFor, wait};
+use super::wait::{WaitFor, wait};
 
 /// Note with which the operator discards the dead letter of the corrupted message.
 const EXPLANATION: &str = "corrupted by the demo on purpose; its event was applied from the outbox";
@@ -45,7 +45,7 @@ impl Day<'_> {
         let (before, during_outage, after) = split_offers(offers);
 
         progress.phase("trading", before.len());
-        self.market.trade(before, Pace::Full).await;
+        self.market.trade(before, RedriveRate::Full).await;
         progress.phase("concurrent orders for one lamp", 1);
         if let Some(lamp) = lamp {
             self.market.rush(&lamp, &plan.lamp_buyers).await;
@@ -53,7 +53,7 @@ impl Day<'_> {
         progress.phase("broker outage", during_outage.len());
         self.outage(during_outage).await;
         progress.phase("trading after the outage", after.len());
-        self.market.trade(after, Pace::Full).await;
+        self.market.trade(after, RedriveRate::Full).await;
         progress.phase("refunding late payments", 0);
         self.market.report_unplanned_refunds().await;
         progress.phase("waiting for unpaid orders to be cancelled", 0);
@@ -74,7 +74,7 @@ impl Day<'_> {
             self.faults.end_outage();
             self.market.progress.rename("broker reachable again");
         };
-        tokio::join!(outage, self.market.trade(offers, Pace::Over(OUTAGE)));
+        tokio::join!(outage, self.market.trade(offers, RedriveRate::Over(OUTAGE)));
     }
 
     /// The operator lists the open dead letters and discards them with an explanation.

@@ -8,9 +8,9 @@ use handover_events::EventId;
 use marketplace_domain::RefundStatus;
 use serde::Serialize;
 
-use super::books::DatabaseSnapshot;
+use super::broker_faults::InjectedFaults;
+use super::database_snapshot::DatabaseSnapshot;
 use super::journal::ClientRecord;
-use super::mishaps::InjectedFaults;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]

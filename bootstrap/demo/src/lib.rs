@@ -4,21 +4,21 @@
 //! **Invariant:** the demo reads and writes nothing outside its own folder.
 
 mod args;
-mod books;
-mod carrier;
+mod broker_faults;
 mod client;
+mod database_snapshot;
 mod day;
-mod dice;
+mod faulty_broker;
 mod figures;
-mod gateway;
+mod gateway_switch;
 mod journal;
 mod market;
-mod mishaps;
 mod plan;
+mod random_numbers;
 mod report;
 mod settings;
-mod settle;
 mod verdict;
+mod wait;
 
 use std::fs::File;
 use std::io::{Write, stderr};
@@ -26,39 +26,39 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use handover_outbox::ports::Chance;
-use handover_system::OsChance;
+use handover_outbox::ports::RandomSource;
+use handover_system::OsRandom;
 use marketplace::App;
 use marketplace::ports::Work;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
 pub use args::{DemoArgs, HELP};
-use books::DatabaseSnapshot;
+use broker_faults::BrokerFaults;
 use client::Api;
+use database_snapshot::DatabaseSnapshot;
 use day::Day;
 use figures::Figures;
-use gateway::GatewaySwitch;
+use gateway_switch::GatewaySwitch;
 use journal::Journal;
 use market::Market;
 use marketplace_wiring::Parts;
-use marketplace_wiring::adapters::{Between, Looked};
+use marketplace_wiring::adapters::{AdapterWrappers, AttachedDatabase};
 use marketplace_wiring::config::Config;
 use marketplace_wiring::signals::{STOP_WITHIN, StopSignals};
 use marketplace_wiring::terminal::Output;
 use marketplace_wiring::terminal::progress::Progress;
 use marketplace_wiring::terminal::say;
 use marketplace_wiring::{Exit, Failure, Service, telemetry};
-use mishaps::BrokerFaults;
 use plan::{InvalidPlan, Plan};
 use report::Report;
 use verdict::{ConsumerEvents, Evidence, Expectations};
 
 /// Duration of the broker outage.
 const OUTAGE: Duration = Duration::from_secs(3);
-/// Maximum delay between the deadline of an unpaid order and its cancellation. A message cancels the order moments after
+/// Maximum delay wrappers the deadline of an unpaid order and its cancellation. A message cancels the order moments after
 /// the outage ends, on a busy machine within seconds; the sweep, which runs every ten minutes, must not cancel any. The
-/// bound lies between the two, so it does not depend on the speed of the machine.
+/// bound lies wrappers the two, so it does not depend on the speed of the machine.
 const CANCEL_DELAY_LIMIT: Duration = Duration::from_secs(30);
 /// Addition to [`CANCEL_DELAY_LIMIT`] for each order of the day: orders are placed faster than their events are settled.
 const CANCEL_DELAY_LIMIT_PER_ORDER: Duration = Duration::from_millis(1);
@@ -72,24 +72,24 @@ pub async fn run(arguments: &DemoArgs) -> Result<Exit, Failure> {
     let config = settings::write(folder.path(), arguments.orders)?;
     let log = File::create(folder.path().join("demo.log"))
         .map_err(|cause| Failure::System { what: "cannot create the log file of the demo", cause })?;
-    telemetry::install_in(&config.log, log);
+    telemetry::install_to_file(&config.log, log);
     let seed = match arguments.seed {
         Some(seed) => seed,
-        None => OsChance::seeded()?.next() % RANDOM_SEED_LIMIT,
+        None => OsRandom::seeded()?.next() % RANDOM_SEED_LIMIT,
     };
     let faults = BrokerFaults::default();
     let gateway_switch = GatewaySwitch::default();
-    let between = Between {
+    let wrappers = AdapterWrappers {
         broker: Box::new({
             let faults = faults.clone();
-            move |broker| carrier::with_faults(broker, faults)
+            move |broker| faulty_broker::with_faults(broker, faults)
         }),
         gateway: Box::new({
             let gateway_switch = gateway_switch.clone();
             move |gateway| gateway_switch.wrap(gateway)
         }),
     };
-    let mut service = Service::start_between(&config, Parts::ALL, between).await?;
+    let mut service = Service::start_with_wrappers(&config, Parts::ALL, wrappers).await?;
     let progress = Progress::start();
     progress.tell(&format!("seed {seed}, log in {}", folder.path().join("demo.log").display()));
     let played = async {
@@ -178,7 +178,7 @@ impl Demo<'_> {
             progress: self.progress.clone(),
         };
         // A separate read-only connection: it sees only what was written to the file.
-        let read_only = Looked::readable(&self.config.database).await?;
+        let read_only = AttachedDatabase::readable(&self.config.database).await?;
         let app = service.app();
         let day = Day { app, store: &read_only.store, faults: self.faults, market: &market };
         let clients = day.play(&plan).await.map_err(Failure::database(&read_only.choice))?;
@@ -200,7 +200,7 @@ impl Demo<'_> {
             database: &database,
             injected: &injected,
             consumers: &consumers(app),
-            queued: settle::queued(app).await,
+            queued: wait::queued(app).await,
         });
         read_only.store.close().await;
         let figures = Figures::of(&clients, &database, &injected, begun.elapsed());
@@ -245,7 +245,7 @@ impl From<InvalidPlan> for Failure {
 fn consumers(app: &App) -> Vec<ConsumerEvents> {
     let consumer = |subscriber: handover_outbox::consumers::Subscriber<Work>| ConsumerEvents {
         name: subscriber.handler.name().to_owned(),
-        event_types: subscriber.handler.takes().iter().map(|kind| (*kind).to_owned()).collect(),
+        event_types: subscriber.handler.event_types().iter().map(|kind| (*kind).to_owned()).collect(),
     };
     app.subscribers().into_iter().map(consumer).collect()
 }

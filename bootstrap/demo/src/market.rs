@@ -1,7 +1,7 @@
 //! Buyers, sellers, operators and the gateway: they send requests to the API and record its responses.
 
-mod gifts;
-mod life;
+mod asset_grants;
+mod order_steps;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,9 +41,9 @@ impl Offer {
     }
 }
 
-/// Pace at which orders are placed.
+/// RedriveRate at which orders are placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pace {
+pub(super) enum RedriveRate {
     /// As fast as the service responds.
     Full,
     /// Spread evenly over this time.
@@ -63,7 +63,7 @@ pub(super) struct Market {
 impl Market {
     /// Lists the products of these deals. A deal that could not be listed is omitted and recorded in the journal.
     pub(super) async fn list_all(&self, deals: Vec<Deal>) -> Vec<Offer> {
-        let listed = self.for_each(deals, Pace::Full, |market, deal| async move {
+        let listed = self.for_each(deals, RedriveRate::Full, |market, deal| async move {
             let product = market.list(deal.seller, &deal).await?;
             Some(Offer { deal, product, coupon: None })
         });
@@ -81,7 +81,7 @@ impl Market {
     }
 
     /// Plays the scenarios of these orders.
-    pub(super) async fn trade(&self, offers: Vec<Offer>, pace: Pace) {
+    pub(super) async fn trade(&self, offers: Vec<Offer>, pace: RedriveRate) {
         let (started, count) = (Instant::now(), offers.len());
         self.for_each(offers, pace, |market, offer| async move {
             market.play(&offer).await;
@@ -89,7 +89,7 @@ impl Market {
             Some(())
         })
         .await;
-        if pace == Pace::Full {
+        if pace == RedriveRate::Full {
             self.journal.note(|record| {
                 record.trading.0 += count;
                 record.trading.1 += started.elapsed();
@@ -179,7 +179,7 @@ impl Market {
     }
 
     /// Runs `work` for each item with limited concurrency, starting in order; returns the results in that order.
-    async fn for_each<T, U, F>(&self, items: Vec<T>, pace: Pace, work: fn(Market, T) -> F) -> Vec<U>
+    async fn for_each<T, U, F>(&self, items: Vec<T>, pace: RedriveRate, work: fn(Market, T) -> F) -> Vec<U>
     where
         T: Clone + Send + Sync + 'static,
         U: Send + 'static,
@@ -188,9 +188,9 @@ impl Market {
         let (items, next, started) = (Arc::new(items), Arc::new(AtomicUsize::new(0)), Instant::now());
         let mut workers = JoinSet::new();
         let concurrency = match pace {
-            Pace::Full => CONCURRENCY,
+            RedriveRate::Full => CONCURRENCY,
             // No limit: an order that has to wait for the end of the outage must not delay others.
-            Pace::Over(_) => items.len(),
+            RedriveRate::Over(_) => items.len(),
         };
         for _ in 0..concurrency {
             let (market, items, next) = (self.clone(), Arc::clone(&items), Arc::clone(&next));
@@ -199,7 +199,7 @@ impl Market {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(number) else { return done };
-                    if let Pace::Over(whole) = pace {
+                    if let RedriveRate::Over(whole) = pace {
                         let part = number as f64 / items.len() as f64;
                         let due = started + whole.mul_f64(part);
                         SystemClock.sleep(due.saturating_duration_since(Instant::now())).await;

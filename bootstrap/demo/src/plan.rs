@@ -1,13 +1,13 @@
 //! The plan of the day: products, buyers and sellers, payment, and the scenario of each order.
 
-mod wishes;
+mod assets;
 
 use handover_events::IdError;
 use marketplace_domain::{Money, UserId};
 
-use super::dice::RandomNumbers;
-pub(super) use wishes::{AssetCoverage, AssetGrants, PlannedAssets, PlannedCoupon};
-use wishes::{AssetUse, assign_assets};
+use super::random_numbers::RandomNumbers;
+pub(super) use assets::{AssetCoverage, AssetGrants, PlannedAssets, PlannedCoupon};
+use assets::{AssetUse, assign_assets};
 
 /// Number of ordinary buyers and sellers; their ids are 1 to 50.
 const USERS: i64 = 50;

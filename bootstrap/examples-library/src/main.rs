@@ -10,11 +10,11 @@ use handover_outbox::consumers::{Applied, Bound, Event, Handler, HandlerError, S
 use handover_outbox::ports::*;
 use handover_outbox::topology::Topology;
 use handover_outbox::{
-    ConsumerSettings, EventSpec, Outbox, RelaySettings, Tasks, Transactor, TxPolicy, Wake, event_id, runtime,
-    with_tx,
+    ConsumerSettings, EventSpec, Outbox, RelaySettings, Tasks, Transactor, TxPolicy, WakeupNotifier,
+    event_id, runtime, with_tx,
 };
 use handover_sql::{DatabaseBroker, Session, SqlStore, SqliteOptions, values};
-use handover_system::{OsChance, SystemClock};
+use handover_system::{OsRandom, SystemClock};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -27,7 +27,7 @@ async fn lend(library: &Library, book: i64, reader: &'static str) -> Result<bool
         let event_id = event_id.clone();
         Box::pin(async move {
             let done = unit.outbox().outbox_by_event(std::slice::from_ref(&event_id)).await?;
-            if attempt.may_have_happened() && !done.is_empty() {
+            if attempt.may_be_committed() && !done.is_empty() {
                 return Ok(true);
             }
             let lend = "UPDATE books SET reader = ?, version = version + 1 WHERE id = ? AND reader IS NULL";
@@ -68,7 +68,7 @@ impl Handler<Session> for Reminders {
         "reminders"
     }
 
-    fn takes(&self) -> &'static [&'static str] {
+    fn event_types(&self) -> &'static [&'static str] {
         &["BOOK_LENT"]
     }
 
@@ -87,13 +87,13 @@ struct Library {
     outbox: Outbox,
     tx: Transactor<Session, Session>,
     consumers: Vec<Bound>,
-    wake: Wake,
+    wake: WakeupNotifier,
 }
 
 /// Wires a store, a broker on the same database, and the example's own tables, event type and consumer.
 async fn library(file: &std::path::Path) -> Result<Library, Error> {
     let clock = Arc::new(SystemClock);
-    let wake = Wake::default();
+    let wake = WakeupNotifier::default();
     let store = SqlStore::open_sqlite(&SqliteOptions::file(file), clock.clone(), wake.clone()).await?;
     store.migrate().await?;
     let mut unit = store.begin().await?;
@@ -110,7 +110,7 @@ async fn library(file: &std::path::Path) -> Result<Library, Error> {
         store: Arc::new(store),
         tasks: Tasks::default(),
         clock,
-        chance: Arc::new(OsChance::seeded()?),
+        random: Arc::new(OsRandom::seeded()?),
         policy: TxPolicy::default(),
     };
     let topology = Topology::new("library.events", "library.dead-letters", "library.dead");

@@ -12,7 +12,8 @@ use handover_system::SystemClock;
 use marketplace::{App, Role};
 use marketplace_domain::UserId;
 use marketplace_http::{
-    CallbackVerifier, Edge, Limits, Problem, Readiness, SharedReadiness, Tokens, apart, router_with, serve,
+    CachedReadiness, CallbackVerifier, Edge, Limits, Problem, Readiness, Tokens, router_with, serve,
+    split_routers,
 };
 use marketplace_sql::SqlMarket;
 use tokio::net::TcpListener;
@@ -55,7 +56,7 @@ impl Listeners {
 }
 
 /// Claims of a token to issue.
-pub struct TokenAsked<'a> {
+pub struct TokenRequest<'a> {
     /// `sub`: the user's id.
     pub user: i64,
     /// The marketplace.
@@ -66,12 +67,12 @@ pub struct TokenAsked<'a> {
 }
 
 /// Issues a token for a user.
-pub fn token(secret: &Secret, config: &Config, asked: &TokenAsked<'_>) -> Result<String, Failure> {
+pub fn token(secret: &Secret, config: &Config, asked: &TokenRequest<'_>) -> Result<String, Failure> {
     let usage = |what: String| Failure::Usage { what, remedy: "see handover token --help".to_owned() };
     let user = UserId::try_from(asked.user).map_err(|error| usage(format!("--user {error}")))?;
     let tenant = TenantId::try_from(asked.tenant).map_err(|error| usage(format!("--tenant {error}")))?;
     own_tokens(secret)?
-        .under(config.auth.rules.clone())
+        .with_rules(config.auth.rules.clone())
         .issue(user, tenant, asked.roles, asked.ttl, SystemClock.now())
         .map_err(|error| usage(error.to_string()))
 }
@@ -86,11 +87,11 @@ fn own_tokens(secret: &Secret) -> Result<Tokens, Failure> {
 fn tokens(config: &Config, secrets: &Secrets) -> Result<Tokens, Failure> {
     let keys = keys::load(config)?;
     let tokens = match (&secrets.jwt, keys) {
-        (Some(secret), Some(keys)) => own_tokens(secret)?.and_keys(keys),
+        (Some(secret), Some(keys)) => own_tokens(secret)?.with_keys(keys),
         (Some(secret), None) => own_tokens(secret)?,
-        (None, keys) => Tokens::of_keys(keys.unwrap_or_default()),
+        (None, keys) => Tokens::from_keys(keys.unwrap_or_default()),
     };
-    Ok(tokens.under(config.auth.rules.clone()))
+    Ok(tokens.with_rules(config.auth.rules.clone()))
 }
 
 /// The running HTTP server.
@@ -133,7 +134,7 @@ impl HttpServer {
             callbacks,
             readiness: Box::new(ServiceReadiness {
                 stopping: Arc::clone(&stopping),
-                database: SharedReadiness::new(DatabaseReadiness(database.store().clone())),
+                database: CachedReadiness::new(DatabaseReadiness(database.store().clone())),
             }),
             admission: admission(&config.limits, &redis),
             limits: limits.clone(),
@@ -141,7 +142,7 @@ impl HttpServer {
         let metrics = crate::metrics::render();
         let (public, of_operators) = match for_operators {
             Some(listener) => {
-                let (public, operators) = apart(edge, metrics);
+                let (public, operators) = split_routers(edge, metrics);
                 (public, Some((listener, operators)))
             }
             None => (router_with(edge, metrics), None),
@@ -175,7 +176,7 @@ impl HttpServer {
         self.operators
     }
 
-    /// Reports not ready and stops accepting connections.
+    /// RefundReports not ready and stops accepting connections.
     pub(crate) fn close(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.stop.cancel();
@@ -214,7 +215,7 @@ fn limits(config: &Config) -> Limits {
 /// Ready while the process is not stopping and the database is ready.
 struct ServiceReadiness {
     stopping: Arc<AtomicBool>,
-    database: SharedReadiness<DatabaseReadiness>,
+    database: CachedReadiness<DatabaseReadiness>,
 }
 
 #[async_trait]

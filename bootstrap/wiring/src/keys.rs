@@ -42,7 +42,7 @@ pub(crate) fn watch(app: &App, tokens: Tokens, path: PathBuf) {
                 Ok(keys) => {
                     let ids: Vec<&str> = keys.ids().collect();
                     tracing::info!(file = %path.display(), keys = ids.join(" "), "auth: JWKS reloaded");
-                    tokens.trust(keys);
+                    tokens.replace_keys(keys);
                 }
                 Err(why) => {
                     tracing::error!(file = %path.display(), why, "auth: cannot load the JWKS file; keeping the previous keys");
@@ -50,5 +50,5 @@ pub(crate) fn watch(app: &App, tokens: Tokens, path: PathBuf) {
             }
         }
     };
-    drop(app.tx.tasks.of_its_own().spawn(watching));
+    drop(app.tx.tasks.for_background_tasks().spawn(watching));
 }

@@ -4,7 +4,6 @@
 //! order components start and stop.
 
 pub mod adapters;
-pub mod beside;
 pub mod config;
 mod descriptors;
 pub mod edge;
@@ -14,6 +13,7 @@ mod lock;
 pub mod metrics;
 pub mod secrets;
 mod service;
+pub mod sibling_file;
 pub mod signals;
 pub mod telemetry;
 pub mod terminal;

@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use crate::Failure;
-use crate::beside::beside;
+use crate::sibling_file::sibling_file;
 
 /// Exclusive right to serve a database. Dropping it releases the lock.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct DatabaseLock {
 impl DatabaseLock {
     /// Acquires the lock, or fails with the id of the process that holds it.
     pub fn take(database: &Path) -> Result<DatabaseLock, Failure> {
-        let path = beside(database, "lock");
+        let path = sibling_file(database, "lock");
         let failed = |cause| Failure::LockFile { path: path.clone(), cause };
         let mut file = open(&path).map_err(failed)?;
         for last in [false, true] {
@@ -39,7 +39,7 @@ impl DatabaseLock {
 
     /// The id of the process that holds the lock, as that process wrote it. Takes a shared lock for a moment.
     pub fn holder(database: &Path) -> io::Result<Option<String>> {
-        let mut file = match File::open(beside(database, "lock")) {
+        let mut file = match File::open(sibling_file(database, "lock")) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

@@ -41,7 +41,7 @@ pub(crate) fn render() -> Option<Render> {
 }
 
 /// Registers every metric of this application with an initial value, and spawns the task that counts pending events.
-pub fn keep(app: &App) {
+pub fn start(app: &App) {
     let Some(collector) = COLLECTOR.get() else { return };
     for metric in handover_outbox::METRICS.iter().chain(&METRICS) {
         match metric.kind {
@@ -55,7 +55,7 @@ pub fn keep(app: &App) {
             MetricKind::Gauge => metrics::gauge!(metric.name).set(0.0),
         }
     }
-    let app = app.of_its_own();
+    let app = app.for_background_tasks();
     let stopping = app.tx.tasks.stopping().clone();
     let tasks = app.tx.tasks.clone();
     let upkeep = async move {

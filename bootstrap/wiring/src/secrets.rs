@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use handover_system::secret_bytes;
 
 use crate::Failure;
-use crate::beside::beside;
 use crate::config::{Config, DatabaseChoice, Secret};
+use crate::sibling_file::sibling_file;
 
 /// Fewest distinct characters of a secret that is not a placeholder: 32 random characters have more, `changeme` repeated
 /// four times has fewer.
@@ -39,7 +39,9 @@ impl Secrets {
         for (key, secret) in Secrets::required(config) {
             match secret {
                 None => return Err(Failure::SecretNeeded { key, listen }),
-                Some(secret) if secret.is_placeholder() => return Err(Failure::SecretWeak { key, listen }),
+                Some(secret) if secret.is_placeholder() => {
+                    return Err(Failure::SecretPlaceholder { key, listen });
+                }
                 Some(_) => {}
             }
         }
@@ -118,18 +120,18 @@ impl Kind {
         }
         let path = self.path(database)?;
         if path.exists() {
-            read(&path, self.prefix).map(|_| Source::Kept(path))
+            read(&path, self.prefix).map(|_| Source::File(path))
         } else {
-            Ok(Source::ToBeMade)
+            Ok(Source::NotGenerated)
         }
     }
 
     /// Path of the secret's file. A database server has none: its processes run on several machines.
     fn path(&self, database: &DatabaseChoice) -> Result<PathBuf, Failure> {
         match database {
-            DatabaseChoice::File(path) => Ok(beside(path, self.purpose)),
+            DatabaseChoice::File(path) => Ok(sibling_file(path, self.purpose)),
             DatabaseChoice::Server(_) => {
-                Err(Failure::SecretShared { key: self.key, database: database.clone() })
+                Err(Failure::SharedSecretMissing { key: self.key, database: database.clone() })
             }
         }
     }
@@ -141,9 +143,9 @@ pub enum Source {
     /// The configuration.
     Set(Secret),
     /// A file next to the database.
-    Kept(PathBuf),
+    File(PathBuf),
     /// None yet: the first start generates it.
-    ToBeMade,
+    NotGenerated,
 }
 
 /// Reads the secret from its file, which is generated if it does not exist.
@@ -162,7 +164,7 @@ fn read(path: &Path, prefix: &str) -> Result<Secret, Failure> {
     let text = fs::read_to_string(path).map_err(failed)?;
     let secret = text.trim();
     if secret.len() < prefix.len() + 32 || !secret.starts_with(prefix) {
-        return Err(Failure::SecretBroken { path: path.to_owned() });
+        return Err(Failure::SecretFileInvalid { path: path.to_owned() });
     }
     Ok(Secret::new(secret))
 }
@@ -170,7 +172,7 @@ fn read(path: &Path, prefix: &str) -> Result<Secret, Failure> {
 /// Writes a draft and hard-links it to the final name: the file appears complete, and if two processes generate it at the
 /// same time, one of them wins.
 fn generate(path: &Path, prefix: &str, failed: impl Fn(io::Error) -> Failure) -> Result<(), Failure> {
-    let draft = beside(path, &format!("{}.new", hex(&secret_bytes::<8>()?)));
+    let draft = sibling_file(path, &format!("{}.new", hex(&secret_bytes::<8>()?)));
     let hex = hex(&secret_bytes::<32>()?);
     let written = write_private(&draft, &format!("{prefix}{hex}\n")).and_then(|()| {
         fs::hard_link(&draft, path)
@@ -286,7 +288,7 @@ mod tests {
             let config = config(folder.path(), &set);
             Secrets::allow(&config, &[inside]).unwrap();
             let refused = Secrets::allow(&config, &[inside, outside]);
-            assert!(matches!(refused, Err(Failure::SecretWeak { key, .. }) if key == weak));
+            assert!(matches!(refused, Err(Failure::SecretPlaceholder { key, .. }) if key == weak));
         }
     }
 
@@ -321,7 +323,10 @@ mod tests {
             [(&[][..], "auth.jwt-secret"), (&[jwt], "gateway.secret"), (&[gateway], "auth.jwt-secret")]
         {
             let refused = Secrets::allow(&load(set), &at("127.0.0.1:8080")).unwrap_err();
-            assert!(matches!(&refused, Failure::SecretShared { key, .. } if *key == missing), "{refused}");
+            assert!(
+                matches!(&refused, Failure::SharedSecretMissing { key, .. } if *key == missing),
+                "{refused}"
+            );
             assert!(!refused.explain().to_string().contains("hush"));
             Secrets::allow(&load(set), &[]).unwrap();
         }
@@ -351,6 +356,6 @@ mod tests {
         assert!(matches!(Secrets::jwt(&config), Err(Failure::SecretExposed { .. })));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, "\n").unwrap();
-        assert!(matches!(Secrets::jwt(&config), Err(Failure::SecretBroken { .. })));
+        assert!(matches!(Secrets::jwt(&config), Err(Failure::SecretFileInvalid { .. })));
     }
 }

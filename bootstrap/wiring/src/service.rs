@@ -7,13 +7,13 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use marketplace::App;
 use marketplace::service::{self, Roles};
 use marketplace::use_cases::UseCaseError;
 use tokio::time::Instant;
 
-use crate::adapters::{Between, Database, allow_gateway, application};
+use crate::adapters::{AdapterWrappers, Database, application, check_gateway};
 use crate::config::Config;
 use crate::edge::{HttpServer, Listeners};
 use crate::{Failure, Secrets};
@@ -52,28 +52,32 @@ impl Service {
     /// Opens the database and starts the parts. A database file is migrated, and leases that a crashed process left in it
     /// are ended.
     pub async fn start(config: &Config, parts: Parts) -> Result<Service, Failure> {
-        Service::start_between(config, parts, Between::nothing()).await
+        Service::start_with_wrappers(config, parts, AdapterWrappers::none()).await
     }
 
     /// Like [`Service::start`], with wrappers around broker and gateway.
-    pub async fn start_between(config: &Config, parts: Parts, between: Between) -> Result<Service, Failure> {
+    pub async fn start_with_wrappers(
+        config: &Config,
+        parts: Parts,
+        wrappers: AdapterWrappers,
+    ) -> Result<Service, Failure> {
         let listens = if parts.api { config.listens() } else { Vec::new() };
         Secrets::allow(config, &listens)?;
-        allow_gateway(config, &listens)?;
+        check_gateway(config, &listens)?;
         // Bind first: a port that is in use must fail the start before any file or row is changed.
         let listeners = match parts.api {
             true => Some(Listeners::bind(config).await?),
             false => None,
         };
-        let wake = Wake::default();
+        let wake = WakeupNotifier::default();
         let database = Database::open(&config.database, &wake).await?;
         database.end_stale_leases().await?;
         // Only jobs send requests to the gateway.
-        let app = application(config, &database, between, parts.roles.jobs).await?;
+        let app = application(config, &database, wrappers, parts.roles.jobs).await?;
         service::prepare(&app).await.map_err(|error| prepare_failed(config, error))?;
-        database.keep_in_touch(&app.tx.tasks);
+        database.spawn_background_tasks(&app.tx.tasks);
         service::start(&app, &wake, parts.roles, &config.settings);
-        crate::metrics::keep(&app);
+        crate::metrics::start(&app);
         let edge = match listeners {
             Some(listeners) => {
                 let secrets = Secrets::of(config)?;
@@ -148,7 +152,7 @@ fn prepare_failed(config: &Config, error: UseCaseError) -> Failure {
         | UseCaseError::Refund(_)
         | UseCaseError::Asset(_)
         | UseCaseError::AssetsNotLocked
-        | UseCaseError::KeyTaken
+        | UseCaseError::KeyReused
         | UseCaseError::InProgress
         | UseCaseError::NothingHeld) => Failure::Http(other.to_string()),
     }

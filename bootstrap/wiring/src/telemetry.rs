@@ -55,7 +55,7 @@ pub fn install(config: &LogConfig) -> Telemetry {
 }
 
 #[cfg(feature = "otel")]
-fn traces(config: &LogConfig) -> (Telemetry, Option<handover_otlp::Hops>) {
+fn traces(config: &LogConfig) -> (Telemetry, Option<handover_otlp::HopLayer>) {
     let Some(endpoint) = &config.traces else { return Default::default() };
     match handover_otlp::Exporter::start(endpoint, tokio::runtime::Handle::current()) {
         Ok(traces) => {
@@ -128,7 +128,7 @@ pub fn filter(directives: &str) -> Result<Targets, FilterError> {
 }
 
 /// Installs logging as JSON lines to a file. A second call changes nothing.
-pub fn install_in(config: &LogConfig, file: File) {
+pub fn install_to_file(config: &LogConfig, file: File) {
     let lines = tracing_subscriber::fmt::layer().with_writer(Mutex::new(file));
     let lines = lines.json().flatten_event(true).with_current_span(true).with_span_list(false);
     if let Err(error) = tracing_subscriber::registry().with(config.filter.clone()).with(lines).try_init() {

@@ -22,7 +22,7 @@ pub enum EnvelopeError {
     },
     /// A field has the wrong type or format.
     #[error("field `{field}` must be {expected}")]
-    IllTyped {
+    WrongType {
         /// The path of the field from the root of the envelope.
         field: String,
         /// The expected type or format.
@@ -77,22 +77,23 @@ impl<'a> Fields<'a> {
     /// Reads a required field that is an object.
     pub fn object(&self, name: &str) -> Result<&'a Value, EnvelopeError> {
         let value = self.value(name)?;
-        if value.is_object() { Ok(value) } else { Err(self.ill(name, "an object")) }
+        if value.is_object() { Ok(value) } else { Err(self.wrong_type(name, "an object")) }
     }
 
     /// Reads a required field that is a string.
     pub fn text(&self, name: &str) -> Result<&'a str, EnvelopeError> {
-        self.value(name)?.as_str().ok_or_else(|| self.ill(name, "a string"))
+        self.value(name)?.as_str().ok_or_else(|| self.wrong_type(name, "a string"))
     }
 
     /// Reads a required field that is an integer.
     pub fn integer(&self, name: &str) -> Result<i64, EnvelopeError> {
-        self.value(name)?.as_i64().ok_or_else(|| self.ill(name, "an integer"))
+        self.value(name)?.as_i64().ok_or_else(|| self.wrong_type(name, "an integer"))
     }
 
     /// Reads a required field that is an id.
     pub fn id<I: TryFrom<i64, Error = IdError>>(&self, name: &str) -> Result<I, EnvelopeError> {
-        I::try_from(self.integer(name)?).map_err(|_| self.ill(name, "an integer from 1 to 9007199254740991"))
+        I::try_from(self.integer(name)?)
+            .map_err(|_| self.wrong_type(name, "an integer from 1 to 9007199254740991"))
     }
 
     /// Reads a field that may be absent or null; a value of the wrong type is an error.
@@ -112,7 +113,7 @@ impl<'a> Fields<'a> {
             .ok()
             // The UTC offset can move the time outside the years that RFC 3339 can represent.
             .filter(|time| (0..=9999).contains(&time.year()))
-            .ok_or_else(|| self.ill(name, "an RFC 3339 time"))
+            .ok_or_else(|| self.wrong_type(name, "an RFC 3339 time"))
     }
 
     /// Reads a required date in the format `YYYY-MM-DD`; chrono alone also accepts `26-2-4` and `2026 - 02 - 04`.
@@ -120,7 +121,7 @@ impl<'a> Fields<'a> {
         let text = self.text(name)?;
         let day = text.parse::<NaiveDate>().ok();
         day.filter(|day| (0..=9999).contains(&day.year()) && day.to_string() == text)
-            .ok_or_else(|| self.ill(name, "a date"))
+            .ok_or_else(|| self.wrong_type(name, "a date"))
     }
 
     /// Reads a required field with the `FromStr` of its type; `expected` describes the accepted values in the error.
@@ -129,12 +130,12 @@ impl<'a> Fields<'a> {
         name: &str,
         expected: &'static str,
     ) -> Result<T, EnvelopeError> {
-        self.text(name)?.parse().map_err(|_| self.ill(name, expected))
+        self.text(name)?.parse().map_err(|_| self.wrong_type(name, expected))
     }
 
     /// The error for a field of the wrong type or format.
-    pub fn ill(&self, name: &str, expected: &'static str) -> EnvelopeError {
-        EnvelopeError::IllTyped { field: self.full(name), expected }
+    pub fn wrong_type(&self, name: &str, expected: &'static str) -> EnvelopeError {
+        EnvelopeError::WrongType { field: self.full(name), expected }
     }
 
     /// The path of a field from the root of the envelope.

@@ -67,7 +67,7 @@ impl Jitter {
 
 impl RetryPolicy {
     /// Maximum delay of exponential backoff, whatever the cap: one hour (spec §1 "retry schedule").
-    pub const LONGEST: Duration = Duration::from_secs(3600);
+    pub const MAX_DELAY: Duration = Duration::from_secs(3600);
 
     /// Default policy of the outbox: 5 s, 30 s, 2 min, then FAILED (000 §7.3).
     pub fn outbox_default() -> RetryPolicy {
@@ -117,8 +117,8 @@ impl RetryPolicy {
         }
     }
 
-    /// Decides after failure number `failures` (1 is the first). `chance` is a random number that selects the jitter.
-    pub fn after(&self, failures: NonZeroU32, chance: u64) -> Retry {
+    /// Decides after failure number `failures` (1 is the first). `random` is a random number that selects the jitter.
+    pub fn after(&self, failures: NonZeroU32, random: u64) -> Retry {
         if failures.get() >= self.attempts() {
             return Retry::GiveUp;
         }
@@ -128,9 +128,9 @@ impl RetryPolicy {
                 delays.get(index as usize).map_or(Retry::GiveUp, |delay| Retry::After(*delay))
             }
             RetryPolicy::Exponential { base, cap, jitter, .. } => {
-                let cap = (*cap).min(Self::LONGEST);
+                let cap = (*cap).min(Self::MAX_DELAY);
                 let full = base.saturating_mul(2u32.saturating_pow(index)).min(cap);
-                let shorter = full.mul_f64(f64::from(jitter.0) / 100.0 * unit(chance));
+                let shorter = full.mul_f64(f64::from(jitter.0) / 100.0 * unit(random));
                 Retry::After(full.saturating_sub(shorter))
             }
         }
@@ -138,6 +138,6 @@ impl RetryPolicy {
 }
 
 /// Maps any number to `[0, 1)`.
-fn unit(chance: u64) -> f64 {
-    f64::from(u32::try_from(chance >> 32).unwrap_or(u32::MAX)) / (f64::from(u32::MAX) + 1.0)
+fn unit(random: u64) -> f64 {
+    f64::from(u32::try_from(random >> 32).unwrap_or(u32::MAX)) / (f64::from(u32::MAX) + 1.0)
 }

@@ -10,7 +10,7 @@ use handover_events::named;
 /// Outcome of an order that affects the credit of its buyer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum CreditStep {
+pub enum CreditOutcome {
     /// The buyer confirmed receipt.
     Completed,
     CancelledByBuyer,
@@ -18,16 +18,16 @@ pub enum CreditStep {
     CancelledByTimeout,
 }
 
-named!(CreditStep {
+named!(CreditOutcome {
     Completed => "COMPLETED", CancelledByBuyer => "CANCELLED_BY_BUYER", CancelledByTimeout => "CANCELLED_BY_TIMEOUT"
 });
 
-impl CreditStep {
+impl CreditOutcome {
     /// The outcome that a cancellation counts as; `None` if the buyer did not cause it.
-    pub const fn of_cancellation(reason: CancelReason) -> Option<CreditStep> {
+    pub const fn of_cancellation(reason: CancelReason) -> Option<CreditOutcome> {
         match reason {
-            CancelReason::Buyer => Some(CreditStep::CancelledByBuyer),
-            CancelReason::Timeout => Some(CreditStep::CancelledByTimeout),
+            CancelReason::Buyer => Some(CreditOutcome::CancelledByBuyer),
+            CancelReason::Timeout => Some(CreditOutcome::CancelledByTimeout),
             CancelReason::AssetLockFailed | CancelReason::PaymentFailed => None,
         }
     }
@@ -43,18 +43,18 @@ pub struct CreditCounts {
 
 impl CreditCounts {
     /// Score of a buyer without counted orders.
-    pub const FIRST_SCORE: u32 = 100;
+    pub const INITIAL_SCORE: u32 = 100;
     /// Maximum score; the minimum is 0.
-    pub const GREATEST_SCORE: u32 = 120;
+    pub const MAX_SCORE: u32 = 120;
 
     /// The counts after one more outcome.
     #[must_use]
-    pub const fn and(self, step: CreditStep) -> CreditCounts {
+    pub const fn and(self, step: CreditOutcome) -> CreditCounts {
         let mut counts = self;
         let count = match step {
-            CreditStep::Completed => &mut counts.completed,
-            CreditStep::CancelledByBuyer => &mut counts.cancelled_by_buyer,
-            CreditStep::CancelledByTimeout => &mut counts.cancelled_by_timeout,
+            CreditOutcome::Completed => &mut counts.completed,
+            CreditOutcome::CancelledByBuyer => &mut counts.cancelled_by_buyer,
+            CreditOutcome::CancelledByTimeout => &mut counts.cancelled_by_timeout,
         };
         *count = count.saturating_add(1);
         counts
@@ -62,9 +62,9 @@ impl CreditCounts {
 
     /// 100, +1 per completed order, -2 per cancellation by the buyer, -5 per timeout; the total is clamped to 0..=120.
     pub fn score(self) -> u32 {
-        let earned = u64::from(Self::FIRST_SCORE) + u64::from(self.completed);
+        let earned = u64::from(Self::INITIAL_SCORE) + u64::from(self.completed);
         let lost = 2 * u64::from(self.cancelled_by_buyer) + 5 * u64::from(self.cancelled_by_timeout);
-        let total = earned.saturating_sub(lost).min(u64::from(Self::GREATEST_SCORE));
-        u32::try_from(total).unwrap_or(Self::GREATEST_SCORE)
+        let total = earned.saturating_sub(lost).min(u64::from(Self::MAX_SCORE));
+        u32::try_from(total).unwrap_or(Self::MAX_SCORE)
     }
 }

@@ -16,10 +16,11 @@ mod product;
 mod refund;
 
 pub use assets::{
-    Account, AskedAssets, Asset, AssetOperation, AssetRefusal, Balance, Coupon, CouponStatus, CouponUse,
-    Entry, Hold, HoldStatus, OperationKey, OperationKind, OrderAssets, Points, PointsRules, Posting, Purse,
+    Account, Asset, AssetOperation, AssetRefusal, Balance, Coupon, CouponStatus, CouponUse, Entry, Hold,
+    HoldStatus, OperationKey, OperationKind, OrderAssets, Points, PointsRules, Posting, Purse,
+    RequestedAssets,
 };
-pub use credit::{CreditCounts, CreditStep};
+pub use credit::{CreditCounts, CreditOutcome};
 pub use event::{
     AggregateType, EventBody, EventType, InvoiceGenerated, OrderCancelled, OrderCreated, OrderFacts,
     OrderPaid, OrderRefunded, OrderStatusChanged, OrderTimeout, PaymentFor, PaymentSettled, RefundSettled,

@@ -38,7 +38,7 @@ impl Money {
     }
 
     /// Subtracts an amount; `None` if the result is negative.
-    pub fn less(self, subtrahend: Money) -> Option<Money> {
+    pub fn checked_sub(self, subtrahend: Money) -> Option<Money> {
         (subtrahend <= self).then(|| Money(self.0 - subtrahend.0))
     }
 

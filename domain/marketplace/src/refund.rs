@@ -144,13 +144,13 @@ impl Refund {
     }
 
     /// Records a request to the gateway. While the refund is not settled, the next request is due at `next`.
-    pub fn asked(&self, next: DateTime<Utc>, now: DateTime<Utc>) -> Refund {
+    pub fn with_attempt(&self, next: DateTime<Utc>, now: DateTime<Utc>) -> Refund {
         let next_attempt_time = (self.status == RefundStatus::Processing).then_some(next);
         Refund { attempts: self.attempts.saturating_add(1), next_attempt_time, ..self.updated(now) }
     }
 
     /// Records the error of a request to the gateway.
-    pub fn noted(&self, error: String, now: DateTime<Utc>) -> Refund {
+    pub fn with_error(&self, error: String, now: DateTime<Utc>) -> Refund {
         Refund { last_error: Some(error), ..self.updated(now) }
     }
 

@@ -1,6 +1,6 @@
 //! Validation of the gateway's URL.
 
-use marketplace_gateway::{BadEndpoint, Endpoint};
+use marketplace_gateway::{Endpoint, EndpointError};
 
 #[test]
 fn parse_accepts_https_and_loopback_http() {
@@ -20,18 +20,18 @@ fn parse_accepts_https_and_loopback_http() {
 #[test]
 fn parse_refuses_other_urls_with_reason() {
     for (url, why) in [
-        ("", BadEndpoint::NoUrl),
-        ("pay.example", BadEndpoint::NoUrl),
-        ("/refunds", BadEndpoint::NoUrl),
-        ("https://", BadEndpoint::NoUrl),
-        ("ftp://pay.example", BadEndpoint::Scheme),
-        ("https://shop:hush@pay.example", BadEndpoint::Password),
-        ("https://pay.example/?key=hush", BadEndpoint::Query),
-        ("https://pay.example/#refunds", BadEndpoint::Query),
-        ("http://pay.example", BadEndpoint::PlainText),
-        ("http://10.0.0.1:9000", BadEndpoint::PlainText),
-        ("http://127.0.0.1.pay.example", BadEndpoint::PlainText),
-        ("http://localhost.pay.example", BadEndpoint::PlainText),
+        ("", EndpointError::NoUrl),
+        ("pay.example", EndpointError::NoUrl),
+        ("/refunds", EndpointError::NoUrl),
+        ("https://", EndpointError::NoUrl),
+        ("ftp://pay.example", EndpointError::Scheme),
+        ("https://shop:hush@pay.example", EndpointError::Password),
+        ("https://pay.example/?key=hush", EndpointError::Query),
+        ("https://pay.example/#refunds", EndpointError::Query),
+        ("http://pay.example", EndpointError::PlainText),
+        ("http://10.0.0.1:9000", EndpointError::PlainText),
+        ("http://127.0.0.1.pay.example", EndpointError::PlainText),
+        ("http://localhost.pay.example", EndpointError::PlainText),
     ] {
         assert_eq!(Endpoint::parse(url), Err(why), "{url}");
     }

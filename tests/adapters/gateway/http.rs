@@ -10,7 +10,7 @@ use handover_memory::{ManualClock, VirtualClock};
 use handover_outbox::ports::Clock;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
 use marketplace_domain::{Currency, Money};
-use marketplace_gateway::{Endpoint, HttpGateway, Unusable};
+use marketplace_gateway::{Endpoint, GatewaySetupError, HttpGateway};
 use serde_json::json;
 use standardwebhooks::Webhook;
 use tokio::time::timeout;
@@ -249,7 +249,7 @@ fn gateway_requires_valid_signing_secret() {
     let endpoint = Endpoint::parse("http://127.0.0.1:1").unwrap();
     for secret in ["", "hush", "whsec_", "whsec_c2hvcnQ=", &"ab".repeat(32)] {
         let error = HttpGateway::new(&endpoint, secret, LONG_TIMEOUT, clock()).unwrap_err();
-        assert!(matches!(error, Unusable::Secret), "{error}");
+        assert!(matches!(error, GatewaySetupError::Secret), "{error}");
         assert!(secret.len() < 7 || !error.to_string().contains(secret));
     }
 }

@@ -10,7 +10,7 @@ use handover_memory::ManualClock;
 use handover_outbox::Tasks;
 use marketplace::ports::{Gateway, RefundRequest};
 use marketplace_domain::{Currency, Money, RefundResult};
-use marketplace_gateway::{Reports, SandboxGateway};
+use marketplace_gateway::{RefundReports, SandboxGateway};
 
 const DELAY: Duration = Duration::from_secs(1);
 
@@ -22,7 +22,7 @@ struct RecordingReports {
 }
 
 #[async_trait]
-impl Reports for RecordingReports {
+impl RefundReports for RecordingReports {
     async fn refund_ended(
         &self,
         request: &RefundRequest,
@@ -48,7 +48,7 @@ impl World {
         let clock = ManualClock::new("2026-01-31T08:00:00Z".parse().unwrap());
         let tasks = Tasks::default();
         let reports = Arc::new(RecordingReports::default());
-        let port: Arc<dyn Reports> = Arc::<RecordingReports>::clone(&reports);
+        let port: Arc<dyn RefundReports> = Arc::<RecordingReports>::clone(&reports);
         let sandbox = SandboxGateway::new(port, Arc::new(clock.clone()), tasks.clone(), DELAY);
         World { clock, tasks, reports, sandbox }
     }

@@ -5,11 +5,11 @@ mod outbox;
 mod own_tables;
 mod store;
 
-use handover_memory::SeededChance;
-use handover_outbox::ports::Chance;
+use handover_memory::SeededRandom;
+use handover_outbox::ports::RandomSource;
 
 #[test]
 fn seeded_chance_matches_reference_implementation() {
-    let chance = SeededChance::new(1_234_567);
-    assert_eq!([chance.next(), chance.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+    let random = SeededRandom::new(1_234_567);
+    assert_eq!([random.next(), random.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
 }

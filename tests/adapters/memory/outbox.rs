@@ -6,16 +6,17 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use handover_contract::samples::{BOOK_LENT, BOOK_OVERDUE, due_at};
 use handover_events::{AggregateRef, OutboxStatus, PartitionSet};
-use handover_memory::{MemoryStore, SeededChance, VirtualClock};
-use handover_outbox::Wake;
+use handover_memory::{MemoryStore, SeededRandom, VirtualClock};
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
-    Chance, DueQuery, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxRow, Store, UnitOfWork, View,
+    DueQuery, FailedPublish, NewEvent, OnFailed, OutboxFilter, OutboxRow, RandomSource, Store, UnitOfWork,
+    View,
 };
 
 use super::store::{START, event};
 
 fn store() -> MemoryStore {
-    MemoryStore::new(Arc::new(VirtualClock::new(START)), Wake::default())
+    MemoryStore::new(Arc::new(VirtualClock::new(START)), WakeupNotifier::default())
 }
 
 fn failed(id: &str, status: OutboxStatus, due: Option<DateTime<Utc>>) -> FailedPublish {
@@ -109,8 +110,8 @@ fn reference_due(rows: &[OutboxRow], now: DateTime<Utc>, on_failed: OnFailed) ->
 #[tokio::test(start_paused = true)]
 async fn due_rows_match_reference_within_unit_and_after_commit() {
     for seed in 0..200 {
-        let chance = SeededChance::new(seed);
-        let roll = |sides: u64| i64::try_from(chance.next() % sides).unwrap();
+        let random = SeededRandom::new(seed);
+        let roll = |sides: u64| i64::try_from(random.next() % sides).unwrap();
         let store = store();
         let mut number = 0;
         for _ in 0..4 {

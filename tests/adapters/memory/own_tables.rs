@@ -7,7 +7,7 @@ use handover_memory::store::conflict;
 use handover_memory::store::statement::next;
 use handover_memory::store::tables::Row;
 use handover_memory::{MemoryStore, MemoryUnit, VirtualClock, tables};
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Store, StoreError, UnitOfWork, outbox_of};
 
 use super::store::{START, event};
@@ -59,7 +59,7 @@ tables! {
 }
 
 fn store() -> MemoryStore<Library> {
-    MemoryStore::new(Arc::new(VirtualClock::new(START)), Wake::default())
+    MemoryStore::new(Arc::new(VirtualClock::new(START)), WakeupNotifier::default())
 }
 
 async fn add(unit: &mut MemoryUnit<Library>, shelf: &'static str) -> i64 {
@@ -131,7 +131,9 @@ async fn uncommitted_change_of_index_is_visible_only_in_its_unit() {
     assert_eq!((on_shelf(&mut view, "new").await, on_shelf(&mut view, "novels").await), (vec![id], vec![]));
     unit.commit().await.unwrap();
     assert_eq!((on_shelf(&mut view, "new").await, on_shelf(&mut view, "novels").await), (vec![], vec![id]));
-    assert!(store.alter(|library| library.books.get(&id).is_some_and(|book| book.shelf == "novels")));
+    assert!(
+        store.modify_committed(|library| library.books.get(&id).is_some_and(|book| book.shelf == "novels"))
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, TenantId};
 use handover_memory::VirtualClock;
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Changed, EventMetadata, NewEvent, Store, StoreError};
 use marketplace::ports::IdKind;
 use marketplace_domain::{Money, Product, ProductAction, ProductId, ProductStatus};
@@ -15,7 +15,7 @@ use marketplace_memory::MemoryStore;
 pub(crate) const START: DateTime<Utc> = DateTime::UNIX_EPOCH;
 
 fn store() -> MemoryStore {
-    MemoryStore::new(Arc::new(VirtualClock::new(START)), Wake::default())
+    MemoryStore::new(Arc::new(VirtualClock::new(START)), WakeupNotifier::default())
 }
 
 fn product(id: i64) -> Product {
@@ -176,12 +176,12 @@ async fn rolled_back_id_block_is_reused_and_committed_one_is_not() {
 
 #[tokio::test(start_paused = true)]
 async fn commit_notifies_relay_of_its_process() {
-    let ours = Wake::default();
-    let theirs = Wake::default();
+    let ours = WakeupNotifier::default();
+    let theirs = WakeupNotifier::default();
     let store = store().for_process(ours.clone());
     let _other = store.for_process(theirs);
     let mut unit = store.begin().await.unwrap();
     unit.outbox().append(&[event("a", 1, 1)]).await.unwrap();
     unit.commit().await.unwrap();
-    assert_eq!(ours.rung().await.iter().count(), 1);
+    assert_eq!(ours.notified().await.iter().count(), 1);
 }

@@ -13,9 +13,10 @@ use chrono::{DateTime, TimeDelta};
 use handover_outbox::Tasks;
 use handover_system::SystemClock;
 use marketplace::ports::{
-    Bucket, IdempotencyStore, KeptRequest, LimitKey, Party, RateLimiter, RequestScope, RequestState, Taken,
+    Bucket, IdempotencyStore, LimitKey, Party, RateLimitDecision, RateLimiter, RequestRecord, RequestScope,
+    RequestState,
 };
-use marketplace_redis::{Link, RedisKeys, RedisLimiter, RedisSettings, Use};
+use marketplace_redis::{RedisConnection, RedisKeys, RedisLimiter, RedisSettings, RedisUse};
 
 use crate::{PATIENCE, eventually};
 use server::Server;
@@ -23,22 +24,22 @@ use server::Server;
 /// Fallback limiter that always grants the same recognizable token.
 struct Fallback;
 
-const FALLBACK_TOKEN: Taken = Taken::Token { remaining: 77 };
+const FALLBACK_TOKEN: RateLimitDecision = RateLimitDecision::Token { remaining: 77 };
 
 #[async_trait]
 impl RateLimiter for Fallback {
-    async fn take(&self, _: &LimitKey, _: Bucket) -> Taken {
+    async fn take(&self, _: &LimitKey, _: Bucket) -> RateLimitDecision {
         FALLBACK_TOKEN
     }
 }
 
 /// Connects for this use.
-async fn link(server: &Server, usage: Use, tasks: &Tasks) -> Arc<Link> {
+async fn link(server: &Server, usage: RedisUse, tasks: &Tasks) -> Arc<RedisConnection> {
     let mut settings = RedisSettings::parse(&server.url()).unwrap();
     settings.timeout = PATIENCE;
-    settings.longest_pause = Duration::from_millis(1);
-    let link = Link::keep(settings, vec![usage], Arc::new(SystemClock), tasks);
-    eventually(async || link.is_there()).await;
+    settings.max_reconnect_pause = Duration::from_millis(1);
+    let link = RedisConnection::keep(settings, vec![usage], Arc::new(SystemClock), tasks);
+    eventually(async || link.is_available()).await;
     link
 }
 
@@ -46,15 +47,15 @@ async fn link(server: &Server, usage: Use, tasks: &Tasks) -> Arc<Link> {
 async fn limiter_uses_fallback_when_reply_is_impossible() {
     let server = Server::start().await;
     let tasks = Tasks::default();
-    let link = link(&server, Use::Limits, &tasks).await;
+    let link = link(&server, RedisUse::Limits, &tasks).await;
     let limiter = RedisLimiter::new(Arc::clone(&link), Arc::new(Fallback));
     let bucket = Bucket::new(NonZeroU32::new(3).unwrap(), 1000).unwrap();
     let key = LimitKey { route: Arc::from("GET /"), party: Party::Unknown };
     let wait = Duration::from_millis(1);
     for (reply, taken) in [
-        ((1, 2), Some(Taken::Token { remaining: 2 })),
-        ((1, 0), Some(Taken::Token { remaining: 0 })),
-        ((0, 1000), Some(Taken::Refused { retry_after: wait })),
+        ((1, 2), Some(RateLimitDecision::Token { remaining: 2 })),
+        ((1, 0), Some(RateLimitDecision::Token { remaining: 0 })),
+        ((0, 1000), Some(RateLimitDecision::Refused { retry_after: wait })),
         ((1, 3), None),
         ((1, -1), None),
         ((0, 0), None),
@@ -76,9 +77,9 @@ async fn limiter_uses_fallback_when_reply_is_impossible() {
     tasks.stop().await;
 }
 
-fn request(scope: RequestScope) -> KeptRequest {
+fn request(scope: RequestScope) -> RequestRecord {
     let now = DateTime::UNIX_EPOCH;
-    KeptRequest {
+    RequestRecord {
         scope,
         body_hash: "ab".repeat(32),
         token: "token".to_owned(),
@@ -93,7 +94,7 @@ fn request(scope: RequestScope) -> KeptRequest {
 async fn distinct_request_scopes_have_distinct_key_names() {
     let server = Server::start().await;
     let tasks = Tasks::default();
-    let keys = RedisKeys::new(link(&server, Use::Keys, &tasks).await);
+    let keys = RedisKeys::new(link(&server, RedisUse::Keys, &tasks).await);
     let name = async |tenant: i64, user: i64, route: &str, key: &str| {
         let scope = RequestScope {
             tenant: tenant.try_into().unwrap(),

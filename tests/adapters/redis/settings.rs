@@ -5,9 +5,9 @@ use marketplace_redis::RedisSettings;
 #[test]
 fn parsed_url_is_shown_without_password() {
     let settings = RedisSettings::parse("rediss://shop:hush@cache:6380/3").unwrap();
-    assert_eq!(settings.place(), "Redis at cache:6380, database 3");
+    assert_eq!(settings.address(), "Redis at cache:6380, database 3");
     assert!(!format!("{settings:?}").contains("hush"));
-    assert_eq!(RedisSettings::parse("redis://cache").unwrap().place(), "Redis at cache:6379, database 0");
+    assert_eq!(RedisSettings::parse("redis://cache").unwrap().address(), "Redis at cache:6379, database 0");
 }
 
 #[test]
@@ -16,5 +16,5 @@ fn parse_refuses_other_urls_and_disabled_certificate_checks() {
         assert!(RedisSettings::parse(url).is_err(), "{url}");
     }
     assert!(RedisSettings::parse("rediss://cache/#insecure").is_err());
-    assert!(RedisSettings::parse("redis://cache").unwrap().trusting("").is_err());
+    assert!(RedisSettings::parse("redis://cache").unwrap().with_ca_certificates("").is_err());
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
     Broker, BrokerError, Clock, Delivery, Message, Outgoing, PublishOutcome, Requeue, Subscription,
 };
@@ -60,7 +60,10 @@ async fn message_is_published_claimed_requeued_acked_and_dead_lettered() {
     subscription.ack(&[again[0].tag]).await.unwrap();
     let dead = broker.subscribe(DEAD_LETTER_QUEUE, PREFETCH).await.unwrap();
     let dead_letters = next(dead.as_ref()).await;
-    assert_eq!((ids(&dead_letters), dead_letters[0].died_in.as_deref()), (vec!["c"], Some(INVENTORY_QUEUE)));
+    assert_eq!(
+        (ids(&dead_letters), dead_letters[0].rejected_in.as_deref()),
+        (vec!["c"], Some(INVENTORY_QUEUE))
+    );
     drop(dead);
     let dead = broker.subscribe(DEAD_LETTER_QUEUE, PREFETCH).await.unwrap();
     assert!(next(dead.as_ref()).await[0].redelivered);
@@ -89,7 +92,8 @@ impl Clock for EndlessSleepClock {
 async fn publish_wakes_waiting_consumer_without_poll() {
     let fixture = fixture().await;
     let clock = Arc::new(EndlessSleepClock::default());
-    let store = SqlStore::open_sqlite(&fixture.options(), clock.clone(), Wake::default()).await.unwrap();
+    let store =
+        SqlStore::open_sqlite(&fixture.options(), clock.clone(), WakeupNotifier::default()).await.unwrap();
     let broker = DatabaseBroker::new(&store);
     broker.declare(&queues::topology(Duration::from_millis(300))).await.unwrap();
     let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use chrono::Utc;
 use handover_events::{AggregateRef, EventId, TenantId};
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{EventMetadata, NewEvent, Store, StoreError};
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::SystemClock;
@@ -17,7 +17,7 @@ use marketplace_sql::SqlMarket;
 
 struct Fixture {
     store: SqlMarket,
-    wake: Wake,
+    wake: WakeupNotifier,
     directory: tempfile::TempDir,
 }
 
@@ -42,7 +42,7 @@ async fn fixture() -> Fixture {
 /// A store on an empty database.
 async fn unmigrated() -> Fixture {
     let directory = tempfile::tempdir().unwrap();
-    let wake = Wake::default();
+    let wake = WakeupNotifier::default();
     let options = SqliteOptions::file(directory.path().join("test.db"));
     let store = SqlStore::open_sqlite(&options, Arc::new(SystemClock), wake.clone()).await.unwrap();
     let store = SqlMarket::on(store);

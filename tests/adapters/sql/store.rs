@@ -204,8 +204,8 @@ async fn end_all_leases_frees_partitions_and_removes_heartbeats() {
     unit.outbox().heartbeat(&relay, 5_000).await.unwrap();
     let number = usize::from(partition.number());
     let free = unit.outbox().partition_leases().await.unwrap().remove(number);
-    assert_eq!(unit.outbox().take_partition(&relay, &free, 5_000).await.unwrap(), Changed::One);
-    unit.outbox().end_all_leases().await.unwrap();
+    assert_eq!(unit.outbox().acquire_partition(&relay, &free, 5_000).await.unwrap(), Changed::One);
+    unit.outbox().release_all_leases().await.unwrap();
     assert!(unit.outbox().heartbeats().await.unwrap().is_empty());
     assert_eq!(unit.outbox().partition_leases().await.unwrap()[number].owner, None);
     unit.commit().await.unwrap();
@@ -215,7 +215,7 @@ async fn end_all_leases_frees_partitions_and_removes_heartbeats() {
 async fn commit_notifies_relay_for_partitions_of_appended_events() {
     let fixture = fixture().await;
     append(&fixture.store, &[event("a", 5, 1), event("b", 6, 1)]).await.unwrap();
-    let notified = tokio::time::timeout(PATIENCE, fixture.wake.rung()).await.unwrap();
+    let notified = tokio::time::timeout(PATIENCE, fixture.wake.notified()).await.unwrap();
     let expected: PartitionSet = [5, 6].map(|id| Partition::of(TenantId::DEFAULT, id)).into_iter().collect();
     assert_eq!(notified, expected);
 }

@@ -9,8 +9,8 @@ use handover_outbox::with_tx;
 use marketplace::ports::Work;
 use marketplace::{Actor, App, CommandContext};
 use marketplace_domain::{
-    AskedAssets, Money, NewOrder, Order, OrderAction, OrderActor, OrderId, PointsRules, Product, ProductId,
-    ProductStatus, Title, UserId,
+    Money, NewOrder, Order, OrderAction, OrderActor, OrderId, PointsRules, Product, ProductId, ProductStatus,
+    RequestedAssets, Title, UserId,
 };
 
 use crate::error::{BenchError, service_error};
@@ -94,24 +94,25 @@ pub(crate) async fn append(app: &App, count: u32, backlog: Backlog) -> Result<()
 
 /// The n-th order and its outbox rows.
 fn events_of_order(app: &App, n: u32, backlog: Backlog) -> Result<(Order, Vec<NewEvent>), BenchError> {
-    let announcer = app.announcer(&context(n)?, 2);
+    let event_factory = app.event_factory(&context(n)?, 2);
     let new = NewOrder {
         id: OrderId::try_from(i64::from(n) + 1).map_err(service_error)?,
         buyer: buyer(n)?,
-        now: announcer.now,
+        now: event_factory.now,
     };
-    let (order, _, placed) = Order::place(&product(app, n)?, new, &AskedAssets::NONE, PointsRules::default())
-        .map_err(service_error)?;
+    let (order, _, placed) =
+        Order::place(&product(app, n)?, new, &RequestedAssets::NONE, PointsRules::default())
+            .map_err(service_error)?;
     Ok(match backlog {
         Backlog::Placed => {
-            let rows = announcer.rows(0, TenantId::DEFAULT, order.version, &placed);
+            let rows = event_factory.rows(0, TenantId::DEFAULT, order.version, &placed);
             (order, rows)
         }
         Backlog::Paid => {
             let pay = OrderAction::Pay;
             let (paid, events) =
-                order.apply(&pay, OrderActor::System, announcer.now).map_err(service_error)?;
-            let rows = announcer.rows(0, TenantId::DEFAULT, paid.version, &events);
+                order.apply(&pay, OrderActor::System, event_factory.now).map_err(service_error)?;
+            let rows = event_factory.rows(0, TenantId::DEFAULT, paid.version, &events);
             (paid, rows)
         }
     })

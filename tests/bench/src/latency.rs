@@ -155,7 +155,7 @@ async fn run_service(fixture: &Fixture, rate: u32, orders: u32) -> Result<Latenc
     let recorder = PortRecorder::default();
     let app = fixture.app(&recorder, Some(INVENTORY_QUEUE));
     service::prepare(&app).await.map_err(service_error)?;
-    fixture.keep_in_touch(&app);
+    fixture.spawn_background_tasks(&app);
     service::start(&app, &fixture.wake, Roles::ALL, &fixture.config.settings);
     place_orders(&app, 0..WARM_UP_ORDERS, rate).await?;
     wait_for_effects(&app, &recorder, WARM_UP_ORDERS).await?;

@@ -43,7 +43,7 @@ fn setting<'a>(settings: &'a [Described], key: &'static str) -> Result<&'a Descr
 fn shown(setting: &Described) -> Option<&serde_json::Value> {
     match &setting.value {
         Shown::Value { json, .. } => Some(json),
-        Shown::Hidden | Shown::Made | Shown::Unset => None,
+        Shown::Hidden | Shown::Generated | Shown::Unset => None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use handover_sql::STATEMENTS;
+use handover_sql::STATEMENT_TARGET;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -29,8 +29,8 @@ impl StatementCounter {
     /// installed, nothing is counted.
     pub(crate) fn install() -> StatementCounter {
         let counter = StatementCounter::default();
-        let layer =
-            CounterLayer(counter.clone()).with_filter(Targets::new().with_target(STATEMENTS, Level::TRACE));
+        let layer = CounterLayer(counter.clone())
+            .with_filter(Targets::new().with_target(STATEMENT_TARGET, Level::TRACE));
         // lapin logs warnings for connections that are closed intentionally.
         let logged = Targets::new().with_default(LevelFilter::WARN).with_target("lapin", LevelFilter::OFF);
         let has_colour = std::io::stderr().is_terminal();
@@ -70,7 +70,7 @@ struct CounterLayer(StatementCounter);
 
 impl<S: Subscriber> Layer<S> for CounterLayer {
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        metadata.target() == STATEMENTS
+        metadata.target() == STATEMENT_TARGET
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {

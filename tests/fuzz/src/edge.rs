@@ -11,14 +11,14 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request};
 use chrono::{DateTime, TimeZone, Utc};
 use handover_events::TenantId;
-use handover_memory::{MemoryBroker, SeededChance, VirtualClock};
+use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
 use handover_outbox::ports::OnFailed;
-use handover_outbox::{Tasks, Transactor, TxPolicy, Wake};
+use handover_outbox::{Tasks, Transactor, TxPolicy, WakeupNotifier};
 use marketplace::ports::Bucket;
 use marketplace::{App, Role, Rules, service};
 use marketplace_domain::{PointsRules, UserId};
 use marketplace_http::{
-    Admission, CallbackVerifier, Edge, ForwardedHeader, Limits, Problem, Proxies, Tokens, router,
+    CallbackVerifier, Edge, ForwardedHeader, Limits, Problem, Proxies, RateLimits, Tokens, router,
 };
 use marketplace_limiter::{LocalLimiter, Time};
 use marketplace_memory::MemoryStore;
@@ -119,10 +119,10 @@ pub(crate) fn send(mut request: Request<Body>) -> CheckedResponse {
 async fn open_router(header: ForwardedHeader) -> Router {
     let clock = Arc::new(VirtualClock::new(now()));
     let tx = Transactor {
-        store: Arc::new(MemoryStore::new(clock.clone(), Wake::default())),
+        store: Arc::new(MemoryStore::new(clock.clone(), WakeupNotifier::default())),
         tasks: Tasks::default(),
         clock: clock.clone(),
-        chance: Arc::new(SeededChance::new(1)),
+        random: Arc::new(SeededRandom::new(1)),
         policy: TxPolicy::default(),
     };
     let rules = Rules {
@@ -141,7 +141,8 @@ async fn open_router(header: ForwardedHeader) -> Router {
         tokens: Tokens::new(SECRET).unwrap(),
         callbacks: CallbackVerifier::new(GATEWAY_SECRET).unwrap(),
         readiness: Box::new(Vec::<Problem>::new),
-        admission: Admission::new(Arc::new(LocalLimiter::on(Time::monotonic())), unlimited).behind(proxies),
+        admission: RateLimits::new(Arc::new(LocalLimiter::with_time(Time::monotonic())), unlimited)
+            .with_proxies(proxies),
         limits: Limits::default(),
     })
 }

@@ -9,8 +9,8 @@
     reason = "a broken promise panics with the observed value; the gateway signs with the system clock"
 )]
 
-mod asked;
 mod edge;
+mod requests;
 mod samples;
 mod values;
 
@@ -30,11 +30,11 @@ pub const DECODERS: [Decoder; 10] = [
     Decoder { name: "claims", decode: values::claims, samples: samples::claims },
     Decoder { name: "keys", decode: values::keys, samples: samples::keys },
     Decoder { name: "config", decode: values::config, samples: samples::config },
-    Decoder { name: "callback", decode: asked::callback, samples: samples::callback },
-    Decoder { name: "cursor", decode: asked::cursor, samples: samples::cursor },
-    Decoder { name: "target", decode: asked::target, samples: samples::target },
-    Decoder { name: "headers", decode: asked::headers, samples: samples::headers },
-    Decoder { name: "body", decode: asked::body, samples: samples::body },
+    Decoder { name: "callback", decode: requests::callback, samples: samples::callback },
+    Decoder { name: "cursor", decode: requests::cursor, samples: samples::cursor },
+    Decoder { name: "target", decode: requests::target, samples: samples::target },
+    Decoder { name: "headers", decode: requests::headers, samples: samples::headers },
+    Decoder { name: "body", decode: requests::body, samples: samples::body },
 ];
 
 /// A decoder with a planted fault, to test the fuzzing itself. It panics at ten bytes of 2^80, which can be found only with

@@ -79,7 +79,7 @@ fn defaults() -> Vec<Vec<u8>> {
     let described = Config::describe(&Sources::default());
     let lines = described.settings.into_iter().map(|setting| match setting.value {
         Shown::Value { text, .. } => format!("{} = {text}\n", setting.key),
-        Shown::Hidden | Shown::Made | Shown::Unset => format!("{} = \"\"\n", setting.key),
+        Shown::Hidden | Shown::Generated | Shown::Unset => format!("{} = \"\"\n", setting.key),
     });
     lines.map(String::into_bytes).collect()
 }

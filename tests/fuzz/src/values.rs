@@ -30,7 +30,7 @@ pub(crate) fn envelope(bytes: &[u8]) {
 pub(crate) fn token(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let own = Tokens::new(SECRET).unwrap();
-    let with_others = own.clone().and_keys(KeySet::parse(KEYS).unwrap());
+    let with_others = own.clone().with_keys(KeySet::parse(KEYS).unwrap());
     for tokens in [own, with_others] {
         if let Ok(claims) = tokens.verify(text, now()) {
             panic!("accepted {text}: {claims:?}");
@@ -52,7 +52,7 @@ pub(crate) fn claims(bytes: &[u8]) {
     };
     for rules in [TokenRules::default(), strict] {
         let leeway = i64::try_from(rules.leeway.as_secs()).unwrap();
-        let tokens = Tokens::new(SECRET).unwrap().under(rules);
+        let tokens = Tokens::new(SECRET).unwrap().with_rules(rules);
         let Ok(claims) = tokens.verify(&token, now()) else { continue };
         assert!(claims.user.get() > 0 && claims.tenant.get() > 0);
         assert!(claims.expires > now().timestamp() - leeway, "{claims:?}");
@@ -64,7 +64,7 @@ pub(crate) fn keys(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(keys) = KeySet::parse(text) else { return };
     assert!(keys.ids().next().is_some_and(|id| !id.is_empty()), "{text}");
-    let tokens = Tokens::of_keys(keys.clone());
+    let tokens = Tokens::from_keys(keys.clone());
     for id in keys.ids() {
         for algorithm in ["RS256", "EdDSA", "HS256"] {
             let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());

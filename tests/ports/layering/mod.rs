@@ -4,7 +4,7 @@
 
 mod fixture;
 mod rules;
-mod words;
+mod vocabulary;
 
 use std::{
     error::Error,

@@ -3,142 +3,142 @@
 use std::collections::BTreeSet;
 
 use handover_contract::broker::RULES;
-use handover_tests::flawed::broker::{Flaw, FlawedBrokerRig};
+use handover_tests::faulty::broker::{Fault, FaultyBrokerRig};
 
 use super::broken;
 
-fn broken_by(fault: Flaw) -> BTreeSet<&'static str> {
-    broken(RULES, || Box::new(FlawedBrokerRig::new(fault)))
+fn broken_by(fault: Fault) -> BTreeSet<&'static str> {
+    broken(RULES, || Box::new(FaultyBrokerRig::new(fault)))
 }
 
-faults! { broken_by(Flaw) {
+faults! { broken_by(Fault) {
     correct_broker_breaks_no_rule: None breaks []
-    unroutable_message_is_confirmed: UnroutableIsConfirmed breaks [
-        "a_message_that_no_queue_takes_is_returned",
-        "a_queue_without_bindings_gets_nothing",
-        "of_a_window_only_what_no_queue_takes_is_returned",
+    unroutable_message_is_confirmed: UnroutableMessageIsConfirmed breaks [
+        "an_unroutable_message_is_returned",
+        "a_queue_without_bindings_receives_nothing",
+        "only_unroutable_messages_of_a_window_are_returned",
     ]
-    return_is_attached_to_neighbour: ReturnsAreAttachedToANeighbour breaks [
-        "a_message_for_a_queue_that_is_not_there_is_returned",
-        "of_a_window_only_what_no_queue_takes_is_returned",
+    return_is_attached_to_neighbour: ReturnIsAttachedToNeighbour breaks [
+        "a_message_for_a_missing_queue_is_returned",
+        "only_unroutable_messages_of_a_window_are_returned",
     ]
-    long_windows_are_reversed: LongWindowsLoseTheirOrder breaks [
-        "messages_come_in_the_order_of_the_queue",
+    long_windows_are_reversed: LongWindowsAreReversed breaks [
+        "messages_are_delivered_in_queue_order",
         "messages_enter_a_queue_in_the_order_of_their_window",
-        "messages_for_one_queue_keep_their_place_in_the_window",
+        "messages_for_one_queue_keep_their_position_in_the_window",
     ]
     headers_are_lost: HeadersAreLost breaks [
-        "a_message_arrives_as_it_was_published",
-        "a_message_for_one_queue_reaches_it_alone",
-        "a_message_is_routed_on_when_it_expires_and_not_before",
+        "a_message_is_delivered_as_it_was_published",
+        "a_message_for_one_queue_reaches_only_that_queue",
+        "a_message_is_dead_lettered_when_it_expires_and_not_before",
     ]
-    routing_keys_ignore_case: KeysIgnoreCase breaks [
-        "a_plain_binding_takes_its_own_key_only",
+    routing_keys_ignore_case: RoutingKeysIgnoreCase breaks [
+        "a_plain_binding_matches_only_its_own_key",
     ]
-    star_matches_any_number_of_words: AStarTakesAnyNumberOfWords breaks [
-        "a_star_and_a_hash_stand_for_at_least_one_word",
-        "a_star_stands_for_exactly_one_word",
-        "a_star_stands_in_any_place",
+    star_matches_any_number_of_words: StarMatchesAnyNumberOfWords breaks [
+        "a_star_and_a_hash_match_at_least_one_word",
+        "a_star_matches_exactly_one_word",
+        "a_star_works_at_any_position",
     ]
     prefetch_is_ignored: PrefetchIsIgnored breaks [
-        "a_closed_subscription_returns_what_it_had",
-        "a_dropped_subscription_returns_what_it_had",
-        "a_full_consumer_goes_on_once_something_is_settled",
-        "a_message_is_counted_where_it_is",
+        "a_closed_subscription_returns_its_unsettled_messages",
+        "a_dropped_subscription_returns_its_unsettled_messages",
+        "a_full_consumer_continues_after_a_settlement",
+        "a_message_is_counted_by_its_state",
         "a_refused_declaration_deletes_nothing",
-        "a_rejected_message_makes_room",
-        "a_requeued_message_comes_before_those_behind_it",
-        "both_consumers_get_their_share",
+        "a_rejected_message_frees_its_prefetch_slot",
+        "a_requeued_message_precedes_waiting_messages",
+        "a_full_consumer_leaves_messages_to_another",
         "messages_requeued_together_keep_their_order",
-        "no_more_are_unsettled_than_the_prefetch_allows",
-        "other_subscriptions_live_on",
-        "the_same_declared_again_changes_nothing",
+        "unsettled_deliveries_never_exceed_the_prefetch",
+        "closing_a_subscription_does_not_affect_others",
+        "a_repeated_declaration_changes_nothing",
     ]
-    requeued_message_is_lost: RequeuedIsLost breaks [
-        "a_message_is_counted_where_it_is",
-        "a_redelivered_message_dies_like_any_other",
-        "a_requeued_message_comes_again_marked",
-        "a_requeued_message_comes_before_those_behind_it",
-        "a_requeued_message_may_come_to_another_consumer",
-        "messages_requeued_together_keep_their_order",
-    ]
-    redelivered_flag_is_missing: RequeuedGoesUnmarked breaks [
-        "a_closed_subscription_returns_what_it_had",
-        "a_consumer_that_waits_gets_what_a_dropped_one_had",
-        "a_dropped_subscription_returns_what_it_had",
-        "a_requeued_message_comes_again_marked",
-        "a_requeued_message_comes_before_those_behind_it",
-        "a_requeued_message_may_come_to_another_consumer",
+    requeued_message_is_lost: RequeuedMessageIsLost breaks [
+        "a_message_is_counted_by_its_state",
+        "a_redelivered_message_is_dead_lettered_like_any_other",
+        "a_requeued_message_is_redelivered_and_marked",
+        "a_requeued_message_precedes_waiting_messages",
+        "a_requeued_message_may_be_delivered_to_another_consumer",
         "messages_requeued_together_keep_their_order",
     ]
-    rejected_message_is_requeued: RejectedIsRequeued breaks [
+    redelivered_flag_is_missing: RedeliveredFlagIsMissing breaks [
+        "a_closed_subscription_returns_its_unsettled_messages",
+        "a_waiting_consumer_receives_the_messages_of_a_dropped_one",
+        "a_dropped_subscription_returns_its_unsettled_messages",
+        "a_requeued_message_is_redelivered_and_marked",
+        "a_requeued_message_precedes_waiting_messages",
+        "a_requeued_message_may_be_delivered_to_another_consumer",
+        "messages_requeued_together_keep_their_order",
+    ]
+    rejected_message_is_requeued: RejectedMessageIsRequeued breaks [
         "a_consumer_of_dead_letters_is_woken_by_one",
-        "a_dead_letter_reaches_every_queue_that_takes_its_key",
-        "a_message_published_anew_has_not_died",
-        "a_message_that_dies_again_tells_where_it_died_last",
-        "a_redelivered_message_dies_like_any_other",
-        "a_rejected_message_is_dropped_where_the_queue_says_nothing",
-        "a_rejected_message_makes_room",
+        "a_dead_letter_reaches_every_queue_that_matches_its_key",
+        "a_message_published_again_is_not_dead_lettered",
+        "a_message_dead_lettered_twice_names_the_last_queue",
+        "a_redelivered_message_is_dead_lettered_like_any_other",
+        "a_rejected_message_is_dropped_without_a_dead_letter_key",
+        "a_rejected_message_frees_its_prefetch_slot",
         "a_rejected_message_moves_to_the_dead_letters",
         "a_settled_message_is_not_dead_lettered",
-        "an_expired_message_that_is_rejected_died_where_it_was_rejected",
+        "an_expired_message_that_is_rejected_names_the_rejecting_queue",
         "dead_letters_keep_their_order_and_are_not_redelivered",
     ]
-    dead_letters_lose_their_origin: DeadLettersForgetWhereTheyDied breaks [
-        "a_dead_letter_reaches_every_queue_that_takes_its_key",
-        "a_message_that_dies_again_tells_where_it_died_last",
+    dead_letters_lose_their_origin: DeadLettersLoseTheirOrigin breaks [
+        "a_dead_letter_reaches_every_queue_that_matches_its_key",
+        "a_message_dead_lettered_twice_names_the_last_queue",
         "a_rejected_message_moves_to_the_dead_letters",
-        "an_expired_message_that_is_rejected_died_where_it_was_rejected",
+        "an_expired_message_that_is_rejected_names_the_rejecting_queue",
     ]
-    messages_never_expire: ExpiryNeverComes breaks [
-        "a_consumer_that_waits_is_woken_by_an_expiry",
+    messages_never_expire: MessagesNeverExpire breaks [
+        "a_waiting_consumer_is_woken_by_an_expiry",
         "a_message_for_one_queue_expires_like_any_other",
-        "a_message_is_routed_on_when_it_expires_and_not_before",
-        "an_expired_message_is_dropped_where_the_queue_says_nothing",
-        "an_expired_message_that_is_rejected_died_where_it_was_rejected",
-        "an_expiry_into_nowhere_disturbs_nobody",
-        "each_message_has_its_own_time",
-        "what_expired_while_nobody_listened_is_delivered",
+        "a_message_is_dead_lettered_when_it_expires_and_not_before",
+        "an_expired_message_is_dropped_without_a_dead_letter_key",
+        "an_expired_message_that_is_rejected_names_the_rejecting_queue",
+        "an_unroutable_expired_message_is_dropped",
+        "each_message_expires_at_its_own_time",
+        "messages_expired_without_a_consumer_are_delivered",
     ]
-    messages_expire_early: ExpiryIsEarly breaks [
+    messages_expire_early: MessagesExpireEarly breaks [
         "a_message_for_one_queue_expires_like_any_other",
-        "a_message_is_routed_on_when_it_expires_and_not_before",
-        "each_message_has_its_own_time",
+        "a_message_is_dead_lettered_when_it_expires_and_not_before",
+        "each_message_expires_at_its_own_time",
     ]
-    closed_subscription_acks_its_deliveries: ClosedSubscriptionsLoseWhatTheyHad breaks [
-        "a_closed_subscription_returns_what_it_had",
+    closed_subscription_acks_its_deliveries: ClosedSubscriptionAcksItsDeliveries breaks [
+        "a_closed_subscription_returns_its_unsettled_messages",
         "a_closed_subscription_settles_nothing",
-        "a_consumer_that_waits_gets_what_a_closed_one_had",
-        "a_rejected_message_is_dropped_where_the_queue_says_nothing",
+        "a_waiting_consumer_receives_the_messages_of_a_closed_one",
+        "a_rejected_message_is_dropped_without_a_dead_letter_key",
         "a_settled_tag_is_ignored",
         "a_subscription_can_be_closed_again",
-        "an_acked_message_is_gone",
+        "an_acked_message_is_deleted",
         "deliveries_are_settled_in_any_order",
-        "messages_come_in_the_order_of_the_queue",
-        "other_subscriptions_live_on",
+        "messages_are_delivered_in_queue_order",
+        "closing_a_subscription_does_not_affect_others",
     ]
-    dropped_subscription_keeps_its_deliveries: DroppedSubscriptionsKeepWhatTheyHad breaks [
-        "a_consumer_that_waits_gets_what_a_dropped_one_had",
-        "a_dropped_subscription_returns_what_it_had",
+    dropped_subscription_keeps_its_deliveries: DroppedSubscriptionKeepsItsDeliveries breaks [
+        "a_waiting_consumer_receives_the_messages_of_a_dropped_one",
+        "a_dropped_subscription_returns_its_unsettled_messages",
         "live_subscriptions_are_counted",
     ]
-    closed_subscription_accepts_acks: ClosedSubscriptionsAckOn breaks [
+    closed_subscription_accepts_acks: ClosedSubscriptionAcceptsAcks breaks [
         "a_closed_subscription_settles_nothing",
     ]
-    different_arguments_are_accepted: OtherArgumentsAreAccepted breaks [
+    different_arguments_are_accepted: DifferentArgumentsAreAccepted breaks [
         "a_refused_declaration_deletes_nothing",
-        "an_argument_that_comes_or_goes_is_refused",
+        "an_added_or_removed_argument_is_refused",
         "another_dead_letter_key_is_refused_with_both_values",
         "another_ttl_is_refused_with_both_values",
     ]
-    queues_are_listed_in_reverse: QueuesAreListedBackwards breaks [
+    queues_are_listed_in_reverse: QueuesAreListedInReverse breaks [
         "every_declared_queue_is_listed_by_name",
     ]
-    message_for_queue_reaches_queues_bound_to_its_name: MessagesForOneQueueReachThoseBoundToItsNameToo breaks [
-        "a_message_for_a_queue_that_is_not_there_is_returned",
-        "a_message_for_one_queue_reaches_it_alone",
+    message_for_queue_reaches_queues_bound_to_its_name: MessageForQueueReachesQueuesBoundToItsName breaks [
+        "a_message_for_a_missing_queue_is_returned",
+        "a_message_for_one_queue_reaches_only_that_queue",
     ]
-    message_for_missing_queue_is_confirmed: MessagesForNoQueueAreConfirmed breaks [
-        "a_message_for_a_queue_that_is_not_there_is_returned",
+    message_for_missing_queue_is_confirmed: MessageForMissingQueueIsConfirmed breaks [
+        "a_message_for_a_missing_queue_is_returned",
     ]
 }}

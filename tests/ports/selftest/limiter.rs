@@ -2,71 +2,71 @@
 
 use std::collections::BTreeSet;
 
-use handover_tests::flawed::limiter::{Flaw, FlawedLimiterRig};
+use handover_tests::faulty::limiter::{Fault, FaultyLimiterRig};
 use marketplace_contract::limiter::RULES;
 
 use super::broken;
 
-fn broken_by(fault: Flaw) -> BTreeSet<&'static str> {
-    broken(RULES, || Box::new(FlawedLimiterRig::new(fault)))
+fn broken_by(fault: Fault) -> BTreeSet<&'static str> {
+    broken(RULES, || Box::new(FaultyLimiterRig::new(fault)))
 }
 
-faults! { broken_by(Flaw) {
+faults! { broken_by(Fault) {
     correct_limiter_breaks_no_rule: None breaks []
     one_token_too_many: OneTokenTooMany breaks [
-        "a_bucket_holds_what_it_says_and_no_more",
-        "a_clock_set_back_keeps_no_bucket_empty",
-        "every_party_and_route_has_a_bucket_of_its_own",
-        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
-        "of_many_at_once_no_more_are_let_in_than_the_bucket_holds",
+        "bucket_grants_exactly_its_capacity",
+        "clock_set_back_does_not_stop_refill",
+        "each_party_and_route_has_a_separate_bucket",
+        "granted_tokens_never_exceed_capacity_and_rate",
+        "concurrent_requests_get_at_most_the_capacity",
     ]
-    routes_share_bucket: RoutesShareABucket breaks [
-        "every_party_and_route_has_a_bucket_of_its_own",
+    routes_share_bucket: RoutesShareBucket breaks [
+        "each_party_and_route_has_a_separate_bucket",
     ]
-    tenants_share_bucket: TenantsShareABucket breaks [
-        "every_party_and_route_has_a_bucket_of_its_own",
+    tenants_share_bucket: TenantsShareBucket breaks [
+        "each_party_and_route_has_a_separate_bucket",
     ]
-    addresses_share_bucket: AddressesShareABucket breaks [
-        "every_party_and_route_has_a_bucket_of_its_own",
+    addresses_share_bucket: AddressesShareBucket breaks [
+        "each_party_and_route_has_a_separate_bucket",
     ]
-    retry_after_too_short: WaitsAreTooShort breaks [
-        "a_clock_set_back_keeps_no_bucket_empty",
-        "a_refusal_costs_nothing",
-        "a_refusal_says_when_there_is_a_token",
-        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+    retry_after_too_short: RetryAfterTooShort breaks [
+        "clock_set_back_does_not_stop_refill",
+        "refusal_does_not_delay_next_token",
+        "refusal_reports_wait_for_next_token",
+        "granted_tokens_never_exceed_capacity_and_rate",
     ]
-    retry_after_too_long: WaitsAreTooLong breaks [
-        "a_clock_set_back_keeps_no_bucket_empty",
-        "a_refusal_costs_nothing",
-        "a_refusal_says_when_there_is_a_token",
-        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+    retry_after_too_long: RetryAfterTooLong breaks [
+        "clock_set_back_does_not_stop_refill",
+        "refusal_does_not_delay_next_token",
+        "refusal_reports_wait_for_next_token",
+        "granted_tokens_never_exceed_capacity_and_rate",
     ]
-    refusal_delays_refill: RefusalsCost breaks [
-        "a_refusal_costs_nothing",
-        "a_refusal_says_when_there_is_a_token",
-        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+    refusal_delays_refill: RefusalDelaysRefill breaks [
+        "refusal_does_not_delay_next_token",
+        "refusal_reports_wait_for_next_token",
+        "granted_tokens_never_exceed_capacity_and_rate",
     ]
-    refills_twice_as_fast: FillsTwiceAsFast breaks [
-        "a_bucket_fills_at_its_pace_and_no_further_than_full",
-        "a_refusal_costs_nothing",
-        "a_refusal_says_when_there_is_a_token",
-        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+    refills_twice_as_fast: RefillsTwiceAsFast breaks [
+        "bucket_refills_at_its_rate_up_to_capacity",
+        "refusal_does_not_delay_next_token",
+        "refusal_reports_wait_for_next_token",
+        "granted_tokens_never_exceed_capacity_and_rate",
     ]
-    refills_beyond_capacity: FillsBeyondFull breaks [
-        "a_bucket_fills_at_its_pace_and_no_further_than_full",
-        "a_clock_set_forward_gives_one_full_bucket_at_most",
-        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+    refills_beyond_capacity: RefillsBeyondCapacity breaks [
+        "bucket_refills_at_its_rate_up_to_capacity",
+        "clock_set_forward_adds_at_most_one_full_bucket",
+        "granted_tokens_never_exceed_capacity_and_rate",
     ]
-    concurrent_takes_share_token: TwoAtOnceTakeOneToken breaks [
-        "of_many_at_once_no_more_are_let_in_than_the_bucket_holds",
+    concurrent_takes_share_token: ConcurrentTakesShareToken breaks [
+        "concurrent_requests_get_at_most_the_capacity",
     ]
-    waits_after_clock_set_back: WaitsForAClockThatWasSetBack breaks [
-        "a_clock_set_back_keeps_no_bucket_empty",
-        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+    waits_after_clock_set_back: WaitsAfterClockSetBack breaks [
+        "clock_set_back_does_not_stop_refill",
+        "granted_tokens_never_exceed_capacity_and_rate",
     ]
-    refills_when_clock_set_back: AClockSetBackFills breaks [
-        "a_clock_set_back_gives_nothing",
-        "a_clock_set_back_keeps_no_bucket_empty",
-        "in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow",
+    refills_when_clock_set_back: RefillsWhenClockSetBack breaks [
+        "clock_set_back_adds_no_tokens",
+        "clock_set_back_does_not_stop_refill",
+        "granted_tokens_never_exceed_capacity_and_rate",
     ]
 }}

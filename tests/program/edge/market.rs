@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use handover_tests::books::Books;
 use handover_tests::client::{Api, Caller};
 use handover_tests::process::{Server, fresh};
+use handover_tests::snapshot::DatabaseSnapshot;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -40,7 +40,7 @@ pub(crate) struct Market {
     _folder: TempDir,
     server: Server,
     pub(crate) api: Api,
-    pub(crate) books: Books,
+    pub(crate) snapshot: DatabaseSnapshot,
     secrets: Vec<String>,
     keys: AtomicU64,
     /// For sale.
@@ -77,7 +77,7 @@ impl Market {
         let launch = launch.set("HANDOVER_OUTBOX__ON_FAILED", "hold");
         let server = launch.start().unwrap();
         let api = Api::of(&server);
-        let books = Books::open(&launch.database()).await;
+        let snapshot = DatabaseSnapshot::open(&launch.database()).await;
         let list = async |seller: Caller| {
             let body = json!({"title": "a lamp", "price": 88.5});
             api.post(seller, "/api/v1/products", body).await.unwrap().id("productId")
@@ -112,8 +112,8 @@ impl Market {
         api.ship(SELLER, shipped).await.unwrap().value();
         let cancelled = order(list(here).await).await;
         api.cancel(BUYER, cancelled).await.unwrap().value();
-        insert_failed_events(&books).await;
-        insert_refund(&books, refunding, returned).await;
+        insert_failed_events(&snapshot).await;
+        insert_refund(&snapshot, refunding, returned).await;
         let secrets = vec![
             launch.secret("jwt"),
             launch.secret("gateway"),
@@ -124,7 +124,7 @@ impl Market {
             _folder: folder,
             server,
             api,
-            books,
+            snapshot,
             secrets,
             keys: AtomicU64::new(0),
             product,
@@ -182,7 +182,7 @@ impl Market {
 
     /// Waits until no event is in flight.
     pub(crate) async fn settled(&self) {
-        self.books.wait_until_settled(SETTLED_WITHIN).await;
+        self.snapshot.wait_until_settled(SETTLED_WITHIN).await;
     }
 
     /// Checks that the program is still ready and has logged no error.
@@ -198,7 +198,7 @@ impl Market {
 }
 
 /// Inserts rows that user requests cannot create: an event that the relay marked FAILED, and one that is DEAD at its consumer.
-async fn insert_failed_events(books: &Books) {
+async fn insert_failed_events(snapshot: &DatabaseSnapshot) {
     let event = |id: &str, order: i64, status: &str| {
         format!(
             "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, aggregate_seq, payload,
@@ -230,12 +230,12 @@ async fn insert_failed_events(books: &Books) {
         event(DEAD_EVENT, BLOCKED_ORDER + 1, "SENT"),
         dead_letter,
     ] {
-        assert_eq!(books.change(&sql).await, 1);
+        assert_eq!(snapshot.change(&sql).await, 1);
     }
 }
 
 /// Inserts a refund that the gateway has already accepted, which the refund dispatcher does not send again.
-async fn insert_refund(books: &Books, order: i64, payment: i64) {
+async fn insert_refund(snapshot: &DatabaseSnapshot, order: i64, payment: i64) {
     let now = "strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')";
     let refund = format!(
         "INSERT INTO refunds (id, tenant_id, order_id, payment_id, amount_minor, currency, cause, reason, status,
@@ -243,6 +243,6 @@ async fn insert_refund(books: &Books, order: i64, payment: i64) {
          VALUES ({REFUND}, 1, {order}, {payment}, 8850, 'CNY', 'buyer', 'a test', 'PROCESSING', 1, 2, {now}, {now})"
     );
     for sql in [refund, format!("UPDATE orders SET refund_id = {REFUND} WHERE id = {order}")] {
-        assert_eq!(books.change(&sql).await, 1);
+        assert_eq!(snapshot.change(&sql).await, 1);
     }
 }

@@ -9,11 +9,11 @@
     reason = "a failed check panics with the observed value, and real processes run on real time"
 )]
 
+mod asset_grants;
 mod assets;
 mod bodies;
 mod callbacks;
 mod case;
-mod gifts;
 mod market;
 mod operations;
 mod orders;
@@ -38,7 +38,7 @@ fn table(market: &Market) -> Vec<Case> {
         orders::cases(market),
         callbacks::cases(market),
         assets::cases(market),
-        gifts::cases(market),
+        asset_grants::cases(market),
         refunds::cases(market),
         tokens::cases(market),
         queries::cases(market),

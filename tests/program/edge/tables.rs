@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use handover_tests::books::Books;
+use handover_tests::snapshot::DatabaseSnapshot;
 
 /// Tables that change without requests: leases, heartbeats, and id blocks.
 const BACKGROUND_TABLES: [&str; 6] = [
@@ -20,14 +20,14 @@ pub(crate) struct Tables(BTreeMap<String, String>);
 
 impl Tables {
     /// All tables except [`BACKGROUND_TABLES`]. New tables are included automatically.
-    pub(crate) async fn of(books: &Books) -> Tables {
+    pub(crate) async fn of(snapshot: &DatabaseSnapshot) -> Tables {
         let names =
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'
             AND name NOT LIKE '~_sqlx~_%' ESCAPE '~'";
         let mut tables = BTreeMap::new();
-        for name in books.rows(names).await.unwrap() {
+        for name in snapshot.rows(names).await.unwrap() {
             if !BACKGROUND_TABLES.contains(&name.as_str()) {
-                let rows = rows(books, &name).await;
+                let rows = rows(snapshot, &name).await;
                 tables.insert(name, rows);
             }
         }
@@ -58,11 +58,11 @@ impl Tables {
 }
 
 /// The rows of a table with all columns; of the audit log only entries of changes.
-async fn rows(books: &Books, table: &str) -> String {
+async fn rows(snapshot: &DatabaseSnapshot, table: &str) -> String {
     let columns = format!("SELECT 'quote(\"' || name || '\")' FROM pragma_table_info('{table}')");
-    let row = books.rows(&columns).await.unwrap().join(" || ',' || ");
+    let row = snapshot.rows(&columns).await.unwrap().join(" || ',' || ");
     let some = if table == "outbox_audit_log" { "WHERE changed > 0" } else { "" };
-    let mut rows = books.rows(&format!("SELECT {row} FROM \"{table}\" {some}")).await.unwrap();
+    let mut rows = snapshot.rows(&format!("SELECT {row} FROM \"{table}\" {some}")).await.unwrap();
     rows.sort();
     rows.join("\n")
 }

@@ -48,11 +48,11 @@ impl fmt::Display for Finding {
 /// Sends the requests one by one and compares the database after each.
 pub(crate) async fn run_all(market: &Market, cases: &[Case]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut before = Tables::of(&market.books).await;
+    let mut before = Tables::of(&market.snapshot).await;
     for case in cases {
         let request = market.complete(case);
         let response = request.send(market.address());
-        let after = Tables::of(&market.books).await;
+        let after = Tables::of(&market.snapshot).await;
         let mut defects = match &response {
             Ok(response) => defects(market, case, response),
             Err(error) => vec![format!("incomplete response: {error}")],
@@ -71,7 +71,7 @@ pub(crate) async fn run_all(market: &Market, cases: &[Case]) -> Vec<Finding> {
         if case.expected.database == Database::Changed || !changed.is_empty() {
             // Wait until the effects of this request are complete before the next one.
             market.settled().await;
-            before = Tables::of(&market.books).await;
+            before = Tables::of(&market.snapshot).await;
         }
         if !defects.is_empty() {
             let body: String = String::from_utf8_lossy(&request.body).chars().take(80).collect();

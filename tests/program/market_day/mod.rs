@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use handover_tests::books::Books;
 use handover_tests::long;
 use handover_tests::process::program;
+use handover_tests::snapshot::DatabaseSnapshot;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -42,7 +42,7 @@ fn seed() -> u64 {
 struct Day {
     _folder: TempDir,
     took: Duration,
-    books: Books,
+    snapshot: DatabaseSnapshot,
 }
 
 impl Day {
@@ -53,8 +53,9 @@ impl Day {
         let sent = Command::new("kill").args(["-TERM", &demo.0.id().to_string()]).status().unwrap();
         assert!(sent.success());
         assert_eq!(demo.0.wait().unwrap().code(), Some(0), "it stops on SIGTERM and exits with its verdict");
-        let books = Books::open(&Path::new(report["folder"].as_str().unwrap()).join("handover.db")).await;
-        Day { _folder: folder, took, books }
+        let snapshot =
+            DatabaseSnapshot::open(&Path::new(report["folder"].as_str().unwrap()).join("handover.db")).await;
+        Day { _folder: folder, took, snapshot }
     }
 }
 
@@ -89,13 +90,13 @@ fn run_demo(folder: &Path, orders: i64) -> (Demo, Value, Duration) {
 #[tokio::test]
 async fn market_day_verdict_is_confirmed_by_end_check() {
     let orders = if long() { 2_000 } else { 60 };
-    let Day { books, .. } = &Day::run_demo(orders).await;
-    assert_eq!(books.number("SELECT count(*) FROM orders").await, orders);
-    assert_eq!(books.unrest().await.unwrap(), Vec::<String>::new());
+    let Day { snapshot, .. } = &Day::run_demo(orders).await;
+    assert_eq!(snapshot.number("SELECT count(*) FROM orders").await, orders);
+    assert_eq!(snapshot.unfinished_work().await.unwrap(), Vec::<String>::new());
     let explained = "SELECT message_key FROM dead_letters WHERE status = 'DISCARDED' AND note IS NOT NULL";
-    assert_eq!(books.rows(explained).await.unwrap().len(), 1);
+    assert_eq!(snapshot.rows(explained).await.unwrap().len(), 1);
     // The day contains exactly one dead letter, which was discarded with a note.
-    let mut broken = books.broken().await;
+    let mut broken = snapshot.broken().await;
     broken.retain(|sentence| !sentence.starts_with("a dead letter exists: 1 times"));
     assert_eq!(broken, Vec::<String>::new());
     // At the end of the day nothing is left unfinished.
@@ -105,7 +106,7 @@ async fn market_day_verdict_is_confirmed_by_end_check() {
         "SELECT count(*) FROM payments p WHERE p.status = 'SUCCESS' AND p.refund_due = 1
          AND NOT EXISTS (SELECT 1 FROM refunds r WHERE r.payment_id = p.id AND r.status = 'SUCCESS')",
     ] {
-        assert_eq!(books.number(open).await, 0, "{open}");
+        assert_eq!(snapshot.number(open).await, 0, "{open}");
     }
     // The final check finds nothing if an activity never happened, so each must have happened.
     for happened in [
@@ -117,7 +118,7 @@ async fn market_day_verdict_is_confirmed_by_end_check() {
         "SELECT count(*) FROM refunds WHERE status = 'FAILED'",
         "SELECT count(*) FROM refunds WHERE status = 'SUCCESS' AND cause = 'late_payment'",
     ] {
-        assert!(books.number(happened).await > 0, "{happened}");
+        assert!(snapshot.number(happened).await > 0, "{happened}");
     }
 }
 
@@ -128,6 +129,6 @@ async fn market_day_verdict_is_confirmed_by_end_check() {
 async fn market_day_takes_less_than_a_minute_without_retries() {
     let day = Day::run_demo(200).await;
     assert!(day.took < A_DAY, "it took {:?}", day.took);
-    assert_eq!(day.books.number("SELECT max(attempts) FROM event_consume_log").await, 1);
-    assert_eq!(day.books.number("SELECT max(retry_count) FROM outbox_events").await, 0);
+    assert_eq!(day.snapshot.number("SELECT max(attempts) FROM event_consume_log").await, 1);
+    assert_eq!(day.snapshot.number("SELECT max(retry_count) FROM outbox_events").await, 0);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use handover_tests::deployment::{Deployment, Pair};
 use serde_json::{Value, json};
 
-use super::carrier::{BrokerAccess, SPY};
+use super::broker_access::{BrokerAccess, SPY};
 use super::purses::With;
 use super::shop::{BUYER, Shop};
 

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use handover_tests::books::Books;
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::Launch;
 use handover_tests::rabbit_rigs;
 use handover_tests::servers::Durability;
 use handover_tests::servers::database::{DatabaseServer, ServerKind};
+use handover_tests::snapshot::DatabaseSnapshot;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -82,7 +82,7 @@ async fn orders_are_processed_over_tls_with_trusted_certificates(pair: Pair) {
         ServerKind::MariaDb => "?ssl-mode=DISABLED",
         ServerKind::Postgres => "?sslmode=disable",
     };
-    let plain = Books::on(&(encrypted.deployment.database().url() + plain));
+    let plain = DatabaseSnapshot::on(&(encrypted.deployment.database().url() + plain));
     plain.rows("SELECT 1").await.expect_err("the server rejects plain connections");
 
     let (code, output) = doctor(&encrypted.launch());

@@ -59,14 +59,14 @@ async fn end_check_reports_planted_error(pair: Pair) {
     shop.api.refund_reported(refund, "SUCCESS").await.unwrap().value();
     shop.settled().await;
     // The program has stopped, so only this test writes.
-    let (_deployment, books) = shop.close();
-    let books = books.on_one_connection();
+    let (_deployment, snapshot) = shop.close();
+    let snapshot = snapshot.on_one_connection();
     for (fault, sentence) in PLANTED {
-        assert_eq!(books.broken().await, Vec::<String>::new());
-        books.change("BEGIN").await;
-        assert!(books.change(fault).await > 0, "{fault}");
-        let broken = books.broken().await;
-        books.change("ROLLBACK").await;
+        assert_eq!(snapshot.broken().await, Vec::<String>::new());
+        snapshot.change("BEGIN").await;
+        assert!(snapshot.change(fault).await > 0, "{fault}");
+        let broken = snapshot.broken().await;
+        snapshot.change("ROLLBACK").await;
         assert!(broken.iter().any(|found| found.starts_with(sentence)), "{fault}: {broken:#?}");
     }
 }

@@ -27,7 +27,7 @@ async fn insert(shop: &Shop, order: i64) -> String {
         Some(ServerKind::Postgres) => "\nPostgreSQL:\n",
     };
     let columns = format!("SELECT order_no, product_id FROM orders WHERE id = {order}");
-    let [order_no, product] = shop.books.table(&columns).await.unwrap().remove(0).try_into().unwrap();
+    let [order_no, product] = shop.snapshot.table(&columns).await.unwrap().remove(0).try_into().unwrap();
     block(heading)[0]
         .replace("900001", &order.to_string())
         .replace("202602041030000001", &order_no.unwrap())
@@ -39,7 +39,7 @@ async fn documented_insert_statement_creates_event_that_is_applied(pair: Pair) {
     let order = shop.paid_order().await;
     shop.settled().await;
     let statement = insert(&shop, order).await;
-    assert_eq!(shop.books.change(&statement).await, 1);
+    assert_eq!(shop.snapshot.change(&statement).await, 1);
     shop.expect_count(
         1,
         "SELECT count(*) FROM outbox_events WHERE event_id = 'by-hand-1' AND status = 'SENT'",
@@ -47,12 +47,12 @@ async fn documented_insert_statement_creates_event_that_is_applied(pair: Pair) {
     .await;
     shop.settled().await;
     let [row, log] = block("## Check").try_into().unwrap();
-    let row = shop.books.table(row).await.unwrap().remove(0);
+    let row = shop.snapshot.table(row).await.unwrap().remove(0);
     assert_eq!(row, [Some("SENT".into()), Some("0".into()), None]);
-    let log = shop.books.table(log).await.unwrap();
+    let log = shop.snapshot.table(log).await.unwrap();
     assert!(log.len() > 1 && log.iter().all(|row| row[1].as_deref() == Some("SUCCESS")), "{log:?}");
     let shipments = format!("SELECT count(*) FROM shipments WHERE order_id = {order}");
-    assert_eq!(shop.books.number(&shipments).await, 1, "it had a shipment before");
+    assert_eq!(shop.snapshot.number(&shipments).await, 1, "it had a shipment before");
 }
 
 async fn statements_documented_as_refused_are_refused(pair: Pair) {
@@ -75,7 +75,7 @@ async fn statements_documented_as_refused_are_refused(pair: Pair) {
             _ => "VALUES (",
         };
         let refused = statement.replacen(good, bad, 1).replacen("VALUES (", value, 1);
-        assert!(shop.books.try_change(&refused).await.is_err(), "{refused}");
+        assert!(shop.snapshot.try_change(&refused).await.is_err(), "{refused}");
     }
     // Before the events that can never be sent, so that they would block the order's next event.
     for (id, good, bad, why) in [
@@ -85,7 +85,7 @@ async fn statements_documented_as_refused_are_refused(pair: Pair) {
         ("other-id", "\"orderId\":", "\"orderId\":1", "aggregate_id is "),
     ] {
         let statement = statement.replacen("by-hand-1", id, 1).replacen(good, bad, 1);
-        assert_eq!(shop.books.change(&statement).await, 1, "{statement}");
+        assert_eq!(shop.snapshot.change(&statement).await, 1, "{statement}");
         let failed = format!(
             "SELECT count(*) FROM outbox_events WHERE event_id = '{id}' AND status = 'FAILED'
             AND retry_count = 1 AND last_error LIKE '消息发送失败: {why}%'"
@@ -101,7 +101,7 @@ async fn statements_documented_as_refused_are_refused(pair: Pair) {
     let delayed = statement.replacen("by-hand-1", "delayed", 1);
     let delayed = delayed.replacen("(event_id,", "(next_retry_time, event_id,", 1);
     let delayed = delayed.replacen("VALUES (", &format!("VALUES ({later}, "), 1);
-    assert_eq!(shop.books.change(&delayed).await, 1);
+    assert_eq!(shop.snapshot.change(&delayed).await, 1);
     let waiting = shop.inspect("blocked").await;
     let item = waiting.items().iter().find(|item| item["aggregateId"] == order).cloned().unwrap();
     assert_eq!((&item["eventId"], &item["waitsFor"]), (&"delayed".into(), &"TIME".into()), "{item}");
@@ -113,5 +113,5 @@ async fn statements_documented_as_refused_are_refused(pair: Pair) {
     );
     shop.expect_count(2, &sent).await;
     let unsent = "SELECT count(*) FROM outbox_events WHERE event_id = 'delayed' AND status = 'NEW'";
-    assert_eq!(shop.books.number(unsent).await, 1);
+    assert_eq!(shop.snapshot.number(unsent).await, 1);
 }

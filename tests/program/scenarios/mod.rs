@@ -55,16 +55,16 @@ macro_rules! by_turns {
 pub(crate) use by_turns;
 
 mod asyncapi;
-mod carrier;
+mod broker_access;
 mod encryption;
 mod end_check;
 mod insert_by_sql;
 mod purses;
-mod s003_once;
+mod s003_idempotency;
 mod s003_trace;
 mod s004_acceptance;
 mod s004_any_order;
-mod s004_crowds;
+mod s004_concurrency;
 mod s004_lost_rows;
 mod s004_refunds;
 mod s16_1_integration;

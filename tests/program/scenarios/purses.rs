@@ -1,6 +1,6 @@
 //! Buyers with wallet, points and coupons, and orders that use them.
 
-use handover_tests::client::Answer;
+use handover_tests::client::ApiResponse;
 use handover_tests::process::eventually;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ impl Shop {
     }
 
     /// Orders a new product. Repeats the request under the same key while the service sheds load.
-    pub(crate) async fn try_order_with(&self, with: With) -> Answer {
+    pub(crate) async fn try_order_with(&self, with: With) -> ApiResponse {
         let product = self.product().await;
         let mut body = json!({"productId": product});
         if let Some(coupon) = with.coupon {

@@ -3,7 +3,7 @@
 use handover_tests::deployment::Pair;
 use serde_json::{Value, json};
 
-use super::carrier::SPY;
+use super::broker_access::SPY;
 use super::shop::{BUYER, SELLER, Shop, descriptions};
 
 const TRACE: &str = "one-order_7";

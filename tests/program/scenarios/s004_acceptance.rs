@@ -18,12 +18,12 @@ async fn s004_1_committed_event_is_sent_after_crash_and_assets_are_locked(pair: 
     let new = format!(
         "SELECT count(*) FROM outbox_events WHERE aggregate_type = 'Order' AND aggregate_id = {order} AND status = 'NEW'"
     );
-    assert_eq!(shop.books.number(&new).await, 2);
+    assert_eq!(shop.snapshot.number(&new).await, 2);
     let shop = shop.kill_and_reopen();
     shop.locked(order, 3).await;
     shop.settled().await;
     let sent = new.replace("'NEW'", "'SENT'");
-    assert_eq!(shop.books.number(&sent).await, 2);
+    assert_eq!(shop.snapshot.number(&sent).await, 2);
     assert_eq!(shop.purses(BUYER).await, purses(3_000, 2_000, 150, 150));
     assert_eq!(shop.coupon_status(coupon).await, "LOCKED");
     shop.assert_invariants_except(&[]).await;
@@ -51,10 +51,10 @@ async fn s004_2_repeated_payment_report_commits_assets_once(pair: Pair) {
          FROM outbox_events WHERE event_id = '{}'",
         paid[0]
     );
-    let refused = shop.books.try_change(&again).await.unwrap_err().to_string().to_lowercase();
+    let refused = shop.snapshot.try_change(&again).await.unwrap_err().to_string().to_lowercase();
     assert!(["unique", "duplicate"].iter().any(|word| refused.contains(word)), "{refused}");
     // Inserted again under another id, as by a program that was called twice: every effect exists already.
-    shop.books.change(&again.replace("SELECT event_id,", "SELECT 'paid-again',")).await;
+    shop.snapshot.change(&again.replace("SELECT event_id,", "SELECT 'paid-again',")).await;
     shop.expect_count(
         3,
         "SELECT count(*) FROM event_consume_log WHERE event_id = 'paid-again' AND status = 'SUCCESS'
@@ -65,7 +65,7 @@ async fn s004_2_repeated_payment_report_commits_assets_once(pair: Pair) {
     assert_eq!(shop.coupon_status(coupon).await, "USED");
     let commits =
         format!("SELECT count(*) FROM asset_operations WHERE order_id = {order} AND kind = 'COMMIT'");
-    assert_eq!(shop.books.number(&commits).await, 3);
+    assert_eq!(shop.snapshot.number(&commits).await, 3);
 }
 
 /// 3 "锁定超时自动释放": the order's events are lost, and its locks are still released. The reaper starts only after all locks
@@ -106,7 +106,7 @@ async fn s004_4_lost_event_is_restored_by_consistency_job_and_takes_effect_once(
     let silently = format!(
         "UPDATE orders SET status = 'paid', version = 2, pay_time = '{now}', update_time = '{now}' WHERE id = {order}"
     );
-    assert_eq!(shop.books.change(&silently).await, 1);
+    assert_eq!(shop.snapshot.change(&silently).await, 1);
     let committed =
         format!("SELECT count(*) FROM asset_holds WHERE order_id = {order} AND status = 'COMMITTED'");
     shop.expect_count(3, &committed).await;

@@ -26,7 +26,8 @@ fn permutations() -> Vec<[usize; 4]> {
 
 /// Inserts the three other events of the order, one of which never happened, and numbers all four in this permutation.
 async fn insert_events(shop: &Shop, order: i64, permutation: [usize; 4]) {
-    let row = shop.books.table(&format!("SELECT order_no, product_id FROM orders WHERE id = {order}")).await;
+    let row =
+        shop.snapshot.table(&format!("SELECT order_no, product_id FROM orders WHERE id = {order}")).await;
     let [number, product] = row.unwrap().remove(0).try_into().unwrap();
     let (number, product): (String, i64) = (number.unwrap(), product.unwrap().parse().unwrap());
     let order_fields = json!({
@@ -62,17 +63,17 @@ async fn insert_events(shop: &Shop, order: i64, permutation: [usize; 4]) {
                 TYPES[what]
             ),
         };
-        assert_eq!(shop.books.change(&sql).await, 1);
+        assert_eq!(shop.snapshot.change(&sql).await, 1);
     }
     let refunded = format!(
         "UPDATE orders SET status = 'refunded', version = 4, pay_time = create_time, refund_id = id WHERE id = {order}"
     );
-    assert_eq!(shop.books.change(&refunded).await, 1);
+    assert_eq!(shop.snapshot.change(&refunded).await, 1);
 }
 
 /// Checks the invariants that hold at any time, even with parked events.
 async fn assert_sums(shop: &Shop) {
-    let mut broken = shop.books.broken().await;
+    let mut broken = shop.snapshot.broken().await;
     broken.retain(|found| {
         ["the ledger", "a balance", "a frozen balance", "an operation"]
             .iter()
@@ -129,12 +130,12 @@ async fn events_in_any_order_give_same_balances_or_are_parked(pair: Pair) {
     assert_sums(&shop).await;
     let purses_now = shop.purses(BUYER).await;
     assert_eq!(purses_now, purses(orders * 2_000, 0, orders * 150, 0));
-    let free = shop.books.number("SELECT count(*) FROM coupons WHERE status = 'AVAILABLE'").await;
+    let free = shop.snapshot.number("SELECT count(*) FROM coupons WHERE status = 'AVAILABLE'").await;
     assert_eq!(free, orders);
-    assert_eq!(shop.books.number("SELECT count(*) FROM asset_holds WHERE status = 'FROZEN'").await, 0);
+    assert_eq!(shop.snapshot.number("SELECT count(*) FROM asset_holds WHERE status = 'FROZEN'").await, 0);
     // No order was cancelled, so that event stays parked at each consumer.
     let parked = shop
-        .books
+        .snapshot
         .number("SELECT count(DISTINCT message_key) FROM dead_letters WHERE status = 'OPEN' AND queue LIKE 'asset.%'")
         .await;
     assert!(parked >= orders, "{parked}");

@@ -39,7 +39,7 @@ async fn age_sent_events(shop: &Shop) {
     let sql = format!(
         "UPDATE outbox_events SET sent_time = '{long_ago}' WHERE status = 'SENT' AND event_type <> 'ORDER_TIMEOUT'"
     );
-    shop.books.change(&sql).await;
+    shop.snapshot.change(&sql).await;
 }
 
 async fn reconciliation_report(shop: &Shop) -> Value {
@@ -99,7 +99,7 @@ async fn deleted_outbox_row_is_found_and_restored_with_its_id(pair: Pair) {
             .await
             .remove(0);
         assert_eq!(
-            shop.books.change(&format!("DELETE FROM outbox_events WHERE event_id = '{event}'")).await,
+            shop.snapshot.change(&format!("DELETE FROM outbox_events WHERE event_id = '{event}'")).await,
             1
         );
         let report = reconciliation_report(&shop).await;
@@ -112,7 +112,7 @@ async fn deleted_outbox_row_is_found_and_restored_with_its_id(pair: Pair) {
         assert_eq!(effects(&shop).await, before, "{kind}");
         // A timeout event is in no consume log before it is due, so its id is lost; every other event keeps its id.
         let same = shop
-            .books
+            .snapshot
             .number(&format!("SELECT count(*) FROM outbox_events WHERE event_id = '{event}'"))
             .await;
         assert_eq!(same, i64::from(kind != "ORDER_TIMEOUT"), "{kind}");
@@ -127,11 +127,11 @@ async fn deleted_consume_log_row_is_found_and_restored_without_second_effect(pai
     assert!(rows.len() > 30, "{rows:?}");
     for id in sample(rows) {
         let row = shop
-            .books
+            .snapshot
             .table(&format!("SELECT consumer, event_id FROM event_consume_log WHERE id = {id}"))
             .await;
         let [consumer, event] = row.unwrap().remove(0).map_to_text();
-        assert_eq!(shop.books.change(&format!("DELETE FROM event_consume_log WHERE id = {id}")).await, 1);
+        assert_eq!(shop.snapshot.change(&format!("DELETE FROM event_consume_log WHERE id = {id}")).await, 1);
         let report = reconciliation_report(&shop).await;
         let found = &report["findings"][0];
         assert_eq!(
@@ -157,7 +157,7 @@ async fn deleted_asset_operation_is_found_and_restored_without_changing_balances
     assert!(keys.len() > 12, "{keys:?}");
     for key in sample(keys) {
         let deleted = format!("DELETE FROM asset_operations WHERE idempotency_key = '{key}'");
-        assert_eq!(shop.books.change(&deleted).await, 1);
+        assert_eq!(shop.snapshot.change(&deleted).await, 1);
         let report = reconciliation_report(&shop).await;
         assert_eq!(report["sound"], json!(false), "{key}");
         assert!(report["findings"].to_string().contains(&key), "{key}: {report}");
@@ -178,13 +178,13 @@ async fn deleted_hold_is_found_and_restored_unchanged(pair: Pair) {
     let before = effects(&shop).await;
     let all = "SELECT order_id, asset, status, reverted, amount, coupon_id, user_id FROM asset_holds
         ORDER BY order_id, asset";
-    let holds = shop.books.table(all).await.unwrap();
+    let holds = shop.snapshot.table(all).await.unwrap();
     assert_eq!(holds.len(), 7, "{holds:?}");
     for hold in &holds {
         let order = hold[0].as_deref().unwrap();
         let asset = hold[1].as_deref().unwrap();
         let deleted = format!("DELETE FROM asset_holds WHERE order_id = {order} AND asset = '{asset}'");
-        assert_eq!(shop.books.change(&deleted).await, 1);
+        assert_eq!(shop.snapshot.change(&deleted).await, 1);
         let report = reconciliation_report(&shop).await;
         let found = &report["findings"][0];
         assert_eq!(
@@ -195,7 +195,7 @@ async fn deleted_hold_is_found_and_restored_unchanged(pair: Pair) {
         assert_eq!(repaired(&shop).await["findings"][0]["mended"], json!("writtenDown"));
         let report = reconciliation_report(&shop).await;
         assert_eq!((&report["sound"], &report["findings"]), (&json!(true), &json!([])), "{hold:?}: {report}");
-        assert_eq!(shop.books.table(all).await.unwrap(), holds);
+        assert_eq!(shop.snapshot.table(all).await.unwrap(), holds);
         assert_eq!(effects(&shop).await, before, "{hold:?}");
     }
     shop.assert_invariants_except(&[]).await;
@@ -204,7 +204,7 @@ async fn deleted_hold_is_found_and_restored_unchanged(pair: Pair) {
 async fn deleted_ledger_entry_is_found_by_its_key(pair: Pair) {
     let shop = shop_with_all_courses(pair).await;
     let entries = shop
-        .books
+        .snapshot
         .table("SELECT id, idempotency_key, account FROM ledger_entries ORDER BY id")
         .await
         .unwrap();
@@ -214,14 +214,14 @@ async fn deleted_ledger_entry_is_found_by_its_key(pair: Pair) {
     let of_users = ["wallet", "wallet_hold", "points", "points_hold", "points_debt"];
     for (gone, entry) in entries.into_iter().step_by(step).enumerate() {
         let [id, key, account] = entry.map_to_text();
-        assert_eq!(shop.books.change(&format!("DELETE FROM ledger_entries WHERE id = {id}")).await, 1);
+        assert_eq!(shop.snapshot.change(&format!("DELETE FROM ledger_entries WHERE id = {id}")).await, 1);
         let report = reconciliation_report(&shop).await;
         let findings = report["findings"].as_array().unwrap();
         let of = |kind: &str| findings.iter().filter(|found| found["kind"] == kind).collect::<Vec<_>>();
         let unbalanced = of("unbalanced").iter().any(|found| found["idempotencyKey"] == json!(key));
         // If an operation has no entry left, only the balance reveals it.
         let left = format!("SELECT count(*) FROM ledger_entries WHERE idempotency_key = '{key}'");
-        assert!(unbalanced || shop.books.number(&left).await == 0, "{gone}: {key} of {account}: {report}");
+        assert!(unbalanced || shop.snapshot.number(&left).await == 0, "{gone}: {key} of {account}: {report}");
         if of_users.contains(&account.as_str()) {
             assert!(!of("drifted").is_empty(), "{gone}: {key} of {account}: {report}");
         }
@@ -241,7 +241,7 @@ async fn deleted_balance_is_found_by_its_user(pair: Pair) {
     let shop = shop_with_all_courses(pair).await;
     for purse in ["wallet", "points"] {
         let sql = format!("DELETE FROM asset_balances WHERE user_id = {BUYER} AND purse = '{purse}'");
-        assert_eq!(shop.books.change(&sql).await, 1);
+        assert_eq!(shop.snapshot.change(&sql).await, 1);
         let report = reconciliation_report(&shop).await;
         let found = report["findings"].as_array().unwrap().iter().find(|found| {
             found["kind"] == "drifted"
@@ -260,7 +260,7 @@ async fn event_inserted_for_applied_fact_has_no_effect(pair: Pair) {
     let shop = shop_with_all_courses(pair).await;
     let before = effects(&shop).await;
     let rows = shop
-        .books
+        .snapshot
         .table(
             "SELECT event_id, event_type, aggregate_id, payload FROM outbox_events
              WHERE aggregate_type = 'Order' AND event_type <> 'ORDER_TIMEOUT' ORDER BY id",
@@ -277,9 +277,9 @@ async fn event_inserted_for_applied_fact_has_no_effect(pair: Pair) {
     assert_eq!(effects(&shop).await, before);
     let again = "FROM event_consume_log WHERE event_id LIKE 'again-%'";
     let not_applied = format!("SELECT count(*) {again} AND status <> 'SUCCESS'");
-    assert_eq!(shop.books.number(&not_applied).await, 0);
+    assert_eq!(shop.snapshot.number(&not_applied).await, 0);
     let already = format!("SELECT count(*) {again} AND consume_result = 'already applied'");
-    assert!(shop.books.number(&already).await > i64::try_from(count).unwrap());
+    assert!(shop.snapshot.number(&already).await > i64::try_from(count).unwrap());
     age_sent_events(&shop).await;
     let report = reconciliation_report(&shop).await;
     assert_eq!((&report["sound"], &report["findings"]), (&json!(true), &json!([])), "{report}");
@@ -303,15 +303,15 @@ async fn duplicate_effect_is_found_when_unique_key_is_missing(pair: Pair) {
             "INSERT INTO {table} ({columns}, event_id, create_time)
              SELECT {columns}, 'again', create_time FROM {table}"
         );
-        let refused = shop.books.try_change(&again).await.unwrap_err();
+        let refused = shop.snapshot.try_change(&again).await.unwrap_err();
         let database = refused.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
         assert!(database.is_some_and(|error| error.is_unique_violation()), "{table}: {refused}");
         let drop = match shop.deployment().pair().database_server() {
             None | Some(ServerKind::Postgres) => format!("DROP INDEX uk_{key}"),
             Some(ServerKind::MariaDb) => format!("ALTER TABLE {table} DROP KEY uk_{key}"),
         };
-        shop.books.change(&drop).await;
-        let count = shop.books.change(&again).await;
+        shop.snapshot.change(&drop).await;
+        let count = shop.snapshot.change(&again).await;
         assert!(count > 0, "{table}");
         let report = reconciliation_report(&shop).await;
         let of_table = |found: &&Value| {

@@ -48,7 +48,7 @@ async fn payment_after_cancellation_is_refunded_automatically_once(pair: Pair) {
     )
     .await;
     shop.settled().await;
-    assert_eq!(shop.books.number("SELECT count(*) FROM refunds").await, 1);
+    assert_eq!(shop.snapshot.number("SELECT count(*) FROM refunds").await, 1);
     assert_eq!(shop.order_field(order, "status").await, "cancelled");
     shop.assert_invariants_except(&[]).await;
 }

@@ -53,7 +53,7 @@ async fn s16_1_1_doctor_checks_port_and_vhost_and_warns_without_management(pair:
     assert_eq!(code, Some(2), "a vhost that does not exist is a configuration error: {checks:?}");
     assert_check(&checks["broker"], "fail", &["not-there"]);
     let closed_port = free_port().unwrap();
-    let (code, checks) = by(&vhost.url_by(closed_port));
+    let (code, checks) = by(&vhost.url_through(closed_port));
     assert_eq!(code, Some(3), "a closed port is an outage: {checks:?}");
     assert_check(&checks["broker"], "fail", &[&closed_port.to_string()]);
 }

@@ -14,7 +14,7 @@ use super::shop::{SOON, Shop, descriptions};
 /// A shop that connects to RabbitMQ through this proxy and has a paid order.
 async fn shop_through(proxy: &Proxy, pair: Pair, settings: &[(&str, &str)]) -> Shop {
     let deployment = Deployment::start(pair).await;
-    let url = deployment.vhost().url_by(proxy.port());
+    let url = deployment.vhost().url_through(proxy.port());
     let settings = [settings, &[("HANDOVER_BROKER__URL", url.as_str())]].concat();
     let shop = Shop::open_on(deployment, &settings, None).await;
     shop.paid_order().await;
@@ -55,7 +55,7 @@ async fn s16_3_3_unroutable_message_is_retried_until_bindings_return(pair: Pair)
         let event = paid_without_bindings(&shop).await;
         // Consumers restore missing bindings every 15 s, which may have been just now.
         let charged = format!("SELECT retry_count FROM outbox_events WHERE event_id = '{event}'");
-        if shop.books.number(&charged).await > 0 {
+        if shop.snapshot.number(&charged).await > 0 {
             break event;
         }
     };
@@ -63,18 +63,18 @@ async fn s16_3_3_unroutable_message_is_retried_until_bindings_return(pair: Pair)
         "SELECT count(*) FROM outbox_events WHERE event_id = '{event}' AND status = 'SENT'
          AND last_error LIKE '消息发送失败%'"
     );
-    eventually(SOON, async || match shop.books.count(&sent).await? {
+    eventually(SOON, async || match shop.snapshot.count(&sent).await? {
         1 => Ok(()),
         _ => Err(format!("{event} is not sent").into()),
     })
     .await;
     shop.settled().await;
-    assert_eq!(shop.books.number("SELECT count(*) FROM shipments").await, paid);
+    assert_eq!(shop.snapshot.number("SELECT count(*) FROM shipments").await, paid);
     let again = json!({"eventIds": [event], "reason": "a consumer needs it again"});
     assert_eq!(shop.operate("outbox/redrive", again).await.value()["redriven"], 1);
     shop.settled().await;
     let order = format!("SELECT aggregate_id FROM outbox_events WHERE event_id = '{event}'");
-    let items = shop.timeline_of(shop.books.number(&order).await, &event).await;
+    let items = shop.timeline_of(shop.snapshot.number(&order).await, &event).await;
     let mut published = descriptions(&items, "published");
     // There may be several attempts before the bindings return.
     published.dedup();
@@ -125,14 +125,14 @@ async fn orders_in_outage(shop: &Shop) -> Vec<i64> {
 async fn sent_without_an_attempt(shop: &Shop, orders: &[i64]) {
     shop.settled().await;
     assert_eq!(
-        shop.books.number("SELECT max(retry_count) FROM outbox_events").await,
+        shop.snapshot.number("SELECT max(retry_count) FROM outbox_events").await,
         0,
         "no attempt is counted"
     );
-    assert_eq!(shop.books.number("SELECT count(*) FROM outbox_events WHERE status <> 'SENT'").await, 0);
+    assert_eq!(shop.snapshot.number("SELECT count(*) FROM outbox_events WHERE status <> 'SENT'").await, 0);
     for order in orders {
         let notified = format!("SELECT count(*) FROM notifications WHERE order_id = {order}");
-        assert_eq!(shop.books.number(&notified).await, 4);
+        assert_eq!(shop.snapshot.number(&notified).await, 4);
     }
     shop.assert_invariants_except(&[]).await;
 }
@@ -143,7 +143,7 @@ async fn failed_by_outage(shop: &Shop) {
         "SELECT count(*) FROM outbox_events WHERE aggregate_id = {order} AND status = 'FAILED' AND retry_count = 4
          AND last_error LIKE '消息发送失败%'"
     );
-    eventually(SOON, async || match shop.books.count(&failed).await? {
+    eventually(SOON, async || match shop.snapshot.count(&failed).await? {
         2 => Ok(()),
         other => Err(format!("{other} are FAILED").into()),
     })

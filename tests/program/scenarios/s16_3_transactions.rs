@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use handover_tests::deployment::Pair;
 
-use super::carrier::SPY;
+use super::broker_access::SPY;
 use super::shop::{BUYER, SELLER, Shop};
 
 /// Row counts that grow if a message is created.
 async fn row_counts(shop: &Shop) -> [i64; 4] {
-    let count = async |sql| shop.books.number(sql).await;
+    let count = async |sql| shop.snapshot.number(sql).await;
     [
         count("SELECT count(*) FROM outbox_events").await,
         shop.broker.count(SPY).await,
@@ -62,7 +62,7 @@ async fn s16_3_1_transaction_changes_nothing_when_event_insert_fails(pair: Pair)
     shop.refuse_rows_of("outbox_events").await;
     let response = shop.api.place_order(BUYER, product).await.unwrap();
     assert_eq!((response.status, response.code.as_str(), &response.data), (500, "B0001", &Value::Null));
-    assert_eq!(shop.books.number("SELECT count(*) FROM orders").await, 0);
+    assert_eq!(shop.snapshot.number("SELECT count(*) FROM orders").await, 0);
     assert_eq!(shop.product_field(product, "status").await, "on_sale");
     shop.accept_rows_of("outbox_events").await;
     shop.api.place_order(BUYER, product).await.unwrap().value();
@@ -93,8 +93,8 @@ async fn s16_3_2_acknowledged_change_has_its_event(pair: Pair) {
     shop.api.payment_reported(payment, "FAILED").await.unwrap().value();
     let payments = "SELECT event_type FROM outbox_events WHERE aggregate_type = 'Payment' ORDER BY id";
     assert_eq!(shop.rows(payments).await, ["PAYMENT_SUCCEEDED", "PAYMENT_FAILED"]);
-    assert_eq!(shop.books.number("SELECT count(*) FROM outbox_events").await, 5 + 3 + 2 + 2);
-    assert_eq!(shop.books.number("SELECT count(*) FROM outbox_events WHERE status <> 'NEW'").await, 0);
+    assert_eq!(shop.snapshot.number("SELECT count(*) FROM outbox_events").await, 5 + 3 + 2 + 2);
+    assert_eq!(shop.snapshot.number("SELECT count(*) FROM outbox_events WHERE status <> 'NEW'").await, 0);
     // The sequence number is the version of the order at commit; there are no gaps.
     let versions = format!(
         "SELECT DISTINCT aggregate_seq FROM outbox_events

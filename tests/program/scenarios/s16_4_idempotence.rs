@@ -44,7 +44,7 @@ impl Copies {
 async fn effects(shop: &Shop) -> Vec<i64> {
     let mut counts = Vec::new();
     for table in EFFECTS {
-        counts.push(shop.books.number(&format!("SELECT count(*) FROM {table}")).await);
+        counts.push(shop.snapshot.number(&format!("SELECT count(*) FROM {table}")).await);
     }
     counts
 }
@@ -84,7 +84,7 @@ async fn s16_4_1_redriven_event_has_one_effect(pair: Pair) {
     shop.settled().await;
     let once = effects(&shop).await;
     let attempts = "SELECT sum(attempts) FROM event_consume_log";
-    let attempts_once = shop.books.number(attempts).await;
+    let attempts_once = shop.snapshot.number(attempts).await;
     let ignored = shop.logged(&[DUPLICATE]);
     let events = shop.rows("SELECT event_id FROM outbox_events WHERE event_type <> 'ORDER_TIMEOUT'").await;
     let response =
@@ -92,7 +92,7 @@ async fn s16_4_1_redriven_event_has_one_effect(pair: Pair) {
     assert_eq!(response["redriven"], events.len(), "{response}");
     shop.settled().await;
     assert_eq!(effects(&shop).await, once);
-    assert_eq!(shop.books.number(attempts).await, attempts_once, "an ignored duplicate is no attempt");
+    assert_eq!(shop.snapshot.number(attempts).await, attempts_once, "an ignored duplicate is no attempt");
     shop.assert_invariants_except(&[]).await;
     let consumed = usize::try_from(*once.last().unwrap()).unwrap();
     assert!(shop.logged(&[DUPLICATE]) - ignored >= consumed, "each consumer receives each event again");

@@ -21,7 +21,7 @@ async fn consumed(shop: &Shop, event: &str) -> (String, i64, String) {
         "SELECT status, attempts, error_message FROM event_consume_log
          WHERE consumer = 'fulfillment' AND event_id = '{event}'"
     );
-    let row = shop.books.table(&sql).await.unwrap().remove(0);
+    let row = shop.snapshot.table(&sql).await.unwrap().remove(0);
     let [status, attempts, error] = row.try_into().unwrap();
     (status.unwrap(), attempts.unwrap().parse().unwrap(), error.unwrap_or_default())
 }
@@ -56,7 +56,7 @@ async fn s16_4_2_failing_message_becomes_dead_letter_after_all_attempts(pair: Pa
         "SELECT count(*) FROM event_consume_log WHERE event_id = '{event}' AND consumer <> 'fulfillment'
          AND status <> 'SUCCESS'"
     );
-    assert_eq!(shop.books.number(&elsewhere).await, 0);
+    assert_eq!(shop.snapshot.number(&elsewhere).await, 0);
 }
 
 /// §16.4.2 for permanent errors (§9.3): missing data, an order that does not exist, an unknown type.
@@ -152,8 +152,8 @@ async fn s16_4_3_dead_letter_is_replayed_or_discarded(pair: Pair) {
         assert_eq!((moved("replayed"), moved("discarded")), (0, 0), "{path} {key}: {response:?}");
     }
     shop.settled().await;
-    assert_eq!(shop.books.number(&shipments).await, 1);
-    assert_eq!(shop.books.number("SELECT count(*) FROM shipments").await, 1);
+    assert_eq!(shop.snapshot.number(&shipments).await, 1);
+    assert_eq!(shop.snapshot.number("SELECT count(*) FROM shipments").await, 1);
     let tasks = shop.api.get(SELLER, "/api/v1/shipments?as=seller").await.unwrap();
     assert_eq!(tasks.items().len(), 1);
     let audit = shop.inspect("audit").await;

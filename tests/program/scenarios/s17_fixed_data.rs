@@ -123,7 +123,7 @@ async fn s17_fixed_paid_order_starts_delivery_and_its_messages_match(pair: Pair)
     assert_is_a_moment(&changed["payload"]["changedAt"]);
     let shop = shop.reopen();
     shop.settled().await;
-    assert_eq!(shop.books.number("SELECT count(*) FROM shipments").await, 1);
+    assert_eq!(shop.snapshot.number("SELECT count(*) FROM shipments").await, 1);
     shop.assert_invariants_except(&[]).await;
 }
 
@@ -141,13 +141,13 @@ async fn s17_fixed_event_with_repeated_id_takes_effect_once(pair: Pair) {
         format!("DELETE FROM event_consume_log WHERE {lost}"),
         format!("DELETE FROM outbox_events WHERE {lost}"),
     ] {
-        assert!(shop.books.change(&forget).await > 0, "{forget}");
+        assert!(shop.snapshot.change(&forget).await > 0, "{forget}");
     }
     shop.insert_event(EVENT, "ORDER_PAID", order, &payload).await;
     let again = "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, create_time,
         update_time) SELECT event_id, event_type, aggregate_type, aggregate_id, payload, create_time, update_time
         FROM outbox_events WHERE event_id = 'day14-fixed-event'";
-    let refused = shop.books.try_change(again).await.unwrap_err();
+    let refused = shop.snapshot.try_change(again).await.unwrap_err();
     let database = refused.downcast_ref::<sqlx::Error>().and_then(sqlx::Error::as_database_error);
     assert!(database.is_some_and(|error| error.is_unique_violation()), "{refused}");
     let shipments = format!("SELECT count(*) FROM shipments WHERE event_id = '{EVENT}'");
@@ -172,14 +172,14 @@ async fn s17_fixed_event_with_repeated_id_takes_effect_once(pair: Pair) {
     for _ in 0..2 {
         send(&payload).await;
     }
-    assert_eq!(shop.books.number(&shipments).await, 1);
+    assert_eq!(shop.snapshot.number(&shipments).await, 1);
     assert!(shop.logged(&["事件已处理，忽略重复消息", EVENT, "fulfillment"]) >= 2);
 
     // The same id with different content is not a duplicate: it is parked, and the event is unchanged.
     send(&paid_payload(900_002)).await;
     let parked = "SELECT count(*) FROM dead_letters WHERE status = 'OPEN' AND queue";
     shop.expect_count(1, &format!("{parked} = 'order.fulfillment.queue'")).await;
-    assert_eq!(shop.books.number("SELECT count(*) FROM shipments").await, 1);
+    assert_eq!(shop.snapshot.number("SELECT count(*) FROM shipments").await, 1);
     // The lost event had already earned the points.
     let earned = format!(
         "SELECT count(*) FROM event_consume_log WHERE event_id = '{EVENT}' AND consumer = 'points'

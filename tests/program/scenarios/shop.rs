@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use handover_tests::books::Books;
-use handover_tests::client::{Answer, Api, Caller};
+use handover_tests::client::{Api, ApiResponse, Caller};
 use handover_tests::deployment::{Deployment, Pair};
 use handover_tests::process::{Launch, Server, eventually};
 use handover_tests::servers::database::ServerKind;
+use handover_tests::snapshot::DatabaseSnapshot;
 use serde_json::{Value, json};
 
-use super::carrier::BrokerAccess;
+use super::broker_access::BrokerAccess;
 
 pub(crate) const SELLER: i64 = 10_002;
 pub(crate) const BUYER: i64 = 10_001;
@@ -29,7 +29,7 @@ pub(crate) struct Shop {
     launch: Launch,
     server: Server,
     pub(crate) api: Api,
-    pub(crate) books: Books,
+    pub(crate) snapshot: DatabaseSnapshot,
     pub(crate) broker: BrokerAccess,
 }
 
@@ -62,35 +62,35 @@ impl Shop {
         let first = roles.map_or_else(|| launch.clone(), |roles| launch.clone().roles(roles));
         let server = first.start().unwrap();
         let api = Api::of(&server);
-        let books = deployment.books().await;
+        let snapshot = deployment.snapshot().await;
         let broker = BrokerAccess::of(&deployment).await;
-        Shop { deployment, launch, server, api, books, broker }
+        Shop { deployment, launch, server, api, snapshot, broker }
     }
 
     /// Stops the program. Returns its deployment and database.
-    pub(crate) fn close(self) -> (Deployment, Books) {
+    pub(crate) fn close(self) -> (Deployment, DatabaseSnapshot) {
         let (status, _) = self.server.terminate(SOON).unwrap();
         assert_eq!(status.code(), Some(0));
-        (self.deployment, self.books)
+        (self.deployment, self.snapshot)
     }
 
     /// Stops the program and starts it again with all roles.
     pub(crate) fn reopen(self) -> Shop {
-        let Shop { deployment, launch, server, api, books, broker } = self;
+        let Shop { deployment, launch, server, api, snapshot, broker } = self;
         let (status, _) = server.terminate(SOON).unwrap();
         assert_eq!(status.code(), Some(0));
         let server = launch.start().unwrap();
-        api.moved_to(&server);
-        Shop { deployment, launch, server, api, books, broker }
+        api.set_server(&server);
+        Shop { deployment, launch, server, api, snapshot, broker }
     }
 
     /// Kills the program and starts it again with all roles.
     pub(crate) fn kill_and_reopen(self) -> Shop {
-        let Shop { deployment, launch, server, api, books, broker } = self;
+        let Shop { deployment, launch, server, api, snapshot, broker } = self;
         server.kill().unwrap();
         let server = launch.start().unwrap();
-        api.moved_to(&server);
-        Shop { deployment, launch, server, api, books, broker }
+        api.set_server(&server);
+        Shop { deployment, launch, server, api, snapshot, broker }
     }
 
     pub(crate) fn deployment(&self) -> &Deployment {
@@ -141,7 +141,7 @@ impl Shop {
 
     /// The first column of every row.
     pub(crate) async fn rows(&self, sql: &str) -> Vec<String> {
-        self.books.rows(sql).await.unwrap()
+        self.snapshot.rows(sql).await.unwrap()
     }
 
     /// The types of an order's events, in order.
@@ -185,7 +185,7 @@ impl Shop {
                 retry_count, next_retry_time, create_time, update_time)
              VALUES ('{event_id}', '{event_type}', 'Order', {aggregate}, '{payload}', 'NEW', 0, NULL, '{now}', '{now}')"
         );
-        assert_eq!(self.books.change(&sql).await, 1);
+        assert_eq!(self.snapshot.change(&sql).await, 1);
     }
 
     /// Makes the database refuse new rows in this table.
@@ -202,7 +202,7 @@ impl Shop {
                  {trigger} FOR EACH ROW EXECUTE FUNCTION refuse()"
             ),
         };
-        self.books.change(&sql).await;
+        self.snapshot.change(&sql).await;
     }
 
     /// Undoes [`refuse_rows_of`](Shop::refuse_rows_of).
@@ -211,7 +211,7 @@ impl Shop {
             None | Some(ServerKind::MariaDb) => "DROP TRIGGER refused".to_owned(),
             Some(ServerKind::Postgres) => format!("DROP TRIGGER refused ON {table}"),
         };
-        self.books.change(&sql).await;
+        self.snapshot.change(&sql).await;
     }
 
     /// Number of log lines that contain all of these parts.
@@ -231,7 +231,7 @@ impl Shop {
 
     /// Waits until the query returns this count.
     pub(crate) async fn expect_count(&self, count: i64, sql: &str) {
-        eventually(SOON, async || match self.books.number(sql).await {
+        eventually(SOON, async || match self.snapshot.number(sql).await {
             found if found == count => Ok(()),
             found => Err(format!("{found} instead of {count}: {sql}").into()),
         })
@@ -240,18 +240,18 @@ impl Shop {
 
     /// Waits until no event is in flight.
     pub(crate) async fn settled(&self) {
-        self.books.wait_until_settled(SOON).await;
+        self.snapshot.wait_until_settled(SOON).await;
     }
 
     /// Checks all invariants except the known violations.
     pub(crate) async fn assert_invariants_except(&self, known: &[&str]) {
-        let mut broken = self.books.broken().await;
+        let mut broken = self.snapshot.broken().await;
         broken.retain(|found| !known.iter().any(|known| found.starts_with(known)));
         assert_eq!(broken, Vec::<String>::new());
     }
 
     /// Sends an operator command.
-    pub(crate) async fn operate(&self, path: &str, body: Value) -> Answer {
+    pub(crate) async fn operate(&self, path: &str, body: Value) -> ApiResponse {
         self.api.post(OPERATOR, &format!("/api/v1/ops/{path}"), body).await.unwrap()
     }
 
@@ -262,7 +262,7 @@ impl Shop {
     }
 
     /// Sends an operator query.
-    pub(crate) async fn inspect(&self, path: &str) -> Answer {
+    pub(crate) async fn inspect(&self, path: &str) -> ApiResponse {
         self.api.get(OPERATOR, &format!("/api/v1/ops/{path}")).await.unwrap()
     }
 }

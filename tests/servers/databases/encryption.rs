@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use handover_contract::samples::{event, start};
 use handover_memory::ManualClock;
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Store, StoreError};
 use handover_sql::{ServerOptions, SqlStore};
 use handover_tests::servers::database::{DatabaseServer, ServerKind};
@@ -21,8 +21,12 @@ async fn server_is_trusted_only_with_matching_certificate_of_configured_authorit
     let database = server.database(None).await.unwrap();
     let open = |url: &str, authorities: Option<&Path>| {
         let options = ServerOptions::parse(url).unwrap();
-        let options = authorities.into_iter().fold(options, ServerOptions::trusting);
-        SqlMarket::on(SqlStore::open_server(&options, Arc::new(ManualClock::new(start())), Wake::default()))
+        let options = authorities.into_iter().fold(options, ServerOptions::with_ca_certificates);
+        SqlMarket::on(SqlStore::open_server(
+            &options,
+            Arc::new(ManualClock::new(start())),
+            WakeupNotifier::default(),
+        ))
     };
     let by_name = database.url_by_name();
     let authorities = server.authorities();

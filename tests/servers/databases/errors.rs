@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use handover_contract::samples::{event, later, outgoing};
-use handover_contract::{PATIENCE, within};
+use handover_contract::{TIMEOUT, within};
 use handover_outbox::ports::{Broker, Changed, Store, StoreError};
 use handover_sql::DatabaseBroker;
 use handover_tests::servers::PASSWORD;
@@ -47,7 +47,7 @@ async fn lock_timeout_is_transient_and_unit_cannot_be_committed(kind: ServerKind
     assert_eq!(pay(holder.as_mut(), &order).await.unwrap(), Changed::One);
     let mut waiter = fixture.store.begin().await.unwrap();
     waiter.outbox().append(&[event("half", 1, 1)]).await.unwrap();
-    let waited = tokio::time::timeout(PATIENCE, pay(waiter.as_mut(), &order)).await.unwrap();
+    let waited = tokio::time::timeout(TIMEOUT, pay(waiter.as_mut(), &order)).await.unwrap();
     assert!(matches!(waited, Err(StoreError::Transient(_))), "{waited:?}");
     assert!(waiter.commit().await.is_err(), "half of a unit was committed");
     holder.commit().await.unwrap();
@@ -163,7 +163,7 @@ async fn wrong_credentials_are_an_outage(kind: ServerKind) {
     let store = handover_tests::server_rigs::open(
         &wrong_credentials,
         std::sync::Arc::new(handover_memory::ManualClock::new(later(0))),
-        &handover_outbox::Wake::default(),
+        &handover_outbox::WakeupNotifier::default(),
     );
     let refused = store.begin().await.map(drop);
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");

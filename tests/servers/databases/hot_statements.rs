@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use handover_contract::samples::start;
 use handover_memory::ManualClock;
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_sql::{ServerOptions, SqlStore};
 use handover_tests::server_rigs::migrated;
 use handover_tests::servers::database::{ServerKind, TestDatabase};
@@ -45,7 +45,11 @@ async fn hot_statements_use_their_index(kind: ServerKind) {
 fn store(database: &TestDatabase) -> SqlMarket {
     let options = ServerOptions::parse(&database.url()).expect("a valid URL");
     let clock = Arc::new(ManualClock::new(start()));
-    SqlMarket::on(SqlStore::open_server(&options.connections(NonZeroU32::MIN), clock, Wake::default()))
+    SqlMarket::on(SqlStore::open_server(
+        &options.connections(NonZeroU32::MIN),
+        clock,
+        WakeupNotifier::default(),
+    ))
 }
 
 async fn check(kind: ServerKind, rows: u32) {

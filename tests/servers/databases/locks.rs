@@ -4,8 +4,8 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use handover_contract::samples::{confirmed, event, outgoing, partition, relay, start};
-use handover_contract::{PATIENCE, within};
-use handover_outbox::ports::{Broker, PartitionHold, Store, StoreError};
+use handover_contract::{TIMEOUT, within};
+use handover_outbox::ports::{Broker, OwnedPartition, Store, StoreError};
 use handover_sql::DatabaseBroker;
 use handover_tests::process::eventually;
 use handover_tests::servers::database::ServerKind;
@@ -87,7 +87,7 @@ async fn timed_out_statement_ends_in_server(kind: ServerKind) {
     }
     let error = unit.outbox().append(&[event("e-1", 1, 1)]).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let count: i64 = match kind {
             ServerKind::MariaDb => {
                 let mut connection = MySqlConnection::connect(&url).await?;
@@ -143,11 +143,11 @@ async fn relays_settle_different_partitions_concurrently(kind: ServerKind) {
         unit.outbox().heartbeat(&relay(name), 5_000).await.unwrap();
         let free =
             unit.outbox().partition_leases().await.unwrap().remove(usize::from(partition(id).number()));
-        let taken = unit.outbox().take_partition(&relay(name), &free, 5_000).await.unwrap();
+        let taken = unit.outbox().acquire_partition(&relay(name), &free, 5_000).await.unwrap();
         assert_eq!(taken, handover_outbox::ports::Changed::One);
     }
     unit.commit().await.unwrap();
-    let held = |id| [PartitionHold { partition: partition(id), epoch: 1 }];
+    let held = |id| [OwnedPartition { partition: partition(id), epoch: 1 }];
     let mut first = fixture.store.begin().await.unwrap();
     assert!(!first.outbox().fence(&relay("a"), &held(1)).await.unwrap().is_empty());
     assert_eq!(first.outbox().mark_sent(&[&confirmed("a")], start()).await.unwrap(), 1);

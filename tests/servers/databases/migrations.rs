@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use handover_contract::samples::start;
 use handover_memory::ManualClock;
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::Store;
 use handover_sql::{SchemaError, SqlStore};
 use handover_tests::server_rigs::{migrated, open, outside, shared};
@@ -51,7 +51,7 @@ fn folder(part: &str, kind: ServerKind) -> PathBuf {
 
 async fn empty(kind: ServerKind) -> (TestDatabase, SqlMarket) {
     let database = shared(kind).await.database(None).await.unwrap();
-    let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+    let store = open(&database.url(), Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
     (database, store)
 }
 
@@ -87,7 +87,7 @@ async fn schema_size(store: &SqlMarket, kind: ServerKind) -> Vec<i64> {
 async fn concurrent_migrations_are_safe(kind: ServerKind) {
     let database = shared(kind).await.database(None).await.unwrap();
     let stores = (0..4).map(|_| async {
-        let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+        let store = open(&database.url(), Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
         assert!(!store.is_ready().await.unwrap() || store.schema_version().await.unwrap().found.is_some());
         store.migrate().await.unwrap();
         store.is_ready().await
@@ -102,8 +102,11 @@ async fn concurrent_migrations_are_safe(kind: ServerKind) {
 fn interrupted_migration_is_resumed_after_each_statement() {
     handover_contract::run(async {
         let kind = ServerKind::MariaDb;
-        let complete =
-            open(&migrated(kind).await.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+        let complete = open(
+            &migrated(kind).await.url(),
+            Arc::new(ManualClock::new(start())),
+            &WakeupNotifier::default(),
+        );
         let expected = schema_size(&complete, kind).await;
         for part in PARTS {
             let sql = std::fs::read_to_string(folder(part, kind).join("0001_baseline.sql")).unwrap();

@@ -1,24 +1,24 @@
 //! Tests specific to database servers, on MariaDB and PostgreSQL: query plans and locks, classification of errors, interrupted
 //! migrations, rows inserted by SQL, wake-up notifications between processes. Behaviour common to all stores is in the
 //! contract suite.
-mod bells;
-mod by_hand;
 mod canaries;
 mod commands;
 mod encryption;
 mod errors;
 mod hot_statements;
+mod inserted_rows;
 mod locks;
 mod migrations;
 mod outages;
+mod permissions;
 mod plans;
-mod rights;
+mod wakeup;
 
 use std::sync::Arc;
 
 use handover_contract::samples::start;
 use handover_memory::ManualClock;
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{NewEvent, Store, StoreError};
 use handover_tests::server_rigs::{migrated, open};
 use handover_tests::servers::database::{ServerKind, TestDatabase};
@@ -51,13 +51,13 @@ impl Fixture {
     async fn new(kind: ServerKind) -> Fixture {
         let database = migrated(kind).await;
         let clock = Arc::new(ManualClock::new(start()));
-        let store = open(&database.url(), clock, &Wake::default());
+        let store = open(&database.url(), clock, &WakeupNotifier::default());
         Fixture { store, database }
     }
 
     /// Opens the store again, as another process does.
     fn open_as_other_process(&self) -> Process {
-        let wake = Wake::default();
+        let wake = WakeupNotifier::default();
         let clock = Arc::new(ManualClock::new(start()));
         let store = open(&self.database.url(), clock, &wake);
         Process { store, wake }
@@ -71,7 +71,7 @@ impl Fixture {
 /// Another process on the same database.
 struct Process {
     store: SqlMarket,
-    wake: Wake,
+    wake: WakeupNotifier,
 }
 
 async fn append(store: &SqlMarket, events: &[NewEvent]) -> Result<(), StoreError> {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use handover_contract::PATIENCE;
+use handover_contract::TIMEOUT;
 use handover_contract::samples::{event, start};
 use handover_events::EventId;
 use handover_memory::ManualClock;
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Store, StoreError};
 use handover_tests::server_rigs::open;
 use handover_tests::servers::Durability;
@@ -21,7 +21,7 @@ on_every_server!(committed_rows_survive_killed_server, commit_outcome_is_unknown
 async fn private_server(kind: ServerKind) -> (Arc<DatabaseServer>, TestDatabase, SqlMarket) {
     let server = DatabaseServer::start(kind, Durability::Full).await.unwrap();
     let database = server.database(None).await.unwrap();
-    let store = open(&database.url(), Arc::new(ManualClock::new(start())), &Wake::default());
+    let store = open(&database.url(), Arc::new(ManualClock::new(start())), &WakeupNotifier::default());
     store.migrate().await.unwrap();
     (server, database, store)
 }
@@ -72,9 +72,9 @@ async fn commit_outcome_is_unknown_when_server_stops(kind: ServerKind) {
     let mut unit = store.begin().await.unwrap();
     unit.outbox().append(&[event("maybe", 1, 1)]).await.unwrap();
     server.pause().unwrap();
-    let outcome = tokio::time::timeout(PATIENCE, unit.commit()).await.expect("a bounded wait");
+    let outcome = tokio::time::timeout(TIMEOUT, unit.commit()).await.expect("a bounded wait");
     assert!(matches!(outcome, Err(StoreError::CommitUnknown(_))), "{outcome:?}");
-    server.go_on().unwrap();
+    server.resume().unwrap();
     append(&store, &[event("after", 2, 1)]).await.unwrap();
     let found = store
         .view()

@@ -1,7 +1,7 @@
 //! Query plans: the relay's scan reads pending rows in order of id, and jobs find their rows by an index, whatever else is in
 //! the tables.
 
-use handover_contract::PATIENCE;
+use handover_contract::TIMEOUT;
 use handover_contract::samples::{due_at, event, later, start};
 use handover_outbox::ports::{DueQuery, OnFailed};
 use handover_tests::process::eventually;
@@ -120,7 +120,7 @@ fn postgres_scan_planned_on_empty_table_reads_only_due_rows() {
 /// Number of outbox rows read since the database was created.
 async fn rows_read(fixture: &Fixture) -> i64 {
     let mut connection = PgConnection::connect(&fixture.database.url()).await.unwrap();
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let sql = "SELECT COALESCE(seq_tup_read + idx_tup_fetch, 0) FROM pg_stat_user_tables \
                    WHERE relname = 'outbox_events'";
         let read: i64 = sqlx::query_scalar(sql).fetch_one(&mut connection).await?;
@@ -183,7 +183,7 @@ async fn jobs_and_pages_use_an_index_and_sort_at_most_one_page(kind: ServerKind)
                 fixture.outside(&sql).await.unwrap();
             }
         }
-        for (index, plan) in fixture.store.explain_sweeps(start(), order_id(7), user(7)).await.unwrap() {
+        for (index, plan) in fixture.store.explain_job_queries(start(), order_id(7), user(7)).await.unwrap() {
             match kind {
                 ServerKind::MariaDb => assert!(plan.contains(&format!("key={index} ")), "{index}: {plan}"),
                 ServerKind::Postgres => {

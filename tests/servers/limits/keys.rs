@@ -9,42 +9,42 @@ use handover_memory::ManualClock;
 use handover_outbox::Tasks;
 use handover_outbox::ports::{Changed, Clock, StoreError};
 use handover_system::SystemClock;
-use handover_tests::keys_rigs::is_there;
+use handover_tests::keys_rigs::is_available;
 use handover_tests::process::eventually;
 use handover_tests::servers::proxy::{Proxy, Traffic};
 use handover_tests::servers::rabbitmq::Encryption;
 use handover_tests::servers::redis::RedisServer;
 use marketplace::ports::{
-    IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, StoredAnswer,
+    IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, RequestState, StoredResponse,
 };
-use marketplace_contract::samples::{answered_request, kept_request, user};
-use marketplace_redis::{Link, RedisKeys, RedisSettings, Use, probe};
+use marketplace_contract::samples::{completed_request, processing_request, user};
+use marketplace_redis::{RedisConnection, RedisKeys, RedisSettings, RedisUse, probe};
 
-use super::{Fault, PATIENCE, assert_ends_at_timeout, without_clock_step};
+use super::{Fault, TIMEOUT, assert_ends_at_timeout, without_clock_step};
 
-/// Prefix of the keys of [`kept_request`], as in the README.
+/// Prefix of the keys of [`processing_request`], as in the README.
 const NAME: &str = "idempotent:1:10:19:POST /api/v1/orders:";
 
-fn keys(settings: RedisSettings) -> (Arc<Link>, RedisKeys) {
+fn keys(settings: RedisSettings) -> (Arc<RedisConnection>, RedisKeys) {
     keys_on(Arc::new(SystemClock), settings)
 }
 
-fn keys_on(clock: Arc<dyn Clock>, settings: RedisSettings) -> (Arc<Link>, RedisKeys) {
-    let link = Link::keep(settings, vec![Use::Keys], clock, &Tasks::default());
+fn keys_on(clock: Arc<dyn Clock>, settings: RedisSettings) -> (Arc<RedisConnection>, RedisKeys) {
+    let link = RedisConnection::keep(settings, vec![RedisUse::Keys], clock, &Tasks::default());
     (Arc::clone(&link), RedisKeys::new(link))
 }
 
 /// Keys with a long timeout, for tests of Redis's decisions and not of speed.
-async fn patient(server: &RedisServer) -> (Arc<Link>, RedisKeys) {
+async fn patient(server: &RedisServer) -> (Arc<RedisConnection>, RedisKeys) {
     let mut settings = RedisSettings::parse(&server.url()).unwrap();
-    settings.timeout = PATIENCE;
+    settings.timeout = TIMEOUT;
     let (link, keys) = keys(settings);
-    is_there(&link).await;
+    is_available(&link).await;
     (link, keys)
 }
 
 fn is_unavailable<T: std::fmt::Debug>(outcome: Result<T, IdempotencyError>) -> bool {
-    matches!(outcome, Err(IdempotencyError::Away(_)))
+    matches!(outcome, Err(IdempotencyError::Unavailable(_)))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,15 +56,15 @@ async fn faulty_connection_grants_no_claim_and_delays_no_request() {
     let (link, keys) = keys_on(Arc::new(clock.clone()), settings);
     let keys = Arc::new(keys);
     for fault in Fault::ALL {
-        is_there(&link).await;
-        let claim = kept_request(&format!("{fault:?}"), "t1");
+        is_available(&link).await;
+        let claim = processing_request(&format!("{fault:?}"), "t1");
         assert_eq!(keys.claim(&claim).await.unwrap(), None);
         fault.start(&proxy);
-        let first = kept_request(&format!("{fault:?}"), "first");
+        let first = processing_request(&format!("{fault:?}"), "first");
         match fault {
             // The cut takes a moment to arrive.
             Fault::Closed => {
-                eventually(PATIENCE, async || {
+                eventually(TIMEOUT, async || {
                     match is_unavailable(without_clock_step(keys.claim(&first)).await) {
                         true => Ok(()),
                         false => Err("Redis is still used".into()),
@@ -79,15 +79,18 @@ async fn faulty_connection_grants_no_claim_and_delays_no_request() {
             }
         }
         for n in 0..20 {
-            let other = kept_request(&format!("{fault:?}"), &format!("other-{n}"));
-            let concluded = answered_request(&claim, "1");
+            let other = processing_request(&format!("{fault:?}"), &format!("other-{n}"));
+            let concluded = completed_request(&claim, "1");
             assert!(is_unavailable(without_clock_step(keys.claim(&other)).await), "{fault:?}");
-            assert!(is_unavailable(without_clock_step(keys.conclude("t1", &concluded)).await), "{fault:?}");
+            assert!(
+                is_unavailable(without_clock_step(keys.store_response("t1", &concluded)).await),
+                "{fault:?}"
+            );
             assert!(is_unavailable(without_clock_step(keys.release(&claim.scope, "t1")).await), "{fault:?}");
         }
         fault.end(&proxy);
     }
-    is_there(&link).await;
+    is_available(&link).await;
 }
 
 /// Redis may have stored the claim of the refused request: then it stays until its lease ends, and no other request gets the key.
@@ -96,37 +99,39 @@ async fn claim_with_lost_response_is_held_until_lease_ends() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     let proxy = Proxy::start(server.port()).await.unwrap();
     let (link, lossy) = keys(RedisSettings::parse(&server.url_at(proxy.port())).unwrap());
-    is_there(&link).await;
+    is_available(&link).await;
     let (_, reliable) = patient(&server).await;
-    proxy.set(Traffic { from_server_vanishes: true, ..Traffic::default() });
-    let scope = kept_request("lost", "").scope;
+    proxy.set(Traffic { discard_from_server: true, ..Traffic::default() });
+    let scope = processing_request("lost", "").scope;
     // Short leases, because they end by the server's own clock.
-    let claim = |token: &str| KeptRequest {
-        state: RequestState::Processing { until: kept_request("", "").create_time + Duration::from_secs(3) },
+    let claim = |token: &str| RequestRecord {
+        state: RequestState::Processing {
+            until: processing_request("", "").create_time + Duration::from_secs(3),
+        },
         scope: scope.clone(),
-        ..kept_request("", token)
+        ..processing_request("", token)
     };
     assert!(is_unavailable(lossy.claim(&claim("t1")).await));
-    eventually(PATIENCE, async || match reliable.claim(&claim("t2")).await {
+    eventually(TIMEOUT, async || match reliable.claim(&claim("t2")).await {
         Err(IdempotencyError::InProgress) => Ok(()),
         other => panic!("unexpected result of the claim: {other:?}"),
     })
     .await;
-    eventually(PATIENCE, async || match reliable.claim(&claim("t3")).await {
+    eventually(TIMEOUT, async || match reliable.claim(&claim("t3")).await {
         Ok(None) => Ok(()),
         Err(IdempotencyError::InProgress) => Err("the lease has not ended".into()),
         other => panic!("{other:?}"),
     })
     .await;
-    let late = KeptRequest { token: "t4".into(), ..answered_request(&claim("t1"), "1") };
-    assert_eq!(reliable.conclude("t1", &late).await.unwrap(), Changed::None);
+    let late = RequestRecord { token: "t4".into(), ..completed_request(&claim("t1"), "1") };
+    assert_eq!(reliable.store_response("t1", &late).await.unwrap(), Changed::None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stored_request_has_documented_layout_and_expires() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     let (_, keys) = patient(&server).await;
-    let claim = kept_request("key123", "t1");
+    let claim = processing_request("key123", "t1");
     assert_eq!(keys.claim(&claim).await.unwrap(), None);
     let mut connection = server.connect().await.unwrap();
     let name = format!("{NAME}key123");
@@ -138,8 +143,8 @@ async fn stored_request_has_documented_layout_and_expires() {
         .map(|time| time.unwrap().parse::<i64>().unwrap());
     assert!(since > 1_700_000_000_000, "{since}");
     assert_eq!((until - since, ends - since), (40_000, 86_400_000));
-    let answered = KeptRequest { token: "t2".into(), ..answered_request(&claim, "{\"id\":123}") };
-    assert_eq!(keys.conclude("t1", &answered).await.unwrap(), Changed::One);
+    let answered = RequestRecord { token: "t2".into(), ..completed_request(&claim, "{\"id\":123}") };
+    assert_eq!(keys.store_response("t1", &answered).await.unwrap(), Changed::One);
     for (name, value) in
         [("status", "SUCCESS"), ("result", "{\"id\":123}"), ("answerStatus", "201"), ("traceId", "trace-1")]
     {
@@ -149,9 +154,9 @@ async fn stored_request_has_documented_layout_and_expires() {
     assert!((86_000_000..=86_400_000).contains(&left), "{left}");
     // Redis removes expired keys.
     let soon = claim.create_time + Duration::from_millis(50);
-    let brief = KeptRequest { expire_time: soon, ..kept_request("brief", "t1") };
+    let brief = RequestRecord { expire_time: soon, ..processing_request("brief", "t1") };
     assert_eq!(keys.claim(&brief).await.unwrap(), None);
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let found: i64 =
             redis::cmd("EXISTS").arg(format!("{NAME}brief")).query_async(&mut connection).await?;
         if found == 0 { Ok(()) } else { Err("the key still exists".into()) }
@@ -164,7 +169,7 @@ async fn invalid_request_is_reported_and_too_long_response_is_not_stored() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     let (link, keys) = patient(&server).await;
     let mut connection = server.connect().await.unwrap();
-    let claim = kept_request("odd", "t9");
+    let claim = processing_request("odd", "t9");
     let name = format!("{NAME}odd");
     for words in [
         "SET KEY nonsense",
@@ -184,20 +189,20 @@ async fn invalid_request_is_reported_and_too_long_response_is_not_stored() {
         let is_corrupt =
             matches!(refused, Err(IdempotencyError::Store(StoreError::Corrupt { table: "redis", .. })));
         assert!(is_corrupt, "{words}: {refused:?}");
-        let answered = answered_request(&claim, "1");
-        assert_eq!(keys.conclude("another", &answered).await.unwrap(), Changed::None, "{words}");
+        let answered = completed_request(&claim, "1");
+        assert_eq!(keys.store_response("another", &answered).await.unwrap(), Changed::None, "{words}");
         assert_eq!(keys.release(&claim.scope, "another").await.unwrap(), Changed::None, "{words}");
-        assert!(link.is_there(), "{words}: an invalid key is no outage");
+        assert!(link.is_available(), "{words}: an invalid key is no outage");
     }
-    let long = kept_request("long", "t1");
+    let long = processing_request("long", "t1");
     assert_eq!(keys.claim(&long).await.unwrap(), None);
     let megabyte = "d".repeat(1024 * 1024);
-    let answered = |data: &str| KeptRequest { token: "t2".into(), ..answered_request(&long, data) };
-    let refused = keys.conclude("t1", &answered(&format!("{megabyte}d"))).await;
+    let answered = |data: &str| RequestRecord { token: "t2".into(), ..completed_request(&long, data) };
+    let refused = keys.store_response("t1", &answered(&format!("{megabyte}d"))).await;
     assert!(matches!(refused, Err(IdempotencyError::Store(_))), "{refused:?}");
-    assert_eq!(keys.conclude("t1", &answered(&megabyte)).await.unwrap(), Changed::One);
-    let again = KeptRequest { token: "t3".into(), ..long };
-    let response = StoredAnswer { status: 201, data: megabyte };
+    assert_eq!(keys.store_response("t1", &answered(&megabyte)).await.unwrap(), Changed::One);
+    let again = RequestRecord { token: "t3".into(), ..long };
+    let response = StoredResponse { status: 201, data: megabyte };
     assert_eq!(keys.claim(&again).await.unwrap(), Some(response));
 }
 
@@ -208,22 +213,22 @@ async fn documented_permissions_are_sufficient() {
     let as_user = |name: &str| {
         RedisSettings::parse(&format!("redis://{name}:hush@127.0.0.1:{}/0", server.port())).unwrap()
     };
-    let error = probe(&as_user("reader"), &[Use::Keys]).await.unwrap_err();
+    let error = probe(&as_user("reader"), &[RedisUse::Keys]).await.unwrap_err();
     assert!(error.to_string().contains("no permissions"), "{error}");
     let rights = "ACL SETUSER shop on >hush ~ratelimit:* ~idempotent:* +evalsha +script|load +time +hmget +hset +del \
                   +pexpire";
     server.command(rights).await.unwrap();
     let mut settings = as_user("shop");
-    settings.timeout = PATIENCE;
-    probe(&settings, &[Use::Limits, Use::Keys]).await.unwrap();
+    settings.timeout = TIMEOUT;
+    probe(&settings, &[RedisUse::Limits, RedisUse::Keys]).await.unwrap();
     let (link, keys) = keys(settings);
-    is_there(&link).await;
-    let claim = KeptRequest {
-        scope: RequestScope { user: user(77), ..kept_request("key", "").scope },
-        ..kept_request("key", "t1")
+    is_available(&link).await;
+    let claim = RequestRecord {
+        scope: RequestScope { user: user(77), ..processing_request("key", "").scope },
+        ..processing_request("key", "t1")
     };
     assert_eq!(keys.claim(&claim).await.unwrap(), None);
-    let answered = KeptRequest { token: "t2".into(), ..answered_request(&claim, "1") };
-    assert_eq!(keys.conclude("t1", &answered).await.unwrap(), Changed::One);
+    let answered = RequestRecord { token: "t2".into(), ..completed_request(&claim, "1") };
+    assert_eq!(keys.store_response("t1", &answered).await.unwrap(), Changed::One);
     assert_eq!(keys.release(&claim.scope, "t2").await.unwrap(), Changed::None);
 }

@@ -14,14 +14,14 @@ use handover_tests::process::eventually;
 use handover_tests::servers::proxy::Proxy;
 use handover_tests::servers::rabbitmq::Encryption;
 use handover_tests::servers::redis::RedisServer;
-use marketplace::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
+use marketplace::ports::{Bucket, LimitKey, Party, RateLimitDecision, RateLimiter};
 use marketplace_limiter::LocalLimiter;
-use marketplace_redis::{Link, RedisLimiter, RedisSettings, Use, probe};
+use marketplace_redis::{RedisConnection, RedisLimiter, RedisSettings, RedisUse, probe};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::load::{Load, assert_within_limits};
-use super::{Fault, PATIENCE, assert_ends_at_timeout, without_clock_step};
+use super::{Fault, TIMEOUT, assert_ends_at_timeout, without_clock_step};
 
 fn bucket(capacity: u32, every_us: u64) -> Bucket {
     Bucket::new(NonZeroU32::new(capacity).unwrap(), every_us).unwrap()
@@ -39,7 +39,7 @@ fn process(url: &str) -> Arc<RedisLimiter> {
 /// A limiter with a long timeout, for tests of Redis's decisions and not of speed.
 fn patient(url: &str) -> Arc<RedisLimiter> {
     let mut settings = RedisSettings::parse(url).unwrap();
-    settings.timeout = PATIENCE;
+    settings.timeout = TIMEOUT;
     started(settings)
 }
 
@@ -48,13 +48,13 @@ fn started(settings: RedisSettings) -> Arc<RedisLimiter> {
 }
 
 fn started_on(clock: Arc<dyn Clock>, settings: RedisSettings) -> Arc<RedisLimiter> {
-    let link = Link::keep(settings, vec![Use::Limits], clock, &Tasks::default());
+    let link = RedisConnection::keep(settings, vec![RedisUse::Limits], clock, &Tasks::default());
     Arc::new(RedisLimiter::new(link, Arc::new(LocalLimiter::default())))
 }
 
 /// Waits until no process uses Redis.
 async fn wait_until_unavailable(processes: &[Arc<RedisLimiter>]) {
-    eventually(PATIENCE, async || match processes.iter().any(|limiter| limiter.is_shared()) {
+    eventually(TIMEOUT, async || match processes.iter().any(|limiter| limiter.is_shared()) {
         true => Err("Redis is still used".into()),
         false => Ok(()),
     })
@@ -69,7 +69,7 @@ async fn shared(processes: &[Arc<RedisLimiter>]) {
 
 async fn take_all(limiter: &RedisLimiter, key: &LimitKey, bucket: Bucket) -> u32 {
     let mut taken = 0;
-    while let Taken::Token { .. } = limiter.take(key, bucket).await {
+    while let RateLimitDecision::Token { .. } = limiter.take(key, bucket).await {
         taken += 1;
     }
     taken
@@ -84,7 +84,7 @@ async fn processes_share_one_bucket() {
     let key = key("shared");
     let slow = bucket(10, 600_000_000);
     for limiter in [&one, &two, &one, &two, &one, &two] {
-        assert!(matches!(limiter.take(&key, slow).await, Taken::Token { .. }));
+        assert!(matches!(limiter.take(&key, slow).await, RateLimitDecision::Token { .. }));
     }
     assert_eq!(take_all(&one, &key, slow).await + take_all(&two, &key, slow).await, 4);
     // The layout in Redis, as in seed 003.
@@ -128,7 +128,7 @@ async fn requests_continue_during_redis_faults_and_no_process_exceeds_its_limit(
     for load in &loads {
         load.wait_for_grant().await;
     }
-    server.go_on().unwrap();
+    server.resume().unwrap();
     shared(&processes).await;
     let mut all = Vec::new();
     for load in loads {
@@ -155,9 +155,9 @@ async fn faulty_connection_is_replaced() {
         match fault {
             // The cut takes a moment to arrive.
             Fault::Closed => {
-                eventually(PATIENCE, async || {
+                eventually(TIMEOUT, async || {
                     let taken = without_clock_step(limiter.take(&key, bucket)).await;
-                    assert!(matches!(taken, Taken::Token { .. }), "{fault:?}");
+                    assert!(matches!(taken, RateLimitDecision::Token { .. }), "{fault:?}");
                     if limiter.is_shared() { Err("Redis is still used".into()) } else { Ok(()) }
                 })
                 .await;
@@ -167,14 +167,17 @@ async fn faulty_connection_is_replaced() {
                 let of = key.clone();
                 let first = async move { shared_limiter.take(&of, bucket).await };
                 let taken = assert_ends_at_timeout(&clock, first).await;
-                assert!(matches!(taken, Taken::Token { .. }), "{fault:?}");
+                assert!(matches!(taken, RateLimitDecision::Token { .. }), "{fault:?}");
             }
         }
         assert!(!limiter.is_shared(), "{fault:?}");
         // From now on no request waits for Redis.
         for _ in 0..20 {
             assert!(
-                matches!(without_clock_step(limiter.take(&key, bucket)).await, Taken::Token { .. }),
+                matches!(
+                    without_clock_step(limiter.take(&key, bucket)).await,
+                    RateLimitDecision::Token { .. }
+                ),
                 "{fault:?}"
             );
         }
@@ -230,7 +233,7 @@ async fn server_with_invalid_responses_is_not_used() {
         }
     });
     let settings = RedisSettings::parse(&format!("redis://127.0.0.1:{port}")).unwrap();
-    assert!(probe(&settings, &[Use::Limits]).await.is_err());
+    assert!(probe(&settings, &[RedisUse::Limits]).await.is_err());
     let limiter = started(settings);
     let slow = bucket(3, 600_000_000);
     assert_eq!(take_all(&limiter, &key("nonsense"), slow).await, 3);
@@ -241,7 +244,7 @@ async fn server_with_invalid_responses_is_not_used() {
 #[tokio::test(flavor = "multi_thread")]
 async fn probe_reports_wrong_password_and_missing_permissions() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
-    let probed = async |url: &str| probe(&RedisSettings::parse(url).unwrap(), &[Use::Limits]).await;
+    let probed = async |url: &str| probe(&RedisSettings::parse(url).unwrap(), &[RedisUse::Limits]).await;
     probed(&server.url()).await.unwrap();
     let wrong = format!("redis://:another@127.0.0.1:{}/0", server.port());
     let error = probed(&wrong).await.unwrap_err().to_string();
@@ -260,13 +263,14 @@ async fn probe_reports_wrong_password_and_missing_permissions() {
 async fn tls_connection_checks_certificate() {
     let server = RedisServer::start(Encryption::Offered).await.unwrap();
     let (url, authorities) = server.encrypted_url().unwrap();
-    let trusting = RedisSettings::parse(&url).unwrap().trusting(&authorities).unwrap();
-    probe(&trusting, &[Use::Limits]).await.unwrap();
-    let limiter = started(trusting);
+    let with_ca_certificates =
+        RedisSettings::parse(&url).unwrap().with_ca_certificates(&authorities).unwrap();
+    probe(&with_ca_certificates, &[RedisUse::Limits]).await.unwrap();
+    let limiter = started(with_ca_certificates);
     shares(&limiter).await;
     // Without the authority the certificate is not trusted, and it is issued for localhost.
-    assert!(probe(&RedisSettings::parse(&url).unwrap(), &[Use::Limits]).await.is_err());
+    assert!(probe(&RedisSettings::parse(&url).unwrap(), &[RedisUse::Limits]).await.is_err());
     let by_address = url.replace("localhost", "127.0.0.1");
-    let by_address = RedisSettings::parse(&by_address).unwrap().trusting(&authorities).unwrap();
-    assert!(probe(&by_address, &[Use::Limits]).await.is_err());
+    let by_address = RedisSettings::parse(&by_address).unwrap().with_ca_certificates(&authorities).unwrap();
+    assert!(probe(&by_address, &[RedisUse::Limits]).await.is_err());
 }

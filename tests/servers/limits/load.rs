@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use handover_tests::process::eventually;
-use marketplace::ports::{Bucket, LimitKey, RateLimiter, Taken};
+use marketplace::ports::{Bucket, LimitKey, RateLimitDecision, RateLimiter};
 use tokio::task::JoinSet;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 /// Result of a request.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,7 @@ impl Load {
             tasks.spawn(async move {
                 while !stop.load(Ordering::SeqCst) {
                     let from = began.elapsed();
-                    let granted = matches!(limiter.take(&key, bucket).await, Taken::Token { .. });
+                    let granted = matches!(limiter.take(&key, bucket).await, RateLimitDecision::Token { .. });
                     results.lock().unwrap().push(RequestResult { from, to: began.elapsed(), granted });
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
@@ -55,7 +55,7 @@ impl Load {
     pub(crate) async fn wait_for_grant(&self) {
         let now = self.began.elapsed();
         let is_later = |request: &RequestResult| request.granted && request.from > now;
-        eventually(PATIENCE, async || match self.results.lock().unwrap().iter().any(is_later) {
+        eventually(TIMEOUT, async || match self.results.lock().unwrap().iter().any(is_later) {
             true => Ok(()),
             false => Err("no request is granted".into()),
         })
@@ -82,7 +82,7 @@ pub(crate) fn assert_within_limits(results: &[RequestResult], bucket: Bucket, bu
         for (last, late) in granted.iter().enumerate().skip(first) {
             latest = latest.max(late.to);
             let passed = latest - early.from;
-            let refilled = (passed.as_nanos() / bucket.token_every().as_nanos()) as usize;
+            let refilled = (passed.as_nanos() / bucket.refill_interval().as_nanos()) as usize;
             let count = last - first + 1;
             let most = buckets * (bucket.capacity().get() as usize + refilled);
             assert!(

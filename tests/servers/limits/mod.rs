@@ -16,7 +16,7 @@ use handover_tests::servers::proxy::{Proxy, Traffic};
 use marketplace_redis::RedisSettings;
 
 /// Timeout for events on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Asserts that a request waits for Redis until its timeout and no longer, on a clock that only the test moves.
 async fn assert_ends_at_timeout<T: Send + 'static>(
@@ -24,7 +24,7 @@ async fn assert_ends_at_timeout<T: Send + 'static>(
     request: impl Future<Output = T> + Send + 'static,
 ) -> T {
     let waiting = tokio::spawn(request);
-    eventually(PATIENCE, async || match clock.sleepers() {
+    eventually(TIMEOUT, async || match clock.pending_sleeps() {
         0 => Err("the request does not wait for Redis".into()),
         _ => Ok(()),
     })
@@ -39,7 +39,7 @@ async fn assert_ends_at_timeout<T: Send + 'static>(
 
 /// Awaits a future that must end without a step of the clock.
 async fn without_clock_step<T>(request: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, request).await.expect("the request waits although it must not")
+    tokio::time::timeout(TIMEOUT, request).await.expect("the request waits although it must not")
 }
 
 /// Number of log lines with this text.
@@ -50,7 +50,7 @@ fn logged(launch: &Launch, text: &str) -> usize {
 /// Waits until all outages but `still_open` are logged as over. Returns the number of outages, which includes slow responses
 /// of Redis.
 async fn outages_logged(launch: &Launch, still_open: usize) -> usize {
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         let unavailable = logged(launch, "redis: unavailable");
         let available = logged(launch, "redis: available again");
         let all_ended = unavailable > 0 && unavailable == available + still_open;
@@ -82,9 +82,9 @@ impl Fault {
     fn start(self, proxy: &Proxy) {
         let normal = Traffic::default();
         proxy.set(match self {
-            Fault::Late => Traffic { from_server_waits: true, ..normal },
-            Fault::RequestsLost => Traffic { to_server_vanishes: true, ..normal },
-            Fault::ResponsesLost => Traffic { from_server_vanishes: true, ..normal },
+            Fault::Late => Traffic { pause_from_server: true, ..normal },
+            Fault::RequestsLost => Traffic { discard_to_server: true, ..normal },
+            Fault::ResponsesLost => Traffic { discard_from_server: true, ..normal },
             Fault::Closed => Traffic { refuse: true, ..normal },
         });
         if self == Fault::Closed {

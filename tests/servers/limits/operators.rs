@@ -7,11 +7,11 @@ use handover_tests::servers::redis::{PASSWORD, RedisServer};
 use serde_json::{Value, json};
 
 use super::program::metric;
-use super::{PATIENCE, logged, outages_logged};
+use super::{TIMEOUT, logged, outages_logged};
 
 const OPERATOR: Caller = Caller::of_tenant(1, 9).operator();
 const REDRIVE: &str = "/api/v1/ops/outbox/redrive";
-const UNAVAILABLE: &str = "handover_idempotency_away";
+const UNAVAILABLE: &str = "handover_idempotency_redis_unavailable";
 
 /// The relevant parts of a response.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ async fn operator_responses_are_replayed_from_redis_and_requests_refused_during_
         .set("HANDOVER_REDIS__TIMEOUT", "1s");
     let server = launch.start().unwrap();
     let api = Api::of(&server);
-    api.sign_in(1..=2);
+    api.issue_tokens(1..=2);
     let operator = api.token(OPERATOR);
     let base = server.base();
     let command = json!({"filter": {"status": "SENT"}, "reason": "again"});
@@ -59,13 +59,13 @@ async fn operator_responses_are_replayed_from_redis_and_requests_refused_during_
     let audit_entries =
         async || api.get(OPERATOR, "/api/v1/ops/audit?changes=true").await.unwrap().items().len();
     let expect_unavailable = async |away: u64| {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let found = metric(base, UNAVAILABLE).await;
             if found == Some(away) { Ok(()) } else { Err(format!("{UNAVAILABLE} is {found:?}").into()) }
         })
         .await;
     };
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         if logged(&launch, "redis: connected") == 1 { Ok(()) } else { Err(launch.log().into()) }
     })
     .await;
@@ -79,7 +79,7 @@ async fn operator_responses_are_replayed_from_redis_and_requests_refused_during_
     assert!(api.place_order(2, products[0]).await.unwrap().done());
     // Only a sent event can be redriven, and a command that changes nothing is not in the audit log.
     let sent = async || {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let sent = api.get(OPERATOR, "/api/v1/ops/outbox?status=SENT").await.unwrap();
             if sent.items().is_empty() { Err("nothing is sent yet".into()) } else { Ok(()) }
         })
@@ -151,5 +151,5 @@ async fn operator_responses_are_replayed_from_redis_and_requests_refused_during_
     redis.kill().unwrap();
     let report = doctor();
     assert!(report.contains("warn  redis") && report.contains("idempotent:*"), "{report}");
-    server.terminate(PATIENCE).unwrap();
+    server.terminate(TIMEOUT).unwrap();
 }

@@ -5,7 +5,7 @@ use handover_tests::process::{eventually, fresh};
 use handover_tests::servers::rabbitmq::Encryption;
 use handover_tests::servers::redis::{PASSWORD, RedisServer};
 
-use super::{PATIENCE, logged, outages_logged};
+use super::{TIMEOUT, logged, outages_logged};
 
 /// Value of a metric in `/metrics`.
 pub(crate) async fn metric(base: &str, name: &str) -> Option<u64> {
@@ -26,18 +26,18 @@ async fn redis_outage_is_logged_once_and_requests_are_served_meanwhile() {
         .set("HANDOVER_RATE_LIMIT__PER_SECOND", "0.1");
     let server = launch.start().unwrap();
     let expect_metric = async |name: &str, value| {
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let found = metric(server.base(), name).await;
             if found == Some(value) { Ok(()) } else { Err(format!("{name} is {found:?}").into()) }
         })
         .await;
     };
-    eventually(PATIENCE, async || {
+    eventually(TIMEOUT, async || {
         if logged(&launch, "redis: connected") == 1 { Ok(()) } else { Err(launch.log().into()) }
     })
     .await;
     let api = Api::of(&server);
-    api.sign_in(1..=2);
+    api.issue_tokens(1..=2);
     let request = async |user| {
         let wallet = reqwest::Client::new().get(format!("{}/api/v1/wallet", server.base()));
         wallet.bearer_auth(api.token(user)).send().await.unwrap()
@@ -54,18 +54,18 @@ async fn redis_outage_is_logged_once_and_requests_are_served_meanwhile() {
     assert!((1..=10).contains(&retry), "{retry}");
     assert!(refused.text().await.unwrap().contains("\"code\":\"A0500\""));
     expect_metric("handover_ratelimit_refused_total", 1).await;
-    expect_metric("handover_ratelimit_away", 0).await;
+    expect_metric("handover_ratelimit_redis_unavailable", 0).await;
     redis.kill().unwrap();
     assert_eq!(request(2).await.status(), 200, "requests are still served");
     assert_eq!(request(1).await.status(), 429, "the local bucket is still empty");
-    expect_metric("handover_ratelimit_away", 1).await;
+    expect_metric("handover_ratelimit_redis_unavailable", 1).await;
     let fallbacks = metric(server.base(), "handover_ratelimit_fallback_total").await;
     assert!(fallbacks >= Some(1), "{fallbacks:?}");
     let outages = outages_logged(&launch, 1).await;
     assert_eq!(request(2).await.status(), 200);
     assert_eq!(outages_logged(&launch, 1).await, outages, "the outage is logged once");
     redis.restart().await.unwrap();
-    expect_metric("handover_ratelimit_away", 0).await;
+    expect_metric("handover_ratelimit_redis_unavailable", 0).await;
     assert!(outages_logged(&launch, 0).await >= outages);
     assert!(!launch.log().contains(PASSWORD));
     let doctor = |launch: &handover_tests::process::Launch| {
@@ -77,5 +77,5 @@ async fn redis_outage_is_logged_once_and_requests_are_served_meanwhile() {
     let report = doctor(&launch);
     assert!(report.contains("warn  redis") && report.contains("applies its own rate limits"), "{report}");
     assert!(!report.contains(PASSWORD), "{report}");
-    server.terminate(PATIENCE).unwrap();
+    server.terminate(TIMEOUT).unwrap();
 }

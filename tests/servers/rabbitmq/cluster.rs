@@ -94,7 +94,7 @@ async fn cluster_loses_no_confirmed_message_when_leader_and_majority_are_killed(
         // Alternate between the node of the publishing connection and that of the consuming connection.
         let purpose = ["handover: publishing", "handover: consuming"][round % 2];
         let node = cluster.node_of_connection(purpose, running).await.unwrap();
-        cluster.let_lead(QUEUE, node).await.unwrap();
+        cluster.make_leader(QUEUE, node).await.unwrap();
         wait_for_progress(&traffic).await;
         assert_eq!(cluster.leader(QUEUE, node).await.unwrap(), node);
         cluster.kill(node).unwrap();

@@ -13,8 +13,9 @@ async fn tls_connection_requires_trusted_authority_and_matching_host() {
     let authorities = server.authorities().unwrap();
     let wanted = topology(&[queue(QUEUE, &[KEY])]);
 
-    let trusting = RabbitSettings::parse(&url).unwrap().trusting(authorities.clone()).unwrap();
-    let broker = RabbitBroker::new(trusting);
+    let with_ca_certificates =
+        RabbitSettings::parse(&url).unwrap().with_ca_certificates(authorities.clone()).unwrap();
+    let broker = RabbitBroker::new(with_ca_certificates);
     broker.declare(&wanted).await.unwrap();
     publish_until_confirmed(&broker, &routed("secret", 50)).await;
     drain(&broker, QUEUE, &routed("secret", 50).into_iter().map(|(id, _)| id).collect()).await;
@@ -24,8 +25,9 @@ async fn tls_connection_requires_trusted_authority_and_matching_host() {
     assert!(why.to_lowercase().contains("certificate"), "{why}");
 
     let other_host = url.replace("localhost", "127.0.0.1");
-    let other_host_broker =
-        RabbitBroker::new(RabbitSettings::parse(&other_host).unwrap().trusting(authorities).unwrap());
+    let other_host_broker = RabbitBroker::new(
+        RabbitSettings::parse(&other_host).unwrap().with_ca_certificates(authorities).unwrap(),
+    );
     let why = unreachable(other_host_broker.declare(&wanted).await);
     assert!(why.to_lowercase().contains("certificate"), "{why}");
 }
@@ -35,8 +37,8 @@ async fn unsupervised_connection_uses_tls_and_checks_certificate() {
     let server = shared().await;
     let vhost = vhost().await;
     let strict = RabbitSettings::parse(&vhost.encrypted_url().unwrap()).unwrap();
-    let trusting = strict.clone().trusting(server.authorities().unwrap()).unwrap();
-    let connection = unsupervised_connection(trusting).await.unwrap();
+    let with_ca_certificates = strict.clone().with_ca_certificates(server.authorities().unwrap()).unwrap();
+    let connection = unsupervised_connection(with_ca_certificates).await.unwrap();
     // The channel stays open until the connection is closed: dropped earlier, its close could overlap with the connection's.
     let channel = connection.create_channel().await.unwrap();
     assert!(channel.status().connected());

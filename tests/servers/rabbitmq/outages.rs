@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use handover_contract::PATIENCE;
+use handover_contract::TIMEOUT;
 use handover_outbox::ports::Requeue;
 use handover_tests::servers::proxy::{Proxy, Traffic};
 
@@ -127,7 +127,7 @@ async fn blocked_connection_fails_publishing_immediately_and_acks_continue() {
         assert!(why.contains("blocked") && why.contains("memory"), "{why}");
     }
     // As long as the confirms of a single one may take.
-    assert!(begun.elapsed() < PATIENCE, "20 attempts took {:?}", begun.elapsed());
+    assert!(begun.elapsed() < TIMEOUT, "20 attempts took {:?}", begun.elapsed());
     assert!(broker.blocked().await.is_some());
 
     consumer.ack(&tags(&held[..5])).await.unwrap();
@@ -157,7 +157,7 @@ async fn unresponsive_server_is_unreachable_and_leaks_no_threads() {
     let mut short_timeouts = settings(&vhost.url(), QueueType::Quorum);
     short_timeouts.confirm_timeout = Duration::from_millis(500);
     short_timeouts.connect_timeout = Duration::from_millis(300);
-    short_timeouts.longest_pause = Duration::from_millis(200);
+    short_timeouts.max_reconnect_pause = Duration::from_millis(200);
     let broker = RabbitBroker::new(short_timeouts);
     // The timeouts are shorter than a busy server needs.
     eventually("the queue is declared", || async {
@@ -180,7 +180,7 @@ async fn unresponsive_server_is_unreachable_and_leaks_no_threads() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     eventually("threads end", || async { (io_threads() <= threads + 3).then_some(()) }).await;
-    server.go_on().unwrap();
+    server.resume().unwrap();
     publish_until_confirmed(&broker, &routed("after", 5)).await;
 }
 
@@ -188,12 +188,12 @@ async fn unresponsive_server_is_unreachable_and_leaks_no_threads() {
 async fn missing_confirms_are_unknown_outcome_and_lose_no_message() {
     let vhost = vhost().await;
     let proxy = Proxy::start(shared().await.port()).await.unwrap();
-    let mut short_timeouts = settings(&vhost.url_by(proxy.port()), QueueType::Quorum);
+    let mut short_timeouts = settings(&vhost.url_through(proxy.port()), QueueType::Quorum);
     short_timeouts.confirm_timeout = Duration::from_millis(500);
     let broker = RabbitBroker::new(short_timeouts);
     broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.unwrap();
     publish_until_confirmed(&broker, &routed("before", 1)).await;
-    proxy.set(Traffic { from_server_vanishes: true, ..Traffic::default() });
+    proxy.set(Traffic { discard_from_server: true, ..Traffic::default() });
     unreachable(publish(&broker, &routed("unknown", 20)).await);
     proxy.set(Traffic::default());
     publish_until_confirmed(&broker, &routed("unknown", 20)).await;
@@ -205,7 +205,7 @@ async fn missing_confirms_are_unknown_outcome_and_lose_no_message() {
 async fn cut_connection_is_reestablished_and_deliveries_are_redelivered() {
     let vhost = vhost().await;
     let proxy = Proxy::start(shared().await.port()).await.unwrap();
-    let broker = declared(&vhost.url_by(proxy.port()), QueueType::Quorum).await;
+    let broker = declared(&vhost.url_through(proxy.port()), QueueType::Quorum).await;
     publish_until_confirmed(&broker, &routed("a", 5)).await;
     let consumer = subscribe(&broker, QUEUE).await;
     let held = consumer.next().await.unwrap();
@@ -248,7 +248,7 @@ async fn consumer_removed_by_server_ends_and_can_resubscribe() {
     publish_until_confirmed(&broker, &routed("before", 3)).await;
     let held = consumer.next().await.unwrap();
     consumer.ack(&tags(&held)).await.unwrap();
-    vhost.forget_consumers(QUEUE).await.unwrap();
+    vhost.remove_consumers(QUEUE).await.unwrap();
     publish_until_confirmed(&broker, &routed("after", 3)).await;
     let end = tokio::time::timeout(NOTICED_WITHIN, async {
         loop {
@@ -267,8 +267,8 @@ async fn consumer_removed_by_server_ends_and_can_resubscribe() {
 async fn subscription_with_late_response_blocks_no_message_of_next_one() {
     let vhost = vhost().await;
     let proxy = Proxy::start(shared().await.port()).await.unwrap();
-    let mut short_timeouts = settings(&vhost.url_by(proxy.port()), QueueType::Quorum);
-    short_timeouts.answer_timeout = Duration::from_millis(500);
+    let mut short_timeouts = settings(&vhost.url_through(proxy.port()), QueueType::Quorum);
+    short_timeouts.reply_timeout = Duration::from_millis(500);
     let broker = RabbitBroker::new(short_timeouts);
     // The timeout is shorter than a busy server needs.
     eventually("the queue is declared", || async {
@@ -276,7 +276,7 @@ async fn subscription_with_late_response_blocks_no_message_of_next_one() {
     })
     .await;
     publish_until_confirmed(&broker, &routed("before", 1)).await;
-    proxy.hold_after(CONSUME);
+    proxy.pause_after(CONSUME);
     unreachable(broker.subscribe(QUEUE, 100.try_into().unwrap()).await.map(drop));
     proxy.set(Traffic::default());
     publish_until_confirmed(&broker, &routed("after", 40)).await;
@@ -289,7 +289,7 @@ async fn topology_declared_during_outage_exists_after_reconnect() {
     let vhost = vhost().await;
     let proxy = Proxy::start(shared().await.port()).await.unwrap();
     proxy.set(Traffic { refuse: true, ..Traffic::default() });
-    let broker = RabbitBroker::new(settings(&vhost.url_by(proxy.port()), QueueType::Quorum));
+    let broker = RabbitBroker::new(settings(&vhost.url_through(proxy.port()), QueueType::Quorum));
     unreachable(broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await);
     unreachable(publish(&broker, &routed("early", 1)).await);
     proxy.set(Traffic::default());
@@ -300,7 +300,7 @@ async fn topology_declared_during_outage_exists_after_reconnect() {
 async fn slow_network_only_adds_latency() {
     let vhost = vhost().await;
     let proxy = Proxy::start(shared().await.port()).await.unwrap();
-    let broker = declared(&vhost.url_by(proxy.port()), QueueType::Quorum).await;
+    let broker = declared(&vhost.url_through(proxy.port()), QueueType::Quorum).await;
     proxy.set(Traffic { delay: Duration::from_millis(40), ..Traffic::default() });
     let window = routed("slow", 100);
     let outcomes = publish(&broker, &window).await.unwrap();

@@ -8,7 +8,7 @@ use super::{Coverage, Outcome, Profile, Run};
 
 /// Totals of many runs.
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub struct RunTotals {
     pub seeds: u64,
     pub orders: u64,
     pub events: u64,
@@ -24,35 +24,35 @@ pub fn run(
     jobs: usize,
     run_seed: impl Fn(u64) -> Outcome + Sync,
     played: impl Fn() + Sync,
-) -> Tally {
+) -> RunTotals {
     let next = AtomicU64::new(seeds.start);
     let failed = AtomicU64::new(u64::MAX);
-    let tally = Mutex::new(Tally::default());
+    let totals = Mutex::new(RunTotals::default());
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                let mut totals = Tally::default();
+                let mut own_totals = RunTotals::default();
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= seeds.end || seed > failed.load(Ordering::Relaxed) {
                         break;
                     }
                     let outcome = run_seed(seed);
-                    totals.add(&outcome);
+                    own_totals.add(&outcome);
                     if !outcome.violations.is_empty() {
                         failed.fetch_min(seed, Ordering::Relaxed);
                     }
                     played();
                 }
-                tally.lock().unwrap_or_else(std::sync::PoisonError::into_inner).join(&totals);
+                totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner).join(&own_totals);
             });
         }
     });
-    let tally = tally.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    Tally { failed: Some(failed.into_inner()).filter(|seed| *seed != u64::MAX), ..tally }
+    let totals = totals.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    RunTotals { failed: Some(failed.into_inner()).filter(|seed| *seed != u64::MAX), ..totals }
 }
 
-impl Tally {
+impl RunTotals {
     fn add(&mut self, outcome: &Outcome) {
         self.seeds += 1;
         self.orders += outcome.orders as u64;
@@ -61,7 +61,7 @@ impl Tally {
     }
 
     /// Adds the totals of other runs.
-    pub fn join(&mut self, other: &Tally) {
+    pub fn join(&mut self, other: &RunTotals) {
         self.seeds += other.seeds;
         self.orders += other.orders;
         self.events += other.events;
@@ -75,7 +75,7 @@ impl Tally {
 pub fn shortest(seed: u64, profile: Profile, run_seed: impl Fn(Run) -> Outcome) -> Outcome {
     let whole = run_seed(Run { story: true, ..Run::new(seed, profile) });
     let (mut best, mut low) = (whole, Duration::ZERO);
-    let mut high = best.trouble;
+    let mut high = best.fault_duration;
     while high - low > Duration::from_millis(50) {
         let middle = low + (high - low) / 2;
         let shorter = run_seed(Run { until: Some(middle), story: true, ..Run::new(seed, profile) });
@@ -108,7 +108,7 @@ pub fn report(seed: u64, profile: Profile, outcome: &Outcome) -> String {
         "seed {seed} of profile {} has {} violations after {:.2} s of faults:\n",
         profile.name(),
         outcome.violations.len(),
-        outcome.trouble.as_secs_f64()
+        outcome.fault_duration.as_secs_f64()
     );
     for what in outcome.violations.iter().take(10) {
         text += &format!("  - {what}\n");

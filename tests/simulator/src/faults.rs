@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::coverage::Coverage;
-use super::dice::RandomNumbers;
+use super::observations::Observations;
 use super::profile::Profile;
-use super::seen::Observations;
+use super::random_numbers::RandomNumbers;
 use super::story::Line;
 
 /// Maximum duration of a stalled call, in milliseconds.

@@ -11,15 +11,15 @@
 mod actors;
 pub mod campaign;
 mod coverage;
-mod dice;
 mod faults;
 mod machines;
+mod observations;
 mod oracle;
 pub mod overlay;
 mod ports;
 mod profile;
-mod seen;
-mod setting;
+mod random_numbers;
+mod run_settings;
 pub mod story;
 mod world;
 

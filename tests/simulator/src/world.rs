@@ -17,11 +17,10 @@ use marketplace_memory::MemoryStore;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::actors::bank::GatewayModel;
+use super::actors::gateway_model::GatewayModel;
 use super::actors::journal::{Journal, ListedProduct};
-use super::actors::{self, ActorState, clients, gifts, operators, weather};
+use super::actors::{self, ActorState, asset_grants, clients, environment, operators};
 use super::coverage::Coverage;
-use super::dice::RandomNumbers;
 use super::faults::{Fault, Faults};
 use super::oracle::{self, Evidence};
 use super::ports::Process;
@@ -31,7 +30,8 @@ use super::ports::defects::{Defect, DefectiveBroker, DefectiveStore};
 use super::ports::gateway::FaultyGateway;
 use super::ports::store::FaultyStore;
 use super::profile::Profile;
-use super::setting::RunSettings;
+use super::random_numbers::RandomNumbers;
+use super::run_settings::RunSettings;
 use super::story::Line;
 
 /// Maximum time until no work is pending after the end of the fault phase.
@@ -78,7 +78,7 @@ pub struct Outcome {
     /// Number of events.
     pub events: usize,
     /// Length of the fault phase, in virtual time.
-    pub trouble: Duration,
+    pub fault_duration: Duration,
     pub coverage: Coverage,
     /// The log, if it was recorded.
     pub story: Vec<Line>,
@@ -118,10 +118,10 @@ impl World {
         let start = chrono::DateTime::from_timestamp(1_770_000_000, 0).expect("a valid timestamp");
         let clock = VirtualClock::new(start);
         let port: Arc<dyn Clock> = Arc::new(clock.clone());
-        let store = MemoryStore::new(Arc::clone(&port), Wake::default());
+        let store = MemoryStore::new(Arc::clone(&port), WakeupNotifier::default());
         let broker = MemoryBroker::new(port);
         let processes = if faults.random.permille(150) { 3 } else { 2 };
-        let clocks = (0..processes).map(|_| FaultyClock::new(clock.another())).collect();
+        let clocks = (0..processes).map(|_| FaultyClock::new(clock.with_own_skew())).collect();
         let journal = Journal::new(faults.clone());
         let gateway_model = GatewayModel::new(faults.clone());
         let mut world = World {
@@ -147,8 +147,8 @@ impl World {
     }
 
     /// Creates a process for this slot, with its own tasks, wake-ups and ids on the shared store and broker.
-    fn process(&self, slot: usize, killed: &Arc<Notify>) -> (App, Wake) {
-        let (wake, tasks) = (Wake::default(), Tasks::default());
+    fn process(&self, slot: usize, killed: &Arc<Notify>) -> (App, WakeupNotifier) {
+        let (wake, tasks) = (WakeupNotifier::default(), Tasks::default());
         let process = Process {
             name: format!("process {slot}").into(),
             faults: self.faults.clone(),
@@ -169,7 +169,7 @@ impl World {
             store,
             tasks,
             clock: Arc::new(clock.clone()),
-            chance: Arc::new(self.faults.random.clone()),
+            random: Arc::new(self.faults.random.clone()),
             policy: TxPolicy::default(),
         };
         let broker = FaultyBroker {
@@ -207,15 +207,15 @@ impl World {
             let slots = (0..self.slots.len()).map(|slot| self.supervise(slot));
             tokio::join!(
                 join_all(slots),
-                weather::disturb_broker(&self.faults, &self.broker),
-                weather::disturb_clocks(&self.faults, &self.clocks, &self.store),
-                weather::delete_rows(&plain_app, &self.faults, &self.store),
+                environment::disturb_broker(&self.faults, &self.broker),
+                environment::disturb_clocks(&self.faults, &self.clocks, &self.store),
+                environment::delete_rows(&plain_app, &self.faults, &self.store),
                 self.clients(),
                 self.operators(),
             );
         };
         let _ = tokio::time::timeout(max_length, fault_phase).await;
-        let trouble = begun.elapsed();
+        let fault_duration = begun.elapsed();
         self.heal().await;
         let mut violations = self.check_when_idle(false).await;
         if violations.is_empty() {
@@ -240,7 +240,7 @@ impl World {
         }
         self.faults
             .note("world", || format!("ends with {orders} orders, {events} events and {violations:?}"));
-        Outcome { violations, orders, events, trouble, coverage, story: self.faults.story() }
+        Outcome { violations, orders, events, fault_duration, coverage, story: self.faults.story() }
     }
 
     /// Lists products, grants assets and starts the processes, without faults.
@@ -266,7 +266,7 @@ impl World {
                 price,
             });
         }
-        gifts::grant_at_begin(&seller_app, &self.faults, &self.journal).await;
+        asset_grants::grant_at_begin(&seller_app, &self.faults, &self.journal).await;
         for slot in 0..self.slots.len() {
             self.start(slot);
         }
@@ -409,9 +409,9 @@ impl World {
             while operators::release_unpublishable(&self.app(0), &self.faults).await {
                 pending = self.wait_until_idle(&evidence).await;
             }
-            let open_letters =
-                oracle::open_letters(&self.store).await.expect("the plain store has no faults");
-            if !pending.is_empty() || open_letters == 0 {
+            let open_dead_letters =
+                oracle::open_dead_letters(&self.store).await.expect("the plain store has no faults");
+            if !pending.is_empty() || open_dead_letters == 0 {
                 break;
             }
         }

@@ -39,7 +39,7 @@ pub fn with_memory<R: MarketRig>(name: &str, cases: u32, fresh: impl AsyncFn() -
 }
 
 /// Results of the in-memory store for a fixed set of sequences.
-pub fn answers_of_memory(sequences: usize) -> Vec<String> {
+pub fn results_of_memory(sequences: usize) -> Vec<String> {
     let runtime = runtime();
     let mut runner = TestRunner::deterministic();
     let mut results = Vec::new();

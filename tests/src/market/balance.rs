@@ -7,32 +7,32 @@ use serde_json::json;
 
 use super::OPERATOR;
 use super::ledger::{Ledger, Step};
-use crate::books::Books;
 use crate::client::Api;
-use crate::process::{Fault, eventually};
+use crate::process::{BoxError, eventually};
+use crate::snapshot::DatabaseSnapshot;
 
 /// Time until all work is finished. It includes the deadlines of unpaid orders, leases of killed consumers (15 s), and
 /// messages that a broker lost (60 s).
 const IDLE_WITHIN: Duration = Duration::from_secs(180);
 
 /// Waits until all work is finished, then checks all invariants of the database and the ledger.
-pub async fn balance(api: &Api, books: &Books, ledger: &Ledger) {
+pub async fn balance(api: &Api, snapshot: &DatabaseSnapshot, ledger: &Ledger) {
     let begun = Instant::now();
-    wait_until_idle(books).await;
+    wait_until_idle(snapshot).await;
     println!("  idle after {:.1?}: {}", begun.elapsed(), ledger.summary());
-    println!("  in the database: {}", books.summary().await);
-    let broken = books.broken().await;
+    println!("  in the database: {}", snapshot.summary().await);
+    let broken = snapshot.broken().await;
     assert!(broken.is_empty(), "{broken:#?}");
-    assert_eq!(books.number("SELECT count(*) FROM asset_holds WHERE status = 'FROZEN'").await, 0);
-    assert_eq!(ledger_sums(books).await.unwrap(), ["0", "0"], "money and points");
+    assert_eq!(snapshot.number("SELECT count(*) FROM asset_holds WHERE status = 'FROZEN'").await, 0);
+    assert_eq!(ledger_sums(snapshot).await.unwrap(), ["0", "0"], "money and points");
     let reconciled = api.get(OPERATOR, "/api/v1/ops/reconciliation").await.unwrap().value();
     assert_eq!(reconciled["findings"], json!([]), "{reconciled}");
     let products: BTreeSet<String> =
-        books.rows("SELECT id FROM products").await.unwrap().into_iter().collect();
+        snapshot.rows("SELECT id FROM products").await.unwrap().into_iter().collect();
     for product in ledger.products() {
         assert!(products.contains(&product.to_string()), "product {product} was acknowledged and is missing");
     }
-    let orders = Order::all(books).await;
+    let orders = Order::all(snapshot).await;
     for (order, step) in ledger.orders() {
         let found = orders
             .get(&order)
@@ -42,26 +42,26 @@ pub async fn balance(api: &Api, books: &Books, ledger: &Ledger) {
 }
 
 /// Waits until no event is in flight, no order is unpaid, and the gateway has reported every refund.
-async fn wait_until_idle(books: &Books) {
+async fn wait_until_idle(snapshot: &DatabaseSnapshot) {
     let begun = Instant::now();
-    books.wait_until_quiet(IDLE_WITHIN).await;
+    snapshot.wait_until_idle(IDLE_WITHIN).await;
     let open = "SELECT count(*) FROM refunds WHERE status = 'PROCESSING'";
-    eventually(IDLE_WITHIN.saturating_sub(begun.elapsed()), async || match books.count(open).await? {
+    eventually(IDLE_WITHIN.saturating_sub(begun.elapsed()), async || match snapshot.count(open).await? {
         0 => Ok(()),
         open => Err(format!("{open} refunds are open").into()),
     })
     .await;
     // The settlement of a refund publishes events.
-    books.wait_until_quiet(IDLE_WITHIN.saturating_sub(begun.elapsed())).await;
+    snapshot.wait_until_idle(IDLE_WITHIN.saturating_sub(begun.elapsed())).await;
 }
 
 /// The sums of all ledger entries in money and in points. Both are always zero.
-pub async fn ledger_sums(books: &Books) -> Result<Vec<String>, Fault> {
+pub async fn ledger_sums(snapshot: &DatabaseSnapshot) -> Result<Vec<String>, BoxError> {
     let money = "account IN ('wallet', 'wallet_hold', 'platform', 'gateway')";
     let sum = |of: &str| format!("coalesce(sum(CASE WHEN {of} THEN amount ELSE 0 END), 0)");
     let points = sum(&format!("NOT {money}"));
     let money = sum(money);
-    let mut rows = books.table(&format!("SELECT {money}, {points} FROM ledger_entries")).await?;
+    let mut rows = snapshot.table(&format!("SELECT {money}, {points} FROM ledger_entries")).await?;
     rows.remove(0).into_iter().map(|sum| sum.ok_or_else(|| "no sum".into())).collect()
 }
 
@@ -76,11 +76,11 @@ struct Order {
 }
 
 impl Order {
-    async fn all(books: &Books) -> BTreeMap<i64, Order> {
+    async fn all(snapshot: &DatabaseSnapshot) -> BTreeMap<i64, Order> {
         let sql = "SELECT o.id, o.status,
              (SELECT count(*) FROM refunds r WHERE r.order_id = o.id AND r.status = 'FAILED'), max(p.refund_due)
              FROM orders o LEFT JOIN payments p ON p.order_id = o.id AND p.status = 'SUCCESS' GROUP BY o.id, o.status";
-        let rows = books.table(sql).await.unwrap().into_iter().map(|row| {
+        let rows = snapshot.table(sql).await.unwrap().into_iter().map(|row| {
             let [id, status, failed, refund_due] = <[Option<String>; 4]>::try_from(row).unwrap();
             let failed_refunds = failed.unwrap().parse().unwrap();
             (id.unwrap().parse().unwrap(), Order { status: status.unwrap(), refund_due, failed_refunds })

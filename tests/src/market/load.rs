@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::ledger::{Ledger, Step};
-use crate::chance::Chance;
-use crate::client::{Answer, Api, Caller, Lost};
+use crate::client::{Api, ApiResponse, Caller, NoResponse};
+use crate::random::RandomSource;
 
 /// Clients that run until they are stopped.
 #[derive(Debug)]
@@ -52,17 +52,17 @@ const PRICE_MINOR: i64 = 8_850;
 const REPORTS: u32 = 10;
 
 impl Load {
-    /// Starts clients with a pause between their orders. The servers of a deployment ([`Api::beside`]) are distributed
+    /// Starts clients with a pause between their orders. The servers of a deployment ([`Api::for_server`]) are distributed
     /// among them; a client whose server does not respond changes to the next one.
     pub async fn start(
         apis: &[Api],
         ledger: &Arc<Ledger>,
-        chance: &Chance,
+        random: &RandomSource,
         clients: i64,
         pause: Duration,
     ) -> Load {
         let first = apis.first().expect("a server");
-        first.sign_in(1..=USERS);
+        first.issue_tokens(1..=USERS);
         for user in 1..=USERS {
             fund(first, user).await;
         }
@@ -77,8 +77,8 @@ impl Load {
         });
         let mut tasks = JoinSet::new();
         for (first, client) in (0..clients).enumerate() {
-            let chance = chance.stream(&format!("client {client}"));
-            tasks.spawn(Arc::clone(&market).run(1 + client % USERS, first, chance));
+            let random = random.stream(&format!("client {client}"));
+            tasks.spawn(Arc::clone(&market).run(1 + client % USERS, first, random));
         }
         Load { stop, clients: tasks }
     }
@@ -107,11 +107,11 @@ fn money(minor: i64) -> Value {
 }
 
 impl Market {
-    async fn run(self: Arc<Self>, seller: i64, first: usize, chance: Chance) {
+    async fn run(self: Arc<Self>, seller: i64, first: usize, random: RandomSource) {
         let mut apis = self.apis.iter().cycle().skip(first % self.apis.len());
         let mut api = apis.next();
         while let (Some(at), false) = (api, self.stop.load(Ordering::SeqCst)) {
-            match self.one(at, seller, &chance).await {
+            match self.one(at, seller, &random).await {
                 Ok(()) | Err(End::Refused) => {}
                 Err(End::NotAnswered) => {
                     // The server is unavailable for a moment.
@@ -126,21 +126,21 @@ impl Market {
     }
 
     /// Handles one product, as far as requests are acknowledged.
-    async fn one(&self, api: &Api, seller: i64, chance: &Chance) -> Result<(), End> {
-        let buyer = 1 + (seller + chance.below(10)) % USERS;
-        let product = match chance.one_in(4) {
+    async fn one(&self, api: &Api, seller: i64, random: &RandomSource) -> Result<(), End> {
+        let buyer = 1 + (seller + random.below(10)) % USERS;
+        let product = match random.one_in(4) {
             true => self.newest.load(Ordering::SeqCst),
             false => self.listed(api, seller).await?,
         };
         if product == 0 || buyer == seller {
             return Ok(());
         }
-        let body = self.order_body(api, buyer, product, chance).await?;
+        let body = self.order_body(api, buyer, product, random).await?;
         // The product is sold already, or it is the buyer's own.
         let placed = self.acknowledged(api.post(buyer, "/api/v1/orders", body).await, &["A0409", "A0303"])?;
         let order = placed.id("orderId");
         self.ledger.order(order, Step::Placed);
-        match chance.below(16) {
+        match random.below(16) {
             0 | 1 => self.step(order, api.cancel(buyer, order).await, Step::Cancelled),
             // The order stays unpaid and is closed by its timeout.
             2 | 3 => Ok(()),
@@ -156,9 +156,15 @@ impl Market {
     }
 
     /// Half of the orders are paid with money only, the others also with wallet, points or a coupon.
-    async fn order_body(&self, api: &Api, buyer: i64, product: i64, chance: &Chance) -> Result<Value, End> {
+    async fn order_body(
+        &self,
+        api: &Api,
+        buyer: i64,
+        product: i64,
+        random: &RandomSource,
+    ) -> Result<Value, End> {
         let mut body = json!({"productId": product});
-        match chance.below(16) {
+        match random.below(16) {
             0..8 => {}
             8 => body["walletAmount"] = money(PRICE_MINOR),
             9 => {
@@ -168,14 +174,14 @@ impl Market {
                 let issued =
                     self.acknowledged(api.post(OPERATOR, "/api/v1/ops/coupons", coupon).await, &[])?;
                 body["couponId"] = json!(issued.id("couponId"));
-                body["points"] = json!(1 + chance.below(200));
+                body["points"] = json!(1 + random.below(200));
             }
             kind => {
                 if kind != 10 {
-                    body["walletAmount"] = money(1 + chance.below(4_000));
+                    body["walletAmount"] = money(1 + random.below(4_000));
                 }
                 if kind != 11 {
-                    body["points"] = json!(1 + chance.below(200));
+                    body["points"] = json!(1 + random.below(200));
                 }
             }
         }
@@ -216,14 +222,18 @@ impl Market {
     }
 
     /// Records an acknowledged step. The state may reject it, for example after a timeout.
-    fn step(&self, order: i64, response: Result<Answer, Lost>, step: Step) -> Result<(), End> {
+    fn step(&self, order: i64, response: Result<ApiResponse, NoResponse>, step: Step) -> Result<(), End> {
         self.acknowledged(response, &["A0409"])?;
         self.ledger.order(order, step);
         Ok(())
     }
 
     /// Returns the response if the request was acknowledged.
-    fn acknowledged(&self, response: Result<Answer, Lost>, expected: &[&str]) -> Result<Answer, End> {
+    fn acknowledged(
+        &self,
+        response: Result<ApiResponse, NoResponse>,
+        expected: &[&str],
+    ) -> Result<ApiResponse, End> {
         match response {
             Ok(answer) if answer.done() => Ok(answer),
             // The service returns these codes while it stops or while its database is unavailable.
@@ -243,9 +253,9 @@ impl Market {
 }
 
 /// Repeats a request that is refused as temporarily impossible, as a gateway does, up to [`REPORTS`] times.
-async fn with_retries<F: Future<Output = Result<Answer, Lost>>>(
+async fn with_retries<F: Future<Output = Result<ApiResponse, NoResponse>>>(
     send: impl Fn() -> F,
-) -> Result<Answer, Lost> {
+) -> Result<ApiResponse, NoResponse> {
     for _ in 1..REPORTS {
         match send().await {
             Ok(answer) if [503, 504].contains(&answer.status) => {

@@ -11,9 +11,9 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _};
 
 use super::rabbitmq::Encryption;
-use super::watched::{EndWith, Watched};
+use super::server_process::{EndWith, ServerProcess};
 use super::{Durability, PASSWORD, certify, free_port, mariadb, postgres, server_folder};
-use crate::process::Fault;
+use crate::process::BoxError;
 
 /// How long a server may take until it accepts statements.
 const START_WITHIN: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ pub struct DatabaseServer {
     encryption: Encryption,
     port: u16,
     folder: PathBuf,
-    watched: Mutex<Option<Watched>>,
+    watched: Mutex<Option<ServerProcess>>,
     /// Number of databases created.
     created: Mutex<u32>,
     /// Databases of finished tests. They are dropped when the next database is created.
@@ -45,7 +45,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl DatabaseServer {
     /// Creates and starts a server, and waits until it accepts statements.
-    pub async fn start(kind: ServerKind, durability: Durability) -> Result<Arc<DatabaseServer>, Fault> {
+    pub async fn start(kind: ServerKind, durability: Durability) -> Result<Arc<DatabaseServer>, BoxError> {
         DatabaseServer::start_as(kind, durability, Encryption::None).await
     }
 
@@ -53,7 +53,7 @@ impl DatabaseServer {
     pub async fn start_encrypted(
         kind: ServerKind,
         durability: Durability,
-    ) -> Result<Arc<DatabaseServer>, Fault> {
+    ) -> Result<Arc<DatabaseServer>, BoxError> {
         DatabaseServer::start_as(kind, durability, Encryption::Offered).await
     }
 
@@ -61,7 +61,7 @@ impl DatabaseServer {
         kind: ServerKind,
         durability: Durability,
         encryption: Encryption,
-    ) -> Result<Arc<DatabaseServer>, Fault> {
+    ) -> Result<Arc<DatabaseServer>, BoxError> {
         let folder = match kind {
             ServerKind::MariaDb => server_folder("mariadb")?,
             ServerKind::Postgres => server_folder("postgres")?,
@@ -104,7 +104,7 @@ impl DatabaseServer {
     }
 
     /// Starts the server again on the same port with its data, and waits until it accepts statements.
-    pub async fn restart(&self) -> Result<(), Fault> {
+    pub async fn restart(&self) -> Result<(), BoxError> {
         let (command, end): (_, EndWith) = match self.kind {
             ServerKind::MariaDb => {
                 (mariadb::command(&self.folder, self.port, self.durability, self.encryption)?, mariadb::END)
@@ -113,7 +113,7 @@ impl DatabaseServer {
                 (postgres::command(&self.folder, self.port, self.durability, self.encryption)?, postgres::END)
             }
         };
-        *lock(&self.watched) = Some(Watched::start(&command, &self.folder, end)?);
+        *lock(&self.watched) = Some(ServerProcess::start(&command, &self.folder, end)?);
         let begun = Instant::now();
         loop {
             let error = match self.execute("SELECT 1").await {
@@ -132,7 +132,7 @@ impl DatabaseServer {
     }
 
     /// Sends SIGKILL. The data is kept for [`restart`](DatabaseServer::restart).
-    pub fn kill(&self) -> Result<(), Fault> {
+    pub fn kill(&self) -> Result<(), BoxError> {
         match lock(&self.watched).take() {
             Some(watched) => watched.kill(),
             None => Ok(()),
@@ -140,7 +140,7 @@ impl DatabaseServer {
     }
 
     /// Ends the server in order.
-    pub fn stop(&self) -> Result<(), Fault> {
+    pub fn stop(&self) -> Result<(), BoxError> {
         match lock(&self.watched).take() {
             Some(watched) => watched.stop(),
             None => Ok(()),
@@ -148,13 +148,13 @@ impl DatabaseServer {
     }
 
     /// Sends SIGSTOP: the kernel accepts connections, the server does not respond.
-    pub fn pause(&self) -> Result<(), Fault> {
-        lock(&self.watched).as_ref().map_or(Ok(()), Watched::pause)
+    pub fn pause(&self) -> Result<(), BoxError> {
+        lock(&self.watched).as_ref().map_or(Ok(()), ServerProcess::pause)
     }
 
     /// Sends SIGCONT.
-    pub fn go_on(&self) -> Result<(), Fault> {
-        lock(&self.watched).as_ref().map_or(Ok(()), Watched::go_on)
+    pub fn resume(&self) -> Result<(), BoxError> {
+        lock(&self.watched).as_ref().map_or(Ok(()), ServerProcess::resume)
     }
 
     /// File with the certificate authority of a server that was started with TLS.
@@ -185,7 +185,7 @@ impl DatabaseServer {
     }
 
     /// Executes a statement as administrator.
-    pub async fn execute(&self, sql: &str) -> Result<(), Fault> {
+    pub async fn execute(&self, sql: &str) -> Result<(), BoxError> {
         let sql = AssertSqlSafe(sql.to_owned());
         match self.kind {
             ServerKind::MariaDb => {
@@ -205,7 +205,7 @@ impl DatabaseServer {
     }
 
     /// Creates an empty database that is dropped after the test; on PostgreSQL a copy of `template`, if given.
-    pub async fn database(self: &Arc<Self>, template: Option<&str>) -> Result<TestDatabase, Fault> {
+    pub async fn database(self: &Arc<Self>, template: Option<&str>) -> Result<TestDatabase, BoxError> {
         let finished = std::mem::take(&mut *lock(&self.finished));
         for name in finished {
             self.execute(&match self.kind {
@@ -263,7 +263,7 @@ impl TestDatabase {
     }
 
     /// Number of connections to this database that the server closed because they were idle in a transaction.
-    pub fn ended_for_idling(&self) -> Result<usize, Fault> {
+    pub fn closed_for_idling(&self) -> Result<usize, BoxError> {
         let log = std::fs::read_to_string(self.server.folder.join("log"))?;
         let (database, why) = match self.server.kind {
             ServerKind::MariaDb => {

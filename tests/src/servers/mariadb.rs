@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::rabbitmq::Encryption;
-use super::watched::EndWith;
+use super::server_process::EndWith;
 use super::{Durability, PASSWORD, find, is_root, run};
-use crate::process::Fault;
+use crate::process::BoxError;
 
 pub(super) const END: EndWith = EndWith::Kill;
 
-fn program(name: &str) -> Result<PathBuf, Fault> {
+fn program(name: &str) -> Result<PathBuf, BoxError> {
     let folders = ["/usr/sbin", "/usr/libexec", "/usr/local/sbin"].map(PathBuf::from);
     find(name, &folders).ok_or_else(|| {
         format!("{name} is missing: install MariaDB 10.6 or later (Debian: apt-get install mariadb-server)")
@@ -23,7 +23,7 @@ fn user() -> Vec<String> {
 }
 
 /// Creates the system tables in this folder.
-pub(super) fn make(folder: &Path) -> Result<(), Fault> {
+pub(super) fn make(folder: &Path) -> Result<(), BoxError> {
     let accounts = format!(
         "CREATE USER IF NOT EXISTS 'handover'@'%' IDENTIFIED BY '{PASSWORD}';\n\
          GRANT ALL ON *.* TO 'handover'@'%' WITH GRANT OPTION;\n"
@@ -45,7 +45,7 @@ pub(super) fn command(
     port: u16,
     durability: Durability,
     encryption: Encryption,
-) -> Result<Vec<String>, Fault> {
+) -> Result<Vec<String>, BoxError> {
     let mut command = vec![program("mariadbd")?.display().to_string(), "--no-defaults".to_owned()];
     command.extend([
         format!("--datadir={}", folder.join("data").display()),

@@ -11,14 +11,14 @@ pub mod postgres;
 pub mod proxy;
 pub mod rabbitmq;
 pub mod redis;
-pub mod watched;
+pub mod server_process;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::process::Fault;
+use crate::process::BoxError;
 
 /// Whether acknowledged writes survive a crash of the machine. They survive a crash of the server process in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum Durability {
 const PORTS: std::ops::Range<u32> = 20_000..32_000;
 
 /// Returns a free port that no other call in this process returns.
-pub fn free_port() -> Result<u16, Fault> {
+pub fn free_port() -> Result<u16, BoxError> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     // Other test binaries start at a different offset.
     let first = std::process::id().wrapping_mul(97);
@@ -51,7 +51,7 @@ pub fn free_port() -> Result<u16, Fault> {
 pub const PASSWORD: &str = "a-canary-in-place-of-a-password";
 
 /// Creates a folder for a server that may run as another user. Its name is short enough for Unix sockets in it.
-pub fn server_folder(name: &str) -> Result<PathBuf, Fault> {
+pub fn server_folder(name: &str) -> Result<PathBuf, BoxError> {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::Builder::new().prefix(&format!("handover-{name}-")).tempdir()?.keep();
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755))?;
@@ -70,7 +70,7 @@ fn find(program: &str, folders: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// Runs a program to its end. If it fails, the error contains its output.
-fn run(command: &mut Command) -> Result<(), Fault> {
+fn run(command: &mut Command) -> Result<(), BoxError> {
     let output = command.output().map_err(|error| format!("{:?}: {error}", command.get_program()))?;
     if output.status.success() {
         return Ok(());
@@ -86,7 +86,7 @@ fn run(command: &mut Command) -> Result<(), Fault> {
 }
 
 /// Creates a certificate authority, `ca.pem`, and its certificate for `localhost`, `server.pem` with `server.key`.
-pub fn certify(folder: &Path) -> Result<(), Fault> {
+pub fn certify(folder: &Path) -> Result<(), BoxError> {
     let openssl =
         find("openssl", &[]).ok_or("openssl is missing: install it (Debian: apt-get install openssl)")?;
     let openssl =

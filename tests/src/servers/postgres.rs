@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::rabbitmq::Encryption;
-use super::watched::EndWith;
+use super::server_process::EndWith;
 use super::{Durability, certify, find, is_open_to_all, is_root, run};
-use crate::process::Fault;
+use crate::process::BoxError;
 
 /// User that the server runs as if the tests run as root: PostgreSQL refuses to run as root.
 const USER: &str = "postgres";
@@ -14,7 +14,7 @@ const USER: &str = "postgres";
 /// SIGQUIT ends it immediately and still removes its shared memory.
 pub(super) const END: EndWith = EndWith::Quit;
 
-fn program(name: &str) -> Result<PathBuf, Fault> {
+fn program(name: &str) -> Result<PathBuf, BoxError> {
     let mut folders: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten()
@@ -30,7 +30,7 @@ fn program(name: &str) -> Result<PathBuf, Fault> {
 }
 
 /// Command line that runs a program as the server's user.
-fn as_user(program: &Path) -> Result<Vec<String>, Fault> {
+fn as_user(program: &Path) -> Result<Vec<String>, BoxError> {
     let program = program.display().to_string();
     if !is_root() {
         return Ok(vec![program]);
@@ -41,7 +41,7 @@ fn as_user(program: &Path) -> Result<Vec<String>, Fault> {
 }
 
 /// Creates a database cluster in this folder.
-pub(super) fn make(folder: &Path) -> Result<(), Fault> {
+pub(super) fn make(folder: &Path) -> Result<(), BoxError> {
     if is_root() {
         if !is_open_to_all(folder) {
             return Err(format!("the user {USER} cannot enter {}: set TMPDIR", folder.display()).into());
@@ -58,7 +58,7 @@ pub(super) fn make(folder: &Path) -> Result<(), Fault> {
 }
 
 /// Configures the server to accept TLS connections only.
-pub(super) fn encrypt(folder: &Path) -> Result<(), Fault> {
+pub(super) fn encrypt(folder: &Path) -> Result<(), BoxError> {
     certify(folder)?;
     let key = folder.join("server.key");
     if is_root() {
@@ -75,7 +75,7 @@ pub(super) fn command(
     port: u16,
     durability: Durability,
     encryption: Encryption,
-) -> Result<Vec<String>, Fault> {
+) -> Result<Vec<String>, BoxError> {
     let mut command = as_user(&program("postgres")?)?;
     command.extend(["-D".to_owned(), folder.join("data").display().to_string()]);
     let mut settings = vec![

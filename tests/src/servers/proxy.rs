@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::process::Fault;
+use crate::process::BoxError;
 
 /// How the proxy treats traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,11 +19,11 @@ pub struct Traffic {
     /// Delay of all data, in both directions.
     pub delay: Duration,
     /// Discards data to the server; the connection stays open.
-    pub to_server_vanishes: bool,
+    pub discard_to_server: bool,
     /// Discards data from the server; the connection stays open.
-    pub from_server_vanishes: bool,
+    pub discard_from_server: bool,
     /// Keeps data from the server until this is false.
-    pub from_server_waits: bool,
+    pub pause_from_server: bool,
     /// Closes new connections immediately.
     pub refuse: bool,
 }
@@ -70,7 +70,7 @@ pub struct Proxy {
 
 impl Proxy {
     /// Starts a proxy to this port of 127.0.0.1.
-    pub async fn start(server: u16) -> Result<Proxy, Fault> {
+    pub async fn start(server: u16) -> Result<Proxy, BoxError> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
         let shared = Shared { state: watch::Sender::new(State::default()), trap: Trap::default() };
@@ -97,17 +97,17 @@ impl Proxy {
     }
 
     /// Cuts the connection that sends this text next: the server receives the text, its response is lost.
-    pub fn cut_after(&self, text: &'static str) {
+    pub fn cancel_after_polls(&self, text: &'static str) {
         *self.shared.trap.lock().unwrap() = Some((text, Catch::Cut));
     }
 
-    /// Sets [`Traffic::from_server_waits`] when this text is sent next.
-    pub fn hold_after(&self, text: &'static str) {
+    /// Sets [`Traffic::pause_from_server`] when this text is sent next.
+    pub fn pause_after(&self, text: &'static str) {
         *self.shared.trap.lock().unwrap() = Some((text, Catch::Pause));
     }
 
-    /// Whether the text of [`cut_after`](Proxy::cut_after) or [`hold_after`](Proxy::hold_after) has not been sent yet.
-    pub fn is_waiting_to_cut(&self) -> bool {
+    /// Whether the text of [`cancel_after_polls`](Proxy::cancel_after_polls) or [`pause_after`](Proxy::pause_after) has not been sent yet.
+    pub fn is_armed(&self) -> bool {
         self.shared.trap.lock().unwrap().is_some()
     }
 
@@ -149,17 +149,17 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direct
             tokio::time::sleep(traffic.delay).await;
         }
         let (vanishes, caught) = match direction {
-            Direction::ToServer => (traffic.to_server_vanishes, shared.caught(&part[..read])),
+            Direction::ToServer => (traffic.discard_to_server, shared.caught(&part[..read])),
             Direction::FromServer => {
-                if state.wait_for(|state| !state.traffic.from_server_waits).await.is_err() {
+                if state.wait_for(|state| !state.traffic.pause_from_server).await.is_err() {
                     return;
                 }
-                (traffic.from_server_vanishes, None)
+                (traffic.discard_from_server, None)
             }
         };
         if caught == Some(Catch::Pause) {
             // Before the server can respond.
-            shared.state.send_modify(|state| state.traffic.from_server_waits = true);
+            shared.state.send_modify(|state| state.traffic.pause_from_server = true);
         }
         if !vanishes && to.write_all(&part[..read]).await.is_err() {
             return;

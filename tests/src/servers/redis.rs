@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
-use super::watched::{EndWith, Watched};
+use super::server_process::{EndWith, ServerProcess};
 use super::{certify, find, free_port, server_folder};
-use crate::process::Fault;
+use crate::process::BoxError;
 use crate::servers::rabbitmq::Encryption;
 
 /// How long a start may take.
@@ -19,13 +19,13 @@ const START_WITHIN: Duration = Duration::from_secs(30);
 /// Password of the server.
 pub const PASSWORD: &str = "the-password-of-redis";
 
-fn program() -> Result<PathBuf, Fault> {
+fn program() -> Result<PathBuf, BoxError> {
     let folders = ["/usr/bin", "/usr/local/bin"].map(PathBuf::from);
     find("redis-server", &folders)
         .ok_or_else(|| "redis-server is missing: install it (Debian: apt-get install redis-server)".into())
 }
 
-fn command(folder: &Path, port: u16, encrypted: Option<u16>) -> Result<Vec<String>, Fault> {
+fn command(folder: &Path, port: u16, encrypted: Option<u16>) -> Result<Vec<String>, BoxError> {
     let mut command = vec![program()?.display().to_string()];
     let port = port.to_string();
     let folder_text = folder.display().to_string();
@@ -51,12 +51,12 @@ pub struct RedisServer {
     folder: PathBuf,
     port: u16,
     encrypted: Option<u16>,
-    process: Mutex<Option<Watched>>,
+    process: Mutex<Option<ServerProcess>>,
 }
 
 impl RedisServer {
     /// Starts a server and waits until it responds.
-    pub async fn start(encryption: Encryption) -> Result<RedisServer, Fault> {
+    pub async fn start(encryption: Encryption) -> Result<RedisServer, BoxError> {
         let folder = server_folder("redis")?;
         let encrypted = match encryption {
             Encryption::None => None,
@@ -71,9 +71,9 @@ impl RedisServer {
     }
 
     /// Starts the server again on the same ports, without data, and waits until it responds.
-    pub async fn restart(&self) -> Result<(), Fault> {
+    pub async fn restart(&self) -> Result<(), BoxError> {
         let command = command(&self.folder, self.port, self.encrypted)?;
-        *self.process.lock().unwrap() = Some(Watched::start(&command, &self.folder, EndWith::Kill)?);
+        *self.process.lock().unwrap() = Some(ServerProcess::start(&command, &self.folder, EndWith::Kill)?);
         let begun = Instant::now();
         loop {
             let error = match self.connect().await {
@@ -81,7 +81,7 @@ impl RedisServer {
                 Err(error) => error,
             };
             if begun.elapsed() > START_WITHIN {
-                let log = self.process.lock().unwrap().as_ref().map(Watched::log).unwrap_or_default();
+                let log = self.process.lock().unwrap().as_ref().map(ServerProcess::log).unwrap_or_default();
                 return Err(format!("Redis does not respond: {error}\n{log}").into());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -89,18 +89,18 @@ impl RedisServer {
     }
 
     /// Sends SIGKILL.
-    pub fn kill(&self) -> Result<(), Fault> {
-        self.process.lock().unwrap().take().map_or(Ok(()), Watched::kill)
+    pub fn kill(&self) -> Result<(), BoxError> {
+        self.process.lock().unwrap().take().map_or(Ok(()), ServerProcess::kill)
     }
 
     /// Sends SIGSTOP: the kernel accepts connections, the server does not respond.
-    pub fn pause(&self) -> Result<(), Fault> {
-        self.process.lock().unwrap().as_ref().map_or(Ok(()), Watched::pause)
+    pub fn pause(&self) -> Result<(), BoxError> {
+        self.process.lock().unwrap().as_ref().map_or(Ok(()), ServerProcess::pause)
     }
 
     /// Sends SIGCONT.
-    pub fn go_on(&self) -> Result<(), Fault> {
-        self.process.lock().unwrap().as_ref().map_or(Ok(()), Watched::go_on)
+    pub fn resume(&self) -> Result<(), BoxError> {
+        self.process.lock().unwrap().as_ref().map_or(Ok(()), ServerProcess::resume)
     }
 
     /// Port on 127.0.0.1.
@@ -119,14 +119,14 @@ impl RedisServer {
     }
 
     /// URL of TLS connections, and the certificate authority in PEM format.
-    pub fn encrypted_url(&self) -> Result<(String, String), Fault> {
+    pub fn encrypted_url(&self) -> Result<(String, String), BoxError> {
         let port = self.encrypted.ok_or("the server was started without TLS")?;
         let authorities = std::fs::read_to_string(self.folder.join("ca.pem"))?;
         Ok((format!("rediss://:{PASSWORD}@localhost:{port}/0"), authorities))
     }
 
     /// Opens a connection that does not belong to the application.
-    pub async fn connect(&self) -> Result<MultiplexedConnection, Fault> {
+    pub async fn connect(&self) -> Result<MultiplexedConnection, BoxError> {
         let patient = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(START_WITHIN))
             .set_response_timeout(Some(START_WITHIN));
@@ -137,7 +137,7 @@ impl RedisServer {
     }
 
     /// Sends a command, such as `FLUSHALL` or `CLIENT PAUSE 1000 ALL`.
-    pub async fn command(&self, words: &str) -> Result<(), Fault> {
+    pub async fn command(&self, words: &str) -> Result<(), BoxError> {
         let mut words = words.split(' ');
         let mut command = redis::cmd(words.next().ok_or("no command")?);
         for word in words {

@@ -28,19 +28,19 @@ pub(super) struct Key {
 
 /// Why a key set is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadKeys {
+pub enum KeySetError {
     /// The text is not a JSON Web Key Set.
     #[error("not a JSON Web Key Set: expected an object with an array \"keys\" of objects")]
-    NoSet,
+    NotAKeySet,
     /// A key contains its private part: whoever reads it can sign tokens.
     #[error("the key {0:?} contains its private part; configure the public key only")]
-    Private(String),
+    PrivateKey(String),
     /// A key without an id could never be selected by a token.
     #[error("a key has no id (\"kid\")")]
-    WithoutId,
+    MissingId,
     /// Two keys have the same id.
     #[error("two keys have the id {0:?}")]
-    Twice(String),
+    DuplicateId(String),
     /// A key is malformed or has an unsupported size.
     #[error("the key {0:?} is malformed, or an RSA key of less than 2048 or more than 8192 bits")]
     Unusable(String),
@@ -72,21 +72,21 @@ struct JsonWebKey {
 
 impl KeySet {
     /// Parses a key set. Keys for other algorithms than RS256 and EdDSA are ignored (RFC 7517 §5).
-    pub fn parse(text: &str) -> Result<KeySet, BadKeys> {
-        let set: JsonWebKeySet = serde_json::from_str(text).map_err(|_| BadKeys::NoSet)?;
+    pub fn parse(text: &str) -> Result<KeySet, KeySetError> {
+        let set: JsonWebKeySet = serde_json::from_str(text).map_err(|_| KeySetError::NotAKeySet)?;
         let mut keys = BTreeMap::new();
         for key in set.keys {
             let Some(algorithm) = key.algorithm() else { continue };
-            let id = key.kid.clone().filter(|id| !id.is_empty()).ok_or(BadKeys::WithoutId)?;
+            let id = key.kid.clone().filter(|id| !id.is_empty()).ok_or(KeySetError::MissingId)?;
             if key.d.is_some() {
-                return Err(BadKeys::Private(id));
+                return Err(KeySetError::PrivateKey(id));
             }
-            let verifying = key.verifying(algorithm).ok_or_else(|| BadKeys::Unusable(id.clone()))?;
+            let verifying = key.verifying(algorithm).ok_or_else(|| KeySetError::Unusable(id.clone()))?;
             if keys.insert(id.clone(), Key { algorithm, verifying }).is_some() {
-                return Err(BadKeys::Twice(id));
+                return Err(KeySetError::DuplicateId(id));
             }
         }
-        if keys.is_empty() { Err(BadKeys::Empty) } else { Ok(KeySet { keys }) }
+        if keys.is_empty() { Err(KeySetError::Empty) } else { Ok(KeySet { keys }) }
     }
 
     /// The ids of the keys.

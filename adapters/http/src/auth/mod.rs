@@ -8,6 +8,6 @@ mod provider;
 mod rules;
 mod token;
 
-pub use keys::{BadKeys, KeySet};
+pub use keys::{KeySet, KeySetError};
 pub use rules::TokenRules;
 pub use token::{Claims, TokenError, Tokens, WeakSecret};

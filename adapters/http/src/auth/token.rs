@@ -36,13 +36,13 @@ pub struct Claims {
 pub enum TokenError {
     /// Not a token, or its key or algorithm is unknown.
     #[error("malformed token, or unknown key or algorithm")]
-    NotOurs,
+    Unrecognized,
     /// The signature does not match the key.
     #[error("wrong signature")]
     WrongSignature,
     /// The signature is valid, but a claim is missing or malformed.
     #[error("the claim {0} is missing or malformed")]
-    BadClaim(&'static str),
+    InvalidClaim(&'static str),
     /// `iss` is not the required issuer.
     #[error("wrong issuer")]
     WrongIssuer,
@@ -54,12 +54,12 @@ pub enum TokenError {
     Expired,
     /// The token could not be signed.
     #[error("the token could not be signed")]
-    NotSigned,
+    SigningFailed,
 }
 
 /// The secret is shorter than the output of HMAC-SHA256 (RFC 7518 §3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the secret for tokens must be at least {} bytes long", Tokens::LEAST_SECRET_BYTES)]
+#[error("the secret for tokens must be at least {} bytes long", Tokens::MIN_SECRET_BYTES)]
 pub struct WeakSecret;
 
 /// Verifies tokens with this service's secret, with keys of external issuers, or with both; issues tokens signed with the
@@ -104,11 +104,11 @@ struct PresentedClaims {
 
 impl Tokens {
     /// Minimum length of the secret in bytes.
-    pub const LEAST_SECRET_BYTES: usize = 32;
+    pub const MIN_SECRET_BYTES: usize = 32;
 
     /// Issues and verifies HS256 tokens with this secret.
     pub fn new(secret: &[u8]) -> Result<Tokens, WeakSecret> {
-        if secret.len() < Tokens::LEAST_SECRET_BYTES {
+        if secret.len() < Tokens::MIN_SECRET_BYTES {
             return Err(WeakSecret);
         }
         let verifying = Key { algorithm: Algorithm::HS256, verifying: DecodingKey::from_secret(secret) };
@@ -117,19 +117,19 @@ impl Tokens {
     }
 
     /// Verifies tokens with these public keys; cannot issue tokens.
-    pub fn of_keys(keys: KeySet) -> Tokens {
-        Tokens::without_keys().and_keys(keys)
+    pub fn from_keys(keys: KeySet) -> Tokens {
+        Tokens::without_keys().with_keys(keys)
     }
 
     /// Also verifies tokens with these public keys.
     #[must_use]
-    pub fn and_keys(self, keys: KeySet) -> Tokens {
+    pub fn with_keys(self, keys: KeySet) -> Tokens {
         Tokens { external_keys: Some(Arc::new(RwLock::new(keys))), ..self }
     }
 
     /// Sets the rules for claims.
     #[must_use]
-    pub fn under(self, rules: TokenRules) -> Tokens {
+    pub fn with_rules(self, rules: TokenRules) -> Tokens {
         Tokens { rules, ..self }
     }
 
@@ -140,7 +140,7 @@ impl Tokens {
     }
 
     /// Replaces the external keys, in all clones. Does nothing if no external keys are configured.
-    pub fn trust(&self, keys: KeySet) {
+    pub fn replace_keys(&self, keys: KeySet) {
         if let Some(external_keys) = &self.external_keys {
             *external_keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
         }
@@ -155,7 +155,7 @@ impl Tokens {
         ttl: Duration,
         now: DateTime<Utc>,
     ) -> Result<String, TokenError> {
-        let secret = self.secret.as_ref().ok_or(TokenError::NotSigned)?;
+        let secret = self.secret.as_ref().ok_or(TokenError::SigningFailed)?;
         let iat = now.timestamp();
         let claims = IssuedClaims {
             sub: user.to_string(),
@@ -166,7 +166,8 @@ impl Tokens {
             iss: self.rules.issuer.as_deref(),
             aud: self.rules.audience.as_deref(),
         };
-        encode(&Header::new(Algorithm::HS256), &claims, &secret.signing).map_err(|_| TokenError::NotSigned)
+        encode(&Header::new(Algorithm::HS256), &claims, &secret.signing)
+            .map_err(|_| TokenError::SigningFailed)
     }
 
     /// Verifies signature and claims of a token.
@@ -179,7 +180,7 @@ impl Tokens {
             return Err(TokenError::WrongAudience);
         }
         let expires = presented.exp.as_ref().and_then(|exp| seconds(exp, f64::floor));
-        let expires = expires.ok_or(TokenError::BadClaim("exp"))?;
+        let expires = expires.ok_or(TokenError::InvalidClaim("exp"))?;
         let now = now.timestamp();
         let leeway = self.rules.leeway_s();
         if now.saturating_sub(leeway) >= expires {
@@ -188,16 +189,16 @@ impl Tokens {
         if let Some(begins) = &presented.nbf
             && seconds(begins, f64::ceil).is_none_or(|begins| now.saturating_add(leeway) < begins)
         {
-            return Err(TokenError::BadClaim("nbf"));
+            return Err(TokenError::InvalidClaim("nbf"));
         }
-        let user = presented.sub.as_ref().and_then(id).ok_or(TokenError::BadClaim("sub"))?;
+        let user = presented.sub.as_ref().and_then(id).ok_or(TokenError::InvalidClaim("sub"))?;
         let tenant = match &presented.tenant {
-            Some(tenant) => id(tenant).ok_or(TokenError::BadClaim("tenant"))?,
+            Some(tenant) => id(tenant).ok_or(TokenError::InvalidClaim("tenant"))?,
             None => TenantId::DEFAULT,
         };
         let roles = match &presented.roles {
             Some(roles) => {
-                roles.as_array().ok_or(TokenError::BadClaim("roles"))?.iter().filter_map(role).collect()
+                roles.as_array().ok_or(TokenError::InvalidClaim("roles"))?.iter().filter_map(role).collect()
             }
             None => Vec::new(),
         };
@@ -207,10 +208,10 @@ impl Tokens {
     /// The claims of a token with a valid signature. If external keys are configured, a token with a `kid` is verified
     /// with that external key only; the secret verifies tokens without a `kid`.
     fn verify_signature(&self, token: &str) -> Result<PresentedClaims, TokenError> {
-        let header = decode_header(token).map_err(|_| TokenError::NotOurs)?;
+        let header = decode_header(token).map_err(|_| TokenError::Unrecognized)?;
         // Critical extensions (RFC 7515 §4.1.11): none is supported.
         if header.crit.is_some() {
-            return Err(TokenError::NotOurs);
+            return Err(TokenError::Unrecognized);
         }
         let secret = self.secret.as_ref().map(|secret| secret.verifying.clone());
         let key = match (&self.external_keys, header.kid) {
@@ -219,11 +220,11 @@ impl Tokens {
             }
             (Some(_), None) | (None, _) => secret,
         };
-        let key = key.ok_or(TokenError::NotOurs)?;
+        let key = key.ok_or(TokenError::Unrecognized)?;
         let decoded = decode(token, &key.verifying, &validation(key.algorithm));
         let decoded = decoded.map_err(|error| {
             let is_forged = matches!(error.kind(), ErrorKind::InvalidSignature);
-            if is_forged { TokenError::WrongSignature } else { TokenError::NotOurs }
+            if is_forged { TokenError::WrongSignature } else { TokenError::Unrecognized }
         })?;
         Ok(decoded.claims)
     }

@@ -6,9 +6,9 @@
 use std::borrow::Cow;
 
 use handover_events::MAX_ID;
-use handover_outbox::operations::{Pace, Reason};
+use handover_outbox::operations::{Reason, RedriveRate};
 use handover_outbox::ports;
-use marketplace::use_cases::operations::{FindingKind, Mended, TimelineKind};
+use marketplace::use_cases::operations::{FindingKind, Repair, TimelineKind};
 use marketplace_domain::{self as domain, Product, Refund, Shipment};
 use serde_json::{Value, json};
 use utoipa::openapi::schema::{
@@ -56,7 +56,7 @@ kinds! {
     /// A number of points to grant.
     GrantedPoints = integer(1, crate::routes::MAX_GRANT).examples([json!(300)]);
     /// Number of events per second.
-    PerSecond = integer(1, i64::from(Pace::MAX)).examples([json!(200)]);
+    PerSecond = integer(1, i64::from(RedriveRate::MAX)).examples([json!(200)]);
     /// A time, RFC 3339; responses use UTC with `Z`.
     Time = of(Type::String)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
@@ -133,7 +133,7 @@ kinds! {
     /// Kind of a reconciliation finding.
     FindingName = named(&FindingKind::ALL, FindingKind::as_str);
     /// Repair of a finding.
-    RepairName = named(Mended::ALL, Mended::as_str);
+    RepairName = named(Repair::ALL, Repair::as_str);
     /// Kind of a timeline entry.
     TimelineName = named(TimelineKind::ALL, TimelineKind::as_str);
     /// A count for each name.

@@ -13,11 +13,11 @@ use utoipa::openapi::{
     Schema,
 };
 
+use super::error_responses::{self, ErrorCase, envelope, response, schemas};
 use super::kinds;
 use super::parameters::{common_parameters, idempotency_key};
-use super::refused::{self, ErrorCase, envelope, response, schemas};
 use crate::envelope::Code;
-use crate::once::X_IDEMPOTENCY_KEY;
+use crate::idempotency::X_IDEMPOTENCY_KEY;
 use crate::refusal::BAD_TOKEN_CHALLENGE;
 
 const JSON: &str = "application/json";
@@ -249,7 +249,7 @@ fn headers() -> [(&'static str, Header); 7] {
     let policy = "Limit of this route: a burst of `q` requests, and `q` requests per `w` seconds";
     let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).into();
     [
-        ("TraceId", of(Ref::from_schema_name(refused::TRACE_ID).into(), "Trace id of the request")),
+        ("TraceId", of(Ref::from_schema_name(error_responses::TRACE_ID).into(), "Trace id of the request")),
         (
             "Replayed",
             of(one_of("true"), "The response is the stored one of an earlier request with the same key"),

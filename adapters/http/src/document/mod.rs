@@ -3,10 +3,10 @@
 //!
 //! **Invariant:** a route describes only its own parameters and responses; those of the layers are in `layers.rs`.
 
+mod error_responses;
 pub(crate) mod kinds;
 mod layers;
 mod parameters;
-mod refused;
 
 pub(crate) use parameters::{Paging, RequiredKey, Signed};
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use chrono::{DateTime, Utc};
 use handover_events::{IdError, TextError};
-use handover_outbox::operations::BadFilter;
+use handover_outbox::operations::InvalidRedriveFilter;
 use marketplace_domain::MoneyError;
 
 use crate::language::Language;
@@ -204,11 +204,11 @@ impl From<IdError> for Text {
     }
 }
 
-impl From<BadFilter> for Text {
-    fn from(error: BadFilter) -> Text {
+impl From<InvalidRedriveFilter> for Text {
+    fn from(error: InvalidRedriveFilter) -> Text {
         match error {
-            BadFilter::Empty => EMPTY_FILTER,
-            BadFilter::Pending => one_of("FAILED SENT"),
+            InvalidRedriveFilter::Empty => EMPTY_FILTER,
+            InvalidRedriveFilter::Pending => one_of("FAILED SENT"),
         }
     }
 }

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use handover_outbox::ports::Numbered;
 use marketplace::CommandContext;
 use marketplace::ports::LedgerEntry;
-use marketplace::use_cases::{self, PurseView};
+use marketplace::use_cases::{self, AccountBalance};
 use marketplace_domain::{Account, Coupon, CouponId, Hold, HoldStatus, Money, OrderId, Purse, RefundId};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
@@ -94,8 +94,8 @@ fn account<S: Serializer>(account: &Account, serializer: S) -> Result<S::Ok, S::
     serializer.serialize_str(account.as_str())
 }
 
-impl From<PurseView> for BalanceView {
-    fn from(PurseView { balance, holds, entries }: PurseView) -> BalanceView {
+impl From<AccountBalance> for BalanceView {
+    fn from(AccountBalance { balance, holds, entries }: AccountBalance) -> BalanceView {
         let asset = balance.purse.asset();
         let of = |amount: i64| AssetAmount { asset, amount };
         BalanceView {

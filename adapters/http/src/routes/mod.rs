@@ -1,17 +1,17 @@
 //! All routes, and the order of their layers.
 
-mod answers;
+mod account;
 mod assets;
 mod document;
 mod health;
 mod metrics;
-mod mine;
 mod names;
 mod ops;
 mod orders;
 mod payments;
 mod products;
 mod refunds;
+mod stored_response;
 mod timeline;
 
 use std::any::Any;
@@ -26,24 +26,24 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::concurrency_limit::{ConcurrencyLimit, limit_concurrency};
 use crate::context::{authenticate, require_operator};
 use crate::cors;
 use crate::edge::Edge;
-use crate::limit::limit_rate;
-use crate::once::handle_idempotency_key;
+use crate::idempotency::handle_idempotency_key;
+use crate::rate_limit::limit_rate;
 use crate::refusal::Refusal;
-use crate::shed::{ConcurrencyLimit, limit_concurrency};
-use crate::shut::with_security_headers;
+use crate::response_headers::with_security_headers;
 use crate::trace::trace_request;
 
-pub(crate) use answers::response_data;
 pub use metrics::Render;
 pub use names::LIMITED_ROUTES;
 pub(crate) use names::STORED_AFTERWARDS;
+pub(crate) use ops::asset_grants::MAX_GRANT;
 pub(crate) use ops::dead_letters::MAX_KEY_CHARS;
-pub(crate) use ops::gifts::MAX_GRANT;
 pub(crate) use ops::{MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
 pub(crate) use payments::{MAX_METHOD_CHARS, MAX_TRANSACTION_CHARS};
+pub(crate) use stored_response::response_data;
 
 /// Builds a router with all routes of spec §4 except `/metrics`.
 pub fn router(edge: Edge) -> Router {
@@ -59,7 +59,7 @@ pub fn router_with(edge: Edge, metrics: Option<Render>) -> Router {
 
 /// Builds two routers for two listeners: a public one, and one for operators with `/metrics`. Both have the health checks and
 /// the documentation of all routes.
-pub fn apart(edge: Edge, metrics: Option<Render>) -> (Router, Router) {
+pub fn split_routers(edge: Edge, metrics: Option<Render>) -> (Router, Router) {
     let edge = Arc::new(edge);
     let public = public_routes(&edge).merge(health_routes(&edge));
     let operators = operator_routes(&edge).merge(metrics_routes(metrics, &edge)).merge(health_routes(&edge));
@@ -79,7 +79,7 @@ fn user_routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new()
         .nest("/products", products::routes())
         .nest("/orders", orders::routes())
-        .merge(mine::routes())
+        .merge(account::routes())
         .merge(assets::routes())
 }
 

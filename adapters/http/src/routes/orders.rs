@@ -224,7 +224,7 @@ async fn one(
     params(
         ("id" = kinds::Id, Path, description = "The order"),
     ),
-    request_body(content = Option<bodies::Nothing>, content_type = "application/json"),
+    request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
     responses(
         (status = 200, description = "The order, cancelled", body = OrderView),
         (status = 403, description = "The caller is the seller"),
@@ -290,7 +290,7 @@ async fn ship(
     params(
         ("id" = kinds::Id, Path, description = "The order"),
     ),
-    request_body(content = Option<bodies::Nothing>, content_type = "application/json"),
+    request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
     responses(
         (status = 200, description = "The order, completed", body = OrderView),
         (status = 403, description = "The caller is the seller"),

@@ -150,7 +150,7 @@ async fn one(
     params(
         ("id" = kinds::Id, Path, description = "The product"),
     ),
-    request_body(content = Option<bodies::Nothing>, content_type = "application/json"),
+    request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
     responses(
         (status = 200, description = "The product, off the shelf", body = ProductView),
         (status = 403, description = "The product belongs to another seller"),
@@ -180,7 +180,7 @@ async fn off_shelf(
     params(
         ("id" = kinds::Id, Path, description = "The product"),
     ),
-    request_body(content = Option<bodies::Nothing>, content_type = "application/json"),
+    request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
     responses(
         (status = 200, description = "The product, on sale", body = ProductView),
         (status = 403, description = "The product belongs to another seller"),

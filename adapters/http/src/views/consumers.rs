@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, TenantId};
-use handover_outbox::operations::Parked;
+use handover_outbox::operations::ParkedDeadLetter;
 use handover_outbox::ports::{AuditEntry, Consumed, Numbered};
 use serde::Serialize;
 use serde_json::Value;
@@ -42,8 +42,8 @@ pub struct DeadLetterView {
     body: Value,
 }
 
-impl From<Parked> for DeadLetterView {
-    fn from(Parked { letter, event, .. }: Parked) -> DeadLetterView {
+impl From<ParkedDeadLetter> for DeadLetterView {
+    fn from(ParkedDeadLetter { letter, event, .. }: ParkedDeadLetter) -> DeadLetterView {
         DeadLetterView {
             queue: letter.queue,
             key: letter.key,

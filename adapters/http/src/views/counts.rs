@@ -92,7 +92,7 @@ impl From<Stats> for StatsView {
                 oldest_pending_seconds: stats.oldest_pending.map(|age| age.as_secs()),
             },
             consumers: stats.consumers.into_iter().map(ConsumerStatsView::from).collect(),
-            dead_letters: DeadLetterStatsView { open: stats.open_letters },
+            dead_letters: DeadLetterStatsView { open: stats.open_dead_letters },
             blocked: BlockedStatsView { aggregates: stats.blocked, more: stats.more_blocked },
             queues: stats.queues.map(|queues| queues.into_iter().map(QueueView::from).collect()),
             broker: BrokerStatsView { blocked: stats.broker_blocked },

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
-use marketplace::use_cases::operations::{Finding, FindingKind, Mended, Reconciliation};
+use marketplace::use_cases::operations::{Finding, FindingKind, Reconciliation, Repair};
 use marketplace_domain::OrderId;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -93,7 +93,7 @@ impl From<Finding> for FindingView {
             consumer,
             idempotency_key: key,
             what,
-            mended: mended.map(Mended::as_str),
+            mended: mended.map(Repair::as_str),
         }
     }
 }

@@ -61,7 +61,7 @@ async fn root_redirects_to_documentation_page() {
     assert_eq!((status, headers["location"].as_bytes()), (307, b"/docs".as_slice()));
     let (_, operators) = {
         let (edge, _, _) = World::edge(crate::world::Setup::default()).await;
-        marketplace_http::apart(edge, None)
+        marketplace_http::split_routers(edge, None)
     };
     let response = operators.oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(response.status(), 307, "also on the operators' listener");

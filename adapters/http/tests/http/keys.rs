@@ -8,7 +8,7 @@ use handover_events::TenantId;
 use hmac::{Hmac, KeyInit, Mac};
 use marketplace::Role;
 use marketplace_domain::UserId;
-use marketplace_http::{BadKeys, KeySet, TokenError, TokenRules, Tokens};
+use marketplace_http::{KeySet, KeySetError, TokenError, TokenRules, Tokens};
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
 use ring::signature::{Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PSS_SHA256, RsaKeyPair};
@@ -32,7 +32,7 @@ impl Issuer {
     }
 
     fn other() -> Issuer {
-        Issuer::with(include_bytes!("stranger.rsa.der"))
+        Issuer::with(include_bytes!("other_issuer.rsa.der"))
     }
 
     fn with(rsa: &[u8]) -> Issuer {
@@ -83,7 +83,7 @@ fn encoded(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-fn parsed(keys: &[Value]) -> Result<KeySet, BadKeys> {
+fn parsed(keys: &[Value]) -> Result<KeySet, KeySetError> {
     KeySet::parse(&json!({ "keys": keys }).to_string())
 }
 
@@ -113,7 +113,7 @@ fn claims() -> Value {
 #[test]
 fn token_is_verified_with_the_key_and_algorithm_of_its_kid() {
     let issuer = Issuer::new();
-    let tokens = Tokens::of_keys(issuer.keys());
+    let tokens = Tokens::from_keys(issuer.keys());
     for token in
         [issuer.rs256(&header("RS256", RSA), &claims()), issuer.eddsa(&header("EdDSA", ED), &claims())]
     {
@@ -132,12 +132,12 @@ fn own_tokens_are_accepted_with_external_keys_if_a_secret_is_set() {
         tokens.issue(user, TenantId::DEFAULT, &[Role::User], Duration::from_secs(60), start())
     };
     let token = issue(&own).unwrap();
-    let both = own.and_keys(issuer.keys());
+    let both = own.with_keys(issuer.keys());
     assert!(both.verify(&token, start()).is_ok());
     assert!(both.verify(&issuer.eddsa(&header("EdDSA", ED), &claims()), start()).is_ok());
-    let others = Tokens::of_keys(issuer.keys());
-    assert_eq!(others.verify(&token, start()), Err(TokenError::NotOurs));
-    assert_eq!(issue(&others), Err(TokenError::NotSigned), "without a secret no token can be issued");
+    let others = Tokens::from_keys(issuer.keys());
+    assert_eq!(others.verify(&token, start()), Err(TokenError::Unrecognized));
+    assert_eq!(issue(&others), Err(TokenError::SigningFailed), "without a secret no token can be issued");
 }
 
 #[test]
@@ -207,11 +207,11 @@ fn forged_tokens_are_rejected() {
     // The service's secret is only for tokens without a key id.
     attacks
         .push(("the service's secret with a key id".into(), hs256(SECRET, &header("HS256", RSA), &claims())));
-    for tokens in [Tokens::of_keys(issuer.keys()), Tokens::new(SECRET).unwrap().and_keys(issuer.keys())] {
+    for tokens in [Tokens::from_keys(issuer.keys()), Tokens::new(SECRET).unwrap().with_keys(issuer.keys())] {
         assert!(tokens.verify(&good, start()).is_ok());
         for (name, token) in &attacks {
             let refused = tokens.verify(token, start());
-            let is_refused = matches!(refused, Err(TokenError::NotOurs | TokenError::WrongSignature));
+            let is_refused = matches!(refused, Err(TokenError::Unrecognized | TokenError::WrongSignature));
             assert!(is_refused, "{name}: {refused:?}");
         }
     }
@@ -221,12 +221,12 @@ fn forged_tokens_are_rejected() {
 fn replaced_keys_apply_to_all_clones_and_old_keys_are_rejected() {
     let before = Issuer::new();
     let after = Issuer::other();
-    let tokens = Tokens::of_keys(before.keys());
+    let tokens = Tokens::from_keys(before.keys());
     let clone = tokens.clone();
     let old = before.rs256(&header("RS256", RSA), &claims());
     let new = after.rs256(&header("RS256", RSA), &claims());
     assert!(clone.verify(&old, start()).is_ok() && clone.verify(&new, start()).is_err());
-    tokens.trust(after.keys());
+    tokens.replace_keys(after.keys());
     assert!(clone.verify(&new, start()).is_ok() && clone.verify(&old, start()).is_err());
 }
 
@@ -237,7 +237,7 @@ fn issuer_and_audience_are_required_if_configured() {
         issuer: Some("https://id.example".into()),
         ..TokenRules::default()
     };
-    let tokens = Tokens::new(SECRET).unwrap().under(rules);
+    let tokens = Tokens::new(SECRET).unwrap().with_rules(rules);
     let verified = |changed: Value| {
         let mut claims = claims();
         claims["iss"] = json!("https://id.example");
@@ -269,7 +269,7 @@ fn issuer_and_audience_are_required_if_configured() {
 fn token_times_allow_the_leeway_and_exp_is_required() {
     let tokens = |leeway| {
         let rules = TokenRules { leeway: Duration::from_secs(leeway), ..TokenRules::default() };
-        Tokens::new(SECRET).unwrap().under(rules)
+        Tokens::new(SECRET).unwrap().with_rules(rules)
     };
     let now = start().timestamp();
     let verified = |leeway, exp: i64, nbf: i64| {
@@ -283,12 +283,12 @@ fn token_times_allow_the_leeway_and_exp_is_required() {
         (0, 1, 0, Ok(())),
         (0, 0, 0, Err(TokenError::Expired)),
         (30, 60, 30, Ok(())),
-        (30, 60, 31, Err(TokenError::BadClaim("nbf"))),
+        (30, 60, 31, Err(TokenError::InvalidClaim("nbf"))),
     ] {
         assert_eq!(verified(leeway, exp, nbf), expected, "{leeway} {exp} {nbf}");
     }
     let without_exp = hs256(SECRET, &json!({ "alg": "HS256" }), &json!({ "sub": "7" }));
-    assert_eq!(tokens(300).verify(&without_exp, start()), Err(TokenError::BadClaim("exp")));
+    assert_eq!(tokens(300).verify(&without_exp, start()), Err(TokenError::InvalidClaim("exp")));
 }
 
 #[test]
@@ -303,28 +303,31 @@ fn unsafe_key_set_is_rejected() {
         key
     };
     for text in ["", "[]", "{}", r#"{"keys":{}}"#, r#"{"keys":[1]}"#, "-----BEGIN PUBLIC KEY-----"] {
-        assert_eq!(KeySet::parse(text).err(), Some(BadKeys::NoSet), "{text}");
+        assert_eq!(KeySet::parse(text).err(), Some(KeySetError::NotAKeySet), "{text}");
     }
     let short = encoded(&issuer.public_components().n[..255]);
-    let unusable = || Some(BadKeys::Unusable(RSA.into()));
+    let unusable = || Some(KeySetError::Unusable(RSA.into()));
     let cases = [
-        (vec![], Some(BadKeys::Empty)),
-        (vec![with(issuer.rsa_key(), "d", json!("x"))], Some(BadKeys::Private(RSA.into()))),
-        (vec![without(issuer.rsa_key(), "kid")], Some(BadKeys::WithoutId)),
-        (vec![issuer.rsa_key(), with(issuer.ed_key(), "kid", json!(RSA))], Some(BadKeys::Twice(RSA.into()))),
+        (vec![], Some(KeySetError::Empty)),
+        (vec![with(issuer.rsa_key(), "d", json!("x"))], Some(KeySetError::PrivateKey(RSA.into()))),
+        (vec![without(issuer.rsa_key(), "kid")], Some(KeySetError::MissingId)),
+        (
+            vec![issuer.rsa_key(), with(issuer.ed_key(), "kid", json!(RSA))],
+            Some(KeySetError::DuplicateId(RSA.into())),
+        ),
         (vec![with(issuer.rsa_key(), "n", json!(short))], unusable()),
         (vec![with(issuer.rsa_key(), "n", json!("not/base64url"))], unusable()),
         (vec![without(issuer.rsa_key(), "e")], unusable()),
-        (vec![with(issuer.ed_key(), "x", json!("AAAA"))], Some(BadKeys::Unusable(ED.into()))),
+        (vec![with(issuer.ed_key(), "x", json!("AAAA"))], Some(KeySetError::Unusable(ED.into()))),
         // Keys for other purposes are ignored, so the set is empty.
-        (vec![with(issuer.rsa_key(), "use", json!("enc"))], Some(BadKeys::Empty)),
-        (vec![with(issuer.rsa_key(), "alg", json!("RS512"))], Some(BadKeys::Empty)),
-        (vec![with(issuer.rsa_key(), "key_ops", json!(["encrypt"]))], Some(BadKeys::Empty)),
-        (vec![with(issuer.ed_key(), "crv", json!("X25519"))], Some(BadKeys::Empty)),
-        (vec![json!({ "kty": "oct", "kid": "s", "k": encoded(SECRET) })], Some(BadKeys::Empty)),
+        (vec![with(issuer.rsa_key(), "use", json!("enc"))], Some(KeySetError::Empty)),
+        (vec![with(issuer.rsa_key(), "alg", json!("RS512"))], Some(KeySetError::Empty)),
+        (vec![with(issuer.rsa_key(), "key_ops", json!(["encrypt"]))], Some(KeySetError::Empty)),
+        (vec![with(issuer.ed_key(), "crv", json!("X25519"))], Some(KeySetError::Empty)),
+        (vec![json!({ "kty": "oct", "kid": "s", "k": encoded(SECRET) })], Some(KeySetError::Empty)),
         (
             vec![json!({ "kty": "EC", "crv": "P-256", "kid": "p", "x": "AA", "y": "AA" })],
-            Some(BadKeys::Empty),
+            Some(KeySetError::Empty),
         ),
     ];
     for (keys, refused) in cases {
@@ -339,7 +342,8 @@ fn unsafe_key_set_is_rejected() {
 #[tokio::test(start_paused = true)]
 async fn api_accepts_tokens_of_the_issuer_and_rejects_forged_ones() {
     let issuer = Issuer::new();
-    let world = World::with(Setup { tokens: Some(Tokens::of_keys(issuer.keys())), ..Setup::default() }).await;
+    let world =
+        World::with(Setup { tokens: Some(Tokens::from_keys(issuer.keys())), ..Setup::default() }).await;
     let good = issuer.eddsa(&header("EdDSA", ED), &claims());
     world.get("/api/v1/ops/stats").token(&good).send().await.expect(200, "00000");
     let forged = hs256(issuer.ed.public_key().as_ref(), &header("HS256", ED), &claims());

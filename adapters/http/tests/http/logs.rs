@@ -10,7 +10,7 @@ use marketplace_http::{TokenRules, Tokens};
 use serde_json::{Value, json};
 use tracing_subscriber::fmt::writer::OptionalWriter;
 
-use crate::shed::gated;
+use crate::concurrency_limit::gated;
 use crate::tokens::forged;
 use crate::world::{BUYER, FailingStore, SECRET, Setup, World, start};
 
@@ -130,9 +130,11 @@ async fn reason_for_rejected_token_is_logged() {
         issuer: Some("https://id.example".into()),
         ..TokenRules::default()
     };
-    let world =
-        World::with(Setup { tokens: Some(Tokens::new(SECRET).unwrap().under(rules)), ..Setup::default() })
-            .await;
+    let world = World::with(Setup {
+        tokens: Some(Tokens::new(SECRET).unwrap().with_rules(rules)),
+        ..Setup::default()
+    })
+    .await;
     let later = start().timestamp() + 60;
     let claims = |iss: &str, aud: &str, exp: i64| json!({ "sub": "7", "iss": iss, "aud": aud, "exp": exp });
     let own = "https://id.example";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use marketplace::Role;
-use marketplace_http::{Problem, Readiness, SharedReadiness};
+use marketplace_http::{CachedReadiness, Problem, Readiness};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -175,14 +175,14 @@ impl Readiness for Counting {
 #[tokio::test(start_paused = true)]
 async fn readiness_check_runs_at_most_ten_times_per_second() {
     let calls = Arc::new(AtomicUsize::new(0));
-    let readiness = Box::new(SharedReadiness::new(Counting(Arc::clone(&calls))));
+    let readiness = Box::new(CachedReadiness::new(Counting(Arc::clone(&calls))));
     let world = World::with(Setup { readiness, ..Setup::default() }).await;
     let all: JoinSet<_> = (0..64).map(|_| world.get("/readyz").send()).collect();
     for response in all.join_all().await {
         response.expect(200, "00000");
     }
     assert_eq!(calls.load(Ordering::SeqCst), 1);
-    tokio::time::advance(SharedReadiness::<Counting>::LASTS).await;
+    tokio::time::advance(CachedReadiness::<Counting>::CACHE_TTL).await;
     let all: JoinSet<_> = (0..64).map(|_| world.get("/readyz").send()).collect();
     for response in all.join_all().await {
         response.expect(503, "C0001");

@@ -1,6 +1,6 @@
 //! Payments and the gateway's callback.
 
-use marketplace_http::{BadSecret, CallbackVerifier};
+use marketplace_http::{CallbackVerifier, InvalidSecret};
 use serde_json::json;
 
 use crate::client::system_now;
@@ -138,7 +138,7 @@ fn invalid_gateway_secret_is_rejected() {
         "whsec_!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!!",
         &long,
     ] {
-        assert_eq!(CallbackVerifier::new(secret).err(), Some(BadSecret), "{secret}");
+        assert_eq!(CallbackVerifier::new(secret).err(), Some(InvalidSecret), "{secret}");
     }
     assert!(CallbackVerifier::new(&format!("whsec_{}", "a1".repeat(32))).is_ok());
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use marketplace::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
-use marketplace_http::{Admission, Limits, Problem, Readiness, serve};
+use marketplace::ports::{Bucket, LimitKey, Party, RateLimitDecision, RateLimiter};
+use marketplace_http::{Limits, Problem, RateLimits, Readiness, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -154,16 +154,16 @@ struct RecordingLimiter(Mutex<Vec<Party>>);
 
 #[async_trait]
 impl RateLimiter for RecordingLimiter {
-    async fn take(&self, key: &LimitKey, _: Bucket) -> Taken {
+    async fn take(&self, key: &LimitKey, _: Bucket) -> RateLimitDecision {
         self.0.lock().unwrap().push(key.party);
-        Taken::Token { remaining: 0 }
+        RateLimitDecision::Token { remaining: 0 }
     }
 }
 
 #[tokio::test]
 async fn server_passes_peer_address_to_rate_limiter() {
     let limiter = Arc::new(RecordingLimiter::default());
-    let admission = Admission::new(limiter.clone(), Bucket::new(NonZeroU32::MIN, 1).unwrap());
+    let admission = RateLimits::new(limiter.clone(), Bucket::new(NonZeroU32::MIN, 1).unwrap());
     let server = Server::of(Setup { admission: Some(admission), ..Setup::default() }).await;
     let anonymous = "GET /api/v1/products HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let response = rest(server.connect(anonymous).await).await;
@@ -198,7 +198,7 @@ async fn body_timeout_is_408() {
 
 #[tokio::test]
 async fn client_that_reads_no_response_is_disconnected() {
-    let server = Server::with(Limits { answer_taken: SHORT, ..Limits::default() }).await;
+    let server = Server::with(Limits { response_write: SHORT, ..Limits::default() }).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let requests = HEALTH.repeat(1000);
     // Responses fill the socket buffers; then the server reads no further requests.

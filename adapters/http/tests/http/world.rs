@@ -9,16 +9,17 @@ use async_trait::async_trait;
 use axum::Router;
 use chrono::{DateTime, TimeZone, Utc};
 use handover_events::TenantId;
-use handover_memory::{MemoryBroker, SeededChance, VirtualClock};
+use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
 use handover_outbox::ports::{OnFailed, Store, StoreError};
-use handover_outbox::{Tasks, Transactor, TxPolicy, Wake};
+use handover_outbox::{Tasks, Transactor, TxPolicy, WakeupNotifier};
 use marketplace::ports::{
-    Bucket, IdempotencyStore, LimitKey, MarketStore, MarketView, RateLimiter, Taken, Work,
+    Bucket, IdempotencyStore, LimitKey, MarketStore, MarketView, RateLimitDecision, RateLimiter, Work,
 };
 use marketplace::{App, Role, Rules, service};
 use marketplace_domain::{PointsRules, UserId};
 use marketplace_http::{
-    Admission, CallbackVerifier, Edge, Limits, Problem, Readiness, Render, Tokens, apart, router_with,
+    CallbackVerifier, Edge, Limits, Problem, RateLimits, Readiness, Render, Tokens, router_with,
+    split_routers,
 };
 use marketplace_memory::MemoryStore;
 use serde_json::json;
@@ -48,7 +49,7 @@ pub(crate) struct World {
 pub(crate) struct Setup {
     pub(crate) limits: Limits,
     /// `None`: no rate limit.
-    pub(crate) admission: Option<Admission>,
+    pub(crate) admission: Option<RateLimits>,
     pub(crate) readiness: Box<dyn Readiness>,
     pub(crate) store: Option<Arc<MarketStore>>,
     /// `None`: idempotency keys are in the store.
@@ -95,7 +96,7 @@ impl World {
         let app = edge.app.clone();
         let tokens = Tokens::new(SECRET).unwrap();
         let (router, operators) = if is_split {
-            let (public, operators) = apart(edge, metrics);
+            let (public, operators) = split_routers(edge, metrics);
             (public, Some(operators))
         } else {
             (router_with(edge, metrics), None)
@@ -108,13 +109,13 @@ impl World {
         let clock = Arc::new(VirtualClock::new(start()));
         let broker = MemoryBroker::new(clock.clone());
         let uses_memory = setup.store.is_none();
-        let memory = MemoryStore::new(clock.clone(), Wake::default());
+        let memory = MemoryStore::new(clock.clone(), WakeupNotifier::default());
         let store = setup.store.unwrap_or_else(|| Arc::new(memory.clone()));
         let tx = Transactor {
             store,
             tasks: Tasks::default(),
             clock,
-            chance: Arc::new(SeededChance::new(1)),
+            random: Arc::new(SeededRandom::new(1)),
             policy: TxPolicy::default(),
         };
         let rules = Rules {
@@ -128,7 +129,7 @@ impl World {
             service::prepare(&app).await.unwrap();
         }
         let app = match setup.keys {
-            Some(keys) => app.with_keys(keys),
+            Some(keys) => app.with_idempotency_store(keys),
             None => app,
         };
         let edge = Edge {
@@ -248,16 +249,16 @@ pub(crate) fn start() -> DateTime<Utc> {
 }
 
 /// A rate limit that rejects no request.
-fn unlimited() -> Admission {
+fn unlimited() -> RateLimits {
     struct Unlimited;
 
     #[async_trait]
     impl RateLimiter for Unlimited {
-        async fn take(&self, _: &LimitKey, bucket: Bucket) -> Taken {
-            Taken::Token { remaining: bucket.capacity().get() }
+        async fn take(&self, _: &LimitKey, bucket: Bucket) -> RateLimitDecision {
+            RateLimitDecision::Token { remaining: bucket.capacity().get() }
         }
     }
-    Admission::new(Arc::new(Unlimited), Bucket::new(NonZeroU32::MIN, 1).unwrap())
+    RateLimits::new(Arc::new(Unlimited), Bucket::new(NonZeroU32::MIN, 1).unwrap())
 }
 
 /// A store that always fails with the same error.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{EventId, TenantId};
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Clock, Store, StoreError};
 use marketplace::ports::{MarketView, Work};
 use marketplace_domain::{Asset, OrderId};
@@ -34,12 +34,12 @@ pub struct MemoryStore(handover_memory::MemoryStore<Market>);
 
 impl MemoryStore {
     /// Creates an empty database. Its time is that of `clock` until it is moved. Commits through this handle notify `wake`.
-    pub fn new(clock: Arc<dyn Clock>, wake: Wake) -> MemoryStore {
+    pub fn new(clock: Arc<dyn Clock>, wake: WakeupNotifier) -> MemoryStore {
         MemoryStore(handover_memory::MemoryStore::new(clock, wake))
     }
 
     /// Creates the handle of another process to the same database.
-    pub fn for_process(&self, wake: Wake) -> MemoryStore {
+    pub fn for_process(&self, wake: WakeupNotifier) -> MemoryStore {
         MemoryStore(self.0.for_process(wake))
     }
 
@@ -49,13 +49,13 @@ impl MemoryStore {
     }
 
     /// Deletes the row of a sent event, as a manual SQL statement could; returns whether it existed.
-    pub fn lose_event(&self, event: &EventId) -> bool {
-        self.0.lose_event(event)
+    pub fn delete_sent_event(&self, event: &EventId) -> bool {
+        self.0.delete_sent_event(event)
     }
 
     /// Deletes the hold of an asset for an order, as a manual SQL statement could; returns whether it existed.
-    pub fn lose_hold(&self, hold: (TenantId, OrderId, Asset)) -> bool {
-        self.0.alter(|market| {
+    pub fn delete_hold(&self, hold: (TenantId, OrderId, Asset)) -> bool {
+        self.0.modify_committed(|market| {
             let existed = market.holds.get(&hold).is_some();
             market.holds.remove(&hold);
             existed

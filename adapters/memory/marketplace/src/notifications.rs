@@ -8,7 +8,9 @@ use handover_memory::store::limited;
 use handover_memory::store::statement::next;
 use handover_memory::store::tables::rows_below;
 use handover_outbox::ports::{Numbered, StoreError};
-use marketplace::ports::{EffectKind, Notification, NotificationQueries, NotificationRepo, notified_of};
+use marketplace::ports::{
+    EffectKind, Notification, NotificationQueries, NotificationRepo, notification_fact,
+};
 use marketplace_domain::{OrderId, UserId};
 
 use super::effects::{OfOrder, check_key, keys_of, of_order};
@@ -21,7 +23,7 @@ impl OfOrder for Notification {
     }
 
     fn fact(&self) -> String {
-        notified_of(self.new_status, self.side)
+        notification_fact(self.new_status, self.side)
     }
 
     fn event(&self) -> &EventId {

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use handover_memory::store::tables::Row;
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Changed, StoreError};
-use marketplace::ports::{KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState};
+use marketplace::ports::{RequestQueries, RequestRecord, RequestRepo, RequestScope, RequestState};
 
 use crate::tables::{Lock, Market, MarketRows as _};
 use crate::unit::MarketUnit;
@@ -17,7 +17,7 @@ pub(crate) struct RequestIndex {
     by_expiry: BTreeSet<(DateTime<Utc>, RequestScope)>,
 }
 
-impl Row<Market> for KeptRequest {
+impl Row<Market> for RequestRecord {
     type Key = RequestScope;
     type Index = RequestIndex;
 
@@ -36,14 +36,14 @@ impl Row<Market> for KeptRequest {
 
 #[async_trait]
 impl RequestQueries for MarketUnit {
-    async fn request_of(&mut self, scope: &RequestScope) -> Result<Option<KeptRequest>, StoreError> {
+    async fn request_of(&mut self, scope: &RequestScope) -> Result<Option<RequestRecord>, StoreError> {
         self.read(|statement| statement.requests().get(scope).cloned()).await
     }
 }
 
 #[async_trait]
 impl RequestRepo for MarketUnit {
-    async fn insert_request(&mut self, request: &KeptRequest) -> Result<(), StoreError> {
+    async fn insert_request(&mut self, request: &RequestRecord) -> Result<(), StoreError> {
         self.write(vec![Lock::Request(request.scope.clone())], |statement| {
             if statement.requests().get(&request.scope).is_some() {
                 return Err(conflict(format!("idempotency_keys {}", request.scope.key)));
@@ -54,7 +54,7 @@ impl RequestRepo for MarketUnit {
         .await
     }
 
-    async fn advance_request(&mut self, token: &str, after: &KeptRequest) -> Result<Changed, StoreError> {
+    async fn advance_request(&mut self, token: &str, after: &RequestRecord) -> Result<Changed, StoreError> {
         self.write(vec![Lock::Request(after.scope.clone())], |statement| {
             if statement.requests().get(&after.scope).is_none_or(|before| before.token != token) {
                 return Ok(Changed::None);
@@ -67,7 +67,7 @@ impl RequestRepo for MarketUnit {
 
     async fn drop_request(&mut self, scope: &RequestScope, token: &str) -> Result<Changed, StoreError> {
         self.write(vec![Lock::Request(scope.clone())], |statement| {
-            let is_own_claim = |before: &KeptRequest| {
+            let is_own_claim = |before: &RequestRecord| {
                 before.token == token && matches!(before.state, RequestState::Processing { .. })
             };
             if !statement.requests().get(scope).is_some_and(is_own_claim) {
@@ -79,7 +79,7 @@ impl RequestRepo for MarketUnit {
         .await
     }
 
-    async fn sweep_requests(&mut self, now: DateTime<Utc>, limit: u32) -> Result<u64, StoreError> {
+    async fn delete_expired_requests(&mut self, now: DateTime<Utc>, limit: u32) -> Result<u64, StoreError> {
         let expired: Vec<RequestScope> = self
             .read(|statement| {
                 let requests = statement.requests();
@@ -94,7 +94,7 @@ impl RequestRepo for MarketUnit {
             let mut removed = 0;
             for scope in expired {
                 // Another request may have claimed the key again in the meantime.
-                let is_expired = |request: &KeptRequest| request.expire_time <= now;
+                let is_expired = |request: &RequestRecord| request.expire_time <= now;
                 if statement.requests().get(&scope).is_some_and(is_expired) {
                     statement.own.requests.remove(&scope);
                     removed += 1;

@@ -4,7 +4,8 @@ use handover_events::TenantId;
 use handover_memory::{store, tables};
 use handover_outbox::ports::Numbered;
 use marketplace::ports::{
-    CreditChange, EffectKind, IdKind, KeptRequest, ListingChange, NewShipmentTask, Notification, RequestScope,
+    CreditChange, EffectKind, IdKind, ListingChange, NewShipmentTask, Notification, RequestRecord,
+    RequestScope,
 };
 use marketplace_domain::{
     Asset, Balance, Coupon, CouponId, Hold, OperationKey, Order, OrderId, Payment, PaymentId, Product,
@@ -29,7 +30,7 @@ tables! {
         credit_changes: Numbered<CreditChange>,
         credit: CreditRow,
         refunds: Refund,
-        requests: KeptRequest,
+        requests: RequestRecord,
         coupons: Coupon,
         holds: Hold,
         balances: Balance,

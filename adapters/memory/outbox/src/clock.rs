@@ -33,7 +33,7 @@ pub struct ManualClock {
 struct Manual {
     now: DateTime<Utc>,
     elapsed: Duration,
-    sleepers: BTreeMap<(Duration, u64), oneshot::Sender<()>>,
+    pending_sleeps: BTreeMap<(Duration, u64), oneshot::Sender<()>>,
     next_sleeper: u64,
 }
 
@@ -43,7 +43,7 @@ impl ManualClock {
         let manual = Manual {
             now: start.trunc_subsecs(6),
             elapsed: Duration::ZERO,
-            sleepers: BTreeMap::new(),
+            pending_sleeps: BTreeMap::new(),
             next_sleeper: 0,
         };
         ManualClock { state: Arc::new(Mutex::new(manual)) }
@@ -55,7 +55,7 @@ impl ManualClock {
         state.elapsed += by;
         state.now = later(state.now, by).trunc_subsecs(6);
         let elapsed = state.elapsed;
-        while let Some(first) = state.sleepers.first_entry()
+        while let Some(first) = state.pending_sleeps.first_entry()
             && first.key().0 <= elapsed
         {
             // The receiver may have been dropped.
@@ -69,8 +69,8 @@ impl ManualClock {
     }
 
     /// Number of pending sleeps, so that a test can wait for one before [`ManualClock::advance`].
-    pub fn sleepers(&self) -> usize {
-        self.state().sleepers.values().filter(|sleeper| !sleeper.is_closed()).count()
+    pub fn pending_sleeps(&self) -> usize {
+        self.state().pending_sleeps.values().filter(|sleeper| !sleeper.is_closed()).count()
     }
 
     fn state(&self) -> MutexGuard<'_, Manual> {
@@ -93,7 +93,7 @@ impl Clock for ManualClock {
             let mut state = self.state();
             let key = (state.elapsed.saturating_add(duration), state.next_sleeper);
             state.next_sleeper += 1;
-            state.sleepers.insert(key, sender);
+            state.pending_sleeps.insert(key, sender);
         }
         // An error means that the clock was dropped, so its time no longer advances.
         let _ = receiver.await;
@@ -115,7 +115,7 @@ impl VirtualClock {
     }
 
     /// Creates a clock with the same time and an independent skew, like that of another machine.
-    pub fn another(&self) -> VirtualClock {
+    pub fn with_own_skew(&self) -> VirtualClock {
         VirtualClock { skew_us: Arc::default(), ..self.clone() }
     }
 

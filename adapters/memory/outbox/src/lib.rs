@@ -12,14 +12,14 @@
 #![warn(missing_docs)]
 
 mod broker;
-mod chance;
 mod clock;
+mod random;
 #[cfg(feature = "store")]
 pub mod store;
-mod turn;
+mod yield_now;
 
 pub use broker::MemoryBroker;
-pub use chance::SeededChance;
 pub use clock::{ManualClock, VirtualClock};
+pub use random::SeededRandom;
 #[cfg(feature = "store")]
 pub use store::{MemoryStore, MemoryUnit};

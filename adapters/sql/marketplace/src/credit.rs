@@ -98,7 +98,7 @@ impl MarketSession {
                 let buyers = padded(buyers);
                 let (sql, values) = self.dialect().look_up(LookUp {
                     columns: CREDIT,
-                    from: format!("buyer_credit {}", self.dialect().by_key("PRIMARY")),
+                    from: format!("buyer_credit {}", self.dialect().lock_index("PRIMARY")),
                     column: "buyer_id",
                     keys: buyers.into_iter().map(Value::from).collect(),
                     conditions: "tenant_id = ?".to_owned(),

@@ -7,6 +7,7 @@ mod assets;
 mod credit;
 mod effects;
 mod ids;
+mod job_queries;
 mod notifications;
 mod orders;
 mod payments;
@@ -17,7 +18,6 @@ mod refunds;
 mod requests;
 mod session;
 mod store;
-mod sweeps;
 
 pub use store::SqlMarket;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::DateTime;
 use handover_events::TenantId;
 use handover_memory::ManualClock;
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Store as _, UnitOfWork as _};
 use handover_sql::{SqlStore, SqliteOptions, Value, values};
 use marketplace_domain::{OrderId, Purse, UserId};
@@ -17,7 +17,7 @@ use crate::{orders, payments, requests};
 async fn store(directory: &tempfile::TempDir) -> SqlMarket {
     let options = SqliteOptions::file(directory.path().join("test.db"));
     let clock = Arc::new(ManualClock::new(DateTime::UNIX_EPOCH));
-    let store = SqlStore::open_sqlite(&options, clock, Wake::default()).await.unwrap();
+    let store = SqlStore::open_sqlite(&options, clock, WakeupNotifier::default()).await.unwrap();
     let store = SqlMarket::on(store);
     store.migrate().await.unwrap();
     store
@@ -48,7 +48,7 @@ async fn queries_use_an_index_with_and_without_statistics() {
 async fn check_job_queries(store: &SqlMarket) {
     let order = OrderId::try_from(7).unwrap();
     let user = UserId::try_from(7).unwrap();
-    for (index, plan) in store.explain_sweeps(DateTime::UNIX_EPOCH, order, user).await.unwrap() {
+    for (index, plan) in store.explain_job_queries(DateTime::UNIX_EPOCH, order, user).await.unwrap() {
         assert!(plan.contains(&format!("INDEX {index}")), "{index}: {plan}");
         assert!(!plan.contains("SCAN asset_holds") && !plan.contains("SCAN orders"), "{index}: {plan}");
         // A page of a purse merges its accounts, so it is sorted after it was read.

@@ -4,9 +4,9 @@ use crate::session::MarketSession;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{Dialect, MAX_ROWS, Row, Value, marks, padded, values};
+use handover_sql::{Dialect, MAX_ROWS, Row, Value, padded, placeholders, values};
 use marketplace::ports::{
-    KeptRequest, RequestQueries, RequestRepo, RequestScope, RequestState, StoredAnswer,
+    RequestQueries, RequestRecord, RequestRepo, RequestScope, RequestState, StoredResponse,
 };
 
 const COLUMNS: &str = "tenant_id, user_id, route, idempotency_key, body_hash, token, status, lease_until, answer_status, \
@@ -15,18 +15,18 @@ const SCOPE: &str = "tenant_id = ? AND user_id = ? AND route = ? AND idempotency
 const PROCESSING: &str = "PROCESSING";
 const SUCCESS: &str = "SUCCESS";
 
-fn request(row: &Row) -> Result<KeptRequest, StoreError> {
+fn request(row: &Row) -> Result<RequestRecord, StoreError> {
     let row = row.of("idempotency_keys", "idempotency_key");
     let state = match row.text("status")? {
         PROCESSING => RequestState::Processing { until: row.time("lease_until")? },
-        SUCCESS => RequestState::Success(StoredAnswer {
+        SUCCESS => RequestState::Success(StoredResponse {
             status: u16::try_from(row.count("answer_status")?)
                 .map_err(|error| row.corrupt("answer_status", error.to_string()))?,
             data: row.string("answer")?,
         }),
         other => return Err(row.corrupt("status", format!("{other:?} is unknown"))),
     };
-    Ok(KeptRequest {
+    Ok(RequestRecord {
         scope: RequestScope {
             tenant: row.id("tenant_id")?,
             user: row.id("user_id")?,
@@ -47,7 +47,7 @@ fn scope_values(scope: &RequestScope) -> Vec<Value> {
 }
 
 /// The values of the columns after the scope in [`COLUMNS`].
-fn state_values(request: &KeptRequest) -> Vec<Value> {
+fn state_values(request: &RequestRecord) -> Vec<Value> {
     let (status, until, answer) = match &request.state {
         RequestState::Processing { until } => (PROCESSING, Some(*until), None),
         RequestState::Success(answer) => (SUCCESS, None, Some(answer)),
@@ -76,7 +76,7 @@ pub(crate) fn expired(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (
 
 #[async_trait]
 impl RequestQueries for MarketSession {
-    async fn request_of(&mut self, scope: &RequestScope) -> Result<Option<KeptRequest>, StoreError> {
+    async fn request_of(&mut self, scope: &RequestScope) -> Result<Option<RequestRecord>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM idempotency_keys WHERE {SCOPE}");
         self.fetch_one(&sql, scope_values(scope)).await?.as_ref().map(request).transpose()
     }
@@ -84,13 +84,13 @@ impl RequestQueries for MarketSession {
 
 #[async_trait]
 impl RequestRepo for MarketSession {
-    async fn insert_request(&mut self, request: &KeptRequest) -> Result<(), StoreError> {
+    async fn insert_request(&mut self, request: &RequestRecord) -> Result<(), StoreError> {
         let values = [scope_values(&request.scope), state_values(request)].concat();
         self.insert(&format!("INSERT INTO idempotency_keys ({COLUMNS})"), values.len(), values, "").await?;
         Ok(())
     }
 
-    async fn advance_request(&mut self, token: &str, after: &KeptRequest) -> Result<Changed, StoreError> {
+    async fn advance_request(&mut self, token: &str, after: &RequestRecord) -> Result<Changed, StoreError> {
         let sql = format!(
             "UPDATE idempotency_keys SET body_hash = ?, token = ?, status = ?, lease_until = ?, answer_status = ?, \
              answer = ?, trace_id = ?, create_time = ?, expire_time = ? WHERE {SCOPE} AND token = ?"
@@ -105,7 +105,7 @@ impl RequestRepo for MarketSession {
         Ok(Changed::of(self.execute(&sql, [scope_values(scope), values![token]].concat()).await?))
     }
 
-    async fn sweep_requests(&mut self, now: DateTime<Utc>, most: u32) -> Result<u64, StoreError> {
+    async fn delete_expired_requests(&mut self, now: DateTime<Utc>, most: u32) -> Result<u64, StoreError> {
         let (sql, values) = expired(self.dialect(), now, most);
         let rows = self.fetch(&sql, values).await?;
         let ids: Vec<i64> =
@@ -115,7 +115,7 @@ impl RequestRepo for MarketSession {
             let ids = padded(ids);
             let sql = format!(
                 "DELETE FROM idempotency_keys WHERE id IN ({}) AND expire_time <= ?",
-                marks(ids.len())
+                placeholders(ids.len())
             );
             let values = ids.into_iter().map(Value::from).chain(values![now]).collect();
             removed += self.execute(&sql, values).await?;

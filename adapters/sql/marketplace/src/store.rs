@@ -55,13 +55,13 @@ impl SqlMarket {
 
     /// The query plans of jobs and long pages, each with the name of the index that it must use. For tests and diagnosis.
     #[doc(hidden)]
-    pub async fn explain_sweeps(
+    pub async fn explain_job_queries(
         &self,
         now: DateTime<Utc>,
         order: OrderId,
         user: UserId,
     ) -> Result<Vec<(&'static str, String)>, StoreError> {
-        MarketSession(self.0.view().await?).explain_sweeps(now, order, user).await
+        MarketSession(self.0.view().await?).explain_job_queries(now, order, user).await
     }
 }
 

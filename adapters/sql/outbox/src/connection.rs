@@ -3,12 +3,12 @@
 use async_trait::async_trait;
 use handover_outbox::ports::StoreError;
 
-use crate::bells::CommitNotifier;
 use crate::dialect::Dialect;
 use crate::engine::migrations::{MigrationFile, Migrations};
-use crate::facts::ServerFacts;
+use crate::engine_info::ServerInfo;
 use crate::row::Row;
 use crate::value::Value;
+use crate::wakeup::CommitNotifier;
 
 /// The statement that commits a transaction; the same on every engine.
 pub(crate) const COMMIT: &str = "COMMIT";
@@ -47,7 +47,7 @@ pub(crate) trait Engine: Send + Sync {
     fn files(&self, migrations: &Migrations) -> &'static [MigrationFile];
 
     /// Version and settings of the server; `None` on SQLite, which has no server.
-    async fn server_info(&self) -> Result<Option<ServerFacts>, StoreError> {
+    async fn server_info(&self) -> Result<Option<ServerInfo>, StoreError> {
         Ok(None)
     }
 

@@ -21,7 +21,7 @@ pub trait Dialect: Send + Sync {
     fn explain(&self) -> &'static str;
 
     /// The index hint for a locking `SELECT`, on an engine that locks every row it scans; empty elsewhere.
-    fn by_key(&self, name: &str) -> String;
+    fn lock_index(&self, name: &str) -> String;
 
     /// A query whose column `now` is the current time of the database.
     fn now(&self) -> &'static str;
@@ -76,13 +76,13 @@ pub trait Dialect: Send + Sync {
     }
 
     /// A string whose value the planner cannot see, so that it uses no partial index, on an engine without hints.
-    fn hidden(&self, text: &str) -> String {
+    fn opaque_literal(&self, text: &str) -> String {
         format!("'{text}'")
     }
 
     /// Left-joins at most one row of a table, found by a unique key.
     fn left_join_one(&self, table: &str, alias: &str, key: &str, on: &str) -> String {
-        format!("LEFT JOIN {table} {alias} {key} ON {on}", key = self.by_key(key))
+        format!("LEFT JOIN {table} {alias} {key} ON {on}", key = self.lock_index(key))
     }
 
     /// The statement of a lookup by a list of keys, with its parameters.
@@ -92,7 +92,7 @@ pub trait Dialect: Send + Sync {
         let order = if order.is_empty() { String::new() } else { format!("ORDER BY {order}") };
         let sql = format!(
             "SELECT {columns} FROM {from} {join} WHERE {column} IN ({}) AND {conditions} {order} {lock}",
-            marks(keys.len())
+            placeholders(keys.len())
         );
         bound.extend(keys);
         bound.extend(values);
@@ -129,7 +129,7 @@ pub struct LookUp<'a> {
 pub const MAX_ROWS: usize = 128;
 
 /// `count` placeholders: `?,?,?`.
-pub fn marks(count: usize) -> String {
+pub fn placeholders(count: usize) -> String {
     let mut text = "?,".repeat(count);
     text.pop();
     text
@@ -156,7 +156,7 @@ pub(crate) fn insert_values(
 
 /// Placeholders for rows: `(?,?),(?,?)`.
 fn tuples(rows: usize, columns: usize) -> String {
-    let tuple = format!("({}),", marks(columns));
+    let tuple = format!("({}),", placeholders(columns));
     let mut text = tuple.repeat(rows);
     text.pop();
     text

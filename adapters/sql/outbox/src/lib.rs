@@ -15,31 +15,31 @@
 
 #![warn(missing_docs)]
 
-mod bells;
 mod broker;
 mod connection;
 mod dialect;
 mod engine;
-mod facts;
-mod fault;
+mod engine_info;
+mod error;
 mod row;
 mod schema;
 mod session;
 mod store;
 mod timing;
 mod value;
+mod wakeup;
 
 pub use broker::DatabaseBroker;
-pub use dialect::{Claiming, Dialect, LookUp, MAX_ROWS, marks, padded};
+pub use dialect::{Claiming, Dialect, LookUp, MAX_ROWS, padded, placeholders};
 pub use engine::migrations::{MigrationFile, Migrations};
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use engine::server::{InvalidOptions, ServerOptions};
 pub use engine::sqlite::SqliteOptions;
-pub use facts::ServerFacts;
-pub use fault::access_refusal;
+pub use engine_info::ServerInfo;
+pub use error::access_refusal;
 pub use row::{Fields, Row};
 pub use schema::{SchemaError, SchemaVersion};
 pub use session::Session;
 pub use store::SqlStore;
-pub use timing::TARGET as STATEMENTS;
+pub use timing::TARGET as STATEMENT_TARGET;
 pub use value::{Value, trace_columns};

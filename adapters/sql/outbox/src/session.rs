@@ -11,7 +11,7 @@ use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, Vie
 
 use crate::connection::{COMMIT, Connection};
 use crate::dialect::Dialect;
-use crate::fault::commit_error;
+use crate::error::commit_error;
 use crate::row::Row;
 use crate::store::Shared;
 use crate::timing::Timed;

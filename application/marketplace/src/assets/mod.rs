@@ -1,5 +1,5 @@
 //! Coupons, wallets and points within one unit of work. Used by consumers, jobs and use cases.
 
-mod books;
+mod accounts;
 
-pub(crate) use books::{AssetAccounts, AssetOutcome, Cause, RowSelection, Subject};
+pub(crate) use accounts::{AssetAccounts, AssetOutcome, Cause, RowSelection, Subject};

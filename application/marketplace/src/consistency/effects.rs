@@ -5,14 +5,14 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use handover_events::EventId;
 use marketplace_domain::{
-    Asset, AssetOperation, CancelReason, CreditStep, EventBody, Hold, HoldStatus, OperationKey,
+    Asset, AssetOperation, CancelReason, CreditOutcome, EventBody, Hold, HoldStatus, OperationKey,
     OperationKind, Order, OrderStatus, Points, PointsRules,
 };
 
 use super::holds::{is_cancelled_without_hold, reconstructed_hold};
 use crate::ports::{
     CreditChange, EffectKind, ListingChange, ListingChangeKind, MarketView, Notification, SHIPMENT,
-    ShipmentTask, notified_of,
+    ShipmentTask, notification_fact,
 };
 use handover_outbox::ports::StoreError;
 
@@ -32,7 +32,7 @@ pub(crate) enum Effect {
     /// The consumer writes no rows for the event.
     Invisible,
     /// Number of rows, compared with the expected number.
-    Rows { table: &'static str, found: usize, expected: usize },
+    RedriveSelection { table: &'static str, found: usize, expected: usize },
     /// Asset operations, of which these are missing.
     Operations { missing: Vec<OperationKey> },
 }
@@ -41,7 +41,7 @@ impl Effect {
     pub(crate) fn is_missing(&self) -> bool {
         match self {
             Effect::Invisible => false,
-            Effect::Rows { found, expected, .. } => found < expected,
+            Effect::RedriveSelection { found, expected, .. } => found < expected,
             Effect::Operations { missing } => !missing.is_empty(),
         }
     }
@@ -50,7 +50,7 @@ impl Effect {
     pub(crate) fn is_present(&self) -> bool {
         match self {
             Effect::Invisible => false,
-            Effect::Rows { found, expected, .. } => *expected > 0 && found >= expected,
+            Effect::RedriveSelection { found, expected, .. } => *expected > 0 && found >= expected,
             Effect::Operations { missing } => missing.is_empty(),
         }
     }
@@ -60,7 +60,7 @@ impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Effect::Invisible => f.write_str("no rows to compare"),
-            Effect::Rows { table, found, expected } => {
+            Effect::RedriveSelection { table, found, expected } => {
                 write!(f, "{table} has {found} rows, expected {expected}")
             }
             Effect::Operations { missing } => {
@@ -97,13 +97,20 @@ impl OrderEffects {
         body: &EventBody,
         (order, rules): (&Order, PointsRules),
     ) -> Effect {
-        let rows =
-            |kind: EffectKind, found: usize, expected| Effect::Rows { table: kind.table(), found, expected };
+        let rows = |kind: EffectKind, found: usize, expected| Effect::RedriveSelection {
+            table: kind.table(),
+            found,
+            expected,
+        };
         match (consumer, body) {
             ("inventory", EventBody::OrderCreated(_)) => {
                 let found = self.listings.iter().filter(|it| it.kind == ListingChangeKind::Occupied).count();
                 // If the order was cancelled or refunded before the event was applied, the consumer skipped it as stale.
-                rows(EffectKind::ListingChange, found, if order.is_undone() { found.min(1) } else { 1 })
+                rows(
+                    EffectKind::ListingChange,
+                    found,
+                    if order.is_cancelled_or_refunded() { found.min(1) } else { 1 },
+                )
             }
             ("inventory", _) => {
                 let found = self.listings.iter().filter(|it| it.kind == ListingChangeKind::Released).count();
@@ -169,14 +176,14 @@ impl OrderEffects {
                     OrderCondition::Never
                 }
             };
-            let fact = notified_of(it.new_status, it.side);
+            let fact = notification_fact(it.new_status, it.side);
             row(EffectKind::Notification.table(), fact, Some(&it.event_id), condition)
         });
         let credit = self.credit.iter().map(|it| {
             let condition = match it.step {
-                CreditStep::Completed => OrderCondition::Is(OrderStatus::Completed),
-                CreditStep::CancelledByBuyer => OrderCondition::CancelledFor(CancelReason::Buyer),
-                CreditStep::CancelledByTimeout => OrderCondition::CancelledFor(CancelReason::Timeout),
+                CreditOutcome::Completed => OrderCondition::Is(OrderStatus::Completed),
+                CreditOutcome::CancelledByBuyer => OrderCondition::CancelledFor(CancelReason::Buyer),
+                CreditOutcome::CancelledByTimeout => OrderCondition::CancelledFor(CancelReason::Timeout),
             };
             row(EffectKind::CreditChange.table(), it.step.as_str().to_owned(), Some(&it.event_id), condition)
         });
@@ -212,7 +219,7 @@ impl OrderEffects {
             EventBody::OrderPaid(_) if is_held => required.push(OperationKey::commit(asset, order.id)),
             EventBody::OrderCancelled(_) if is_held => required.push(OperationKey::release(asset, order.id)),
             EventBody::OrderRefunded(body) if is_held => required.push(match asset {
-                Asset::Coupon => OperationKey::give_back(order.id),
+                Asset::Coupon => OperationKey::return_used(order.id),
                 Asset::Wallet | Asset::Points | Asset::Cash => OperationKey::revert(asset, body.refund),
             }),
             EventBody::OrderCreated(_)
@@ -304,7 +311,7 @@ impl OrderCondition {
             OrderCondition::Exists => true,
             OrderCondition::Paid => order.was_paid(),
             OrderCondition::Shipped => order.was_shipped(),
-            OrderCondition::Undone => order.is_undone(),
+            OrderCondition::Undone => order.is_cancelled_or_refunded(),
             OrderCondition::Is(status) => order.status == status,
             OrderCondition::CancelledFor(reason) => {
                 order.status == OrderStatus::Cancelled && order.cancel_reason == Some(reason)
@@ -315,11 +322,11 @@ impl OrderCondition {
 }
 
 /// The credit step that an event counts as; `None` if it does not count.
-fn credit_step_of(body: &EventBody) -> Option<CreditStep> {
+fn credit_step_of(body: &EventBody) -> Option<CreditOutcome> {
     match body {
-        EventBody::OrderCancelled(body) => CreditStep::of_cancellation(body.reason),
+        EventBody::OrderCancelled(body) => CreditOutcome::of_cancellation(body.reason),
         EventBody::OrderStatusChanged(body) => {
-            (body.new_status == OrderStatus::Completed).then_some(CreditStep::Completed)
+            (body.new_status == OrderStatus::Completed).then_some(CreditOutcome::Completed)
         }
         EventBody::OrderCreated(_)
         | EventBody::OrderPaid(_)

@@ -12,7 +12,7 @@ pub(crate) fn reconstructed_hold(
     operations: &[AssetOperation],
     now: DateTime<Utc>,
 ) -> Option<Hold> {
-    let from_operations = Hold::told_by(operations, asset);
+    let from_operations = Hold::from_operations(operations, asset);
     let tombstone = || Hold::tombstone((order.tenant, order.id), order.buyer, asset, now);
     from_operations.or_else(|| is_cancelled_without_hold(order, asset, operations).then(tombstone))
 }
@@ -21,5 +21,5 @@ pub(crate) fn reconstructed_hold(
 pub(crate) fn is_cancelled_without_hold(order: &Order, asset: Asset, operations: &[AssetOperation]) -> bool {
     order.status == OrderStatus::Cancelled
         && order.assets.names(asset)
-        && Hold::told_by(operations, asset).is_none()
+        && Hold::from_operations(operations, asset).is_none()
 }

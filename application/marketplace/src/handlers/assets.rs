@@ -19,25 +19,25 @@ use handover_outbox::consumers::{ALREADY_APPLIED, Applied, Event, Handler, Handl
 /// Late events: a release before its lock leaves a tombstone, and the lock is then skipped. An event that is applied before
 /// the step that it requires (a commit before its lock, a revert before its commit) is rejected and becomes a dead letter.
 /// It can be replayed after that step. Every delivery sequence therefore ends with the same balances or with dead letters.
-pub struct AssetKeeper {
+pub struct AssetHandler {
     app: App,
     asset: Asset,
 }
 
-impl AssetKeeper {
+impl AssetHandler {
     /// The consumer `coupon`.
-    pub fn of_coupons(app: App) -> AssetKeeper {
-        AssetKeeper { app, asset: Asset::Coupon }
+    pub fn of_coupons(app: App) -> AssetHandler {
+        AssetHandler { app, asset: Asset::Coupon }
     }
 
     /// The consumer `wallet`.
-    pub fn of_wallets(app: App) -> AssetKeeper {
-        AssetKeeper { app, asset: Asset::Wallet }
+    pub fn of_wallets(app: App) -> AssetHandler {
+        AssetHandler { app, asset: Asset::Wallet }
     }
 
     /// The consumer `points`.
-    pub fn of_points(app: App) -> AssetKeeper {
-        AssetKeeper { app, asset: Asset::Points }
+    pub fn of_points(app: App) -> AssetHandler {
+        AssetHandler { app, asset: Asset::Points }
     }
 }
 
@@ -63,7 +63,7 @@ struct PlannedStep<'e> {
     step: AssetStep,
 }
 
-impl AssetKeeper {
+impl AssetHandler {
     fn plan<'e>(&self, event: &'e Event, orders: &'e Orders) -> Result<PlannedStep<'e>, HandlerError> {
         let body = body_of(event)?;
         let step = match &body {
@@ -115,7 +115,7 @@ impl AssetKeeper {
             AssetStep::Release => keys.push(OperationKey::release(self.asset, subject.order)),
             AssetStep::Revert { refund } => {
                 keys.push(OperationKey::revert(self.asset, refund));
-                keys.push(OperationKey::give_back(subject.order));
+                keys.push(OperationKey::return_used(subject.order));
                 if points {
                     keys.push(OperationKey::earn(subject.order));
                     keys.push(OperationKey::unearn(refund));
@@ -223,9 +223,9 @@ impl AssetKeeper {
             trace: planned.event.row.trace(),
             idempotency: None,
         };
-        let announcer = self.app.announcer(&context, 1);
+        let event_factory = self.app.event_factory(&context, 1);
         let action = OrderAction::Cancel(CancelCause::AssetLockFailed);
-        match transition::apply(unit, &order, &action, OrderActor::System, &announcer, 0).await {
+        match transition::apply(unit, &order, &action, OrderActor::System, &event_factory, 0).await {
             Ok(_) => Ok("the order is cancelled".to_owned()),
             Err(UseCaseError::Store(error)) => Err(HandlerError::Store(error)),
             Err(error) => Err(HandlerError::Recoverable(error.to_string())),
@@ -289,12 +289,12 @@ impl EventOutcome<'_> {
 }
 
 #[async_trait]
-impl Handler<Work> for AssetKeeper {
+impl Handler<Work> for AssetHandler {
     fn name(&self) -> &'static str {
         self.asset.as_str()
     }
 
-    fn takes(&self) -> &'static [&'static str] {
+    fn event_types(&self) -> &'static [&'static str] {
         const {
             &[
                 EventType::OrderCreated.as_str(),

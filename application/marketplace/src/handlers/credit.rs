@@ -1,7 +1,7 @@
 //! Consumer `buyer-credit`: counts how the orders of each buyer ended (spec §2 "Buyer credit").
 
 use async_trait::async_trait;
-use marketplace_domain::{CreditStep, EventBody, EventType, OrderFacts, OrderStatus};
+use marketplace_domain::{CreditOutcome, EventBody, EventType, OrderFacts, OrderStatus};
 
 use super::facts::{Facts, Orders, body_of, unsupported};
 use crate::App;
@@ -27,12 +27,12 @@ impl Credit {
 fn credit_step<'b>(
     event: &Event,
     body: &'b EventBody,
-) -> Result<(&'b OrderFacts, Option<CreditStep>), HandlerError> {
+) -> Result<(&'b OrderFacts, Option<CreditOutcome>), HandlerError> {
     match body {
-        EventBody::OrderCancelled(body) => Ok((&body.order, CreditStep::of_cancellation(body.reason))),
+        EventBody::OrderCancelled(body) => Ok((&body.order, CreditOutcome::of_cancellation(body.reason))),
         EventBody::OrderStatusChanged(body) => {
             let step = match body.new_status {
-                OrderStatus::Completed => Some(CreditStep::Completed),
+                OrderStatus::Completed => Some(CreditOutcome::Completed),
                 // A cancellation is counted from ORDER_CANCELLED.
                 OrderStatus::Pending
                 | OrderStatus::Paid
@@ -60,7 +60,7 @@ impl Handler<Work> for Credit {
         "buyer-credit"
     }
 
-    fn takes(&self) -> &'static [&'static str] {
+    fn event_types(&self) -> &'static [&'static str] {
         const { &[EventType::OrderCancelled.as_str(), EventType::OrderStatusChanged.as_str()] }
     }
 

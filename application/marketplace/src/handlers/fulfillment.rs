@@ -29,7 +29,7 @@ impl Handler<Work> for Fulfillment {
         "fulfillment"
     }
 
-    fn takes(&self) -> &'static [&'static str] {
+    fn event_types(&self) -> &'static [&'static str] {
         const { &[EventType::OrderPaid.as_str()] }
     }
 

@@ -58,7 +58,7 @@ impl Handler<Work> for Inventory {
         "inventory"
     }
 
-    fn takes(&self) -> &'static [&'static str] {
+    fn event_types(&self) -> &'static [&'static str] {
         const {
             &[
                 EventType::OrderCreated.as_str(),
@@ -77,7 +77,7 @@ impl Handler<Work> for Inventory {
             let body = body_of(event)?;
             let change = self.change(event, &body)?;
             let order = orders.confirming(event, &body)?;
-            if change.kind == ListingChangeKind::Occupied && order.is_undone() {
+            if change.kind == ListingChangeKind::Occupied && order.is_cancelled_or_refunded() {
                 applied.push(stale(order));
                 continue;
             }

@@ -19,11 +19,11 @@ use crate::queues::{
 };
 use handover_outbox::consumers::Subscriber;
 
-pub use assets::AssetKeeper;
+pub use assets::AssetHandler;
 pub use credit::Credit;
 pub use fulfillment::Fulfillment;
 pub use inventory::Inventory;
-pub use order_timeout::TimeoutCloser;
+pub use order_timeout::OrderTimeoutHandler;
 pub use status_sync::StatusSync;
 pub use webhooks::Webhooks;
 
@@ -33,10 +33,10 @@ pub fn standard(app: &App) -> Vec<Subscriber<Work>> {
         Subscriber { queue: INVENTORY_QUEUE, handler: Arc::new(Inventory::new(app.clone())) },
         Subscriber { queue: FULFILLMENT_QUEUE, handler: Arc::new(Fulfillment::new(app.clone())) },
         Subscriber { queue: STATUS_SYNC_QUEUE, handler: Arc::new(StatusSync::new(app.clone())) },
-        Subscriber { queue: TIMEOUT_QUEUE, handler: Arc::new(TimeoutCloser::new(app.clone())) },
-        Subscriber { queue: COUPON_QUEUE, handler: Arc::new(AssetKeeper::of_coupons(app.clone())) },
-        Subscriber { queue: WALLET_QUEUE, handler: Arc::new(AssetKeeper::of_wallets(app.clone())) },
-        Subscriber { queue: POINTS_QUEUE, handler: Arc::new(AssetKeeper::of_points(app.clone())) },
+        Subscriber { queue: TIMEOUT_QUEUE, handler: Arc::new(OrderTimeoutHandler::new(app.clone())) },
+        Subscriber { queue: COUPON_QUEUE, handler: Arc::new(AssetHandler::of_coupons(app.clone())) },
+        Subscriber { queue: WALLET_QUEUE, handler: Arc::new(AssetHandler::of_wallets(app.clone())) },
+        Subscriber { queue: POINTS_QUEUE, handler: Arc::new(AssetHandler::of_points(app.clone())) },
         Subscriber { queue: CREDIT_QUEUE, handler: Arc::new(Credit::new(app.clone())) },
         Subscriber { queue: WEBHOOK_QUEUE, handler: Arc::new(Webhooks) },
     ]

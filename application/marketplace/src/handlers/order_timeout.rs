@@ -15,24 +15,24 @@ use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 /// Closes overdue orders.
 ///
 /// Late events: the status of the order decides, so a timeout can be applied at any time.
-pub struct TimeoutCloser {
+pub struct OrderTimeoutHandler {
     app: App,
 }
 
-impl TimeoutCloser {
+impl OrderTimeoutHandler {
     /// Creates the handler with the payment deadline of the application.
-    pub fn new(app: App) -> TimeoutCloser {
-        TimeoutCloser { app }
+    pub fn new(app: App) -> OrderTimeoutHandler {
+        OrderTimeoutHandler { app }
     }
 }
 
 #[async_trait]
-impl Handler<Work> for TimeoutCloser {
+impl Handler<Work> for OrderTimeoutHandler {
     fn name(&self) -> &'static str {
         "order-timeout"
     }
 
-    fn takes(&self) -> &'static [&'static str] {
+    fn event_types(&self) -> &'static [&'static str] {
         const { &[EventType::OrderTimeout.as_str()] }
     }
 
@@ -62,7 +62,7 @@ impl Handler<Work> for TimeoutCloser {
                 | UseCaseError::Refund(_)
                 | UseCaseError::Asset(_)
                 | UseCaseError::AssetsNotLocked
-                | UseCaseError::KeyTaken
+                | UseCaseError::KeyReused
                 | UseCaseError::InProgress
                 | UseCaseError::NothingHeld
                 | UseCaseError::Broker(_) => HandlerError::Recoverable(error.to_string()),

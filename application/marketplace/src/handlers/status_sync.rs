@@ -5,7 +5,7 @@ use marketplace_domain::{EventBody, EventType};
 
 use super::facts::{FactState, Facts, Orders, applied_before, applied_twice, body_of, unsupported};
 use crate::App;
-use crate::ports::{EffectKind, Notification, OrderSide, Work, notified_of};
+use crate::ports::{EffectKind, Notification, OrderSide, Work, notification_fact};
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 
 /// Writes two notifications per transition.
@@ -29,7 +29,7 @@ impl Handler<Work> for StatusSync {
         "status-sync"
     }
 
-    fn takes(&self) -> &'static [&'static str] {
+    fn event_types(&self) -> &'static [&'static str] {
         const { &[EventType::OrderStatusChanged.as_str()] }
     }
 
@@ -46,7 +46,7 @@ impl Handler<Work> for StatusSync {
             let parties =
                 [(OrderSide::Buyer, change.order.buyer_id), (OrderSide::Seller, change.order.seller_id)];
             let states = [OrderSide::Buyer, OrderSide::Seller]
-                .map(|side| facts.claim(event, order, &notified_of(change.new_status, side)));
+                .map(|side| facts.claim(event, order, &notification_fact(change.new_status, side)));
             if !states.contains(&FactState::New) {
                 if states.contains(&FactState::ByThis) {
                     return Err(applied_twice(event));

@@ -20,7 +20,7 @@ impl Handler<Work> for Webhooks {
         "webhooks"
     }
 
-    fn takes(&self) -> &'static [&'static str] {
+    fn event_types(&self) -> &'static [&'static str] {
         const {
             &[
                 EventType::OrderCreated.as_str(),

@@ -6,21 +6,21 @@ use async_trait::async_trait;
 
 use crate::app::MarketTransactor;
 use crate::ports::{
-    IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, Standing, StoredAnswer, Work,
+    ClaimState, IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, StoredResponse, Work,
 };
 use handover_outbox::ports::{Changed, StoreError};
 use handover_outbox::{UnitError, with_tx};
 
 /// The default [`IdempotencyStore`]: records in the database. Each call is a short unit of work.
 #[derive(Clone)]
-pub struct DatabaseKeys {
+pub struct DatabaseIdempotencyStore {
     tx: MarketTransactor,
 }
 
-impl DatabaseKeys {
+impl DatabaseIdempotencyStore {
     /// Creates a store on this transactor.
-    pub fn new(tx: MarketTransactor) -> DatabaseKeys {
-        DatabaseKeys { tx }
+    pub fn new(tx: MarketTransactor) -> DatabaseIdempotencyStore {
+        DatabaseIdempotencyStore { tx }
     }
 }
 
@@ -28,14 +28,16 @@ impl UnitError for IdempotencyError {
     fn store_error(&self) -> Option<&StoreError> {
         match self {
             IdempotencyError::Store(error) => Some(error),
-            IdempotencyError::KeyTaken | IdempotencyError::InProgress | IdempotencyError::Away(_) => None,
+            IdempotencyError::KeyReused | IdempotencyError::InProgress | IdempotencyError::Unavailable(_) => {
+                None
+            }
         }
     }
 }
 
 #[async_trait]
-impl IdempotencyStore for DatabaseKeys {
-    async fn claim(&self, claim: &KeptRequest) -> Result<Option<StoredAnswer>, IdempotencyError> {
+impl IdempotencyStore for DatabaseIdempotencyStore {
+    async fn claim(&self, claim: &RequestRecord) -> Result<Option<StoredResponse>, IdempotencyError> {
         let claim = Arc::new(claim.clone());
         with_tx(&self.tx, move |unit, _| {
             let claim = Arc::clone(&claim);
@@ -44,7 +46,7 @@ impl IdempotencyStore for DatabaseKeys {
         .await
     }
 
-    async fn conclude(&self, token: &str, record: &KeptRequest) -> Result<Changed, IdempotencyError> {
+    async fn store_response(&self, token: &str, record: &RequestRecord) -> Result<Changed, IdempotencyError> {
         let token = Arc::<str>::from(token);
         let record = Arc::new(record.clone());
         with_tx(&self.tx, move |unit, _| {
@@ -68,16 +70,19 @@ impl IdempotencyStore for DatabaseKeys {
 }
 
 /// Adds the claim, takes over an expired one, or returns the stored response.
-async fn claim_in(unit: &mut Work, claim: &KeptRequest) -> Result<Option<StoredAnswer>, IdempotencyError> {
+async fn claim_in(
+    unit: &mut Work,
+    claim: &RequestRecord,
+) -> Result<Option<StoredResponse>, IdempotencyError> {
     let Some(existing) = unit.request_of(&claim.scope).await? else {
         unit.insert_request(claim).await?;
         return Ok(None);
     };
     let token = existing.token.clone();
-    match existing.claimed_by(claim, claim.create_time)? {
-        Standing::Claimed => Ok(None),
-        Standing::Answered(response) => Ok(Some(response)),
-        Standing::Over => match unit.advance_request(&token, claim).await? {
+    match existing.decide_claim(claim, claim.create_time)? {
+        ClaimState::Own => Ok(None),
+        ClaimState::Completed(response) => Ok(Some(response)),
+        ClaimState::Replaceable => match unit.advance_request(&token, claim).await? {
             Changed::One => Ok(None),
             Changed::None => Err(StoreError::Conflict { what: "idempotency key".to_owned() }.into()),
         },

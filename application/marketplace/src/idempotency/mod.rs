@@ -11,7 +11,7 @@
 mod database;
 mod ticket;
 
-pub use database::DatabaseKeys;
+pub use database::DatabaseIdempotencyStore;
 pub use ticket::Ticket;
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{AssetOperation, Coupon, Order, Payment, Product, Refund};
 
 use crate::ports::{
-    IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, StoredAnswer, Work,
+    IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, RequestState, StoredResponse, Work,
 };
 use crate::use_cases::UseCaseError;
 use crate::{App, CommandContext};
@@ -51,7 +51,7 @@ impl Default for RequestSettings {
 
 /// Result of a command, from which its response is built.
 #[derive(Debug, Clone, Copy)]
-pub enum Answered<'a> {
+pub enum CommandResult<'a> {
     Order(&'a Order),
     Product(&'a Product),
     Payment(&'a Payment),
@@ -62,18 +62,18 @@ pub enum Answered<'a> {
 
 macro_rules! impl_from {
     ($($kind:ident),+) => {
-        $(impl<'a> From<&'a $kind> for Answered<'a> {
-            fn from(value: &'a $kind) -> Answered<'a> {
-                Answered::$kind(value)
+        $(impl<'a> From<&'a $kind> for CommandResult<'a> {
+            fn from(value: &'a $kind) -> CommandResult<'a> {
+                CommandResult::$kind(value)
             }
         })+
     };
 }
 impl_from!(Order, Product, Payment, Refund, Coupon);
 
-impl<'a> From<&'a AssetOperation> for Answered<'a> {
-    fn from(value: &'a AssetOperation) -> Answered<'a> {
-        Answered::Operation(value)
+impl<'a> From<&'a AssetOperation> for CommandResult<'a> {
+    fn from(value: &'a AssetOperation) -> CommandResult<'a> {
+        CommandResult::Operation(value)
     }
 }
 
@@ -96,11 +96,11 @@ impl SuccessStatus {
 }
 
 /// Serializes the `data` field of a response.
-pub type AnswerWriter = fn(Answered<'_>) -> Result<String, serde_json::Error>;
+pub type ResponseWriter = fn(CommandResult<'_>) -> Result<String, serde_json::Error>;
 
 /// A request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyedRequest {
+pub struct IdempotentRequest {
     pub scope: RequestScope,
     /// SHA-256 of the canonical body, in hex.
     pub body_hash: String,
@@ -109,11 +109,11 @@ pub struct KeyedRequest {
 
 /// Result of claiming a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Begun {
+pub enum ClaimOutcome {
     /// The key is claimed: run the command with this ticket in its context.
-    First(Ticket),
+    New(Ticket),
     /// The request was executed before: return this stored response.
-    Before(StoredAnswer),
+    Replayed(StoredResponse),
 }
 
 /// Claims the key of a request whose command stores the response in its own unit of work, always in the database.
@@ -121,37 +121,40 @@ pub enum Begun {
 /// A claim whose lease has ended is taken over; the earlier attempt can no longer commit.
 ///
 /// # Errors
-/// [`IdempotencyError::InProgress`] while another attempt at the request runs, [`IdempotencyError::KeyTaken`] if the key
+/// [`IdempotencyError::InProgress`] while another attempt at the request runs, [`IdempotencyError::KeyReused`] if the key
 /// was used with another body.
 pub async fn begin(
     app: &App,
-    request: KeyedRequest,
-    writer: AnswerWriter,
-) -> Result<Begun, IdempotencyError> {
+    request: IdempotentRequest,
+    writer: ResponseWriter,
+) -> Result<ClaimOutcome, IdempotencyError> {
     let storage = ResponseStorage::InUnit(UnitResponse::new(writer));
-    claim(app, request, Arc::new(DatabaseKeys::new(app.tx.clone())), storage).await
+    claim(app, request, Arc::new(DatabaseIdempotencyStore::new(app.tx.clone())), storage).await
 }
 
 /// Claims the key of a request whose response is stored after the command ([`Ticket::done`]), in the store from
-/// [`App::with_keys`]. After a crash in between, the command is executed again, so it MUST be safe to repeat. A command that
+/// [`App::with_idempotency_store`]. After a crash in between, the command is executed again, so it MUST be safe to repeat. A command that
 /// stores its response in its own unit of work rejects such a ticket.
-pub async fn begin_afterwards(app: &App, request: KeyedRequest) -> Result<Begun, IdempotencyError> {
+pub async fn begin_with_deferred_response(
+    app: &App,
+    request: IdempotentRequest,
+) -> Result<ClaimOutcome, IdempotencyError> {
     let keys = match &app.keys {
         Some(keys) => Arc::clone(keys),
-        None => Arc::new(DatabaseKeys::new(app.tx.clone())),
+        None => Arc::new(DatabaseIdempotencyStore::new(app.tx.clone())),
     };
     claim(app, request, keys, ResponseStorage::Deferred).await
 }
 
 async fn claim(
     app: &App,
-    request: KeyedRequest,
+    request: IdempotentRequest,
     keys: Arc<dyn IdempotencyStore>,
     storage: ResponseStorage,
-) -> Result<Begun, IdempotencyError> {
+) -> Result<ClaimOutcome, IdempotencyError> {
     let now = app.now();
-    let token = || format!("{:016x}{:016x}", app.tx.chance.next(), app.tx.chance.next());
-    let request = KeptRequest {
+    let token = || format!("{:016x}{:016x}", app.tx.random.next(), app.tx.random.next());
+    let request = RequestRecord {
         scope: request.scope,
         body_hash: request.body_hash,
         token: token(),
@@ -161,17 +164,17 @@ async fn claim(
         expire_time: later(now, app.requests.keep),
     };
     Ok(match keys.claim(&request).await? {
-        Some(response) => Begun::Before(response),
+        Some(response) => ClaimOutcome::Replayed(response),
         None => {
             let request = Arc::new(request);
             let response_token = token().into();
-            Begun::First(Ticket { request, response_token, keys, storage })
+            ClaimOutcome::New(Ticket { request, response_token, keys, storage })
         }
     })
 }
 
 /// Runs a command in a unit of work. If the request has an idempotency key, stores the response in the same unit of work.
-pub(crate) async fn with_answer<T, F>(
+pub(crate) async fn with_stored_response<T, F>(
     app: &App,
     context: &CommandContext,
     status: SuccessStatus,
@@ -179,7 +182,7 @@ pub(crate) async fn with_answer<T, F>(
 ) -> Result<T, UseCaseError>
 where
     T: Send + Sync + 'static,
-    for<'a> &'a T: Into<Answered<'a>>,
+    for<'a> &'a T: Into<CommandResult<'a>>,
     F: for<'u> Fn(&'u mut Work, Attempt) -> BoxFuture<'u, Result<T, UseCaseError>> + Send + Sync + 'static,
 {
     let Some(ticket) = context.idempotency.clone() else { return with_tx(&app.tx, work).await };
@@ -191,7 +194,7 @@ where
         let work = Arc::clone(&work);
         Box::pin(async move {
             let value = work(&mut *unit, attempt).await?;
-            ticket.conclude(&unit_response, unit, status, (&value).into()).await?;
+            ticket.store_response(&unit_response, unit, status, (&value).into()).await?;
             Ok(value)
         })
     })

@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{AnswerWriter, Answered, SuccessStatus};
-use crate::ports::{IdempotencyError, IdempotencyStore, KeptRequest, RequestState, StoredAnswer, Work};
+use super::{CommandResult, ResponseWriter, SuccessStatus};
+use crate::ports::{IdempotencyError, IdempotencyStore, RequestRecord, RequestState, StoredResponse, Work};
 use crate::use_cases::UseCaseError;
 use handover_outbox::ports::{Changed, StoreError};
 
 /// Claim of one attempt at a request. Clones are the same claim.
 #[derive(Clone)]
 pub struct Ticket {
-    pub(super) request: Arc<KeptRequest>,
+    pub(super) request: Arc<RequestRecord>,
     /// Token of the stored response. It differs from the token of the claim, so that an attempt that read the claim before
     /// cannot replace the response.
     pub(super) response_token: Arc<str>,
@@ -33,18 +33,18 @@ pub(super) enum ResponseStorage {
 /// Stores the response in the unit of work of the command.
 #[derive(Clone)]
 pub(super) struct UnitResponse {
-    writer: AnswerWriter,
+    writer: ResponseWriter,
     /// Whether a unit of work has written the response. It is stored if that unit of work was committed.
     written: Arc<AtomicBool>,
 }
 
 impl UnitResponse {
-    pub(super) fn new(writer: AnswerWriter) -> UnitResponse {
+    pub(super) fn new(writer: ResponseWriter) -> UnitResponse {
         UnitResponse { writer, written: Arc::default() }
     }
 
     /// Serializes the data of the response.
-    pub(super) fn write(&self, result: Answered<'_>) -> Result<String, StoreError> {
+    pub(super) fn write(&self, result: CommandResult<'_>) -> Result<String, StoreError> {
         (self.writer)(result).map_err(|error| StoreError::Backend(error.into()))
     }
 }
@@ -84,15 +84,15 @@ impl Ticket {
     }
 
     /// Stores the response in the unit of work of the command.
-    pub(super) async fn conclude(
+    pub(super) async fn store_response(
         &self,
         unit_response: &UnitResponse,
         unit: &mut Work,
         status: SuccessStatus,
-        result: Answered<'_>,
+        result: CommandResult<'_>,
     ) -> Result<(), UseCaseError> {
         let data = unit_response.write(result)?;
-        let after = self.success_record(StoredAnswer { status: status.code(), data });
+        let after = self.success_record(StoredResponse { status: status.code(), data });
         if unit.advance_request(&self.request.token, &after).await? == Changed::None {
             // An earlier attempt of this unit of work may have been committed although its outcome was unknown.
             let stored = unit.request_of(&after.scope).await?;
@@ -104,23 +104,23 @@ impl Ticket {
         Ok(())
     }
 
-    fn success_record(&self, response: StoredAnswer) -> KeptRequest {
-        KeptRequest {
+    fn success_record(&self, response: StoredResponse) -> RequestRecord {
+        RequestRecord {
             state: RequestState::Success(response),
             token: self.response_token.to_string(),
-            ..KeptRequest::clone(&self.request)
+            ..RequestRecord::clone(&self.request)
         }
     }
 
     /// Stores the response of an executed request. Does nothing if the command's unit of work has stored it, or if another
     /// attempt has taken over the claim.
-    pub async fn done(&self, response: StoredAnswer) -> Result<(), IdempotencyError> {
+    pub async fn done(&self, response: StoredResponse) -> Result<(), IdempotencyError> {
         if let ResponseStorage::InUnit(unit_response) = &self.storage
             && unit_response.written.load(Ordering::Relaxed)
         {
             return Ok(());
         }
-        self.keys.conclude(&self.request.token, &self.success_record(response)).await.map(|_| ())
+        self.keys.store_response(&self.request.token, &self.success_record(response)).await.map(|_| ())
     }
 
     /// Releases the key of a request that was rejected and changed nothing.

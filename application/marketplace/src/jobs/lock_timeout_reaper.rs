@@ -15,7 +15,7 @@ use crate::assets::{AssetAccounts, AssetOutcome, Cause, RowSelection, Subject};
 use crate::consistency::confirmed_body;
 use crate::ports::Work;
 use crate::use_cases::{UseCaseError, transition};
-use crate::{Actor, Announcer, App, CommandContext};
+use crate::{Actor, App, CommandContext, EventFactory};
 use handover_events::Trace;
 use handover_outbox::history::{self, RedrivenBy};
 use handover_outbox::ports::{Changed, OutboxRow, Redrive, StoreError};
@@ -26,13 +26,13 @@ const REAPER: Actor = Actor::System("lock-timeout-reaper");
 
 /// Result of one reaper run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Reaped {
+pub struct ReaperReport {
     /// Locks released.
     pub released: u64,
     /// Pending orders cancelled because of an expired lock.
     pub closed: u64,
     /// ORDER_PAID events redriven.
-    pub sent_again: u64,
+    pub redriven: u64,
     /// Coupons set to `EXPIRED`.
     pub expired: u64,
 }
@@ -72,13 +72,13 @@ impl LockTimeoutReaper {
     }
 
     /// Processes every lock that is older than the timeout, then the expired coupons.
-    pub async fn reap(&self) -> Result<Reaped, UseCaseError> {
+    pub async fn reap(&self) -> Result<ReaperReport, UseCaseError> {
         let now = self.app.now();
         let cutoff = TimeDelta::from_std(self.settings.lock_timeout)
             .ok()
             .and_then(|age| now.checked_sub_signed(age))
             .unwrap_or_default();
-        let mut reaped = Reaped::default();
+        let mut reaped = ReaperReport::default();
         let mut after = None;
         loop {
             let batch = self.settings.batch.get();
@@ -101,7 +101,7 @@ impl LockTimeoutReaper {
         Ok(reaped)
     }
 
-    fn record(&self, hold: &Hold, outcome: &LockOutcome, now: DateTime<Utc>, reaped: &mut Reaped) {
+    fn record(&self, hold: &Hold, outcome: &LockOutcome, now: DateTime<Utc>, reaped: &mut ReaperReport) {
         let age_s = now.signed_duration_since(hold.create_time).num_seconds();
         match outcome {
             LockOutcome::Released { closed, key } => {
@@ -113,7 +113,7 @@ impl LockTimeoutReaper {
                     "[LockTimeoutReaper] lock released");
             }
             LockOutcome::Redriven(event) => {
-                reaped.sent_again += 1;
+                reaped.redriven += 1;
                 warn!(orderId = %hold.order, asset = %hold.asset, ageSeconds = age_s, eventId = %event,
                     "[LockTimeoutReaper] order is paid but its lock is not committed; event redriven");
             }
@@ -128,13 +128,13 @@ impl LockTimeoutReaper {
             trace: Trace { trace_id: format!("reaper-{}", hold.order), traceparent: None },
             idempotency: None,
         };
-        let announcer = self.app.announcer(&context, 1);
+        let event_factory = self.app.event_factory(&context, 1);
         let app = self.app.clone();
         let seen = hold.clone();
         with_tx(&self.app.tx, move |unit, _| {
             let app = app.clone();
             let seen = seen.clone();
-            let announcer = announcer.clone();
+            let event_factory = event_factory.clone();
             Box::pin(async move {
                 let order = unit.order_by_id(seen.tenant, seen.order).await?;
                 if let Some(order) = &order
@@ -143,17 +143,18 @@ impl LockTimeoutReaper {
                     return redrive_paid(unit, &app, order, &seen).await;
                 }
                 let trace = transition::trace_of_order(unit, seen.tenant, seen.order).await?;
-                let announcer = announcer.in_trace(trace.as_ref());
+                let event_factory = event_factory.in_trace(trace.as_ref());
                 let closed = match &order {
                     Some(order) if order.status == OrderStatus::Pending => {
                         let cause = CancelCause::Timeout { created_by: cutoff };
                         let cancel = OrderAction::Cancel(cause);
-                        transition::apply(unit, order, &cancel, OrderActor::System, &announcer, 0).await?;
+                        transition::apply(unit, order, &cancel, OrderActor::System, &event_factory, 0)
+                            .await?;
                         true
                     }
                     Some(_) | None => false,
                 };
-                release(unit, &app, &seen, closed, &announcer).await
+                release(unit, &app, &seen, closed, &event_factory).await
             })
         })
         .await
@@ -199,7 +200,7 @@ async fn release(
     app: &App,
     seen: &Hold,
     closed: bool,
-    announcer: &Announcer,
+    event_factory: &EventFactory,
 ) -> Result<LockOutcome, UseCaseError> {
     let subject = Subject { tenant: seen.tenant, order: seen.order, user: seen.user, asset: seen.asset };
     let mut selection = RowSelection::default();
@@ -211,7 +212,7 @@ async fn release(
     if !still_frozen {
         return Ok(LockOutcome::Unchanged);
     }
-    let cause = Cause { event_id: None, trace_id: Some(announcer.trace_id().to_owned()) };
+    let cause = Cause { event_id: None, trace_id: Some(event_factory.trace_id().to_owned()) };
     let outcome = accounts.release(subject, &cause)?;
     accounts.write(unit).await?;
     Ok(match outcome {

@@ -8,7 +8,7 @@ mod settings;
 mod timeout_sweep;
 
 pub use consistency_repair::ConsistencyRepair;
-pub use lock_timeout_reaper::{LockTimeoutReaper, Reaped};
+pub use lock_timeout_reaper::{LockTimeoutReaper, ReaperReport};
 pub use refund_dispatcher::RefundDispatcher;
 pub use request_sweep::RequestSweep;
 pub use settings::{ConsistencySettings, RefundSettings, TimeoutSettings};

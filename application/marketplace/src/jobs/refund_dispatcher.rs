@@ -82,7 +82,7 @@ impl RefundDispatcher {
                     return Ok(None);
                 }
                 let payment = unit.payment_by_id(refund.payment).await?;
-                let attempted = refund.asked(next_attempt_time(&settings, refund.attempts, now), now);
+                let attempted = refund.with_attempt(next_attempt_time(&settings, refund.attempts, now), now);
                 match unit.advance_refund(&attempted).await? {
                     Changed::None => Err(StoreError::Conflict { what: "refund".to_owned() }),
                     Changed::One => {
@@ -142,7 +142,7 @@ impl RefundDispatcher {
             Box::pin(async move {
                 let Some(refund) = unit.refund_by_id(id).await? else { return Ok(()) };
                 if refund.status == RefundStatus::Processing {
-                    let updated = refund.noted(error, now);
+                    let updated = refund.with_error(error, now);
                     if unit.advance_refund(&updated).await? == Changed::None {
                         return Err(StoreError::Conflict { what: "refund".to_owned() });
                     }

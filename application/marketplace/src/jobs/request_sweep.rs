@@ -8,7 +8,7 @@ use crate::App;
 use handover_outbox::ports::StoreError;
 use handover_outbox::with_tx;
 
-/// Rows removed per transaction, so that each transaction is short.
+/// RedriveSelection removed per transaction, so that each transaction is short.
 const BATCH: NonZeroU32 = NonZeroU32::MIN.saturating_add(499);
 
 /// Sweep over idempotency keys.
@@ -42,6 +42,6 @@ impl RequestSweep {
     /// Removes one batch. Returns the number of removed rows.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
         let now = self.app.now();
-        with_tx(&self.app.tx, move |unit, _| Box::pin(unit.sweep_requests(now, BATCH.get()))).await
+        with_tx(&self.app.tx, move |unit, _| Box::pin(unit.delete_expired_requests(now, BATCH.get()))).await
     }
 }

@@ -41,7 +41,7 @@ impl TimeoutSweep {
 
     /// Closes one batch. Returns the number of orders that this call closed.
     pub async fn sweep(&self) -> Result<u64, UseCaseError> {
-        let cutoff = self.app.rules.overdue_line(self.app.now());
+        let cutoff = self.app.rules.overdue_cutoff(self.app.now());
         let overdue = self.app.view().await?.orders_overdue(cutoff, self.settings.sweep_batch.get()).await?;
         let mut closed = 0;
         for (tenant, order) in overdue {

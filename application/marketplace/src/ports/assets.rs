@@ -30,7 +30,7 @@ pub struct AccountTotal {
 
 /// A discrepancy in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LedgerFlaw {
+pub enum LedgerInconsistency {
     /// The entries of an operation do not sum to zero, or the operation of existing entries is missing.
     Unbalanced {
         tenant: TenantId,
@@ -136,11 +136,11 @@ pub trait AssetQueries: Send {
 
     /// At most `limit` discrepancies of a tenant (`None`: of all): unbalanced operations by key, then drifted balances by
     /// user. Reads the whole ledger.
-    async fn ledger_flaws(
+    async fn ledger_inconsistencies(
         &mut self,
         tenant: Option<TenantId>,
         limit: u32,
-    ) -> Result<Vec<LedgerFlaw>, StoreError>;
+    ) -> Result<Vec<LedgerInconsistency>, StoreError>;
 }
 
 /// Writes assets.

@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
-use marketplace_domain::{CreditCounts, CreditStep, OrderId, UserId};
+use marketplace_domain::{CreditCounts, CreditOutcome, OrderId, UserId};
 
 use handover_outbox::ports::StoreError;
 
@@ -17,7 +17,7 @@ pub struct CreditChange {
     pub order: OrderId,
     /// `aggregate_seq` of the event.
     pub aggregate_seq: i64,
-    pub step: CreditStep,
+    pub step: CreditOutcome,
     pub event_id: EventId,
     /// Time at which the event was applied.
     pub at: DateTime<Utc>,

@@ -115,7 +115,7 @@ pub type ShipmentTask = NewShipmentTask;
 pub const SHIPMENT: &str = "SHIPMENT";
 
 /// The business fact that a notification belongs to.
-pub fn notified_of(status: OrderStatus, side: OrderSide) -> String {
+pub fn notification_fact(status: OrderStatus, side: OrderSide) -> String {
     format!("{status}:{}", side.as_str())
 }
 
@@ -126,7 +126,7 @@ pub enum EffectKind {
     ListingChange,
     /// A shipment task; its fact is [`SHIPMENT`].
     Shipment,
-    /// A notification of one party; its fact is [`notified_of`].
+    /// A notification of one party; its fact is [`notification_fact`].
     Notification,
     /// A change of a buyer's credit; its fact is the step.
     CreditChange,

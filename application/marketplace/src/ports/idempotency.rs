@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use marketplace_domain::UserId;
 
-use handover_outbox::is_of_the_future;
+use handover_outbox::is_in_the_future;
 use handover_outbox::ports::{Changed, StoreError};
 
 /// Identity of a request. Two requests with the same scope are the same request.
@@ -28,7 +28,7 @@ impl RequestScope {
 
 /// Stored response of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredAnswer {
+pub struct StoredResponse {
     /// HTTP status.
     pub status: u16,
     /// The `data` field of the response, as JSON.
@@ -44,12 +44,12 @@ pub enum RequestState {
         until: DateTime<Utc>,
     },
     /// The request was executed.
-    Success(StoredAnswer),
+    Success(StoredResponse),
 }
 
 /// Stored record of a request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptRequest {
+pub struct RequestRecord {
     pub scope: RequestScope,
     /// SHA-256 of the canonical body, in hex. The same key with another body is another request.
     pub body_hash: String,
@@ -70,7 +70,7 @@ pub struct KeptRequest {
 pub enum IdempotencyError {
     /// The key was used for a request with another body.
     #[error("the idempotency key was used for another request")]
-    KeyTaken,
+    KeyReused,
     /// Another attempt at the same request holds the claim, and its lease has not ended.
     #[error("the same request is being processed")]
     InProgress,
@@ -79,44 +79,48 @@ pub enum IdempotencyError {
     Store(#[from] StoreError),
     /// The separate idempotency store failed or did not respond. It may have executed the operation.
     #[error("idempotency store unavailable: {0}")]
-    Away(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// How an existing record affects a new claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClaimState {
     /// The record is this claim: an earlier write of unknown outcome succeeded.
-    Claimed,
+    Own,
     /// The same request was executed; this is its response.
-    Answered(StoredAnswer),
+    Completed(StoredResponse),
     /// The record may be replaced by a write with its token: it expired, or its lease ended without a response.
-    Over,
+    Replaceable,
 }
 
-impl KeptRequest {
+impl RequestRecord {
     /// Decides how this existing record affects a claim at `now`, by the clock that wrote the record. Every store uses this
     /// decision.
     ///
     /// # Errors
-    /// [`IdempotencyError::KeyTaken`] if the body differs, [`IdempotencyError::InProgress`] while the lease is valid.
-    pub fn claimed_by(self, claim: &KeptRequest, now: DateTime<Utc>) -> Result<Standing, IdempotencyError> {
+    /// [`IdempotencyError::KeyReused`] if the body differs, [`IdempotencyError::InProgress`] while the lease is valid.
+    pub fn decide_claim(
+        self,
+        claim: &RequestRecord,
+        now: DateTime<Utc>,
+    ) -> Result<ClaimState, IdempotencyError> {
         if self.token == claim.token {
-            return Ok(Standing::Claimed);
+            return Ok(ClaimState::Own);
         }
         if self.expire_time <= now {
-            return Ok(Standing::Over);
+            return Ok(ClaimState::Replaceable);
         }
         if self.body_hash != claim.body_hash {
-            return Err(IdempotencyError::KeyTaken);
+            return Err(IdempotencyError::KeyReused);
         }
         match self.state {
-            RequestState::Success(response) => Ok(Standing::Answered(response)),
+            RequestState::Success(response) => Ok(ClaimState::Completed(response)),
             // A claim with a creation time in the future was written before the clock was set back, so its lease end is
             // not valid.
-            RequestState::Processing { until } if until > now && !is_of_the_future(self.create_time, now) => {
+            RequestState::Processing { until } if until > now && !is_in_the_future(self.create_time, now) => {
                 Err(IdempotencyError::InProgress)
             }
-            RequestState::Processing { .. } => Ok(Standing::Over),
+            RequestState::Processing { .. } => Ok(ClaimState::Replaceable),
         }
     }
 }
@@ -130,13 +134,13 @@ pub trait IdempotencyStore: Send + Sync {
     /// Claims the key of a request in state `Processing`, or returns the stored response of the request.
     ///
     /// `claim.create_time` is the current time of the deployment's clock. A store with its own clock MUST use the times as
-    /// durations relative to it. An existing record is handled by [`KeptRequest::claimed_by`]. Of concurrent claims of one
+    /// durations relative to it. An existing record is handled by [`RequestRecord::decide_claim`]. Of concurrent claims of one
     /// key, exactly one MUST succeed. A store that cannot decide MUST return an error: no request runs without a claim.
-    async fn claim(&self, claim: &KeptRequest) -> Result<Option<StoredAnswer>, IdempotencyError>;
+    async fn claim(&self, claim: &RequestRecord) -> Result<Option<StoredResponse>, IdempotencyError>;
 
     /// Replaces the claim by the response and its new token, if the stored token is `token`. The expiry time does not
     /// change.
-    async fn conclude(&self, token: &str, record: &KeptRequest) -> Result<Changed, IdempotencyError>;
+    async fn store_response(&self, token: &str, record: &RequestRecord) -> Result<Changed, IdempotencyError>;
 
     /// Removes the record if it is `Processing` and its token is `token`.
     async fn release(&self, scope: &RequestScope, token: &str) -> Result<Changed, IdempotencyError>;
@@ -147,7 +151,7 @@ pub trait IdempotencyStore: Send + Sync {
 #[async_trait]
 pub trait RequestQueries: Send {
     /// The record of this scope, even if it has expired.
-    async fn request_of(&mut self, scope: &RequestScope) -> Result<Option<KeptRequest>, StoreError>;
+    async fn request_of(&mut self, scope: &RequestScope) -> Result<Option<RequestRecord>, StoreError>;
 }
 
 /// Writes requests.
@@ -155,16 +159,16 @@ pub trait RequestQueries: Send {
 #[async_trait]
 pub trait RequestRepo: Send {
     /// Inserts a record. An existing record of the scope MUST be a `Conflict`.
-    async fn insert_request(&mut self, request: &KeptRequest) -> Result<(), StoreError>;
+    async fn insert_request(&mut self, request: &RequestRecord) -> Result<(), StoreError>;
 
     /// Replaces the record of this scope if its token is `token`: one conditional write. Replacing a record by an identical
     /// one MUST be [`Changed::One`], because a commit of unknown outcome is repeated.
-    async fn advance_request(&mut self, token: &str, after: &KeptRequest) -> Result<Changed, StoreError>;
+    async fn advance_request(&mut self, token: &str, after: &RequestRecord) -> Result<Changed, StoreError>;
 
     /// Removes the record of this scope if it is `Processing` and its token is `token`.
     async fn drop_request(&mut self, scope: &RequestScope, token: &str) -> Result<Changed, StoreError>;
 
     /// Removes at most `limit` records that expired at or before `now`, earliest first. Returns the number of removed
     /// records.
-    async fn sweep_requests(&mut self, now: DateTime<Utc>, limit: u32) -> Result<u64, StoreError>;
+    async fn delete_expired_requests(&mut self, now: DateTime<Utc>, limit: u32) -> Result<u64, StoreError>;
 }

@@ -14,26 +14,28 @@ use marketplace_domain::UserId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bucket {
     capacity: NonZeroU32,
-    token_every: Duration,
+    refill_interval: Duration,
 }
 
-/// The refill interval is below one microsecond, or the bucket takes longer than [`Bucket::SLOWEST`] to fill.
+/// The refill interval is below one microsecond, or the bucket takes longer than [`Bucket::MAX_REFILL_TIME`] to fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid bucket: the refill interval of a token must be at least 1 µs, and an empty bucket must be full within 24 h"
 )]
-pub struct NoBucket;
+pub struct InvalidBucket;
 
 impl Bucket {
     /// Maximum time in which an empty bucket must be full again.
-    pub const SLOWEST: Duration = Duration::from_secs(24 * 60 * 60);
+    pub const MAX_REFILL_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
     /// Creates a bucket with a capacity and a refill interval per token, in microseconds.
-    pub fn new(capacity: NonZeroU32, token_every_us: u64) -> Result<Bucket, NoBucket> {
-        let bucket = Bucket { capacity, token_every: Duration::from_micros(token_every_us) };
-        let fills =
-            bucket.token_every.checked_mul(capacity.get()).is_some_and(|time| time <= Bucket::SLOWEST);
-        if fills && token_every_us > 0 { Ok(bucket) } else { Err(NoBucket) }
+    pub fn new(capacity: NonZeroU32, token_every_us: u64) -> Result<Bucket, InvalidBucket> {
+        let bucket = Bucket { capacity, refill_interval: Duration::from_micros(token_every_us) };
+        let fills = bucket
+            .refill_interval
+            .checked_mul(capacity.get())
+            .is_some_and(|time| time <= Bucket::MAX_REFILL_TIME);
+        if fills && token_every_us > 0 { Ok(bucket) } else { Err(InvalidBucket) }
     }
 
     /// Maximum number of tokens.
@@ -42,13 +44,13 @@ impl Bucket {
     }
 
     /// Refill interval of one token.
-    pub const fn token_every(self) -> Duration {
-        self.token_every
+    pub const fn refill_interval(self) -> Duration {
+        self.refill_interval
     }
 
     /// Time in which an empty bucket becomes full.
-    pub const fn fills_in(self) -> Duration {
-        self.token_every.saturating_mul(self.capacity.get())
+    pub const fn refill_time(self) -> Duration {
+        self.refill_interval.saturating_mul(self.capacity.get())
     }
 }
 
@@ -102,7 +104,7 @@ impl fmt::Display for LimitKey {
 
 /// Result of taking a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum RateLimitDecision {
     /// A token was taken.
     Token {
         /// Number of tokens left.
@@ -123,5 +125,5 @@ pub enum Taken {
 pub trait RateLimiter: Send + Sync {
     /// Takes a token. Every call with the same key MUST pass the same bucket. The limiter MUST return within milliseconds,
     /// even if its backend does not respond.
-    async fn take(&self, key: &LimitKey, bucket: Bucket) -> Taken;
+    async fn take(&self, key: &LimitKey, bucket: Bucket) -> RateLimitDecision;
 }

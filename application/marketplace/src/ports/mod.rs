@@ -19,22 +19,24 @@ mod products;
 mod refunds;
 
 pub use assets::{
-    AccountTotal, AssetQueries, AssetQueriesWrapper, AssetRepo, AssetRepoWrapper, LedgerEntry, LedgerFlaw,
+    AccountTotal, AssetQueries, AssetQueriesWrapper, AssetRepo, AssetRepoWrapper, LedgerEntry,
+    LedgerInconsistency,
 };
 pub use credit::{
     BuyerCredit, CreditChange, CreditQueries, CreditQueriesWrapper, CreditRepo, CreditRepoWrapper,
 };
 pub use effects::{
     EffectKind, EffectOfFact, EffectQueries, EffectQueriesWrapper, EffectRepo, EffectRepoWrapper,
-    ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, SHIPMENT, ShipmentTask, notified_of,
+    ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, SHIPMENT, ShipmentTask,
+    notification_fact,
 };
 pub use gateway::{Gateway, GatewayError, RefundRequest};
 pub use idempotency::{
-    IdempotencyError, IdempotencyStore, KeptRequest, RequestQueries, RequestQueriesWrapper, RequestRepo,
-    RequestRepoWrapper, RequestScope, RequestState, Standing, StoredAnswer,
+    ClaimState, IdempotencyError, IdempotencyStore, RequestQueries, RequestQueriesWrapper, RequestRecord,
+    RequestRepo, RequestRepoWrapper, RequestScope, RequestState, StoredResponse,
 };
 pub use ids::{IdBlocks, IdBlocksWrapper, IdKind, IdQueries, IdQueriesWrapper, IdState};
-pub use limits::{Bucket, LimitKey, NoBucket, Party, RateLimiter, Taken};
+pub use limits::{Bucket, InvalidBucket, LimitKey, Party, RateLimitDecision, RateLimiter};
 pub use market::{MarketStore, MarketUnit, MarketView, Work};
 pub use notifications::{
     Notification, NotificationQueries, NotificationQueriesWrapper, NotificationRepo, NotificationRepoWrapper,

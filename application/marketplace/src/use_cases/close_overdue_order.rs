@@ -4,7 +4,7 @@ use handover_events::TenantId;
 use marketplace_domain::{CancelCause, OrderAction, OrderActor, OrderId, OrderRefusal, OrderStatus};
 
 use super::{UseCaseError, transition};
-use crate::app::Announcer;
+use crate::app::EventFactory;
 use crate::ports::Work;
 use crate::{Actor, App, CommandContext};
 use handover_events::Trace;
@@ -26,7 +26,7 @@ pub struct CloseOverdueOrder {
     tenant: TenantId,
     order: OrderId,
     cause: CancelCause,
-    announcer: Announcer,
+    event_factory: EventFactory,
 }
 
 /// Creates the command for a consumer or job.
@@ -38,16 +38,16 @@ pub fn command(
     trace: Trace,
 ) -> CloseOverdueOrder {
     let context = CommandContext { actor: Actor::System(caller), tenant, trace, idempotency: None };
-    let announcer = app.announcer(&context, 1);
-    let cause = CancelCause::Timeout { created_by: app.rules.overdue_line(announcer.now) };
-    CloseOverdueOrder { tenant, order, cause, announcer }
+    let event_factory = app.event_factory(&context, 1);
+    let cause = CancelCause::Timeout { created_by: app.rules.overdue_cutoff(event_factory.now) };
+    CloseOverdueOrder { tenant, order, cause, event_factory }
 }
 
 impl CloseOverdueOrder {
     /// Returns the command with the trace of the request that placed the order, if its event is in the outbox.
     pub async fn in_trace_of_order(&self, unit: &mut Work) -> Result<CloseOverdueOrder, UseCaseError> {
         let trace = transition::trace_of_order(unit, self.tenant, self.order).await?;
-        Ok(CloseOverdueOrder { announcer: self.announcer.in_trace(trace.as_ref()), ..self.clone() })
+        Ok(CloseOverdueOrder { event_factory: self.event_factory.in_trace(trace.as_ref()), ..self.clone() })
     }
 
     /// Runs the command in a unit of work. Only the conditional write proves that this call closed the order.
@@ -57,7 +57,7 @@ impl CloseOverdueOrder {
             .await?
             .ok_or(UseCaseError::NotFound { what: "order" })?;
         let action = OrderAction::Cancel(self.cause);
-        match transition::apply(unit, &order, &action, OrderActor::System, &self.announcer, 0).await {
+        match transition::apply(unit, &order, &action, OrderActor::System, &self.event_factory, 0).await {
             Ok(_) => Ok(Closed::Now),
             Err(UseCaseError::Order(OrderRefusal::WrongStatus { status, .. })) => {
                 Ok(Closed::NotPending(status))

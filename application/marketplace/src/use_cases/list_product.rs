@@ -3,7 +3,7 @@
 use marketplace_domain::{Money, Product, ProductStatus, Title};
 
 use super::UseCaseError;
-use crate::idempotency::{SuccessStatus, with_answer};
+use crate::idempotency::{SuccessStatus, with_stored_response};
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::IdKind;
 use crate::{App, CommandContext};
@@ -38,10 +38,10 @@ async fn list(app: &App, context: &CommandContext, command: ListProduct) -> Resu
         create_time: now,
         update_time: now,
     };
-    with_answer(app, context, SuccessStatus::Created, move |unit, attempt| {
+    with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
         let product = product.clone();
         Box::pin(async move {
-            if attempt.may_have_happened() {
+            if attempt.may_be_committed() {
                 let found = unit.product_by_id(product.tenant, product.id).await?;
                 if let Some(listed) = found.filter(|found| is_the_same_listing(found, &product)) {
                     return Ok(listed);

@@ -22,8 +22,8 @@ pub use complete_order::complete_order;
 pub use list_product::{ListProduct, list_product};
 pub use place_order::{PlaceOrder, place_order};
 pub use queries::{
-    PurseView, coupons, credit, find_order, find_product, listings, notifications, orders, products, purse,
-    refunds, shipments,
+    AccountBalance, coupons, credit, find_order, find_product, listings, notifications, orders, products,
+    purse, refunds, shipments,
 };
 pub use request_refund::{RequestRefund, request_refund};
 pub(crate) use settle_payment::captured;
@@ -75,7 +75,7 @@ pub enum UseCaseError {
     AssetsNotLocked,
     /// The idempotency key was used for another request.
     #[error("the idempotency key was used for another request")]
-    KeyTaken,
+    KeyReused,
     /// Another attempt with the same idempotency key is running, or has taken over the claim of this one.
     #[error("the same request is being processed")]
     InProgress,
@@ -113,7 +113,7 @@ impl UnitError for UseCaseError {
             | UseCaseError::Refund(_)
             | UseCaseError::Asset(_)
             | UseCaseError::AssetsNotLocked
-            | UseCaseError::KeyTaken
+            | UseCaseError::KeyReused
             | UseCaseError::InProgress
             | UseCaseError::NothingHeld
             | UseCaseError::Broker(_) => None,

@@ -1,9 +1,9 @@
 //! Use case: a buyer places an order. Order, product and events are written in one transaction.
 
-use marketplace_domain::{AskedAssets, CouponId, Money, NewOrder, Order, Points, ProductId};
+use marketplace_domain::{CouponId, Money, NewOrder, Order, Points, ProductId, RequestedAssets};
 
 use super::{UseCaseError, one_row};
-use crate::idempotency::{SuccessStatus, with_answer};
+use crate::idempotency::{SuccessStatus, with_stored_response};
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::IdKind;
 use crate::{App, CommandContext};
@@ -41,16 +41,16 @@ pub async fn place_order(
 
 async fn place(app: &App, context: &CommandContext, command: PlaceOrder) -> Result<Order, UseCaseError> {
     let buyer = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
-    let announcer = app.announcer(context, 2);
-    let new = NewOrder { id: app.ids.next(IdKind::Order).await?, buyer, now: announcer.now };
+    let event_factory = app.event_factory(context, 2);
+    let new = NewOrder { id: app.ids.next(IdKind::Order).await?, buyer, now: event_factory.now };
     let tenant = context.tenant;
     let rules = app.rules.points;
-    with_answer(app, context, SuccessStatus::Created, move |unit, attempt| {
-        let announcer = announcer.clone();
+    with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
+        let event_factory = event_factory.clone();
         Box::pin(async move {
-            if attempt.may_have_happened() {
+            if attempt.may_be_committed() {
                 // The event id proves that an earlier attempt of this command placed the order.
-                if announcer.is_announced(unit).await?
+                if event_factory.is_announced(unit).await?
                     && let Some(placed) = unit.order_by_id(tenant, new.id).await?
                 {
                     return Ok(placed);
@@ -68,11 +68,11 @@ async fn place(app: &App, context: &CommandContext, command: PlaceOrder) -> Resu
                 }
                 None => None,
             };
-            let assets = AskedAssets { coupon, wallet: command.wallet, points: command.points };
+            let assets = RequestedAssets { coupon, wallet: command.wallet, points: command.points };
             let (order, sold, events) = Order::place(&product, new, &assets, rules)?;
             one_row(unit.advance_product(&sold).await?, "product")?;
             unit.insert_order(&order).await?;
-            let events = announcer.rows(0, tenant, order.version, &events);
+            let events = event_factory.rows(0, tenant, order.version, &events);
             append(unit.outbox(), &events).await?;
             Ok(order)
         })

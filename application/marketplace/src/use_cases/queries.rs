@@ -84,7 +84,7 @@ pub async fn credit(app: &App, context: &CommandContext) -> Result<Option<BuyerC
 
 /// Balance, holds and ledger entries of one purse.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PurseView {
+pub struct AccountBalance {
     pub balance: Balance,
     /// `FROZEN` holds.
     pub holds: Vec<Hold>,
@@ -99,14 +99,14 @@ pub async fn purse(
     purse: Purse,
     before: Option<i64>,
     limit: u32,
-) -> Result<PurseView, UseCaseError> {
+) -> Result<AccountBalance, UseCaseError> {
     let tenant = context.tenant;
     let user = caller(context)?;
     let mut view = app.view().await?;
     let balance = view.balance_of(tenant, user, purse).await?;
     let holds = view.holds_of_user(tenant, user, purse.asset()).await?;
     let entries = view.entries_page(tenant, user, purse, before, limit.saturating_add(1)).await?;
-    Ok(PurseView {
+    Ok(AccountBalance {
         balance: balance.unwrap_or_else(|| Balance::empty(tenant, user, purse, app.now())),
         holds,
         entries: Page::cut(entries, limit, |entry| entry.id),
@@ -166,7 +166,7 @@ pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result
         }
         return Err(UseCaseError::NotFound { what: "order" });
     };
-    let is_party = context.user().is_some_and(|user| order.party(user) != OrderActor::Stranger);
+    let is_party = context.user().is_some_and(|user| order.role_of(user) != OrderActor::Unrelated);
     let mut refunds = view.refunds_of(context.tenant, order.id).await?;
     drop(view);
     if !is_party {
@@ -185,8 +185,9 @@ async fn record_refunds_read(
     returned: u64,
 ) -> Result<(), UseCaseError> {
     let operator = context.operator()?;
-    let action = Action::look_at_people("refunds.list", &operator, [("orderId", Some(order.get().into()))]);
-    Ok(action.told(&app.outbox, &operator, Some(context.tenant), returned).await?)
+    let action =
+        Action::read_personal_data("refunds.list", &operator, [("orderId", Some(order.get().into()))]);
+    Ok(action.record(&app.outbox, &operator, Some(context.tenant), returned).await?)
 }
 
 fn caller(context: &CommandContext) -> Result<UserId, UseCaseError> {

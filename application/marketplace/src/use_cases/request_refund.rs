@@ -8,12 +8,12 @@ use marketplace_domain::{
 
 use super::settle_refund::settle;
 use super::{UseCaseError, one_row};
-use crate::idempotency::{SuccessStatus, with_answer};
+use crate::idempotency::{SuccessStatus, with_stored_response};
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use crate::{App, CommandContext, Role, privacy};
 use handover_outbox::MASK;
-use handover_outbox::operations::{Action, Operator, Reason, asked, found_done};
+use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};
 use handover_outbox::ports::AuditEntry;
 
 /// The refund to request.
@@ -48,13 +48,13 @@ async fn request(
         return Err(UseCaseError::NotAllowed { what: "a signed-in user" });
     }
     let tenant = context.tenant;
-    let sees_people = privacy::sees_people(context);
+    let sees_personal_data = privacy::sees_personal_data(context);
     let id: RefundId = app.ids.next(IdKind::Refund).await?;
-    let announcer = app.announcer(context, 2);
-    let entry = context.operator().ok().map(|operator| audit_entry(&operator, &command, announcer.now));
+    let event_factory = app.event_factory(context, 2);
+    let entry = context.operator().ok().map(|operator| audit_entry(&operator, &command, event_factory.now));
     let trace = context.trace.clone();
-    with_answer(app, context, SuccessStatus::Created, move |unit, attempt| {
-        let announcer = announcer.clone();
+    with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
+        let event_factory = event_factory.clone();
         let reason = command.reason.clone();
         let entry = entry.clone();
         let trace = trace.clone();
@@ -64,16 +64,16 @@ async fn request(
                 Some(_) | None => unit.order_by_id(tenant, command.order).await?,
             };
             let order = found.ok_or(UseCaseError::NotFound { what: "order" })?;
-            if attempt.may_have_happened()
+            if attempt.may_be_committed()
                 && let Some(before) = unit.refund_by_id(id).await?
             {
                 // An order has at most one refund in processing, so a refund of this order with this creation time (in
                 // microseconds) was written by an earlier attempt.
                 let written = (before.tenant, before.order, before.create_time);
-                let is_ours = written == (tenant, order.id, announcer.now);
+                let is_ours = written == (tenant, order.id, event_factory.now);
                 return if is_ours { Ok(before) } else { Err(IdInUse::refusal(IdKind::Refund, id.get())) };
             }
-            let party = user.map_or(OrderActor::Stranger, |user| order.party(user));
+            let party = user.map_or(OrderActor::Unrelated, |user| order.role_of(user));
             let (actor, cause) = if is_operator && party != OrderActor::Buyer {
                 (OrderActor::Operator, RefundCause::Operator)
             } else {
@@ -83,14 +83,15 @@ async fn request(
                 && let Some(mut running) = unit.refund_by_id(running).await?
             {
                 if let (OrderActor::Operator, Some(entry)) = (actor, &entry) {
-                    found_done(unit.outbox(), attempt, entry).await?;
+                    record_already_done(unit.outbox(), attempt, entry).await?;
                 }
-                if actor == OrderActor::Operator && running.cause == RefundCause::Buyer && !sees_people {
+                if actor == OrderActor::Operator && running.cause == RefundCause::Buyer && !sees_personal_data
+                {
                     running.reason = MASK.to_owned();
                 }
                 return Ok(running);
             }
-            let started = order.apply(&OrderAction::BeginRefund { refund: id }, actor, announcer.now);
+            let started = order.apply(&OrderAction::BeginRefund { refund: id }, actor, event_factory.now);
             let (payment, started) = match started {
                 Ok((started, _)) => (paid_by(unit, &order).await?, Some(started)),
                 Err(refusal) => match unrefunded_payment(unit, &order).await? {
@@ -101,7 +102,7 @@ async fn request(
                 },
             };
             let refund =
-                Refund { trace: Some(trace), ..Refund::of(&payment, id, cause, reason, announcer.now) };
+                Refund { trace: Some(trace), ..Refund::of(&payment, id, cause, reason, event_factory.now) };
             unit.insert_refund(&refund).await?;
             if let (OrderActor::Operator, Some(entry)) = (actor, &entry) {
                 unit.outbox().audit(entry).await?;
@@ -117,7 +118,8 @@ async fn request(
                 return Ok(refund);
             }
             let done =
-                settle(unit, &refund, &order, RefundResult::Success, OrderActor::System, &announcer).await?;
+                settle(unit, &refund, &order, RefundResult::Success, OrderActor::System, &event_factory)
+                    .await?;
             Ok(done.unwrap_or(refund))
         })
     })
@@ -126,7 +128,7 @@ async fn request(
 
 /// Audit entry of a refund that an operator requests.
 fn audit_entry(operator: &Operator, command: &RequestRefund, at: DateTime<Utc>) -> AuditEntry {
-    let selection = asked([("orderId", Some(command.order.get().into()))]);
+    let selection = present_fields([("orderId", Some(command.order.get().into()))]);
     let reason = Reason::new(command.reason.clone()).ok();
     let action = Action { name: "refund.request", selection, reason };
     AuditEntry { matched: 1, changed: 1, ..action.entry(operator, (1, 1), at) }

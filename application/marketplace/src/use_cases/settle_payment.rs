@@ -7,7 +7,7 @@ use marketplace_domain::{
 };
 
 use super::{UseCaseError, one_row, transition};
-use crate::app::Announcer;
+use crate::app::EventFactory;
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use crate::{App, CommandContext};
@@ -41,15 +41,15 @@ async fn settle_report(
     context: &CommandContext,
     command: SettlePayment,
 ) -> Result<Payment, UseCaseError> {
-    let announcer = app.announcer(context, 2);
+    let event_factory = app.event_factory(context, 2);
     let refund: RefundId = app.ids.next(IdKind::Refund).await?;
     with_tx(&app.tx, move |unit, attempt| {
-        let announcer = announcer.clone();
+        let event_factory = event_factory.clone();
         let report = command.report.clone();
         Box::pin(async move {
-            if attempt.may_have_happened()
+            if attempt.may_be_committed()
                 && let Some(existing) = unit.refund_by_id(refund).await?
-                && (existing.payment, existing.create_time) != (command.payment, announcer.now)
+                && (existing.payment, existing.create_time) != (command.payment, event_factory.now)
             {
                 return Err(IdInUse::refusal(IdKind::Refund, refund.get()));
             }
@@ -64,7 +64,8 @@ async fn settle_report(
             if payment.status == PaymentStatus::Processing {
                 require_locked_assets(unit, &order).await?;
             }
-            let settlement = SettlementContext { actor: OrderActor::Gateway, announcer: &announcer, refund };
+            let settlement =
+                SettlementContext { actor: OrderActor::Gateway, event_factory: &event_factory, refund };
             Ok(settle(unit, &payment, &order, &report, settlement).await?.unwrap_or(payment))
         })
     })
@@ -75,7 +76,7 @@ async fn settle_report(
 #[derive(Clone, Copy)]
 pub(super) struct SettlementContext<'a> {
     pub(super) actor: OrderActor,
-    pub(super) announcer: &'a Announcer,
+    pub(super) event_factory: &'a EventFactory,
     pub(super) refund: RefundId,
 }
 
@@ -99,9 +100,9 @@ pub(super) async fn settle(
     report: &Settlement,
     settlement: SettlementContext<'_>,
 ) -> Result<Option<Payment>, UseCaseError> {
-    let SettlementContext { actor, announcer, refund } = settlement;
-    let announcer = &announcer.in_trace(payment.trace.as_ref());
-    let Some((settled, event)) = payment.settle(report, order, announcer.now)? else {
+    let SettlementContext { actor, event_factory, refund } = settlement;
+    let event_factory = &event_factory.in_trace(payment.trace.as_ref());
+    let Some((settled, event)) = payment.settle(report, order, event_factory.now)? else {
         return Ok(None);
     };
     let advanced = unit.advance_payment(&settled).await;
@@ -111,23 +112,23 @@ pub(super) async fn settle(
         return Err(PaymentRefusal::TransactionTaken { transaction_id }.into());
     }
     one_row(advanced?, "payment")?;
-    append(unit.outbox(), &announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
+    append(unit.outbox(), &event_factory.rows(0, settled.tenant, settled.version, &[event])).await?;
     match report.result {
         PaymentResult::Success => {
-            unit.post(&captured(&settled, order, announcer)).await?;
+            unit.post(&captured(&settled, order, event_factory)).await?;
             if order.status == OrderStatus::Pending {
-                transition::apply(unit, order, &OrderAction::Pay, actor, announcer, 1).await?;
+                transition::apply(unit, order, &OrderAction::Pay, actor, event_factory, 1).await?;
             }
             if settled.refund_due {
                 let reason = format!("the order is {}", order.status);
-                let due = Refund::of(&settled, refund, RefundCause::LatePayment, reason, announcer.now);
+                let due = Refund::of(&settled, refund, RefundCause::LatePayment, reason, event_factory.now);
                 unit.insert_refund(&due).await?;
             }
         }
         PaymentResult::Failed => {
             if order.status == OrderStatus::Pending && !order.assets.is_empty() {
                 let action = OrderAction::Cancel(CancelCause::PaymentFailed);
-                transition::apply(unit, order, &action, OrderActor::System, announcer, 1).await?;
+                transition::apply(unit, order, &action, OrderActor::System, event_factory, 1).await?;
             }
         }
     }
@@ -135,7 +136,7 @@ pub(super) async fn settle(
 }
 
 /// Ledger posting of a captured amount; empty for 0.
-pub(crate) fn captured(payment: &Payment, order: &Order, announcer: &Announcer) -> Vec<Posting> {
+pub(crate) fn captured(payment: &Payment, order: &Order, event_factory: &EventFactory) -> Vec<Posting> {
     let amount = payment.amount.minor();
     if amount == 0 {
         return Vec::new();
@@ -152,9 +153,9 @@ pub(crate) fn captured(payment: &Payment, order: &Order, announcer: &Announcer) 
             coupon: None,
             amount,
             balance_after: None,
-            event_id: announcer.first_id().cloned(),
-            trace_id: Some(announcer.trace_id().to_owned()),
-            at: announcer.now,
+            event_id: event_factory.first_id().cloned(),
+            trace_id: Some(event_factory.trace_id().to_owned()),
+            at: event_factory.now,
         },
         entries: vec![Entry::own(Account::Gateway, -amount), Entry::own(Account::Platform, amount)],
     }]

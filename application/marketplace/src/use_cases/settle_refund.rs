@@ -7,7 +7,7 @@ use marketplace_domain::{
 use tracing::error;
 
 use super::{UseCaseError, one_row, transition};
-use crate::app::Announcer;
+use crate::app::EventFactory;
 use crate::ports::Work;
 use crate::{App, CommandContext};
 use handover_outbox::{append, with_tx};
@@ -26,9 +26,9 @@ pub async fn settle_refund(
     context: &CommandContext,
     command: SettleRefund,
 ) -> Result<Refund, UseCaseError> {
-    let announcer = app.announcer(context, 2);
+    let event_factory = app.event_factory(context, 2);
     let settled = with_tx(&app.tx, move |unit, _| {
-        let announcer = announcer.clone();
+        let event_factory = event_factory.clone();
         Box::pin(async move {
             let refund =
                 unit.refund_by_id(command.refund).await?.ok_or(UseCaseError::NotFound { what: "refund" })?;
@@ -37,7 +37,7 @@ pub async fn settle_refund(
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
             let settled =
-                settle(unit, &refund, &order, command.result, OrderActor::Gateway, &announcer).await?;
+                settle(unit, &refund, &order, command.result, OrderActor::Gateway, &event_factory).await?;
             Ok::<_, UseCaseError>((settled.is_some(), settled.unwrap_or(refund)))
         })
     })
@@ -59,16 +59,16 @@ pub(super) async fn settle(
     order: &Order,
     result: RefundResult,
     actor: OrderActor,
-    announcer: &Announcer,
+    event_factory: &EventFactory,
 ) -> Result<Option<Refund>, UseCaseError> {
-    let announcer = &announcer.in_trace(refund.trace.as_ref());
-    let Some((settled, event)) = refund.settle(result, order, announcer.now)? else {
+    let event_factory = &event_factory.in_trace(refund.trace.as_ref());
+    let Some((settled, event)) = refund.settle(result, order, event_factory.now)? else {
         return Ok(None);
     };
     one_row(unit.advance_refund(&settled).await?, "refund")?;
-    append(unit.outbox(), &announcer.rows(0, settled.tenant, settled.version, &[event])).await?;
+    append(unit.outbox(), &event_factory.rows(0, settled.tenant, settled.version, &[event])).await?;
     if result == RefundResult::Success {
-        unit.post(&paid_out(&settled, order, announcer)).await?;
+        unit.post(&paid_out(&settled, order, event_factory)).await?;
     }
     // The refund of a late payment does not change the order.
     if order.refund == Some(settled.id) {
@@ -76,13 +76,13 @@ pub(super) async fn settle(
             RefundResult::Success => OrderAction::Refund { refund: settled.id, amount: settled.amount },
             RefundResult::Failed => OrderAction::AbandonRefund { refund: settled.id },
         };
-        transition::apply(unit, order, &action, actor, announcer, 1).await?;
+        transition::apply(unit, order, &action, actor, event_factory, 1).await?;
     }
     Ok(Some(settled))
 }
 
 /// Ledger posting of a refunded amount; empty for 0.
-pub(crate) fn paid_out(refund: &Refund, order: &Order, announcer: &Announcer) -> Vec<Posting> {
+pub(crate) fn paid_out(refund: &Refund, order: &Order, event_factory: &EventFactory) -> Vec<Posting> {
     let amount = refund.amount.minor();
     if amount == 0 {
         return Vec::new();
@@ -99,9 +99,9 @@ pub(crate) fn paid_out(refund: &Refund, order: &Order, announcer: &Announcer) ->
             coupon: None,
             amount,
             balance_after: None,
-            event_id: announcer.first_id().cloned(),
-            trace_id: Some(announcer.trace_id().to_owned()),
-            at: announcer.now,
+            event_id: event_factory.first_id().cloned(),
+            trace_id: Some(event_factory.trace_id().to_owned()),
+            at: event_factory.now,
         },
         entries: vec![Entry::own(Account::Platform, -amount), Entry::own(Account::Gateway, amount)],
     }]

@@ -3,7 +3,7 @@
 use marketplace_domain::{Product, ProductAction, ProductId};
 
 use super::{UseCaseError, one_row};
-use crate::idempotency::{SuccessStatus, with_answer};
+use crate::idempotency::{SuccessStatus, with_stored_response};
 use crate::{App, CommandContext};
 
 /// Whether a product is hidden or shown.
@@ -30,12 +30,11 @@ pub async fn shelve_product(
         Shelf::Off => ProductAction::OffShelf,
         Shelf::On => ProductAction::OnShelf,
     };
-    with_answer(app, context, SuccessStatus::Ok, move |unit, attempt| {
+    with_stored_response(app, context, SuccessStatus::Ok, move |unit, attempt| {
         Box::pin(async move {
             let product =
                 unit.product_by_id(tenant, id).await?.ok_or(UseCaseError::NotFound { what: "product" })?;
-            if attempt.may_have_happened() && product.status == action.step().1 && product.update_time == now
-            {
+            if attempt.may_be_committed() && product.status == action.step().1 && product.update_time == now {
                 return Ok(product);
             }
             let after = product.apply_as(action, seller, now)?;

@@ -7,7 +7,7 @@ use marketplace_domain::{
 
 use super::UseCaseError;
 use super::settle_payment::{SettlementContext, require_locked_assets, settle};
-use crate::idempotency::{SuccessStatus, with_answer};
+use crate::idempotency::{SuccessStatus, with_stored_response};
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::IdKind;
 use crate::{App, CommandContext};
@@ -36,23 +36,23 @@ async fn start(app: &App, context: &CommandContext, command: StartPayment) -> Re
     let tenant = context.tenant;
     let id: PaymentId = app.ids.next(IdKind::Payment).await?;
     let refund = app.ids.next(IdKind::Refund).await?;
-    let announcer = app.announcer(context, 2);
-    let now = announcer.now;
+    let event_factory = app.event_factory(context, 2);
+    let now = event_factory.now;
     let trace = context.trace.clone();
-    with_answer(app, context, SuccessStatus::Created, move |unit, attempt| {
+    with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
         let method = command.method.clone();
-        let announcer = announcer.clone();
+        let event_factory = event_factory.clone();
         let trace = trace.clone();
         Box::pin(async move {
             let order = unit
                 .order_of_party(tenant, command.order, buyer)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
-            let actor = order.party(buyer);
+            let actor = order.role_of(buyer);
             if actor != OrderActor::Buyer {
                 return Err(OrderRefusal::NotAllowed { actor, action: "pay" }.into());
             }
-            if attempt.may_have_happened()
+            if attempt.may_be_committed()
                 && let Some(before) = unit.payment_by_id(id).await?
             {
                 // An order has at most one payment in processing, so a payment of this order with this creation time (in
@@ -93,7 +93,8 @@ async fn start(app: &App, context: &CommandContext, command: StartPayment) -> Re
                 result: PaymentResult::Success,
                 amount: payment.amount,
             };
-            let settlement = SettlementContext { actor: OrderActor::System, announcer: &announcer, refund };
+            let settlement =
+                SettlementContext { actor: OrderActor::System, event_factory: &event_factory, refund };
             let settled = settle(unit, &payment, &order, &report, settlement).await?;
             Ok(settled.unwrap_or(payment))
         })

@@ -4,8 +4,8 @@ use handover_events::{AggregateRef, TenantId};
 use marketplace_domain::{AggregateType, EventType, Order, OrderAction, OrderActor, OrderId, ProductAction};
 
 use super::{UseCaseError, one_row};
-use crate::app::Announcer;
-use crate::idempotency::{SuccessStatus, with_answer};
+use crate::app::EventFactory;
+use crate::idempotency::{SuccessStatus, with_stored_response};
 use crate::ports::Work;
 use crate::{Actor, App, CommandContext};
 use handover_events::Trace;
@@ -19,20 +19,20 @@ pub(crate) async fn apply(
     order: &Order,
     action: &OrderAction,
     actor: OrderActor,
-    announcer: &Announcer,
+    event_factory: &EventFactory,
     skip: usize,
 ) -> Result<Order, UseCaseError> {
-    let (after, events) = order.apply(action, actor, announcer.now)?;
+    let (after, events) = order.apply(action, actor, event_factory.now)?;
     one_row(unit.advance_order(&after).await?, "order")?;
     if after.status.frees_product() {
         let product = unit
             .product_by_id(order.tenant, order.product)
             .await?
             .ok_or(UseCaseError::NotFound { what: "product" })?;
-        let freed = product.apply(ProductAction::Release, announcer.now)?;
+        let freed = product.apply(ProductAction::Release, event_factory.now)?;
         one_row(unit.advance_product(&freed).await?, "product")?;
     }
-    append(unit.outbox(), &announcer.rows(skip, after.tenant, after.version, &events)).await?;
+    append(unit.outbox(), &event_factory.rows(skip, after.tenant, after.version, &events)).await?;
     Ok(after)
 }
 
@@ -60,26 +60,29 @@ pub(super) async fn by_party(
         return Err(UseCaseError::NotAllowed { what: "a signed-in user" });
     };
     let tenant = context.tenant;
-    let announcer = app.announcer(context, 1);
-    with_answer(app, context, SuccessStatus::Ok, move |unit, attempt| {
+    let event_factory = app.event_factory(context, 1);
+    with_stored_response(app, context, SuccessStatus::Ok, move |unit, attempt| {
         let action = action.clone();
-        let announcer = announcer.clone();
+        let event_factory = event_factory.clone();
         Box::pin(async move {
             let order = unit
                 .order_of_party(tenant, id, user)
                 .await?
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
-            if attempt.may_have_happened() && was_committed(unit, &announcer).await? {
+            if attempt.may_be_committed() && was_committed(unit, &event_factory).await? {
                 return Ok(order);
             }
-            apply(unit, &order, &action, order.party(user), &announcer, 0).await
+            apply(unit, &order, &action, order.role_of(user), &event_factory, 0).await
         })
     })
     .await
 }
 
 /// Whether an earlier attempt committed the command: its first event is in the outbox.
-pub(super) async fn was_committed(unit: &mut Work, announcer: &Announcer) -> Result<bool, UseCaseError> {
-    let Some(id) = announcer.first_id() else { return Ok(false) };
+pub(super) async fn was_committed(
+    unit: &mut Work,
+    event_factory: &EventFactory,
+) -> Result<bool, UseCaseError> {
+    let Some(id) = event_factory.first_id() else { return Ok(false) };
     Ok(!OutboxQueries::outbox_by_event(unit.outbox(), std::slice::from_ref(id)).await?.is_empty())
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use marketplace::ports::{Bucket, NoBucket, Party};
+use marketplace::ports::{Bucket, InvalidBucket, Party};
 
 fn party(address: &str) -> String {
     Party::at(address.parse().unwrap()).to_string()
@@ -21,9 +21,9 @@ fn addresses_of_one_owner_share_a_party() {
 #[test]
 fn bucket_with_zero_or_too_long_refill_time_is_rejected() {
     let bucket = |capacity, us| Bucket::new(NonZeroU32::new(capacity).unwrap(), us);
-    assert_eq!(bucket(1, 0), Err(NoBucket));
-    assert_eq!(bucket(1, 1).unwrap().fills_in(), Duration::from_micros(1));
-    assert_eq!(bucket(24, 3_600_000_000).unwrap().fills_in(), Bucket::SLOWEST);
-    assert_eq!(bucket(25, 3_600_000_000), Err(NoBucket));
-    assert_eq!(bucket(u32::MAX, u64::MAX), Err(NoBucket));
+    assert_eq!(bucket(1, 0), Err(InvalidBucket));
+    assert_eq!(bucket(1, 1).unwrap().refill_time(), Duration::from_micros(1));
+    assert_eq!(bucket(24, 3_600_000_000).unwrap().refill_time(), Bucket::MAX_REFILL_TIME);
+    assert_eq!(bucket(25, 3_600_000_000), Err(InvalidBucket));
+    assert_eq!(bucket(u32::MAX, u64::MAX), Err(InvalidBucket));
 }

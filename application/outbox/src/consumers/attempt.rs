@@ -12,14 +12,14 @@ use handover_events::{ConsumeStatus, EventId, FailureKind, OutboxStatus, Retry};
 use tracing::{error, warn};
 
 use super::HandlerError;
-use super::alone::{CountedAttempt, SingleOutcome};
-use super::inbox::{DeliveryFields, EventProcessor, ProcessError};
-use crate::counted::NOT_CONSUMED;
-use crate::foreign::storable;
+use super::event_processor::{DeliveryFields, EventProcessor, ProcessError};
+use super::single::{CountedAttempt, SingleOutcome};
+use crate::metrics::NOT_CONSUMED;
 use crate::ports::{
-    ConsumeRecord, Consumption, DeadLetter, Expected, MAX_LETTER_REASON_BYTES, OutboxRow, StoreError,
+    ConsumeRecord, Consumption, DeadLetter, Expected, MAX_DEAD_LETTER_REASON_BYTES, OutboxRow, StoreError,
     Unapplied, UnorderedTypes,
 };
+use crate::storable_text::storable;
 use crate::{texts, with_tx};
 
 /// Result of one attempt.
@@ -143,10 +143,10 @@ impl EventProcessor {
             FailureKind::Recoverable => self
                 .settings
                 .retry
-                .after(NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN), self.outbox.tx.chance.next()),
+                .after(NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN), self.outbox.tx.random.next()),
         };
         // It may contain a quoted payload from an untrusted source.
-        let message = storable(&with_prefix(why), MAX_LETTER_REASON_BYTES).into_owned();
+        let message = storable(&with_prefix(why), MAX_DEAD_LETTER_REASON_BYTES).into_owned();
         let (status, due, end) = match retry {
             Retry::After(delay) => {
                 let due = now + TimeDelta::from_std(delay).unwrap_or_default();
@@ -234,7 +234,7 @@ impl EventProcessor {
                     (current.status, current.attempts, current.consume_time)
                         == (record.status, record.attempts, record.consume_time)
                 };
-                if attempt.may_have_happened() && current.as_ref().is_some_and(is_this) {
+                if attempt.may_be_committed() && current.as_ref().is_some_and(is_this) {
                     return Ok(());
                 }
                 let expected = current

@@ -16,7 +16,7 @@ pub struct Bound {
     /// Name of the consumer.
     pub(super) name: &'static str,
     /// Event types that it handles.
-    pub(super) takes: &'static [&'static str],
+    pub(super) event_types: &'static [&'static str],
     /// Intended delivery delay of its events.
     pub(super) delay: Duration,
     pub(super) store: Arc<HandlerStore>,
@@ -45,7 +45,7 @@ impl<U: UnitOfWork + ?Sized + 'static> Subscriber<U> {
         Bound {
             queue: self.queue,
             name: self.handler.name(),
-            takes: self.handler.takes(),
+            event_types: self.handler.event_types(),
             delay: self.handler.delay(),
             store: Arc::new(BoundStore { store: Arc::clone(store), handler: Arc::clone(&self.handler) }),
         }

@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{debug, error, warn};
 
-use super::alone::{CountFirst, CountedAttempt, SingleOutcome};
-use super::answered::broker_timeout;
+use super::broker_timeout::broker_timeout;
+use super::event_processor::{EventProcessor, Identity, LOCK_WAIT_LIMIT, ParsedDelivery, identify};
 use super::group::GroupOutcome;
-use super::inbox::{EventProcessor, Identity, LOCK_WAIT_LIMIT, ParsedDelivery, identify};
+use super::single::{CountFirst, CountedAttempt, SingleOutcome};
 use super::{Bound, sweep};
 use crate::ports::{BrokerError, Delivery, DeliveryTag, Requeue, StoreError, Subscription};
 use crate::settings::ConsumerSettings;

@@ -10,14 +10,14 @@ use handover_events::{ConsumeStatus, TenantId};
 use tracing::{debug, error, warn};
 
 use super::Bound;
-use super::answered::broker_timeout;
-use super::inbox::{EventProcessor, Identity, ProcessError, identify, next_record};
-use crate::foreign::hash;
+use super::broker_timeout::broker_timeout;
+use super::event_processor::{EventProcessor, Identity, ProcessError, identify, next_record};
 use crate::ports::{
-    ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag, MAX_LETTER_BODY_BYTES,
-    OutboxRow, OutboxUnit, StoreError, Subscription,
+    ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, DeliveryTag,
+    MAX_DEAD_LETTER_BODY_BYTES, OutboxRow, OutboxUnit, StoreError, Subscription,
 };
 use crate::settings::ConsumerSettings;
+use crate::storable_text::hash;
 use crate::{Outbox, UnitError, texts, with_tx};
 
 /// Maximum number of unsettled dead letters.
@@ -25,7 +25,7 @@ const PREFETCH: NonZeroU16 = NonZeroU16::MIN.saturating_add(19);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Consume-log record of an event to be retried: due immediately, with no counted attempt.
-pub fn to_be_tried(
+pub fn retry_record(
     consumer: &str,
     event: &OutboxRow,
     record: Option<&ConsumeRecord>,
@@ -36,7 +36,7 @@ pub fn to_be_tried(
 }
 
 /// Consume-log record of an event that was applied, as its effect proves, but has no record.
-pub fn written_down(consumer: &str, event: &OutboxRow, now: DateTime<Utc>) -> Consumption {
+pub fn backfilled_record(consumer: &str, event: &OutboxRow, now: DateTime<Utc>) -> Consumption {
     let applied = next_record(consumer, event, None, ConsumeStatus::Success, 1, now);
     Consumption {
         consume_result: Some("recorded by reconciliation: its effect exists".to_owned()),
@@ -178,9 +178,9 @@ impl DeadLetterDrainer {
     /// without its body if that is rejected too.
     async fn park_rejected(&self, delivery: &Delivery, rejection: &ProcessError) -> Result<(), ProcessError> {
         let why = format!("{}: the store refused to park it: {rejection}", texts::CONSUME_FAILED);
-        let unknown = unknown_dead_letter(self.died_in(delivery), delivery, why, self.outbox.now());
+        let unknown = unknown_dead_letter(self.rejected_in(delivery), delivery, why, self.outbox.now());
         let mut outcome = Ok(());
-        for most in [MAX_LETTER_BODY_BYTES, 0] {
+        for most in [MAX_DEAD_LETTER_BODY_BYTES, 0] {
             let dead_letter = Arc::new(unknown.shortened(most));
             let parked = UnknownMessage::of(delivery, &dead_letter);
             outcome = with_tx(&self.outbox.tx, move |unit, _| {
@@ -208,7 +208,7 @@ impl DeadLetterDrainer {
         unit: &mut dyn OutboxUnit,
         delivery: &Delivery,
     ) -> Result<Option<UnknownMessage>, ProcessError> {
-        let queue = self.died_in(delivery);
+        let queue = self.rejected_in(delivery);
         let processor = self.processors.iter().find(|processor| processor.queue() == queue);
         let now = self.outbox.now();
         let reason = match (identify(unit, &self.outbox.registry, &delivery.message).await?, processor) {
@@ -226,8 +226,8 @@ impl DeadLetterDrainer {
         Ok(Some(UnknownMessage::of(delivery, &dead_letter)))
     }
 
-    fn died_in<'a>(&'a self, delivery: &'a Delivery) -> &'a str {
-        delivery.died_in.as_deref().unwrap_or(&self.queue)
+    fn rejected_in<'a>(&'a self, delivery: &'a Delivery) -> &'a str {
+        delivery.rejected_in.as_deref().unwrap_or(&self.queue)
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, OutboxStatus};
 
-use crate::lease_watch::is_of_the_future;
+use crate::lease_watch::is_in_the_future;
 use crate::ports::{Unapplied, UnorderedTypes};
 
 /// Decision of the gate about one event.
@@ -84,7 +84,7 @@ pub(super) fn plan<'a>(
 /// record from the future are ignored: it was written by a clock that has since been set back. If its worker is still
 /// running, the fence stops it at commit.
 fn busy_until(event: &Unapplied, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    let record = event.record.as_ref().filter(|record| !is_of_the_future(record.consume_time, now))?;
+    let record = event.record.as_ref().filter(|record| !is_in_the_future(record.consume_time, now))?;
     let until = match record.status {
         ConsumeStatus::Processing => record.lease_until,
         ConsumeStatus::Failed => record.next_retry_time,

@@ -10,11 +10,11 @@ use tracing::debug;
 
 use super::Applied;
 use super::bound::HandlerUnit;
-use super::gate::{Verdict, plan};
-use super::inbox::{
+use super::event_processor::{
     DeliveryFields, EventProcessor, LOCK_WAIT_LIMIT, ParsedDelivery, ProcessError, claimed_aggregate,
     matches_row,
 };
+use super::gate::{Verdict, plan};
 use crate::ports::{
     Consumed, Delivery, DeliveryTag, HistoryEntry, OutboxRow, OutboxUnit, StoreError, Unapplied,
 };

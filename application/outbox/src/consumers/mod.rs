@@ -5,15 +5,15 @@
 //!
 //! **Invariant:** the consume-log record and the handler's own writes are one transaction, committed before the ack.
 
-mod alone;
-mod answered;
 mod attempt;
 mod bound;
+mod broker_timeout;
 mod consumer;
 mod dead_letters;
+mod event_processor;
 mod gate;
 mod group;
-mod inbox;
+mod single;
 mod sweep;
 
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use serde::de::DeserializeOwned;
 use crate::ports::{OutboxRow, StoreError};
 use crate::relay::envelope_of;
 
-pub(crate) use answered::broker_timeout;
 pub use bound::Bound;
+pub(crate) use broker_timeout::broker_timeout;
 pub use consumer::Consumer;
 pub(crate) use consumer::subscribe;
 pub use dead_letters::DeadLetterDrainer;
 pub(crate) use dead_letters::dead_record;
-pub use dead_letters::{to_be_tried, written_down};
+pub use dead_letters::{backfilled_record, retry_record};
 
 /// An event passed to a handler: outbox row and envelope.
 #[derive(Debug, Clone)]
@@ -101,7 +101,7 @@ pub trait Handler<U: ?Sized>: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
     /// Event types that it handles. Other types on its queue are unrecoverable.
-    fn takes(&self) -> &'static [&'static str];
+    fn event_types(&self) -> &'static [&'static str];
 
     /// Intended delivery delay of its events (a delay queue), after which they can count as lost.
     fn delay(&self) -> Duration {

@@ -7,9 +7,9 @@ use chrono::TimeDelta;
 use handover_events::EventId;
 use tracing::{debug, error, info, warn};
 
-use super::alone::CountFirst;
-use super::answered::broker_timeout;
-use super::inbox::{EventProcessor, LOCK_WAIT_LIMIT};
+use super::broker_timeout::broker_timeout;
+use super::event_processor::{EventProcessor, LOCK_WAIT_LIMIT};
+use super::single::CountFirst;
 use crate::ports::StoreError;
 use crate::with_tx;
 
@@ -40,15 +40,15 @@ pub(super) async fn run(processor: EventProcessor) {
 async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
     let now = processor.outbox.now();
     let idle_since = now - TimeDelta::from_std(processor.settings.sweep_interval).unwrap_or_default();
-    let leftovers = processor
+    let stale_consumptions = processor
         .outbox
         .view()
         .await?
         .outbox_view()
-        .leftovers(processor.name(), idle_since, now, BATCH)
+        .stale_consumptions(processor.name(), idle_since, now, BATCH)
         .await?;
     let mut postponed = 0;
-    for event in leftovers {
+    for event in stale_consumptions {
         if processor.outbox.tx.tasks.stopping().is_cancelled() {
             return Ok(());
         }
@@ -91,11 +91,11 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
     if until <= position.checked_until {
         return Ok(());
     }
-    let types = processor.bound.takes;
+    let types = processor.bound.event_types;
     let mut view = processor.outbox.view().await?;
     let lost = view
         .outbox_view()
-        .unseen(name, types, position.after_id, position.checked_until, until, BATCH)
+        .unconsumed_events(name, types, position.after_id, position.checked_until, until, BATCH)
         .await?;
     drop(view);
     let mut all_settled = true;

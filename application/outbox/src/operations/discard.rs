@@ -10,8 +10,10 @@ use std::sync::Arc;
 use handover_events::{ConsumeStatus, EventId};
 use tracing::warn;
 
-use super::letters::{Letters, Refused, UNDECIDED, already_decided};
-use super::{Action, ActionUnit, OperationError, Operator, Reason, common_tenant, done_before};
+use super::dead_letter_selection::{DeadLetterSelection, Refused, UNDECIDED, already_decided};
+use super::{
+    Action, ActionUnit, OperationError, Operator, Reason, changed_by_earlier_attempt, common_tenant,
+};
 use crate::consumers::dead_record;
 use crate::ports::{
     AuditEntry, ConsumeQueries, ConsumeRecord, DeadLetter, DeadLetterQueries, DeadLetterStatus, Decision,
@@ -27,9 +29,9 @@ const APPLIED: &str = "it was applied";
 
 /// Command: which dead letters to discard, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DiscardLetters {
+pub struct DiscardDeadLetters {
     /// Selected dead letters.
-    pub letters: Letters,
+    pub selection: DeadLetterSelection,
     /// Whether to report only what would happen.
     pub dry_run: bool,
     /// Reason, for the audit log.
@@ -58,9 +60,9 @@ pub struct Discarded {
 pub async fn discard_dead_letters(
     outbox: &Outbox,
     operator: &Operator,
-    command: DiscardLetters,
+    command: DiscardDeadLetters,
 ) -> Result<Discarded, OperationError> {
-    let selected = command.letters.select(outbox, operator).await?;
+    let selected = command.selection.select(outbox, operator).await?;
     let mut discarded = Discarded {
         dry_run: command.dry_run,
         matched: selected.dead_letters.len() as u64,
@@ -69,11 +71,11 @@ pub async fn discard_dead_letters(
         ..Discarded::default()
     };
     let tenant = common_tenant(selected.dead_letters.iter().map(|dead_letter| dead_letter.tenant))
-        .or(command.letters.tenant());
+        .or(command.selection.tenant());
     let candidates = candidates(outbox, selected.dead_letters).await?;
     let action = Action {
         name: "dead-letters.discard",
-        selection: command.letters.selection(),
+        selection: command.selection.selection(),
         reason: Some(command.reason),
     };
     if command.dry_run {
@@ -82,11 +84,11 @@ pub async fn discard_dead_letters(
             .iter()
             .filter_map(|candidate| candidate.refused(current.verdict(candidate).why()))
             .collect();
-        action.dry_run().told(outbox, operator, tenant, discarded.matched).await?;
+        action.dry_run().record(outbox, operator, tenant, discarded.matched).await?;
         return Ok(discarded);
     }
     if candidates.is_empty() {
-        action.told(outbox, operator, tenant, 0).await?;
+        action.record(outbox, operator, tenant, 0).await?;
         return Ok(discarded);
     }
     let candidates = candidates.into_iter().map(|candidate| (candidate.dead_letter.tenant, candidate));
@@ -230,7 +232,7 @@ async fn close_in_unit(
     attempt: Attempt,
     ActionUnit { rows: candidates, entry }: &ActionUnit<Candidate>,
 ) -> Result<Vec<Option<&'static str>>, StoreError> {
-    let is_repeated = done_before(unit, attempt, entry).await?.is_some();
+    let is_repeated = changed_by_earlier_attempt(unit, attempt, entry).await?.is_some();
     let current = CurrentState::read(unit, candidates).await?;
     let mut reasons = Vec::with_capacity(candidates.len());
     let mut records = Vec::new();

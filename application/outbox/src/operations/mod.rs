@@ -9,24 +9,27 @@
 //! unit fails after an earlier one was committed, the result reports what was done and sets `more`; repeating the
 //! call continues from there.
 
+mod dead_letter_selection;
 mod discard;
-mod letters;
-mod look;
 mod operator;
+mod read;
 mod redrive;
 mod release;
 mod replay;
 mod stats;
 
-pub use discard::{DiscardLetters, Discarded, discard_dead_letters};
-pub use letters::{Letters, MAX_LETTERS, Refused};
-pub use look::{Parked, audit_log, blocked, consumptions, dead_letters, find_event, outbox, queues};
+pub use dead_letter_selection::{DeadLetterSelection, MAX_DEAD_LETTERS_PER_CALL, Refused};
+pub use discard::{DiscardDeadLetters, Discarded, discard_dead_letters};
 pub use operator::{OperationError, Operator};
+pub use read::{
+    ParkedDeadLetter, audit_log, blocked, consumptions, dead_letters, find_event, outbox, queues,
+};
 pub use redrive::{
-    BadFilter, MAX_REDRIVEN, Pace, RedriveEvents, RedriveFilter, Redriven, Rows, redrive_events,
+    InvalidRedriveFilter, MAX_REDRIVEN, RedriveEvents, RedriveFilter, RedriveRate, RedriveSelection,
+    Redriven, redrive_events,
 };
 pub use release::release_aggregate;
-pub use replay::{ReplayLetters, Replayed, replay_dead_letters};
+pub use replay::{ReplayDeadLetters, Replayed, replay_dead_letters};
 pub use stats::{ConsumerStats, MAX_BLOCKED_COUNTED, Stats, stats};
 
 use std::collections::BTreeMap;
@@ -99,19 +102,19 @@ pub struct Action {
 
 impl Action {
     /// A read operation.
-    pub fn look<const N: usize>(name: &'static str, selection: [(&str, Option<Value>); N]) -> Action {
-        Action { name, selection: asked(selection), reason: None }
+    pub fn read<const N: usize>(name: &'static str, selection: [(&str, Option<Value>); N]) -> Action {
+        Action { name, selection: present_fields(selection), reason: None }
     }
 
     /// A read operation on data that can contain personal data. The entry records whether the operator saw it
     /// unmasked.
-    pub fn look_at_people<const N: usize>(
+    pub fn read_personal_data<const N: usize>(
         name: &'static str,
         operator: &Operator,
         selection: [(&str, Option<Value>); N],
     ) -> Action {
-        let mut action = Action::look(name, selection);
-        if operator.sees_people {
+        let mut action = Action::read(name, selection);
+        if operator.sees_personal_data {
             action.selection.insert("unmasked".to_owned(), true.into());
         }
         action
@@ -125,7 +128,7 @@ impl Action {
 
     /// Records a call without changes, with the number of rows returned or selected, for this tenant or, with `None`,
     /// the operator's tenant. MUST be called before the result is returned: no data is shown without an audit entry.
-    pub async fn told(
+    pub async fn record(
         self,
         outbox: &Outbox,
         operator: &Operator,
@@ -138,7 +141,7 @@ impl Action {
         with_tx(&outbox.tx, move |unit, attempt| {
             let entry = Arc::clone(&entry);
             Box::pin(async move {
-                if done_before(unit.outbox(), attempt, &entry).await?.is_none() {
+                if changed_by_earlier_attempt(unit.outbox(), attempt, &entry).await?.is_none() {
                     unit.outbox().audit(&entry).await?;
                 }
                 Ok(())
@@ -195,19 +198,19 @@ impl Action {
     }
 }
 
-/// Rows of one tenant to be changed in one unit of work, with the audit entry without the number of changed rows.
+/// RedriveSelection of one tenant to be changed in one unit of work, with the audit entry without the number of changed rows.
 struct ActionUnit<T> {
     rows: Vec<T>,
     entry: AuditEntry,
 }
 
 /// Number of rows changed by an earlier attempt at this unit, if that was committed: then its audit entry exists.
-pub async fn done_before<U: AuditQueries + ?Sized>(
+pub async fn changed_by_earlier_attempt<U: AuditQueries + ?Sized>(
     unit: &mut U,
     attempt: Attempt,
     entry: &AuditEntry,
 ) -> Result<Option<u64>, StoreError> {
-    if !attempt.may_have_happened() {
+    if !attempt.may_be_committed() {
         return Ok(None);
     }
     let filter = AuditFilter { tenant: Some(entry.tenant), changes: false };
@@ -219,12 +222,12 @@ pub async fn done_before<U: AuditQueries + ?Sized>(
 
 /// Records a call whose change had already been made by an earlier call. If an earlier attempt at this call was
 /// committed, it is already recorded.
-pub async fn found_done(
+pub async fn record_already_done(
     unit: &mut dyn OutboxUnit,
     attempt: Attempt,
     entry: &AuditEntry,
 ) -> Result<(), StoreError> {
-    if done_before(unit, attempt, entry).await?.is_none() {
+    if changed_by_earlier_attempt(unit, attempt, entry).await?.is_none() {
         unit.audit(&AuditEntry { changed: 0, ..entry.clone() }).await?;
     }
     Ok(())
@@ -237,13 +240,13 @@ fn common_tenant(mut tenants: impl Iterator<Item = TenantId>) -> Option<TenantId
 }
 
 /// JSON object of the fields that are present.
-pub fn asked<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
+pub fn present_fields<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// Filter of outbox rows, for the audit log.
 pub(crate) fn filter_fields(filter: &OutboxFilter) -> Map<String, Value> {
-    asked([
+    present_fields([
         ("status", filter.status.map(|status| status.as_str().into())),
         ("eventType", filter.event_type.as_deref().map(Value::from)),
         ("aggregateId", filter.aggregate_id.map(Value::from)),

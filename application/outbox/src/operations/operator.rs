@@ -13,9 +13,9 @@ pub struct Operator {
     /// Own tenant. Reads of all tenants are recorded in the audit log of this tenant.
     pub tenant: TenantId,
     /// Whether it can read and change rows of all tenants, not only of its own.
-    pub sees_all: bool,
+    pub sees_all_tenants: bool,
     /// Whether it can see personal data in payloads.
-    pub sees_people: bool,
+    pub sees_personal_data: bool,
     /// Trace of the call.
     pub trace: Trace,
 }
@@ -28,7 +28,7 @@ impl Operator {
     /// [`OperationError::NotFound`]: another tenant was requested, which this operator cannot see.
     pub fn visible(&self, asked: Option<TenantId>) -> Result<Option<TenantId>, OperationError> {
         match asked {
-            asked if self.sees_all => Ok(asked),
+            asked if self.sees_all_tenants => Ok(asked),
             Some(tenant) if tenant != self.tenant => Err(OperationError::NotFound { what: "tenant" }),
             Some(_) | None => Ok(Some(self.tenant)),
         }

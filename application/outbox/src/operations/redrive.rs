@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 use tracing::warn;
 
 use super::{
-    Action, Named, OperationError, Operator, Reason, asked, common_tenant, count, done_before, filter_fields,
+    Action, Named, OperationError, Operator, Reason, changed_by_earlier_attempt, common_tenant, count,
+    filter_fields, present_fields,
 };
 use crate::history::{self, RedrivenBy};
 use crate::ports::{AuditEntry, OutboxFilter, OutboxRow, Redrive, StoreError};
@@ -23,15 +24,15 @@ const UNIT: usize = 500;
 
 /// Number of events per second that become due, so that a redrive does not overload the broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace(NonZeroU16);
+pub struct RedriveRate(NonZeroU16);
 
-impl Pace {
+impl RedriveRate {
     /// Maximum rate.
     pub const MAX: u16 = 10_000;
 
-    /// A rate between 1 and [`Pace::MAX`].
-    pub fn new(per_second: u16) -> Option<Pace> {
-        NonZeroU16::new(per_second).filter(|pace| pace.get() <= Self::MAX).map(Pace)
+    /// A rate between 1 and [`RedriveRate::MAX`].
+    pub fn new(per_second: u16) -> Option<RedriveRate> {
+        NonZeroU16::new(per_second).filter(|pace| pace.get() <= Self::MAX).map(RedriveRate)
     }
 
     /// When the event at this position is due.
@@ -42,10 +43,10 @@ impl Pace {
     }
 }
 
-impl Default for Pace {
+impl Default for RedriveRate {
     /// 100 events per second.
     fn default() -> Self {
-        Pace(NonZeroU16::MIN.saturating_add(99))
+        RedriveRate(NonZeroU16::MIN.saturating_add(99))
     }
 }
 
@@ -55,7 +56,7 @@ pub struct RedriveFilter(OutboxFilter);
 
 /// Why a filter cannot be used for a redrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadFilter {
+pub enum InvalidRedriveFilter {
     /// It would match the whole outbox.
     #[error("must have at least one field")]
     Empty,
@@ -66,12 +67,12 @@ pub enum BadFilter {
 
 impl RedriveFilter {
     /// Requires at least one field. Without a status it matches `FAILED` rows.
-    pub fn new(filter: OutboxFilter) -> Result<RedriveFilter, BadFilter> {
+    pub fn new(filter: OutboxFilter) -> Result<RedriveFilter, InvalidRedriveFilter> {
         if filter == OutboxFilter::default() {
-            return Err(BadFilter::Empty);
+            return Err(InvalidRedriveFilter::Empty);
         }
         match filter.status {
-            Some(OutboxStatus::New | OutboxStatus::Retry) => Err(BadFilter::Pending),
+            Some(OutboxStatus::New | OutboxStatus::Retry) => Err(InvalidRedriveFilter::Pending),
             Some(OutboxStatus::Sent | OutboxStatus::Failed) => Ok(RedriveFilter(filter)),
             None => Ok(RedriveFilter(OutboxFilter { status: Some(OutboxStatus::Failed), ..filter })),
         }
@@ -80,10 +81,10 @@ impl RedriveFilter {
 
 /// Selects outbox rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rows {
+pub enum RedriveSelection {
     /// These events.
     Events(Named<EventId>),
-    /// Rows that match a filter, oldest first.
+    /// RedriveSelection that match a filter, oldest first.
     Filter {
         /// The filter.
         filter: RedriveFilter,
@@ -96,11 +97,11 @@ pub enum Rows {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedriveEvents {
     /// Selected rows.
-    pub rows: Rows,
+    pub rows: RedriveSelection,
     /// Whether to report only what would happen.
     pub dry_run: bool,
     /// Rate at which they become due.
-    pub pace: Pace,
+    pub pace: RedriveRate,
     /// Reason, if the operator gave one.
     pub reason: Option<Reason>,
 }
@@ -165,11 +166,11 @@ pub async fn redrive_events(
     let action =
         Action { name: "outbox.redrive", selection: selection(&command), reason: command.reason.clone() };
     if command.dry_run {
-        action.dry_run().told(outbox, operator, tenant, redriven.matched).await?;
+        action.dry_run().record(outbox, operator, tenant, redriven.matched).await?;
         return Ok(redriven);
     }
     if due.is_empty() {
-        action.told(outbox, operator, tenant, redriven.matched).await?;
+        action.record(outbox, operator, tenant, redriven.matched).await?;
         return Ok(redriven);
     }
     let units = units(due, |part, tenant| AuditEntry { tenant, ..action.entry(operator, part, now) });
@@ -189,7 +190,7 @@ pub async fn redrive_events(
     }
 }
 
-/// Rows of one tenant that are redriven in one unit of work, with the audit entry.
+/// RedriveSelection of one tenant that are redriven in one unit of work, with the audit entry.
 struct Unit {
     due: Vec<Redrive>,
     entry: AuditEntry,
@@ -252,7 +253,7 @@ async fn redrive_unit(
         let job = Arc::clone(&job);
         Box::pin(async move {
             let (due, ids, entry) = &*job;
-            if let Some(changed) = done_before(unit.outbox(), attempt, entry).await? {
+            if let Some(changed) = changed_by_earlier_attempt(unit.outbox(), attempt, entry).await? {
                 return Ok(changed);
             }
             let rows = unit.outbox().outbox_by_event(ids).await?;
@@ -295,9 +296,13 @@ struct Selected {
     more: bool,
 }
 
-async fn select(outbox: &Outbox, operator: &Operator, rows: &Rows) -> Result<Selected, OperationError> {
+async fn select(
+    outbox: &Outbox,
+    operator: &Operator,
+    rows: &RedriveSelection,
+) -> Result<Selected, OperationError> {
     match rows {
-        Rows::Events(events) => {
+        RedriveSelection::Events(events) => {
             let tenant = operator.visible(None)?;
             let mut rows = outbox.view().await?.outbox_view().outbox_by_event(events.as_slice()).await?;
             rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
@@ -306,7 +311,7 @@ async fn select(outbox: &Outbox, operator: &Operator, rows: &Rows) -> Result<Sel
             let missing = events.as_slice().iter().filter(|id| !found.contains(id)).cloned().collect();
             Ok(Selected { rows, required: RequiredStatus::Settled, missing, more: false })
         }
-        Rows::Filter { filter: RedriveFilter(filter), after } => {
+        RedriveSelection::Filter { filter: RedriveFilter(filter), after } => {
             let filter = OutboxFilter { tenant: operator.visible(filter.tenant)?, ..filter.clone() };
             let required = filter.status.map_or(RequiredStatus::Settled, RequiredStatus::Exactly);
             let mut rows =
@@ -318,20 +323,20 @@ async fn select(outbox: &Outbox, operator: &Operator, rows: &Rows) -> Result<Sel
     }
 }
 
-impl Rows {
+impl RedriveSelection {
     /// Tenant, if the filter names one.
     fn tenant(&self) -> Option<TenantId> {
         match self {
-            Rows::Events(_) => None,
-            Rows::Filter { filter: RedriveFilter(filter), .. } => filter.tenant,
+            RedriveSelection::Events(_) => None,
+            RedriveSelection::Filter { filter: RedriveFilter(filter), .. } => filter.tenant,
         }
     }
 
     /// Cursor at which the selection starts.
     fn after(&self) -> Option<i64> {
         match self {
-            Rows::Events(_) => None,
-            Rows::Filter { after, .. } => *after,
+            RedriveSelection::Events(_) => None,
+            RedriveSelection::Filter { after, .. } => *after,
         }
     }
 }
@@ -339,10 +344,10 @@ impl Rows {
 /// The selection, for the audit log.
 fn selection(command: &RedriveEvents) -> Map<String, Value> {
     let mut selection = match &command.rows {
-        Rows::Events(events) => {
-            asked([("eventIds", Some(events.as_slice().iter().map(EventId::as_str).collect()))])
+        RedriveSelection::Events(events) => {
+            present_fields([("eventIds", Some(events.as_slice().iter().map(EventId::as_str).collect()))])
         }
-        Rows::Filter { filter: RedriveFilter(filter), after } => asked([
+        RedriveSelection::Filter { filter: RedriveFilter(filter), after } => present_fields([
             ("filter", Some(Value::Object(filter_fields(filter)))),
             ("cursor", after.map(Value::from)),
         ]),

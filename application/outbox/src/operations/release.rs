@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use handover_events::{AggregateRef, TenantId};
 
-use super::{Action, OperationError, Operator, Reason, asked, done_before};
+use super::{Action, OperationError, Operator, Reason, changed_by_earlier_attempt, present_fields};
 use crate::ports::{AuditEntry, OnFailed, StoreError};
 use crate::{Outbox, with_tx};
 
@@ -27,7 +27,7 @@ pub async fn release_aggregate(
         OnFailed::Hold => {}
     }
     let aggregate = AggregateRef { tenant, kind, id };
-    let selection = asked([
+    let selection = present_fields([
         ("aggregateType", Some(aggregate.kind.as_str().into())),
         ("aggregateId", Some(id.into())),
         ("tenantId", Some(tenant.get().into())),
@@ -39,7 +39,7 @@ pub async fn release_aggregate(
         let job = Arc::clone(&job);
         Box::pin(async move {
             let (aggregate, entry, registry) = &*job;
-            if let Some(changed) = done_before(unit.outbox(), attempt, entry).await? {
+            if let Some(changed) = changed_by_earlier_attempt(unit.outbox(), attempt, entry).await? {
                 return Ok(changed);
             }
             let changed = unit.outbox().release(aggregate, registry.unordered(), entry.at).await?;

@@ -41,7 +41,7 @@ pub struct Stats {
     /// Consumers by name: all registered ones, and those that have records from before.
     pub consumers: Vec<ConsumerStats>,
     /// Dead letters without a final decision.
-    pub open_letters: u64,
+    pub open_dead_letters: u64,
     /// Blocked aggregates, up to [`MAX_BLOCKED_COUNTED`]; 0 if failed events do not block.
     pub blocked: u64,
     /// Whether there are more than [`MAX_BLOCKED_COUNTED`].
@@ -62,7 +62,7 @@ pub async fn stats(
     let mut view = outbox.view().await?;
     let events = view.outbox_view().outbox_counts(tenant).await?;
     let counts = view.outbox_view().consume_counts(tenant).await?;
-    let open_letters = view.outbox_view().undecided_dead_letters(tenant).await?;
+    let open_dead_letters = view.outbox_view().undecided_dead_letters(tenant).await?;
     let blocked = match outbox.on_failed {
         OnFailed::Continue => 0,
         OnFailed::Hold => {
@@ -80,14 +80,14 @@ pub async fn stats(
             None
         }
     };
-    let read = Action::look("stats.show", [("tenantId", tenant.map(|tenant| tenant.get().into()))]);
-    read.told(outbox, operator, tenant, 1).await?;
+    let read = Action::read("stats.show", [("tenantId", tenant.map(|tenant| tenant.get().into()))]);
+    read.record(outbox, operator, tenant, 1).await?;
     let now = outbox.now();
     Ok(Stats {
         outbox: events,
         oldest_pending: events.oldest_pending.map(|since| (now - since).to_std().unwrap_or_default()),
         consumers: by_consumer(outbox, counts),
-        open_letters,
+        open_dead_letters,
         blocked: blocked.min(u64::from(MAX_BLOCKED_COUNTED)),
         more_blocked: blocked > u64::from(MAX_BLOCKED_COUNTED),
         queues,

@@ -166,7 +166,7 @@ pub trait ConsumeQueries: Send {
     /// At most `limit` events that may have no delivery left: `WAITING` or `FAILED` and unchanged (`consume_time`)
     /// and due since `idle_since`; `PROCESSING` with a lease that ended before `now`; and any record with a time
     /// later than `now`, written by a clock that has since been set back. Oldest `consume_time` first.
-    async fn leftovers(
+    async fn stale_consumptions(
         &mut self,
         consumer: &str,
         idle_since: DateTime<Utc>,
@@ -176,7 +176,7 @@ pub trait ConsumeQueries: Send {
 
     /// At most `limit` events of these types with an id greater than `after_id`, sent after `after` and up to
     /// `until`, that have no record in the consumer's log: the broker lost them. Earliest `sent_time` first.
-    async fn unseen(
+    async fn unconsumed_events(
         &mut self,
         consumer: &str,
         types: &[&str],

@@ -5,15 +5,15 @@ use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 
 use super::{Changed, Numbered, StoreError};
-use crate::foreign::{hash, storable};
+use crate::storable_text::{hash, storable};
 
 /// Longest body of a dead letter in bytes. It is twice the size of MySQL's `payload` column, so that no event of this
 /// outbox is truncated, and far below the servers' packet limits (`max_allowed_packet`).
-pub const MAX_LETTER_BODY_BYTES: usize = 128 * 1024;
+pub const MAX_DEAD_LETTER_BODY_BYTES: usize = 128 * 1024;
 /// Longest reason in bytes.
-pub const MAX_LETTER_REASON_BYTES: usize = 4 * 1024;
+pub const MAX_DEAD_LETTER_REASON_BYTES: usize = 4 * 1024;
 /// Longest queue name, key, event type and trace id in bytes: the limit of an AMQP short string.
-pub const MAX_LETTER_NAME_BYTES: usize = 255;
+pub const MAX_DEAD_LETTER_NAME_BYTES: usize = 255;
 
 /// Status of a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,12 +85,12 @@ impl DeadLetter {
     /// to their limits. If the body is truncated, the reason states length and SHA-256 of the whole message.
     /// Idempotent.
     pub fn storable(&self) -> DeadLetter {
-        self.shortened(MAX_LETTER_BODY_BYTES)
+        self.shortened(MAX_DEAD_LETTER_BODY_BYTES)
     }
 
     /// Like [`DeadLetter::storable`], with a body of at most `most` bytes.
     pub fn shortened(&self, most: usize) -> DeadLetter {
-        let name = |text: &str| storable(text, MAX_LETTER_NAME_BYTES).into_owned();
+        let name = |text: &str| storable(text, MAX_DEAD_LETTER_NAME_BYTES).into_owned();
         let body = storable(&self.body, usize::MAX);
         let note = if body.len() > most {
             let bytes = self.body.len();
@@ -99,7 +99,7 @@ impl DeadLetter {
         } else {
             String::new()
         };
-        let reason = storable(&self.reason, MAX_LETTER_REASON_BYTES.saturating_sub(note.len()));
+        let reason = storable(&self.reason, MAX_DEAD_LETTER_REASON_BYTES.saturating_sub(note.len()));
         DeadLetter {
             queue: name(&self.queue),
             key: name(&self.key),

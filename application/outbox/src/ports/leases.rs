@@ -24,7 +24,7 @@ impl fmt::Display for RelayId {
 
 /// A partition that a relay owns at an epoch. Settlement requires it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PartitionHold {
+pub struct OwnedPartition {
     /// Partition.
     pub partition: Partition,
     /// Epoch in which the relay took it.
@@ -75,11 +75,11 @@ pub trait LeaseRepo: Send {
     async fn heartbeat(&mut self, relay: &RelayId, for_ms: u32) -> Result<(), StoreError>;
 
     /// Removes the heartbeat of a relay that has ended.
-    async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError>;
+    async fn delete_heartbeat(&mut self, relay: &RelayId) -> Result<(), StoreError>;
 
     /// Takes a partition if its row is still equal to `seen`: not taken, renewed or released since. After
     /// `Changed::One` the epoch is that of `seen` + 1.
-    async fn take_partition(
+    async fn acquire_partition(
         &mut self,
         relay: &RelayId,
         seen: &PartitionLease,
@@ -91,15 +91,19 @@ pub trait LeaseRepo: Send {
     async fn renew_partitions(
         &mut self,
         relay: &RelayId,
-        holds: &[PartitionHold],
+        holds: &[OwnedPartition],
         for_ms: u32,
-    ) -> Result<Vec<PartitionHold>, StoreError>;
+    ) -> Result<Vec<OwnedPartition>, StoreError>;
 
     /// Releases the partitions that this relay still owns at their epochs: no owner, no lease, same epoch.
-    async fn give_back(&mut self, relay: &RelayId, holds: &[PartitionHold]) -> Result<(), StoreError>;
+    async fn release_partitions(
+        &mut self,
+        relay: &RelayId,
+        holds: &[OwnedPartition],
+    ) -> Result<(), StoreError>;
 
     /// Removes every relay, releases every partition without changing its epoch, and ends the leases of consume-log
     /// records in `PROCESSING`. Only for a process that is known to be the only one (SQLite, protected by the lock
     /// file).
-    async fn end_all_leases(&mut self) -> Result<(), StoreError>;
+    async fn release_all_leases(&mut self) -> Result<(), StoreError>;
 }

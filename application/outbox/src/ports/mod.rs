@@ -20,20 +20,20 @@ pub use broker::{
     Broker, BrokerError, Confirmed, Delivery, DeliveryTag, Message, Outgoing, PublishOutcome, QueueDepth,
     Requeue, Route, Subscription,
 };
-pub use clock::{Chance, Clock};
+pub use clock::{Clock, RandomSource};
 pub use consume::{
     ConsumeCount, ConsumeLog, ConsumeLogWrapper, ConsumeQueries, ConsumeQueriesWrapper, ConsumeRecord,
     Consumed, ConsumedFilter, ConsumerSubscription, Consumption, Expected, Unapplied,
 };
 pub use dead_letters::{
     DeadLetter, DeadLetterFilter, DeadLetterQueries, DeadLetterQueriesWrapper, DeadLetterRepo,
-    DeadLetterRepoWrapper, DeadLetterStatus, Decision, MAX_LETTER_BODY_BYTES, MAX_LETTER_NAME_BYTES,
-    MAX_LETTER_REASON_BYTES,
+    DeadLetterRepoWrapper, DeadLetterStatus, Decision, MAX_DEAD_LETTER_BODY_BYTES,
+    MAX_DEAD_LETTER_NAME_BYTES, MAX_DEAD_LETTER_REASON_BYTES,
 };
 pub use history::{HistoryEntry, HistoryQueries, HistoryQueriesWrapper, HistoryRepo, HistoryRepoWrapper};
 pub use leases::{
-    Heartbeat, LeaseQueries, LeaseQueriesWrapper, LeaseRepo, LeaseRepoWrapper, PartitionHold, PartitionLease,
-    RelayId,
+    Heartbeat, LeaseQueries, LeaseQueriesWrapper, LeaseRepo, LeaseRepoWrapper, OwnedPartition,
+    PartitionLease, RelayId,
 };
 pub use numbered::Numbered;
 pub use outbox::{

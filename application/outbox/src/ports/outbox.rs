@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId, Trace};
 
-use super::{Confirmed, Numbered, PartitionHold, StoreError};
+use super::{Confirmed, Numbered, OwnedPartition, StoreError};
 
 /// Origin of an event: request, user and trace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -320,7 +320,7 @@ pub trait OutboxRepo: Send {
     async fn fence(
         &mut self,
         owner: &super::RelayId,
-        holds: &[PartitionHold],
+        holds: &[OwnedPartition],
     ) -> Result<PartitionSet, StoreError>;
 
     /// Changes rows to `SENT`. Only `NEW` and `RETRY` rows MUST change; returns how many did.

@@ -153,7 +153,7 @@ pub trait UnitOfWork: View {
     /// Commits: all changes become visible and durable, or none.
     ///
     /// `Ok` MUST mean durable. [`StoreError::CommitUnknown`] is the only error after which the unit may be committed.
-    /// A commit that appended events MUST wake the relay of this process (`Wake`).
+    /// A commit that appended events MUST wake the relay of this process (`WakeupNotifier`).
     async fn commit(self: Box<Self>) -> Result<(), StoreError>;
 }
 

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use crate::ports::{DueQuery, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
-use crate::{Outbox, Wake};
+use crate::{Outbox, WakeupNotifier};
 use ownership::Ownership;
 use window::WindowEnd;
 
@@ -30,7 +30,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// One relay in one process.
 pub struct Relay {
     outbox: Outbox,
-    wake: Wake,
+    wake: WakeupNotifier,
     settings: RelaySettings,
     ownership: Ownership,
     pause: Duration,
@@ -40,7 +40,7 @@ pub struct Relay {
 
 impl Relay {
     /// A relay with this id. The id MUST be unique for each run of a relay.
-    pub fn new(outbox: Outbox, wake: Wake, id: RelayId, settings: RelaySettings) -> Relay {
+    pub fn new(outbox: Outbox, wake: WakeupNotifier, id: RelayId, settings: RelaySettings) -> Relay {
         let ownership = Ownership::new(outbox.tx.clone(), id, settings.lease_ms);
         Relay { outbox, wake, settings, ownership, pause: FIRST_PAUSE, blocked: false }
     }
@@ -57,7 +57,7 @@ impl Relay {
                     tokio::select! {
                         biased;
                         () = stopping.cancelled() => {}
-                        _ = self.wake.rung() => {}
+                        _ = self.wake.notified() => {}
                         () = self.outbox.tx.clock.sleep(longest) => {}
                     }
                 }

@@ -11,7 +11,7 @@ use handover_events::{PARTITIONS, Partition, PartitionSet};
 use tokio::time::Instant;
 use tracing::info;
 
-use crate::ports::{Changed, Heartbeat, PartitionHold, PartitionLease, RelayId, StoreError};
+use crate::ports::{Changed, Heartbeat, OwnedPartition, PartitionLease, RelayId, StoreError};
 use crate::{LeaseWatch, Transactor, with_tx};
 
 /// Handling of partitions beyond this relay's share.
@@ -27,7 +27,7 @@ pub(super) enum Surplus {
 struct LeaseSnapshot {
     now: DateTime<Utc>,
     /// Renewed partitions of this relay.
-    owned: Vec<PartitionHold>,
+    owned: Vec<OwnedPartition>,
     heartbeats: Vec<Heartbeat>,
     leases: Vec<PartitionLease>,
 }
@@ -79,9 +79,9 @@ impl Ownership {
     }
 
     /// Partitions that may be published now and are still owned at the given epochs.
-    pub(super) fn owned_since(&self, owned_partitions: &[PartitionHold]) -> PartitionSet {
+    pub(super) fn owned_since(&self, owned_partitions: &[OwnedPartition]) -> PartitionSet {
         let owned = self.owned();
-        let same = |owned_partition: &&PartitionHold| {
+        let same = |owned_partition: &&OwnedPartition| {
             self.owned_leases
                 .get(&owned_partition.partition)
                 .is_some_and(|lease| lease.epoch == owned_partition.epoch)
@@ -95,10 +95,10 @@ impl Ownership {
     }
 
     /// Owned partitions with their epochs, as settlement requires them.
-    pub(super) fn owned_partitions(&self) -> Vec<PartitionHold> {
+    pub(super) fn owned_partitions(&self) -> Vec<OwnedPartition> {
         self.owned_leases
             .iter()
-            .map(|(partition, lease)| PartitionHold { partition: *partition, epoch: lease.epoch })
+            .map(|(partition, lease)| OwnedPartition { partition: *partition, epoch: lease.epoch })
             .collect()
     }
 
@@ -159,7 +159,7 @@ impl Ownership {
         &mut self,
         snapshot: LeaseSnapshot,
         surplus: Surplus,
-    ) -> Result<(Vec<PartitionHold>, usize), StoreError> {
+    ) -> Result<(Vec<OwnedPartition>, usize), StoreError> {
         let LeaseSnapshot { now, mut owned, heartbeats, leases } = snapshot;
         let alive_until = |beat: &Heartbeat| (beat.relay.clone(), beat.alive_until);
         let ended = self.relays.ended(now, &heartbeats.iter().map(alive_until).collect::<Vec<_>>());
@@ -175,7 +175,7 @@ impl Ownership {
             with_tx(&self.tx, move |unit, _| {
                 let id = id.clone();
                 let extra = extra.clone();
-                Box::pin(async move { unit.outbox().give_back(&id, &extra).await })
+                Box::pin(async move { unit.outbox().release_partitions(&id, &extra).await })
             })
             .await?;
         }
@@ -185,10 +185,10 @@ impl Ownership {
             return Ok((owned, share));
         }
         // Partitions taken by a commit whose result was lost: this relay owns them.
-        let unrecorded: Vec<PartitionHold> = leases
+        let unrecorded: Vec<OwnedPartition> = leases
             .iter()
             .filter(|lease| lease.owner.as_ref() == Some(&self.id))
-            .map(|lease| PartitionHold { partition: lease.partition, epoch: lease.epoch })
+            .map(|lease| OwnedPartition { partition: lease.partition, epoch: lease.epoch })
             .filter(|owned_partition| !owned.contains(owned_partition))
             .collect();
         let is_free =
@@ -207,9 +207,9 @@ impl Ownership {
             let mut ours = unrecorded.clone();
             let free = free.clone();
             Box::pin(async move {
-                if attempt.may_have_happened() {
+                if attempt.may_be_committed() {
                     // An earlier attempt may have been committed and have taken some of them.
-                    let of_free = |lease: &PartitionLease| PartitionHold {
+                    let of_free = |lease: &PartitionLease| OwnedPartition {
                         partition: lease.partition,
                         epoch: lease.epoch + 1,
                     };
@@ -220,9 +220,9 @@ impl Ownership {
                     if taken.len() >= wanted {
                         break;
                     }
-                    match unit.outbox().take_partition(&id, lease, lease_ms).await? {
+                    match unit.outbox().acquire_partition(&id, lease, lease_ms).await? {
                         Changed::One => {
-                            taken.push(PartitionHold { partition: lease.partition, epoch: lease.epoch + 1 })
+                            taken.push(OwnedPartition { partition: lease.partition, epoch: lease.epoch + 1 })
                         }
                         Changed::None => {}
                     }
@@ -244,7 +244,7 @@ impl Ownership {
             let ended = ended.clone();
             Box::pin(async move {
                 for relay in &ended {
-                    unit.outbox().forget_relay(relay).await?;
+                    unit.outbox().delete_heartbeat(relay).await?;
                 }
                 Ok(())
             })
@@ -253,9 +253,9 @@ impl Ownership {
     }
 
     /// Removes partitions that settlement found to be lost.
-    pub(super) fn drop_lost(&mut self, lost: &[PartitionHold]) {
+    pub(super) fn drop_lost(&mut self, lost: &[OwnedPartition]) {
         self.owned_leases.retain(|partition, lease| {
-            !lost.contains(&PartitionHold { partition: *partition, epoch: lease.epoch })
+            !lost.contains(&OwnedPartition { partition: *partition, epoch: lease.epoch })
         });
     }
 
@@ -268,8 +268,8 @@ impl Ownership {
             let id = id.clone();
             let owned_partitions = owned_partitions.clone();
             Box::pin(async move {
-                unit.outbox().give_back(&id, &owned_partitions).await?;
-                unit.outbox().forget_relay(&id).await
+                unit.outbox().release_partitions(&id, &owned_partitions).await?;
+                unit.outbox().delete_heartbeat(&id).await
             })
         })
         .await

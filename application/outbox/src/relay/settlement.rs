@@ -10,9 +10,9 @@ use handover_events::{EventId, HistoryKind, OutboxStatus, Partition, PartitionSe
 use tracing::{error, info, warn};
 
 use super::Relay;
-use crate::counted::{DEAD, FAILED, SENT};
+use crate::metrics::{DEAD, FAILED, SENT};
 use crate::ports::{
-    Confirmed, FailedPublish, HistoryEntry, OutboxRepo, OutboxRow, OutboxUnit, PartitionHold, RelayId,
+    Confirmed, FailedPublish, HistoryEntry, OutboxRepo, OutboxRow, OutboxUnit, OwnedPartition, RelayId,
     StoreError,
 };
 use crate::{Attempt, history, with_tx};
@@ -30,7 +30,7 @@ impl Relay {
     pub(super) async fn settle(
         &mut self,
         due: &[OutboxRow],
-        owned_partitions: Vec<PartitionHold>,
+        owned_partitions: Vec<OwnedPartition>,
         results: Results,
     ) -> Result<(), StoreError> {
         if results.confirmed.is_empty() && results.failed.is_empty() {
@@ -72,7 +72,7 @@ impl Relay {
         })
         .await?;
         self.log_results(due, &job, ours);
-        let lost: Vec<PartitionHold> = job
+        let lost: Vec<OwnedPartition> = job
             .owned_partitions
             .iter()
             .filter(|owned_partition| !ours.contains(owned_partition.partition))
@@ -125,7 +125,7 @@ impl Relay {
 /// Data written by one settlement.
 struct Settlement {
     owner: RelayId,
-    owned_partitions: Vec<PartitionHold>,
+    owned_partitions: Vec<OwnedPartition>,
     confirmed: BTreeMap<Partition, Vec<Confirmed>>,
     failed: BTreeMap<Partition, Vec<FailedPublish>>,
     /// History entries for failed publishes; the row itself stores only the last one.

@@ -14,11 +14,11 @@ use super::Relay;
 use super::message::outgoing;
 use super::ownership::Surplus;
 use super::settlement::Results;
-use crate::foreign::storable;
 use crate::ports::{
     BrokerError, Confirmed, FailedPublish, OutboxRow, Outgoing, PublishOutcome, StoreError, UnorderedTypes,
 };
 use crate::settings::OnOutage;
+use crate::storable_text::storable;
 use crate::texts;
 
 /// Longest `last_error` in bytes.
@@ -195,7 +195,7 @@ impl Relay {
     fn failed_attempt(&self, row: &OutboxRow, why: &str) -> FailedPublish {
         let retry_count = row.retry_count.saturating_add(1);
         let failures = NonZeroU32::MIN.saturating_add(row.retry_count);
-        let next = match self.settings.retry.after(failures, self.outbox.tx.chance.next()) {
+        let next = match self.settings.retry.after(failures, self.outbox.tx.random.next()) {
             Retry::After(delay) if retry_count <= row.max_retry_count => {
                 TimeDelta::from_std(delay).ok().map(|delay| self.outbox.now() + delay)
             }

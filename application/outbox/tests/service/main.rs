@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests panic with what they saw")]
 
+mod library;
 mod log;
-mod world;
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use handover_outbox::ports::*;
 use handover_outbox::{EventSpec, MASK};
 use tracing::info_span;
 
-use world::{Library, QUEUE, event_id, eventually};
+use library::{Library, QUEUE, event_id, eventually};
 
 /// Appends a note event for each event that it applies.
 struct Loans;
@@ -26,7 +26,7 @@ struct Lent {
     reader: i64,
 }
 
-const TAKES: &[&str] = &["BOOK_LENT", "ORDER_CREATED", "ORDER_TIMEOUT", "REMINDER"];
+const EVENT_TYPES: &[&str] = &["BOOK_LENT", "ORDER_CREATED", "ORDER_TIMEOUT", "REMINDER"];
 
 /// Appends a note for each event, with a new id each time: an event that is applied twice has two notes.
 async fn note_all(outbox: &mut dyn OutboxUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
@@ -56,8 +56,8 @@ impl Handler<MemoryUnit> for Loans {
         "loans"
     }
 
-    fn takes(&self) -> &'static [&'static str] {
-        TAKES
+    fn event_types(&self) -> &'static [&'static str] {
+        EVENT_TYPES
     }
 
     async fn apply(&self, unit: &mut MemoryUnit, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
@@ -74,8 +74,8 @@ impl Handler<dyn UnitOfWork> for OutboxOnly {
         "outbox-only"
     }
 
-    fn takes(&self) -> &'static [&'static str] {
-        TAKES
+    fn event_types(&self) -> &'static [&'static str] {
+        EVENT_TYPES
     }
 
     async fn apply(
@@ -203,11 +203,11 @@ async fn payload_is_masked_except_declared_fields_without_access_to_personal_dat
     let payload = r#"{"bookId":7,"reader":"ann","orderId":1}"#;
     library.commit(vec![library.event("e-1", "BOOK_LENT", 7, 1, payload)]).await;
     let trace = Trace { trace_id: "trace-1".to_owned(), traceparent: None };
-    let operator = |sees_people| Operator {
+    let operator = |sees_personal_data| Operator {
         name: "user:9".to_owned(),
         tenant: TenantId::DEFAULT,
-        sees_all: false,
-        sees_people,
+        sees_all_tenants: false,
+        sees_personal_data,
         trace: trace.clone(),
     };
     let shown = |row: OutboxRow| row.payload;

@@ -25,7 +25,7 @@ impl Report {
 }
 
 impl Api {
-    /// Reports the result of a payment.
+    /// RefundReports the result of a payment.
     pub(in super::super) async fn report(
         &self,
         payment: PaymentId,
@@ -39,7 +39,7 @@ impl Api {
         self.signed("/api/v1/payments/callback", format!("msg-{payment}"), &body).await
     }
 
-    /// Reports the result of a refund.
+    /// RefundReports the result of a refund.
     pub(in super::super) async fn report_refund(
         &self,
         refund: RefundId,

@@ -6,11 +6,11 @@ use handover_events::EventId;
 use handover_outbox::ports::OutboxRow;
 use marketplace::ports::{ListingChangeKind, OrderSide};
 use marketplace_domain::{
-    Asset, CreditCounts, CreditStep, EventBody, EventType, OperationKind, Order, OrderFacts, OrderId,
+    Asset, CreditCounts, CreditOutcome, EventBody, EventType, OperationKind, Order, OrderFacts, OrderId,
     OrderStatus, UserId,
 };
 
-use super::super::books::DatabaseSnapshot;
+use super::super::database_snapshot::DatabaseSnapshot;
 use super::holds::is_tombstone;
 use super::{Evidence, Promise, Violations, promise};
 
@@ -54,11 +54,11 @@ impl Kind {
         }
     }
 
-    fn of_step(step: CreditStep) -> Kind {
+    fn of_step(step: CreditOutcome) -> Kind {
         match step {
-            CreditStep::Completed => Kind::CreditCompleted,
-            CreditStep::CancelledByBuyer => Kind::CreditCancelled,
-            CreditStep::CancelledByTimeout => Kind::CreditTimedOut,
+            CreditOutcome::Completed => Kind::CreditCompleted,
+            CreditOutcome::CancelledByBuyer => Kind::CreditCancelled,
+            CreditOutcome::CancelledByTimeout => Kind::CreditTimedOut,
         }
     }
 }
@@ -112,7 +112,9 @@ fn expected_effects<'a>(database: &DatabaseSnapshot, row: &'a OutboxRow) -> Opti
         EventBody::OrderCreated(body) => {
             let mut expected = on_assets(&body.order, OperationKind::Freeze);
             // If the order was already cancelled or refunded when the event was applied, it does not occupy the listing.
-            if !order_is(database, &body.order, Order::is_undone) || was_listed(database, &body.order) {
+            if !order_is(database, &body.order, Order::is_cancelled_or_refunded)
+                || was_listed(database, &body.order)
+            {
                 expected.push(effect(&body.order, Kind::Occupied, body.order.seller_id));
             }
             expected
@@ -142,7 +144,7 @@ fn expected_effects<'a>(database: &DatabaseSnapshot, row: &'a OutboxRow) -> Opti
                 .collect()
         }
         EventBody::OrderCancelled(body) => {
-            let counted = CreditStep::of_cancellation(body.reason);
+            let counted = CreditOutcome::of_cancellation(body.reason);
             let counted = counted.map(|step| effect(&body.order, Kind::of_step(step), body.order.buyer_id));
             let freed = effect(&body.order, Kind::Released, body.order.seller_id);
             let mut expected = on_assets(&body.order, OperationKind::Release);

@@ -4,6 +4,7 @@
 //! service reports about itself.
 
 mod effects;
+mod event_histories;
 mod events;
 mod holds;
 mod ledger;
@@ -11,16 +12,15 @@ mod orders;
 mod refunds;
 #[cfg(test)]
 mod tests;
-mod ways;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::books::DatabaseSnapshot;
+use super::broker_faults::InjectedFaults;
+use super::database_snapshot::DatabaseSnapshot;
 use super::journal::ClientRecord;
-use super::mishaps::InjectedFaults;
 
 /// A promise with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -76,7 +76,7 @@ pub(super) fn check_all(evidence: &Evidence<'_>) -> Vec<Promise> {
         orders::one_lamp(evidence),
         orders::sold_once(evidence),
         events::created(evidence),
-        ways::no_gaps(evidence),
+        event_histories::no_gaps(evidence),
         events::confirmed(evidence),
         events::settled(evidence),
         effects::exactly_once(evidence),

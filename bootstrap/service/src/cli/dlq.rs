@@ -70,7 +70,7 @@ pub struct DlqListArgs {
 /// Selection of dead letters.
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).multiple(true))]
-pub struct LettersArgs {
+pub struct DeadLetterArgs {
     /// Keys of the dead letters; or use a filter
     #[arg(value_name = "KEY", group = "which", conflicts_with_all = ["event_type", "tenant", "all"])]
     pub keys: Vec<String>,
@@ -95,7 +95,7 @@ pub struct LettersArgs {
 #[derive(Debug, Clone, Args)]
 pub struct DlqReplayArgs {
     #[command(flatten)]
-    pub letters: LettersArgs,
+    pub dead_letters: DeadLetterArgs,
     /// Reason, recorded in the audit log and in the dead letter
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub reason: Option<Reason>,
@@ -109,7 +109,7 @@ pub struct DlqReplayArgs {
 #[derive(Debug, Clone, Args)]
 pub struct DlqDiscardArgs {
     #[command(flatten)]
-    pub letters: LettersArgs,
+    pub dead_letters: DeadLetterArgs,
     /// Reason, recorded in the audit log and in the dead letter
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub reason: Reason,

@@ -16,7 +16,7 @@ use clap_complete::Shell;
 use marketplace_demo::DemoArgs;
 use marketplace_wiring::terminal::{Address, Common, OutputArgs};
 
-pub use dlq::{DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs, LettersArgs};
+pub use dlq::{DeadLetterArgs, DlqCommand, DlqDiscardArgs, DlqListArgs, DlqReplayArgs};
 pub use inspect::{ConfigCommand, ConfigShowArgs, DoctorArgs, PageArgs, QueuesArgs};
 pub use order::{AuditCommand, AuditListArgs, OrderCommand, TimelineArgs};
 pub use outbox::{

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use handover_events::{EventId, OutboxStatus, TenantId};
-use handover_outbox::operations::{Pace, Reason};
+use handover_outbox::operations::{Reason, RedriveRate};
 
 use super::values::{cursor, event, pace, reason, status, tenant, time, whole};
 use super::{Common, OutputArgs, PageArgs};
@@ -129,7 +129,7 @@ pub struct OutboxRedriveArgs {
     pub dry_run: bool,
     /// How many events become due per second, 1 to 10000
     #[arg(long, value_name = "COUNT", value_parser = pace, default_value = "100")]
-    pub per_second: Pace,
+    pub per_second: RedriveRate,
     /// Reason, recorded in the audit log
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub reason: Option<Reason>,

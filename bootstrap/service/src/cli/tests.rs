@@ -141,12 +141,12 @@ fn dead_letters_are_selected_by_key_by_filter_or_all() {
         other => panic!("{other:?}"),
     };
     let named = replay("handover dlq replay e-1 e-2 --queue q --dry-run");
-    assert_eq!((named.letters.keys.len(), named.letters.queue.as_deref()), (2, Some("q")));
-    assert!(named.letters.dry_run && !named.letters.all && named.reason.is_none());
+    assert_eq!((named.dead_letters.keys.len(), named.dead_letters.queue.as_deref()), (2, Some("q")));
+    assert!(named.dead_letters.dry_run && !named.dead_letters.all && named.reason.is_none());
     let narrow = replay("handover dlq replay --queue q --event-type ORDER_PAID --tenant 2 --reason why");
-    assert_eq!((narrow.letters.keys.len(), narrow.letters.tenant.map(|it| it.get())), (0, Some(2)));
+    assert_eq!((narrow.dead_letters.keys.len(), narrow.dead_letters.tenant.map(|it| it.get())), (0, Some(2)));
     assert_eq!(narrow.reason.unwrap().as_str(), "why");
-    assert!(replay("handover dlq replay --all").letters.all);
+    assert!(replay("handover dlq replay --all").dead_letters.all);
 }
 
 #[test]

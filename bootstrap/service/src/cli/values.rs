@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, IdError, OutboxStatus, TenantId};
-use handover_outbox::operations::{Pace, Reason};
+use handover_outbox::operations::{Reason, RedriveRate};
 use handover_outbox::ports::DeadLetterStatus;
 use marketplace_domain::OrderId;
 
@@ -48,9 +48,9 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| "write a number and its unit: 15m, 1h or 7d".to_owned())
 }
 
-pub(super) fn pace(text: &str) -> Result<Pace, String> {
-    let pace = text.parse().ok().and_then(Pace::new);
-    pace.ok_or_else(|| format!("write a whole number from 1 to {}", Pace::MAX))
+pub(super) fn pace(text: &str) -> Result<RedriveRate, String> {
+    let pace = text.parse().ok().and_then(RedriveRate::new);
+    pace.ok_or_else(|| format!("write a whole number from 1 to {}", RedriveRate::MAX))
 }
 
 pub(super) fn reason(text: &str) -> Result<Reason, String> {

@@ -40,7 +40,7 @@ fn row(setting: &Described) -> Vec<String> {
     let value = match &setting.value {
         Shown::Value { text, .. } => text.clone(),
         Shown::Hidden => "(hidden)".to_owned(),
-        Shown::Made => "(generated at the first start, stored next to the database file)".to_owned(),
+        Shown::Generated => "(generated at the first start, stored next to the database file)".to_owned(),
         Shown::Unset => "(not set)".to_owned(),
     };
     let from = match &setting.origin {
@@ -62,7 +62,7 @@ fn item(setting: &Described, error: Option<&ConfigError>) -> Value {
     let (value, hidden) = match &setting.value {
         Shown::Value { json, .. } => (json.clone(), false),
         Shown::Hidden => (Value::Null, true),
-        Shown::Made | Shown::Unset => (Value::Null, false),
+        Shown::Generated | Shown::Unset => (Value::Null, false),
     };
     json!({
         "key": setting.key,

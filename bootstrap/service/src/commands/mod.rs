@@ -8,7 +8,7 @@ mod reconcile;
 mod serve;
 
 use clap::CommandFactory;
-use marketplace_wiring::edge::TokenAsked;
+use marketplace_wiring::edge::TokenRequest;
 use marketplace_wiring::terminal::{Common, say};
 
 use crate::cli::{
@@ -78,8 +78,8 @@ async fn migrate(common: &Common) -> Result<(), Failure> {
 
 fn token(arguments: &TokenArgs) -> Result<(), Failure> {
     let config = arguments.common.load()?;
-    let secret = Secrets::jwt(&config)?.ok_or(Failure::IssuedElsewhere)?;
+    let secret = Secrets::jwt(&config)?.ok_or(Failure::NoSigningSecret)?;
     let TokenArgs { user, tenant, ref roles, ttl, .. } = *arguments;
-    let token = edge::token(&secret, &config, &TokenAsked { user, tenant, roles, ttl })?;
+    let token = edge::token(&secret, &config, &TokenRequest { user, tenant, roles, ttl })?;
     say(&format!("{token}\n"))
 }

@@ -4,7 +4,8 @@
 use handover_events::EventId;
 use handover_outbox::operations;
 use handover_outbox::operations::{
-    DiscardLetters, Letters, MAX_NAMED, Named, RedriveEvents, RedriveFilter, ReplayLetters, Rows,
+    DeadLetterSelection, DiscardDeadLetters, MAX_NAMED, Named, RedriveEvents, RedriveFilter,
+    RedriveSelection, ReplayDeadLetters,
 };
 use handover_outbox::ports::OutboxFilter;
 use marketplace_http::views::{DiscardView, RedriveView, ReleaseView, ReplayView};
@@ -12,7 +13,7 @@ use marketplace_wiring::terminal::{Output, note, output, say};
 use serde::Serialize;
 
 use super::operator::Operator;
-use crate::cli::{DlqDiscardArgs, DlqReplayArgs, LettersArgs, OutboxRedriveArgs, OutboxReleaseArgs};
+use crate::cli::{DeadLetterArgs, DlqDiscardArgs, DlqReplayArgs, OutboxRedriveArgs, OutboxReleaseArgs};
 use marketplace_wiring::Failure;
 use marketplace_wiring::adapters::Reach;
 
@@ -37,12 +38,12 @@ pub(super) async fn redrive(arguments: &OutboxRedriveArgs) -> Result<(), Failure
     check_found(&operator, &missing, "event", "handover outbox list")
 }
 
-fn rows(arguments: &OutboxRedriveArgs) -> Result<Rows, Failure> {
+fn rows(arguments: &OutboxRedriveArgs) -> Result<RedriveSelection, Failure> {
     let usage =
         |what: String| Failure::Usage { what, remedy: "see handover outbox redrive --help".to_owned() };
     if !arguments.events.is_empty() {
         let named = Named::new(arguments.events.clone());
-        return named.map(Rows::Events).ok_or_else(|| usage(too_many("events")));
+        return named.map(RedriveSelection::Events).ok_or_else(|| usage(too_many("events")));
     }
     let filter = OutboxFilter {
         tenant: arguments.tenant,
@@ -53,11 +54,11 @@ fn rows(arguments: &OutboxRedriveArgs) -> Result<Rows, Failure> {
         to: arguments.to,
     };
     match RedriveFilter::new(filter) {
-        Ok(filter) => Ok(Rows::Filter { filter, after: arguments.cursor }),
-        Err(operations::BadFilter::Empty) => {
+        Ok(filter) => Ok(RedriveSelection::Filter { filter, after: arguments.cursor }),
+        Err(operations::InvalidRedriveFilter::Empty) => {
             Err(usage("name events, or a filter such as --status failed".to_owned()))
         }
-        Err(operations::BadFilter::Pending) => {
+        Err(operations::InvalidRedriveFilter::Pending) => {
             Err(usage("--status must be failed or sent: other events are still to be published".to_owned()))
         }
     }
@@ -89,10 +90,10 @@ pub(super) async fn release(arguments: &OutboxReleaseArgs) -> Result<(), Failure
 
 /// `dlq replay`.
 pub(super) async fn replay(arguments: &DlqReplayArgs) -> Result<(), Failure> {
-    let letters = selection(&arguments.letters, "see handover dlq replay --help")?;
+    let selection = selection(&arguments.dead_letters, "see handover dlq replay --help")?;
     let operator = Operator::open(&arguments.common, Reach::Broker).await?;
-    let dry_run = arguments.letters.dry_run;
-    let command = ReplayLetters { letters, dry_run, reason: arguments.reason.clone() };
+    let dry_run = arguments.dead_letters.dry_run;
+    let command = ReplayDeadLetters { selection, dry_run, reason: arguments.reason.clone() };
     let replayed = operations::replay_dead_letters(&operator.app.outbox, &operator.acting, command)
         .await
         .map_err(|error| operator.failed(error))?;
@@ -108,10 +109,10 @@ pub(super) async fn replay(arguments: &DlqReplayArgs) -> Result<(), Failure> {
 
 /// `dlq discard`.
 pub(super) async fn discard(arguments: &DlqDiscardArgs) -> Result<(), Failure> {
-    let letters = selection(&arguments.letters, "see handover dlq discard --help")?;
+    let selection = selection(&arguments.dead_letters, "see handover dlq discard --help")?;
     let operator = Operator::open(&arguments.common, Reach::Store).await?;
-    let dry_run = arguments.letters.dry_run;
-    let command = DiscardLetters { letters, dry_run, reason: arguments.reason.clone() };
+    let dry_run = arguments.dead_letters.dry_run;
+    let command = DiscardDeadLetters { selection, dry_run, reason: arguments.reason.clone() };
     let discarded = operations::discard_dead_letters(&operator.app.outbox, &operator.acting, command)
         .await
         .map_err(|error| operator.failed(error))?;
@@ -125,13 +126,13 @@ pub(super) async fn discard(arguments: &DlqDiscardArgs) -> Result<(), Failure> {
     if refused > 0 && !dry_run { Err(Failure::NotDiscarded { refused, matched }) } else { Ok(()) }
 }
 
-fn selection(arguments: &LettersArgs, remedy: &str) -> Result<Letters, Failure> {
-    let LettersArgs { keys, queue, event_type, tenant, .. } = arguments.clone();
+fn selection(arguments: &DeadLetterArgs, remedy: &str) -> Result<DeadLetterSelection, Failure> {
+    let DeadLetterArgs { keys, queue, event_type, tenant, .. } = arguments.clone();
     if keys.is_empty() {
-        return Ok(Letters::Filter { queue, event_type, tenant });
+        return Ok(DeadLetterSelection::Filter { queue, event_type, tenant });
     }
     let usage = || Failure::Usage { what: too_many("dead letters"), remedy: remedy.to_owned() };
-    Ok(Letters::Keys { keys: Named::new(keys).ok_or_else(usage)?, queue })
+    Ok(DeadLetterSelection::Keys { keys: Named::new(keys).ok_or_else(usage)?, queue })
 }
 
 fn too_many(what: &str) -> String {

@@ -9,7 +9,7 @@ use marketplace::{Actor, App, CommandContext};
 use marketplace_sql::SqlMarket;
 
 use marketplace_wiring::Failure;
-use marketplace_wiring::adapters::{Looked, Reach};
+use marketplace_wiring::adapters::{AttachedDatabase, Reach};
 use marketplace_wiring::config::DatabaseChoice;
 use marketplace_wiring::terminal::Common;
 
@@ -26,7 +26,7 @@ impl Operator {
     /// Opens the configured database, if its schema is current.
     pub(super) async fn open(common: &Common, reach: Reach) -> Result<Operator, Failure> {
         let config = common.load()?;
-        let database = Looked::readable(&config.database).await?;
+        let database = AttachedDatabase::readable(&config.database).await?;
         let app = database.application(&config, reach)?;
         let trace = Trace { trace_id: trace_id(&app), traceparent: None };
         let actor = Actor::CommandLine(user());
@@ -54,7 +54,7 @@ impl Operator {
             | UseCaseError::Refund(_)
             | UseCaseError::Asset(_)
             | UseCaseError::AssetsNotLocked
-            | UseCaseError::KeyTaken
+            | UseCaseError::KeyReused
             | UseCaseError::InProgress
             | UseCaseError::NothingHeld) => Failure::Refused(other.to_string()),
         }
@@ -76,7 +76,7 @@ impl Operator {
             | UseCaseError::Refund(_)
             | UseCaseError::Asset(_)
             | UseCaseError::AssetsNotLocked
-            | UseCaseError::KeyTaken
+            | UseCaseError::KeyReused
             | UseCaseError::InProgress
             | UseCaseError::NothingHeld
             | UseCaseError::Store(_)
@@ -91,7 +91,7 @@ impl Operator {
 }
 
 fn trace_id(app: &App) -> String {
-    format!("{:016x}{:016x}", app.tx.chance.next(), app.tx.chance.next())
+    format!("{:016x}{:016x}", app.tx.random.next(), app.tx.random.next())
 }
 
 /// The system user: its name, or its numeric id if no name is set.

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use super::report::Check;
 use marketplace_wiring::Failure;
-use marketplace_wiring::adapters::{Looked, database_broker, rabbit_beside};
+use marketplace_wiring::adapters::{AttachedDatabase, database_broker, rabbit_for_command};
 use marketplace_wiring::config::{BrokerChoice, Config};
 
 const BROKER: &str = "broker";
@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Checks the broker. `database` is `None` if the database cannot be read.
-pub(super) async fn checks(config: &Config, database: Option<&Looked>) -> Vec<Check> {
+pub(super) async fn checks(config: &Config, database: Option<&AttachedDatabase>) -> Vec<Check> {
     match (&config.broker, database) {
         (BrokerChoice::Memory, _) => vec![Check::warn(
             BROKER,
@@ -37,8 +37,8 @@ pub(super) async fn checks(config: &Config, database: Option<&Looked>) -> Vec<Ch
             vec![queues(config, database_broker(&database.store), "the broker in the database").await]
         }
         (BrokerChoice::Rabbit(settings), _) => {
-            let broker = rabbit_beside(config, settings);
-            let place = settings.place();
+            let broker = rabbit_for_command(config, settings);
+            let place = settings.address();
             vec![queues(config, broker, &place).await.failed_at(&place), management(settings).await]
         }
     }
@@ -51,9 +51,9 @@ async fn queues(config: &Config, broker: Arc<dyn Broker>, place: &str) -> Check 
         Err(error) => return Check::failed(BROKER, &Failure::from(error)),
     };
     let topology = queues::topology(config.rules.pending_timeout);
-    let is_there = |name: &str| queues.iter().any(|queue| queue.name == name);
+    let is_available = |name: &str| queues.iter().any(|queue| queue.name == name);
     let missing: Vec<&str> =
-        topology.queues.iter().map(|queue| queue.name.as_str()).filter(|name| !is_there(name)).collect();
+        topology.queues.iter().map(|queue| queue.name.as_str()).filter(|name| !is_available(name)).collect();
     match missing.as_slice() {
         [] => Check::ok(BROKER, format!("{place} is reachable and has all {} queues", topology.queues.len())),
         _ if queues.is_empty() => {

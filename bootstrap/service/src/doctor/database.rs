@@ -9,7 +9,7 @@ use marketplace::ports::{IdKind, IdState};
 use super::broker;
 use super::report::Check;
 use marketplace_wiring::Failure;
-use marketplace_wiring::adapters::{Looked, Schema};
+use marketplace_wiring::adapters::{AttachedDatabase, Schema};
 use marketplace_wiring::config::{Config, DatabaseChoice};
 
 /// A database that does not answer within this time counts as unavailable.
@@ -49,13 +49,13 @@ pub(super) async fn checks(config: &Config, now: DateTime<Utc>) -> Vec<Check> {
 #[derive(Default)]
 struct Found {
     checks: Vec<Check>,
-    database: Option<Looked>,
+    database: Option<AttachedDatabase>,
 }
 
 async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
     let Found { checks, database: readable } = found;
     let failed = |failure: &Failure| [Check::failed(DATABASE, failure), clock(now, None)];
-    let database = match Looked::open(&config.database).await {
+    let database = match AttachedDatabase::open(&config.database).await {
         Ok(database) => database,
         Err(Failure::NoDatabase { .. }) => {
             let what = format!("{} does not exist yet; `serve` or `migrate` creates it", config.database);
@@ -63,7 +63,7 @@ async fn examine(config: &Config, now: DateTime<Utc>, found: &mut Found) {
         }
         Err(failure) => return checks.extend(failed(&failure)),
     };
-    let (schema, facts) = match (database.schema().await, database.store.server_facts().await) {
+    let (schema, facts) = match (database.schema().await, database.store.server_info().await) {
         (Ok(schema), Ok(facts)) => (schema, facts),
         (Err(failure), _) => return checks.extend(failed(&failure)),
         (_, Err(cause)) => return checks.extend(failed(&Failure::database(&config.database)(cause))),
@@ -115,7 +115,7 @@ fn audit_log() -> Check {
 }
 
 /// The kinds of ids whose next id is not above the largest id in their table.
-async fn ids_behind(database: &Looked) -> Result<Vec<(IdKind, IdState)>, StoreError> {
+async fn ids_behind(database: &AttachedDatabase) -> Result<Vec<(IdKind, IdState)>, StoreError> {
     let mut view = database.store.view().await?;
     let mut behind = Vec::new();
     for kind in IdKind::ALL {
@@ -159,7 +159,7 @@ fn refused(schema: Schema, database: &DatabaseChoice) -> Check {
 }
 
 /// Creation time of the newest event, and the database's current time.
-async fn times(database: &Looked) -> Result<(Option<DateTime<Utc>>, DateTime<Utc>), StoreError> {
+async fn times(database: &AttachedDatabase) -> Result<(Option<DateTime<Utc>>, DateTime<Utc>), StoreError> {
     let theirs = database.store.database_now().await?;
     let mut view = database.store.view().await?;
     let rows = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;

@@ -6,7 +6,7 @@ use marketplace_gateway::Endpoint;
 use tokio::net::TcpStream;
 
 use super::report::Check;
-use marketplace_wiring::adapters::allow_gateway;
+use marketplace_wiring::adapters::check_gateway;
 use marketplace_wiring::config::{Config, GatewayChoice};
 
 const NAME: &str = "gateway";
@@ -15,7 +15,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Checks the gateway. Only connects: every request would concern money.
 pub(super) async fn check(config: &Config) -> Check {
-    if let Err(failure) = allow_gateway(config, &config.listens()) {
+    if let Err(failure) = check_gateway(config, &config.listens()) {
         return Check::failed(NAME, &failure);
     }
     match &config.gateway.choice {

@@ -81,7 +81,8 @@ fn folder(database: &Path) -> Check {
         Err(_) => Ok(()),
     };
     // SQLite, the lock and the secrets create files next to the database.
-    let probe = marketplace_wiring::beside::beside(database, &format!("doctor-{}", std::process::id()));
+    let probe =
+        marketplace_wiring::sibling_file::sibling_file(database, &format!("doctor-{}", std::process::id()));
     let written = written.and_then(|()| {
         std::fs::File::create_new(&probe)?;
         std::fs::remove_file(&probe)
@@ -106,7 +107,7 @@ fn lock(database: &Path) -> (Check, Option<String>) {
             Some(holder),
         ),
         Err(cause) => {
-            let path = marketplace_wiring::beside::beside(database, "lock");
+            let path = marketplace_wiring::sibling_file::sibling_file(database, "lock");
             (Check::failed(NAME, &Failure::LockFile { path, cause }), None)
         }
     }

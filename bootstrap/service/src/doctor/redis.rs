@@ -1,6 +1,6 @@
 //! Check of Redis, if it is used: runs the scripts that its uses need.
 
-use marketplace_redis::Use;
+use marketplace_redis::RedisUse;
 
 use super::report::Check;
 use marketplace_wiring::config::{Config, RedisConfig};
@@ -10,8 +10,8 @@ const NAME: &str = "redis";
 /// Checks Redis, if it is used.
 pub(super) async fn check(config: &Config) -> Option<Check> {
     let RedisConfig { settings, uses } = config.redis.as_ref()?;
-    let place = settings.place();
-    let join = |describe: fn(Use) -> &'static str, separator: &str| {
+    let place = settings.address();
+    let join = |describe: fn(RedisUse) -> &'static str, separator: &str| {
         uses.iter().map(|each| describe(*each)).collect::<Vec<_>>().join(separator)
     };
     Some(match marketplace_redis::probe(settings, uses).await {
@@ -21,7 +21,7 @@ pub(super) async fn check(config: &Config) -> Option<Check> {
         Err(error) => Check::warn(
             NAME,
             format!("{place} failed the test: {error}"),
-            &format!("until it works, {}; nothing else depends on it", join(Use::without, ", and ")),
+            &format!("until it works, {}; nothing else depends on it", join(RedisUse::without, ", and ")),
             &format!(
                 "check redis.url, that its user may run scripts and write {}, and that Redis answers within redis.timeout",
                 join(key_patterns, " and ")
@@ -30,16 +30,16 @@ pub(super) async fn check(config: &Config) -> Option<Check> {
     })
 }
 
-fn function(each: Use) -> &'static str {
+fn function(each: RedisUse) -> &'static str {
     match each {
-        Use::Limits => "counts requests",
-        Use::Keys => "stores idempotency keys",
+        RedisUse::Limits => "counts requests",
+        RedisUse::Keys => "stores idempotency keys",
     }
 }
 
-fn key_patterns(each: Use) -> &'static str {
+fn key_patterns(each: RedisUse) -> &'static str {
     match each {
-        Use::Limits => "ratelimit:*",
-        Use::Keys => "idempotent:*",
+        RedisUse::Limits => "ratelimit:*",
+        RedisUse::Keys => "idempotent:*",
     }
 }

@@ -139,12 +139,12 @@ mod tests {
             Check::failed("database", &Failure::database(&DatabaseChoice::File("shop.db".into()))(cause))
         };
         let broken = || Check::fail("port", "taken".to_owned(), String::new(), String::new());
-        let misconfigured = || Check::failed("broker", &Failure::BrokerUnseen);
+        let misconfigured = || Check::failed("broker", &Failure::BrokerInMemory);
         let fine = || Check::ok("clock", String::new());
         let doubtful = || Check::warn("schema", String::new(), "", "");
         for (checks, exit) in [
             (vec![fine(), doubtful()], Exit::Done),
-            (vec![fine(), unavailable()], Exit::Away),
+            (vec![fine(), unavailable()], Exit::Unavailable),
             (vec![unavailable(), broken(), doubtful()], Exit::Failed),
             (vec![broken()], Exit::Failed),
             (vec![misconfigured(), fine(), misconfigured()], Exit::Usage),

@@ -14,7 +14,7 @@ pub(super) fn checks(config: &Config, sources: &Sources) -> Vec<Check> {
     let mut checks = Vec::new();
     match Secrets::allow(config, &config.listens()) {
         // Missing secrets and placeholders are reported per key below.
-        Ok(()) | Err(Failure::SecretShared { .. }) => {}
+        Ok(()) | Err(Failure::SharedSecretMissing { .. }) => {}
         Err(failure) => checks.push(Check::failed(NAME, &failure)),
     }
     let mut notes = Vec::new();
@@ -28,8 +28,8 @@ pub(super) fn checks(config: &Config, sources: &Sources) -> Vec<Check> {
                 "set random characters (openssl rand -hex 32; for gateway.secret echo whsec_$(openssl rand -base64 32))",
             )),
             Ok(Source::Set(_)) => notes.push(format!("{key} is set")),
-            Ok(Source::Kept(path)) => notes.push(format!("{key} is stored in {}", path.display())),
-            Ok(Source::ToBeMade) => notes.push(format!("{key} is generated at the first start")),
+            Ok(Source::File(path)) => notes.push(format!("{key} is stored in {}", path.display())),
+            Ok(Source::NotGenerated) => notes.push(format!("{key} is generated at the first start")),
         }
     }
     if let Some(path) = exposed_file(sources) {
@@ -50,7 +50,7 @@ pub(super) fn checks(config: &Config, sources: &Sources) -> Vec<Check> {
 fn exposed_file(sources: &Sources) -> Option<String> {
     Config::describe(sources).settings.into_iter().find_map(|setting| match (setting.value, setting.origin) {
         (Shown::Hidden, Origin::File(path)) if others_can_read(&path) => Some(path.display().to_string()),
-        (Shown::Hidden | Shown::Made | Shown::Unset | Shown::Value { .. }, _) => None,
+        (Shown::Hidden | Shown::Generated | Shown::Unset | Shown::Value { .. }, _) => None,
     })
 }
 

@@ -9,8 +9,8 @@
 mod days;
 
 use days::{Day, at_once};
-use handover_outbox::ports::Chance;
-use handover_system::OsChance;
+use handover_outbox::ports::RandomSource;
+use handover_system::OsRandom;
 use serde_json::Value;
 
 use crate::inspect::dead_letter;
@@ -24,8 +24,8 @@ const SEEDS: [u64; 2] = [3_579, 37_923];
 fn seeds() -> Vec<u64> {
     let mut seeds = SEEDS.to_vec();
     if std::env::var_os("HANDOVER_LONG").is_some() {
-        let chance = OsChance::seeded().unwrap();
-        let fresh = [(); 4].map(|()| chance.next());
+        let random = OsRandom::seeded().unwrap();
+        let fresh = [(); 4].map(|()| random.next());
         println!("fresh seeds: {fresh:?}");
         seeds.extend(fresh);
     }

@@ -3,14 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod closed;
+mod access;
 mod configuration;
+mod dead_letters;
 mod demo;
 mod deploy;
 mod doctor;
 mod documents;
 mod inspect;
-mod letters;
 mod links;
 mod metrics;
 mod operate;
@@ -18,6 +18,6 @@ mod pages;
 mod program;
 mod reconcile;
 mod refunds;
-mod refusals;
 mod schemas;
+mod startup_errors;
 mod tour;

@@ -19,8 +19,8 @@ const NAMES: [(&str, &str); 16] = [
     ("handover_overload_refused_total", "counter"),
     ("handover_ratelimit_refused_total", "counter"),
     ("handover_ratelimit_fallback_total", "counter"),
-    ("handover_ratelimit_away", "gauge"),
-    ("handover_idempotency_away", "gauge"),
+    ("handover_ratelimit_redis_unavailable", "gauge"),
+    ("handover_idempotency_redis_unavailable", "gauge"),
 ];
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use handover_events::*;
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::*;
 use handover_sql::{SqlStore, SqliteOptions};
 use handover_system::SystemClock;
@@ -44,7 +44,9 @@ impl World {
 
 async fn open(database: &Path) -> SqlMarket {
     let options = SqliteOptions::file(database.to_owned());
-    SqlMarket::on(SqlStore::open_sqlite(&options, Arc::new(SystemClock), Wake::default()).await.unwrap())
+    SqlMarket::on(
+        SqlStore::open_sqlite(&options, Arc::new(SystemClock), WakeupNotifier::default()).await.unwrap(),
+    )
 }
 
 /// Runs `work` in a unit of work on this database file.

@@ -69,7 +69,7 @@ fn configuration(shown: &str) -> String {
         }
         let default = match setting.value {
             Shown::Value { text, .. } => format!("`{}`", cell(&text)),
-            Shown::Made => "generated".to_owned(),
+            Shown::Generated => "generated".to_owned(),
             Shown::Unset => "not set".to_owned(),
             Shown::Hidden => panic!("the default of {} is a secret", setting.key),
         };

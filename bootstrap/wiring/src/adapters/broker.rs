@@ -39,8 +39,8 @@ pub(super) async fn for_service(
 pub(super) fn for_command(config: &Config, store: &SqlMarket) -> Result<Arc<dyn Broker>, Failure> {
     match &config.broker {
         BrokerChoice::Database => Ok(database_broker(store)),
-        BrokerChoice::Memory => Err(Failure::BrokerUnseen),
-        BrokerChoice::Rabbit(settings) => Ok(rabbit_beside(config, settings)),
+        BrokerChoice::Memory => Err(Failure::BrokerInMemory),
+        BrokerChoice::Rabbit(settings) => Ok(rabbit_for_command(config, settings)),
     }
 }
 
@@ -50,7 +50,7 @@ pub fn database_broker(store: &SqlMarket) -> Arc<dyn Broker> {
 }
 
 /// RabbitMQ for a command. It declares no queues.
-pub fn rabbit_beside(config: &Config, settings: &RabbitSettings) -> Arc<dyn Broker> {
+pub fn rabbit_for_command(config: &Config, settings: &RabbitSettings) -> Arc<dyn Broker> {
     let mut settings = settings.clone();
     settings.connection_name = "handover command".to_owned();
     let topology = queues::topology(config.rules.pending_timeout);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use handover_outbox::ports::{Clock, LeaseRepo, Store, StoreError};
-use handover_outbox::{Tasks, Wake};
+use handover_outbox::{Tasks, WakeupNotifier};
 use handover_sql::{SchemaError, SchemaVersion, SqlStore, SqliteOptions};
 use handover_system::{FollowingClock, SystemClock};
 use marketplace_sql::SqlMarket;
@@ -27,7 +27,7 @@ pub struct Database {
 impl Database {
     /// Opens the database for serving. A file is locked, created if it does not exist, and migrated. On a server the schema
     /// must be current: `migrate` is a separate step, run as a user with the necessary rights.
-    pub async fn open(choice: &DatabaseChoice, wake: &Wake) -> Result<Database, Failure> {
+    pub async fn open(choice: &DatabaseChoice, wake: &WakeupNotifier) -> Result<Database, Failure> {
         let database = Database::connect(choice, wake).await?;
         let ready = match choice {
             DatabaseChoice::File(_) => database.migrate_schema().await,
@@ -44,7 +44,7 @@ impl Database {
 
     /// Migrates the database, closes it and returns its schema versions.
     pub async fn migrate(choice: &DatabaseChoice) -> Result<[SchemaVersion; 2], Failure> {
-        let database = Database::connect(choice, &Wake::default()).await?;
+        let database = Database::connect(choice, &WakeupNotifier::default()).await?;
         let done = match database.migrate_schema().await {
             Ok(()) => database.store.schema_versions().await.map_err(Failure::schema(choice)),
             Err(failure) => Err(failure),
@@ -53,7 +53,7 @@ impl Database {
         done
     }
 
-    async fn connect(choice: &DatabaseChoice, wake: &Wake) -> Result<Database, Failure> {
+    async fn connect(choice: &DatabaseChoice, wake: &WakeupNotifier) -> Result<Database, Failure> {
         let choice = choice.clone();
         Ok(match &choice {
             DatabaseChoice::File(path) => {
@@ -108,14 +108,14 @@ impl Database {
         }
         let ended = async {
             let mut unit = self.store.begin().await?;
-            LeaseRepo::end_all_leases(unit.outbox()).await?;
+            LeaseRepo::release_all_leases(unit.outbox()).await?;
             unit.commit().await
         };
         ended.await.map_err(Failure::database(&self.choice))
     }
 
     /// Spawns tasks that listen for wake-up notifications of other processes and follow the server's clock.
-    pub fn keep_in_touch(&self, tasks: &Tasks) {
+    pub fn spawn_background_tasks(&self, tasks: &Tasks) {
         let Some(clock) = self.following.clone() else { return };
         let store = self.store.clone();
         let stopping = tasks.stopping().clone();

@@ -10,7 +10,7 @@ use marketplace::ports::{Gateway, RefundRequest};
 use marketplace::use_cases::{SettleRefund, settle_refund};
 use marketplace::{Actor, App, CommandContext};
 use marketplace_domain::RefundResult;
-use marketplace_gateway::{HttpGateway, Reports, SandboxGateway, Unusable};
+use marketplace_gateway::{GatewaySetupError, HttpGateway, RefundReports, SandboxGateway};
 
 use crate::config::{Config, GatewayChoice};
 use crate::{Failure, Secrets};
@@ -18,7 +18,7 @@ use crate::{Failure, Secrets};
 const SANDBOX_NOTICE: &str = "gateway: using the sandbox; refunds are reported as paid, no money moves";
 
 /// Checks that `gateway.url` is set explicitly if the service listens outside loopback.
-pub fn allow(config: &Config, listens: &[SocketAddr]) -> Result<(), Failure> {
+pub fn check(config: &Config, listens: &[SocketAddr]) -> Result<(), Failure> {
     match listens.iter().copied().find(|listen| !listen.ip().is_loopback()) {
         Some(listen) if !config.gateway.is_chosen => Err(Failure::GatewayNeeded { listen }),
         Some(_) | None => Ok(()),
@@ -36,7 +36,7 @@ pub(super) fn of(app: &App, config: &Config) -> Result<Arc<dyn Gateway>, Failure
                 false => tracing::warn!("{SANDBOX_NOTICE}; gateway.url is not set"),
             }
             // A clone without the gateway: with it, gateway and application would own each other.
-            let reports = Arc::new(SandboxReports(app.of_its_own()));
+            let reports = Arc::new(SandboxReports(app.for_background_tasks()));
             Arc::new(SandboxGateway::new(reports, clock, app.tx.tasks.clone(), *delay))
         }
         GatewayChoice::Http(endpoint) => {
@@ -47,10 +47,10 @@ pub(super) fn of(app: &App, config: &Config) -> Result<Arc<dyn Gateway>, Failure
     })
 }
 
-fn failed(error: Unusable) -> Failure {
+fn failed(error: GatewaySetupError) -> Failure {
     match error {
-        Unusable::Secret => Failure::SecretRefused { key: "gateway.secret", why: error.to_string() },
-        Unusable::Endpoint(_) | Unusable::NoAuthorities(_) | Unusable::Tls(_) => {
+        GatewaySetupError::Secret => Failure::SecretRefused { key: "gateway.secret", why: error.to_string() },
+        GatewaySetupError::Endpoint(_) | GatewaySetupError::NoAuthorities(_) | GatewaySetupError::Tls(_) => {
             Failure::Gateway(error.to_string())
         }
     }
@@ -60,7 +60,7 @@ fn failed(error: Unusable) -> Failure {
 struct SandboxReports(App);
 
 #[async_trait]
-impl Reports for SandboxReports {
+impl RefundReports for SandboxReports {
     async fn refund_ended(
         &self,
         request: &RefundRequest,

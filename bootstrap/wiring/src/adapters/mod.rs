@@ -1,10 +1,10 @@
 //! Chooses the adapter for each port. New adapters are wired here and nowhere else.
 
+mod attached_database;
 mod broker;
 mod database;
 mod gateway;
 mod limiter;
-mod looked;
 mod redis;
 mod schema;
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use handover_outbox::ports::{Broker, Clock};
 use handover_outbox::{Tasks, Transactor, TxPolicy};
-use handover_system::OsChance;
+use handover_system::OsRandom;
 use marketplace::ports::Gateway;
 use marketplace::{App, MarketTransactor};
 use marketplace_sql::SqlMarket;
@@ -20,11 +20,11 @@ use marketplace_sql::SqlMarket;
 use crate::Failure;
 use crate::config::Config;
 
-pub use broker::{database_broker, rabbit_beside};
+pub use attached_database::{AttachedDatabase, Reach};
+pub use broker::{database_broker, rabbit_for_command};
 pub use database::Database;
-pub use gateway::allow as allow_gateway;
+pub use gateway::check as check_gateway;
 pub(crate) use limiter::admission;
-pub use looked::{Looked, Reach};
 pub(crate) use redis::Redis;
 pub use schema::Schema;
 
@@ -32,17 +32,17 @@ pub use schema::Schema;
 type Wrap<Port> = Box<dyn FnOnce(Arc<Port>) -> Arc<Port> + Send>;
 
 /// Wrappers around the adapters of external systems, for instance to inject faults.
-pub struct Between {
+pub struct AdapterWrappers {
     /// Around the broker.
     pub broker: Wrap<dyn Broker>,
     /// Around the payment gateway.
     pub gateway: Wrap<dyn Gateway>,
 }
 
-impl Between {
+impl AdapterWrappers {
     /// No wrappers.
-    pub fn nothing() -> Between {
-        Between { broker: Box::new(|broker| broker), gateway: Box::new(|gateway| gateway) }
+    pub fn none() -> AdapterWrappers {
+        AdapterWrappers { broker: Box::new(|broker| broker), gateway: Box::new(|gateway| gateway) }
     }
 }
 
@@ -50,16 +50,16 @@ impl Between {
 pub async fn application(
     config: &Config,
     database: &Database,
-    between: Between,
+    wrappers: AdapterWrappers,
     uses_gateway: bool,
 ) -> Result<App, Failure> {
     let tx = transactor(database.store(), database.clock())?;
-    let broker = (between.broker)(broker::for_service(&config.broker, database).await?);
+    let broker = (wrappers.broker)(broker::for_service(&config.broker, database).await?);
     let app = App::new(tx, broker, config.rules.clone()).with_requests(config.requests.clone());
     if !uses_gateway {
         return Ok(app);
     }
-    let gateway = (between.gateway)(gateway::of(&app, config)?);
+    let gateway = (wrappers.gateway)(gateway::of(&app, config)?);
     Ok(app.with_gateway(gateway))
 }
 
@@ -68,7 +68,7 @@ fn transactor(store: &SqlMarket, clock: &Arc<dyn Clock>) -> Result<MarketTransac
         store: Arc::new(store.clone()),
         tasks: Tasks::default(),
         clock: Arc::clone(clock),
-        chance: Arc::new(OsChance::seeded()?),
+        random: Arc::new(OsRandom::seeded()?),
         policy: TxPolicy::default(),
     })
 }

@@ -42,7 +42,7 @@ pub enum Shown {
     /// A secret that is set.
     Hidden,
     /// A secret that is not set; with a database file one is generated.
-    Made,
+    Generated,
     /// An optional setting that is not set.
     Unset,
 }
@@ -53,7 +53,7 @@ impl Config {
         let (settings, _) = layers::merge(sources);
         let described = KEYS.iter().map(|key| match settings.get(key.path) {
             None => {
-                let value = if key.kind == Kind::Secret { Shown::Made } else { Shown::Unset };
+                let value = if key.kind == Kind::Secret { Shown::Generated } else { Shown::Unset };
                 Described { key: key.path, value, origin: Origin::Default }
             }
             Some(setting) => {

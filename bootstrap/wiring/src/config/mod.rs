@@ -7,11 +7,11 @@
 mod auth;
 mod describe;
 mod error;
+mod gateway_and_assets;
 mod http;
 mod keys;
 mod layers;
 mod limits;
-mod money;
 mod read;
 mod redis;
 mod retry;
@@ -37,10 +37,10 @@ pub use auth::AuthConfig;
 pub(crate) use auth::read_keys;
 pub use describe::{Described, Description, Shown};
 pub use error::{ConfigError, ConfigErrors, Origin};
+pub use gateway_and_assets::{GatewayChoice, GatewayConfig};
 pub use http::HttpConfig;
 pub use layers::Sources;
 pub use limits::LimitConfig;
-pub use money::{GatewayChoice, GatewayConfig};
 use read::{MINUTES, Reader};
 pub use redis::RedisConfig;
 pub use urls::{BrokerChoice, DatabaseChoice};
@@ -157,22 +157,22 @@ impl Config {
             database,
             jwt_secret: auth::secret(reader)?,
             auth: auth::auth(reader)?,
-            gateway: money::gateway(reader)?,
+            gateway: gateway_and_assets::gateway(reader)?,
             gateway_secret: gateway_secret(reader)?,
             rules: Rules {
                 pending_timeout: pending_timeout(reader)?,
                 // The first attempt is not a retry.
                 max_retry_count: relay.retry.attempts().saturating_sub(1),
                 on_failed: relay.on_failed,
-                points: money::points(reader)?,
+                points: gateway_and_assets::points(reader)?,
             },
             requests: requests(reader)?,
             settings: Settings {
                 relay,
                 consumer: consumer(reader)?,
                 timeout: timeout(reader)?,
-                refund: money::refund(reader)?,
-                consistency: money::consistency(reader)?,
+                refund: gateway_and_assets::refund(reader)?,
+                consistency: gateway_and_assets::consistency(reader)?,
             },
             log: log(reader)?,
         })

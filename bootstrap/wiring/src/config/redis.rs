@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use marketplace_redis::{RedisSettings, Use};
+use marketplace_redis::{RedisSettings, RedisUse};
 
 use super::error::ConfigError;
 use super::read::{Item, Reader};
@@ -15,14 +15,14 @@ pub struct RedisConfig {
     /// `redis.*`.
     pub settings: RedisSettings,
     /// Never empty.
-    pub uses: Vec<Use>,
+    pub uses: Vec<RedisUse>,
 }
 
 /// Reads `redis.*`, if a store uses Redis.
 pub(super) fn redis(reader: &Reader<'_>) -> Result<Option<RedisConfig>, ConfigError> {
-    let limits = reader.one_of("rate-limit.store", &[("local", None), ("redis", Some(Use::Limits))])?;
-    let keys = reader.one_of("idempotency.store", &[("database", None), ("redis", Some(Use::Keys))])?;
-    let uses: Vec<Use> = limits.into_iter().chain(keys).collect();
+    let limits = reader.one_of("rate-limit.store", &[("local", None), ("redis", Some(RedisUse::Limits))])?;
+    let keys = reader.one_of("idempotency.store", &[("database", None), ("redis", Some(RedisUse::Keys))])?;
+    let uses: Vec<RedisUse> = limits.into_iter().chain(keys).collect();
     let timeout_why = "every request may wait this long for Redis";
     let timeout = reader.duration("redis.timeout", MILLISECOND..=SECOND, timeout_why)?;
     let url = reader.find("redis.url");
@@ -42,10 +42,10 @@ pub(super) fn redis(reader: &Reader<'_>) -> Result<Option<RedisConfig>, ConfigEr
     }
 }
 
-fn without_url(reader: &Reader<'_>, used: Use) -> Result<ConfigError, ConfigError> {
+fn without_url(reader: &Reader<'_>, used: RedisUse) -> Result<ConfigError, ConfigError> {
     let (key, what, otherwise) = match used {
-        Use::Limits => ("rate-limit.store", "processes share their limits in Redis", "local"),
-        Use::Keys => {
+        RedisUse::Limits => ("rate-limit.store", "processes share their limits in Redis", "local"),
+        RedisUse::Keys => {
             ("idempotency.store", "idempotency keys of operators' requests are stored in Redis", "database")
         }
     };
@@ -66,7 +66,7 @@ fn connected(
         .map_err(|error| item.refused_as(&shown(&url), &error.to_string(), remedy))?;
     if let Some(file) = authorities {
         let pem = certificates(&file, &file.text()?)?;
-        settings = settings.trusting(&pem).map_err(|error| {
+        settings = settings.with_ca_certificates(&pem).map_err(|error| {
             file.refused(&error.to_string(), "name the authority's certificate, and use rediss://")
         })?;
     }

@@ -38,7 +38,7 @@ pub(super) fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
                 fields.get("max-attempts")?.clone().try_into().ok().filter(|n| (1..=100).contains(n));
             RetryPolicy::Exponential {
                 base: item.duration_of(fields.get("base")?)?,
-                cap: fields.0.get("cap").map_or(Ok(RetryPolicy::LONGEST), |cap| item.duration_of(cap))?,
+                cap: fields.0.get("cap").map_or(Ok(RetryPolicy::MAX_DELAY), |cap| item.duration_of(cap))?,
                 max_attempts: attempts.and_then(NonZeroU32::new).ok_or_else(|| {
                     item.refused("max-attempts is not a whole number from 1 to 100", &either)
                 })?,
@@ -74,7 +74,7 @@ fn checked(item: &Item<'_>, policy: RetryPolicy, remedy: &str) -> Result<RetryPo
         };
         item.refused(why, remedy)
     })?;
-    if longest(&policy) > RetryPolicy::LONGEST {
+    if longest(&policy) > RetryPolicy::MAX_DELAY {
         return Err(item.refused("no delay may be longer than an hour", remedy));
     }
     Ok(policy)

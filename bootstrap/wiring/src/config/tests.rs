@@ -1,8 +1,8 @@
 mod errors;
+mod gateway_and_assets;
 mod layers;
 mod limits;
 mod log;
-mod money;
 mod redis;
 mod secrets;
 mod servers;

@@ -40,7 +40,7 @@ impl fmt::Display for DatabaseChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DatabaseChoice::File(path) => path.display().fmt(f),
-            DatabaseChoice::Server(server) => f.write_str(&server.place()),
+            DatabaseChoice::Server(server) => f.write_str(&server.address()),
         }
     }
 }
@@ -68,7 +68,7 @@ pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigErro
             Some(file) => {
                 let path = file.text()?;
                 certificates(&file, &path)?;
-                server.trusting(Path::new(&path))
+                server.with_ca_certificates(Path::new(&path))
             }
             None => server,
         };
@@ -151,7 +151,7 @@ fn rabbit(
         .map_err(|error| item.refused_as(&shown(url), &error.to_string(), remedy))?;
     if let Some(file) = authorities {
         let pem = certificates(&file, &file.text()?)?;
-        settings = settings.trusting(pem).map_err(|error| {
+        settings = settings.with_ca_certificates(pem).map_err(|error| {
             file.refused(&error.to_string(), "name the authority's certificate, and use amqps://")
         })?;
     }

@@ -1,6 +1,6 @@
 //! Errors that end the program: what failed, why, what to do, and the exit code.
 
-mod words;
+mod messages;
 
 use std::fmt::Display;
 use std::io;
@@ -10,11 +10,11 @@ use std::process::ExitCode;
 
 use handover_outbox::ports::{BrokerError, StoreError};
 use handover_sql::{SchemaError, access_refusal};
-use handover_system::NoEntropy;
+use handover_system::EntropyError;
 
 use crate::config::{ConfigError, ConfigErrors, DatabaseChoice};
 
-pub use words::folder_remedy;
+pub use messages::folder_remedy;
 
 /// An error that ends the program.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum Failure {
     },
     /// A configured secret looks like a placeholder.
     #[error("{key} looks like a placeholder, and {listen} can be reached from other machines")]
-    SecretWeak {
+    SecretPlaceholder {
         /// The configuration key.
         key: &'static str,
         /// The address outside loopback.
@@ -40,7 +40,7 @@ pub enum Failure {
     },
     /// Tokens cannot be signed: only public keys of another issuer are configured.
     #[error("cannot sign a token: auth.jwt-secret is not set")]
-    IssuedElsewhere,
+    NoSigningSecret,
     /// Outside loopback the gateway, even the sandbox, must be configured explicitly.
     #[error("gateway.url is not set, and {listen} can be reached from other machines")]
     GatewayNeeded {
@@ -52,7 +52,7 @@ pub enum Failure {
     Gateway(String),
     /// A secret that all processes of a database server must share is not set.
     #[error("{key} is not set, and all processes that use {database} must share it")]
-    SecretShared {
+    SharedSecretMissing {
         /// The configuration key.
         key: &'static str,
         database: DatabaseChoice,
@@ -72,10 +72,10 @@ pub enum Failure {
     SecretExposed { path: PathBuf },
     /// A secret file contains no valid secret.
     #[error("the secret file {} contains no valid secret", path.display())]
-    SecretBroken { path: PathBuf },
+    SecretFileInvalid { path: PathBuf },
     /// The system provides no random numbers.
     #[error(transparent)]
-    NoEntropy(#[from] NoEntropy),
+    EntropyError(#[from] EntropyError),
     /// The lock file cannot be created or locked.
     #[error("cannot create or lock the lock file {}: {cause}", path.display())]
     LockFile { path: PathBuf, cause: io::Error },
@@ -90,11 +90,11 @@ pub enum Failure {
     #[error("cannot use the database {database}: {cause}")]
     Database { database: DatabaseChoice, cause: StoreError },
     /// The server refused the login or does not have this database.
-    #[error("the database {database} refuses access: {said}")]
+    #[error("the database {database} refuses access: {message}")]
     AccessRefused {
         database: DatabaseChoice,
         /// The server's message.
-        said: String,
+        message: String,
     },
     /// The database file does not exist.
     #[error("database not found: {}", database.display())]
@@ -142,7 +142,7 @@ pub enum Failure {
     Broker(#[from] BrokerError),
     /// The broker is in the memory of the serving process.
     #[error("this command cannot access the queues of broker.url = \"memory:\"")]
-    BrokerUnseen,
+    BrokerInMemory,
     /// A named row does not exist.
     #[error("not found in {database}: {what}")]
     Missing {
@@ -220,7 +220,7 @@ pub enum Exit {
     /// The command line or the configuration is wrong.
     Usage = 2,
     /// A dependency is unavailable.
-    Away = 3,
+    Unavailable = 3,
 }
 
 impl From<Exit> for ExitCode {
@@ -234,7 +234,7 @@ impl Failure {
     pub fn database(database: &DatabaseChoice) -> impl FnOnce(StoreError) -> Failure {
         let database = database.clone();
         move |cause| match access_refusal(&cause) {
-            Some(said) => Failure::AccessRefused { database, said },
+            Some(message) => Failure::AccessRefused { database, message },
             None => Failure::Database { database, cause },
         }
     }
@@ -254,22 +254,22 @@ impl Failure {
         match self {
             Failure::Config(_)
             | Failure::SecretNeeded { .. }
-            | Failure::SecretWeak { .. }
-            | Failure::IssuedElsewhere
+            | Failure::SecretPlaceholder { .. }
+            | Failure::NoSigningSecret
             | Failure::GatewayNeeded { .. }
-            | Failure::SecretShared { .. }
+            | Failure::SharedSecretMissing { .. }
             | Failure::SecretRefused { .. }
             | Failure::AccessRefused { .. }
             // Wrong user, password or vhost, or a queue that exists with other arguments.
             | Failure::Broker(BrokerError::Refused { .. })
-            | Failure::BrokerUnseen
+            | Failure::BrokerInMemory
             | Failure::Usage { .. } => Exit::Usage,
-            Failure::Database { cause, .. } if cause.is_outage() => Exit::Away,
-            Failure::Broker(BrokerError::Unreachable(_)) => Exit::Away,
+            Failure::Database { cause, .. } if cause.is_outage() => Exit::Unavailable,
+            Failure::Broker(BrokerError::Unreachable(_)) => Exit::Unavailable,
             Failure::SecretFile { .. }
             | Failure::SecretExposed { .. }
-            | Failure::SecretBroken { .. }
-            | Failure::NoEntropy(_)
+            | Failure::SecretFileInvalid { .. }
+            | Failure::EntropyError(_)
             | Failure::LockFile { .. }
             | Failure::InUse { .. }
             | Failure::Database { .. }

@@ -93,7 +93,7 @@ fn field_of_wrong_type_is_named_in_the_error() {
             let mut envelope = golden();
             envelope.insert(field.into(), serde_json::from_str(wrong).unwrap());
             let error = parse(&envelope).unwrap_err();
-            let by_name = matches!(&error, EnvelopeError::IllTyped { field: named, .. } if named == field);
+            let by_name = matches!(&error, EnvelopeError::WrongType { field: named, .. } if named == field);
             assert!(by_name, "{field} = {wrong}: {error}");
             assert!(error.to_string().starts_with(&format!("field `{field}` must be ")), "{error}");
         }

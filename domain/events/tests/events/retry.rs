@@ -26,16 +26,16 @@ fn exponential(base: Duration, cap: Duration, max_attempts: u32, percent: u8) ->
 }
 
 /// The delays up to the final failure. Checks that failure number `attempts` and all later ones are final.
-fn delays(policy: &RetryPolicy, chance: u64) -> Vec<Duration> {
+fn delays(policy: &RetryPolicy, random: u64) -> Vec<Duration> {
     let mut delays = Vec::new();
     for failures in 1..policy.attempts() {
-        match policy.after(nth(failures), chance) {
+        match policy.after(nth(failures), random) {
             Retry::After(delay) => delays.push(delay),
             Retry::GiveUp => panic!("gave up after {failures} of {} attempts", policy.attempts()),
         }
     }
     for failures in [policy.attempts(), policy.attempts().saturating_add(1), u32::MAX] {
-        assert_eq!(policy.after(nth(failures), chance), Retry::GiveUp, "after {failures} failures");
+        assert_eq!(policy.after(nth(failures), random), Retry::GiveUp, "after {failures} failures");
     }
     delays
 }
@@ -81,7 +81,7 @@ fn exponential_delay_is_at_most_one_hour_for_any_cap() {
     let delays = delays(&policy, 0);
     assert_eq!(delays[9], Duration::from_secs(2560));
     assert!(delays[10..].iter().all(|delay| *delay == HOUR));
-    assert_eq!(RetryPolicy::LONGEST, HOUR);
+    assert_eq!(RetryPolicy::MAX_DELAY, HOUR);
 }
 
 #[test]
@@ -145,10 +145,10 @@ fn durations() -> impl Strategy<Value = Duration> {
 
 proptest! {
     #[test]
-    fn schedule_is_followed_exactly(mut planned in prop::collection::vec(durations(), 0..12), chance: u64) {
+    fn schedule_is_followed_exactly(mut planned in prop::collection::vec(durations(), 0..12), random: u64) {
         planned.sort();
         let policy = schedule(planned.clone()).checked().unwrap();
-        prop_assert_eq!(delays(&policy, chance), planned);
+        prop_assert_eq!(delays(&policy, random), planned);
     }
 
     #[test]
@@ -160,11 +160,11 @@ proptest! {
 
     #[test]
     fn without_jitter_each_delay_doubles_up_to_the_cap(
-        base in durations(), cap in durations(), attempts in 1..=60u32, chance: u64,
+        base in durations(), cap in durations(), attempts in 1..=60u32, random: u64,
     ) {
         prop_assume!(base <= cap);
         let policy = exponential(base, cap, attempts, 0).checked().unwrap();
-        let delays = delays(&policy, chance);
+        let delays = delays(&policy, random);
         prop_assert!(delays.is_sorted());
         let mut expected = base.min(HOUR);
         for delay in delays {
@@ -175,11 +175,11 @@ proptest! {
 
     #[test]
     fn jitter_shortens_a_delay_by_at_most_its_share(
-        base in durations(), cap in durations(), percent in 0..=100u8, failures in 1..=59u32, chance: u64,
+        base in durations(), cap in durations(), percent in 0..=100u8, failures in 1..=59u32, random: u64,
     ) {
         prop_assume!(base <= cap);
-        let nominal = exponential(base, cap, 60, 0).after(nth(failures), chance);
-        let jittered = exponential(base, cap, 60, percent).after(nth(failures), chance);
+        let nominal = exponential(base, cap, 60, 0).after(nth(failures), random);
+        let jittered = exponential(base, cap, 60, percent).after(nth(failures), random);
         let (Retry::After(nominal), Retry::After(jittered)) = (nominal, jittered) else {
             panic!("gave up after {failures} of 60 attempts")
         };
@@ -190,17 +190,17 @@ proptest! {
     }
 
     #[test]
-    fn same_random_number_gives_the_same_delay(failures in 1..=60u32, percent in 0..=100u8, chance: u64) {
+    fn same_random_number_gives_the_same_delay(failures in 1..=60u32, percent in 0..=100u8, random: u64) {
         let policy = exponential(Duration::from_secs(5), HOUR, 50, percent);
-        prop_assert_eq!(policy.after(nth(failures), chance), policy.after(nth(failures), chance));
+        prop_assert_eq!(policy.after(nth(failures), random), policy.after(nth(failures), random));
     }
 
     #[test]
     fn every_number_of_failures_has_a_decision(
-        failures in 1..=u32::MAX, attempts in 1..=u32::MAX, percent in 0..=100u8, chance: u64,
+        failures in 1..=u32::MAX, attempts in 1..=u32::MAX, percent in 0..=100u8, random: u64,
     ) {
         let policy = exponential(Duration::from_secs(5), Duration::MAX, attempts, percent);
-        let is_final = policy.after(nth(failures), chance) == Retry::GiveUp;
+        let is_final = policy.after(nth(failures), random) == Retry::GiveUp;
         prop_assert_eq!(is_final, failures >= attempts);
     }
 }

@@ -156,7 +156,7 @@ impl Balance {
 
     /// Revokes an earned amount. Points that are already spent become a debt; a wallet cannot have a debt, so the operation is
     /// rejected there.
-    pub fn take_back(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
+    pub fn revoke(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
         self.bounded(amount)?;
         let taken = amount.min(self.available);
         let owed = amount - taken;

@@ -84,7 +84,7 @@ impl Coupon {
     }
 
     /// Makes the coupon available again because the order that used it was refunded.
-    pub fn give_back(&self, order: OrderId, now: DateTime<Utc>) -> Result<Coupon, AssetRefusal> {
+    pub fn return_used(&self, order: OrderId, now: DateTime<Utc>) -> Result<Coupon, AssetRefusal> {
         self.held_by(CouponStatus::Used, order)?;
         Ok(self.with_status(CouponStatus::Available, None, now))
     }

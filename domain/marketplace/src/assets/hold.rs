@@ -80,7 +80,7 @@ impl Hold {
 
     /// Reconstructs the hold from the operations of its order, which record every change except a tombstone. `None` if no
     /// operation affects the asset.
-    pub fn told_by(operations: &[AssetOperation], asset: Asset) -> Option<Hold> {
+    pub fn from_operations(operations: &[AssetOperation], asset: Asset) -> Option<Hold> {
         let of_hold =
             [OperationKind::Freeze, OperationKind::Commit, OperationKind::Release, OperationKind::Revert];
         let moves = || operations.iter().filter(|it| it.asset == asset && of_hold.contains(&it.kind));

@@ -108,28 +108,31 @@ impl OrderAssets {
 
 /// The assets that a buyer requests for a new order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AskedAssets {
+pub struct RequestedAssets {
     /// The current state of the coupon.
     pub coupon: Option<Coupon>,
     pub wallet: Money,
     pub points: Points,
 }
 
-impl AskedAssets {
-    pub const NONE: AskedAssets = AskedAssets { coupon: None, wallet: Money::ZERO, points: Points::ZERO };
+impl RequestedAssets {
+    pub const NONE: RequestedAssets =
+        RequestedAssets { coupon: None, wallet: Money::ZERO, points: Points::ZERO };
 
     /// Computes the assets of an order with this price, and the remaining amount to be paid in money (spec §2).
     ///
     /// Does not check whether the assets are available; their locks do.
-    pub fn applied_to(&self, price: Money, rules: PointsRules) -> Result<(OrderAssets, Money), AssetRefusal> {
+    pub fn apply_to(&self, price: Money, rules: PointsRules) -> Result<(OrderAssets, Money), AssetRefusal> {
         let coupon = match &self.coupon {
             Some(coupon) => Some(CouponUse { id: coupon.id, discount: coupon.discount_on(price)? }),
             None => None,
         };
-        let mut left = price.less(coupon.map_or(Money::ZERO, |used| used.discount)).unwrap_or(Money::ZERO);
-        left = left.less(self.wallet).ok_or(AssetRefusal::MoreThanLeft { asset: Asset::Wallet, left })?;
+        let mut left =
+            price.checked_sub(coupon.map_or(Money::ZERO, |used| used.discount)).unwrap_or(Money::ZERO);
+        left =
+            left.checked_sub(self.wallet).ok_or(AssetRefusal::MoreThanLeft { asset: Asset::Wallet, left })?;
         let worth = rules.worth(self.points)?;
-        left = left.less(worth).ok_or(AssetRefusal::MoreThanLeft { asset: Asset::Points, left })?;
+        left = left.checked_sub(worth).ok_or(AssetRefusal::MoreThanLeft { asset: Asset::Points, left })?;
         Ok((OrderAssets { coupon, wallet: self.wallet, points: self.points }, left))
     }
 }

@@ -63,7 +63,7 @@ impl OperationKey {
     }
 
     /// Key for returning a used coupon; the table of 004 does not define one (spec §2).
-    pub fn give_back(order: OrderId) -> OperationKey {
+    pub fn return_used(order: OrderId) -> OperationKey {
         OperationKey(format!("order:{order}:giveback"))
     }
 

@@ -254,7 +254,7 @@ impl EventBody {
                 product: f.id("productId")?,
                 quantity: match f.integer("quantity")? {
                     1 => 1,
-                    _ => return Err(f.ill("quantity", "1, because products are unique")),
+                    _ => return Err(f.wrong_type("quantity", "1, because products are unique")),
                 },
                 price: money(&f, "price")?,
                 coupon_id: f.optional("couponId", Fields::id)?,
@@ -353,6 +353,6 @@ fn refund_settled(f: &Fields<'_>) -> Result<RefundSettled, EnvelopeError> {
 fn currency(f: &Fields<'_>) -> Result<Currency, EnvelopeError> {
     match f.text("currency")? {
         "CNY" => Ok(Currency::CNY),
-        _ => Err(f.ill("currency", "CNY")),
+        _ => Err(f.wrong_type("currency", "CNY")),
     }
 }

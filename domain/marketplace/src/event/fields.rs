@@ -9,9 +9,9 @@ use crate::{Money, Points};
 pub(super) fn money(fields: &Fields<'_>, name: &str) -> Result<Money, EnvelopeError> {
     let expected = "an amount with at most two decimals";
     match fields.value(name)? {
-        Value::Number(number) => Money::parse(number.as_str()).map_err(|_| fields.ill(name, expected)),
+        Value::Number(number) => Money::parse(number.as_str()).map_err(|_| fields.wrong_type(name, expected)),
         Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
-            Err(fields.ill(name, expected))
+            Err(fields.wrong_type(name, expected))
         }
     }
 }
@@ -19,5 +19,5 @@ pub(super) fn money(fields: &Fields<'_>, name: &str) -> Result<Money, EnvelopeEr
 /// Reads a required field that is a number of points.
 pub(super) fn points(fields: &Fields<'_>, name: &str) -> Result<Points, EnvelopeError> {
     let points = Points::try_from(fields.integer(name)?);
-    points.map_err(|_| fields.ill(name, "an integer from 0 to 9007199254740991"))
+    points.map_err(|_| fields.wrong_type(name, "an integer from 0 to 9007199254740991"))
 }

@@ -111,12 +111,12 @@ pub enum OrderActor {
     /// The service itself: jobs and event handlers.
     System,
     Operator,
-    Stranger,
+    Unrelated,
 }
 
 named!(OrderActor {
     Gateway => "gateway", Buyer => "buyer", Seller => "seller",
-    System => "system", Operator => "operator", Stranger => "stranger"
+    System => "system", Operator => "operator", Unrelated => "stranger"
 });
 
 /// Reason why an action on an order is rejected.

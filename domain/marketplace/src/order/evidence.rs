@@ -17,7 +17,7 @@ pub enum Contradiction {
         stored: String,
     },
     #[error("the order is {status} and was never {claimed}")]
-    Never {
+    TransitionNotMade {
         /// The current status of the order.
         status: OrderStatus,
         /// The status according to the event.
@@ -100,7 +100,7 @@ impl Order {
     }
 
     /// Whether the order was cancelled or refunded, so that its product is available again.
-    pub fn is_undone(&self) -> bool {
+    pub fn is_cancelled_or_refunded(&self) -> bool {
         matches!(self.status, OrderStatus::Cancelled | OrderStatus::Refunded)
     }
 
@@ -117,7 +117,11 @@ impl Order {
     }
 
     fn check_transition(&self, is_confirmed: bool, claimed: &'static str) -> Result<(), Contradiction> {
-        if is_confirmed { Ok(()) } else { Err(Contradiction::Never { status: self.status, claimed }) }
+        if is_confirmed {
+            Ok(())
+        } else {
+            Err(Contradiction::TransitionNotMade { status: self.status, claimed })
+        }
     }
 }
 

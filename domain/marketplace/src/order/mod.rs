@@ -19,8 +19,8 @@ use super::event::{
     OrderTimeout,
 };
 use super::{
-    AskedAssets, Money, OrderAssets, OrderId, PointsRules, Product, ProductId, ProductRefusal, ProductStatus,
-    RefundId, UserId,
+    Money, OrderAssets, OrderId, PointsRules, Product, ProductId, ProductRefusal, ProductStatus, RefundId,
+    RequestedAssets, UserId,
 };
 use handover_events::TenantId;
 
@@ -65,7 +65,7 @@ impl Order {
     pub fn place(
         product: &Product,
         new: NewOrder,
-        requested: &AskedAssets,
+        requested: &RequestedAssets,
         rules: PointsRules,
     ) -> Result<(Order, Product, Vec<EventBody>), OrderRefusal> {
         if product.status != ProductStatus::OnSale {
@@ -74,7 +74,7 @@ impl Order {
         if product.seller == new.buyer {
             return Err(ProductRefusal::OwnProduct.into());
         }
-        let (assets, payable) = requested.applied_to(product.price, rules)?;
+        let (assets, payable) = requested.apply_to(product.price, rules)?;
         let taken = product.apply(super::ProductAction::Occupy, new.now)?;
         let order = Order {
             id: new.id,
@@ -109,13 +109,13 @@ impl Order {
     }
 
     /// The role of a user in this order.
-    pub fn party(&self, user: UserId) -> OrderActor {
+    pub fn role_of(&self, user: UserId) -> OrderActor {
         if user == self.buyer {
             OrderActor::Buyer
         } else if user == self.seller {
             OrderActor::Seller
         } else {
-            OrderActor::Stranger
+            OrderActor::Unrelated
         }
     }
 

@@ -2,8 +2,8 @@
 
 use handover_events::Envelope;
 use marketplace_domain::{
-    AskedAssets, Asset, AssetRefusal, Coupon, CouponUse, EventBody, Money, Order, OrderAssets, OrderRefusal,
-    PointsRules, Product, ProductRefusal, ProductStatus,
+    Asset, AssetRefusal, Coupon, CouponUse, EventBody, Money, Order, OrderAssets, OrderRefusal, PointsRules,
+    Product, ProductRefusal, ProductStatus, RequestedAssets,
 };
 use proptest::prelude::*;
 
@@ -19,16 +19,16 @@ fn ten_off() -> Coupon {
     coupon("10.00", "50.00")
 }
 
-fn requested(coupon: Option<Coupon>, wallet: &str, number: i64) -> AskedAssets {
-    AskedAssets { coupon, wallet: money(wallet), points: points(number) }
+fn requested(coupon: Option<Coupon>, wallet: &str, number: i64) -> RequestedAssets {
+    RequestedAssets { coupon, wallet: money(wallet), points: points(number) }
 }
 
 /// The remaining amount of an order of 88.50.
-fn payable(requested: &AskedAssets) -> Result<String, OrderRefusal> {
+fn payable(requested: &RequestedAssets) -> Result<String, OrderRefusal> {
     placed(requested).map(|(order, _, _)| order.payable.to_string())
 }
 
-fn placed(requested: &AskedAssets) -> Result<(Order, Product, Vec<EventBody>), OrderRefusal> {
+fn placed(requested: &RequestedAssets) -> Result<(Order, Product, Vec<EventBody>), OrderRefusal> {
     Order::place(&product(ProductStatus::OnSale), new_order(), requested, PointsRules::default())
 }
 
@@ -64,13 +64,13 @@ fn order_created_with_assets_matches_the_contract_example() {
 
 #[test]
 fn order_created_contains_only_the_assets_of_the_order() {
-    let announced = |requested: AskedAssets, assets: &str| {
+    let announced = |requested: RequestedAssets, assets: &str| {
         let (order, _, events) = placed(&requested).unwrap();
         let own = format!(r#""productId":70001,"quantity":1,"price":88.50{assets}"#);
         assert_eq!(events[0].to_json(), format!("{{{FACTS},{own}}}"));
         order.assets.named().collect::<Vec<_>>()
     };
-    assert_eq!(announced(AskedAssets::NONE, ""), []);
+    assert_eq!(announced(RequestedAssets::NONE, ""), []);
     assert_eq!(announced(requested(Some(ten_off()), "0", 0), r#","couponId":80001"#), [Asset::Coupon]);
     assert_eq!(announced(requested(None, "0.01", 0), r#","walletAmount":0.01"#), [Asset::Wallet]);
     assert_eq!(announced(requested(None, "0", 1), r#","points":1"#), [Asset::Points]);
@@ -152,7 +152,7 @@ proptest! {
         rate in prop_oneof![Just(50u32), Just(100), Just(1000), 1..=2000u32],
     ) {
         let named = discount.map(|(off, min)| Coupon { discount: off, min_spend: min, ..ten_off() });
-        let requested = AskedAssets { coupon: named, wallet, points: points(number) };
+        let requested = RequestedAssets { coupon: named, wallet, points: points(number) };
         let mut left = i128::from(price.minor());
         let mut refused = false;
         if let Some((off, min)) = discount {
@@ -166,7 +166,7 @@ proptest! {
         left -= hundredfold / i128::from(rate);
         refused |= left < 0;
         let expected = (!refused).then_some(left);
-        let payable = requested.applied_to(price, rules(rate, 1)).ok().map(|(_, payable)| i128::from(payable.minor()));
+        let payable = requested.apply_to(price, rules(rate, 1)).ok().map(|(_, payable)| i128::from(payable.minor()));
         prop_assert_eq!(payable, expected);
     }
 }

@@ -48,7 +48,7 @@ fn each_of(balance: &Balance, amount: i64) -> [Change; 6] {
         balance.commit(amount, now()),
         balance.release(amount, now()),
         balance.revert(amount, now()),
-        balance.take_back(amount, now()),
+        balance.revoke(amount, now()),
     ]
 }
 
@@ -77,7 +77,7 @@ fn wallet_operations_move_money_between_marketplace_wallet_and_hold() {
         (600, 200, 0, vec![("platform", -100, None), (on, 100, Some(600))])
     );
     assert_eq!(
-        summary(wallet.take_back(100, now())),
+        summary(wallet.revoke(100, now())),
         (400, 200, 0, vec![(on, -100, Some(400)), ("platform", 100, None)])
     );
 }
@@ -86,14 +86,11 @@ fn wallet_operations_move_money_between_marketplace_wallet_and_hold() {
 fn revoked_points_that_were_spent_become_a_debt_that_is_repaid_first() {
     let (on, hold, debt, issued) = ("points", "points_hold", "points_debt", "points_issued");
     assert_eq!(
-        summary(balance(Purse::Points, 30, 50, 0).take_back(100, now())),
+        summary(balance(Purse::Points, 30, 50, 0).revoke(100, now())),
         (0, 50, 70, vec![(on, -30, Some(0)), (debt, -70, Some(-70)), (issued, 100, None)])
     );
     let owing = balance(Purse::Points, 0, 50, 70);
-    assert_eq!(
-        summary(owing.take_back(5, now())),
-        (0, 50, 75, vec![(debt, -5, Some(-75)), (issued, 5, None)])
-    );
+    assert_eq!(summary(owing.revoke(5, now())), (0, 50, 75, vec![(debt, -5, Some(-75)), (issued, 5, None)]));
     assert_eq!(
         summary(owing.receive(20, Account::PointsIssued, now())),
         (0, 50, 50, vec![(issued, -20, None), (debt, 20, Some(-50))])
@@ -116,8 +113,8 @@ fn revoked_points_that_were_spent_become_a_debt_that_is_repaid_first() {
 #[test]
 fn wallet_never_has_a_debt() {
     let wallet = balance(Purse::Wallet, 30, 50, 0);
-    assert_eq!(summary(wallet.take_back(30, now())).0, 0);
-    assert_eq!(wallet.take_back(31, now()), insufficient(Purse::Wallet, 31, 30));
+    assert_eq!(summary(wallet.revoke(30, now())).0, 0);
+    assert_eq!(wallet.revoke(31, now()), insufficient(Purse::Wallet, 31, 30));
 }
 
 #[test]
@@ -183,8 +180,8 @@ fn frozen_amount_counts_toward_the_limit_of_a_balance() {
 #[test]
 fn debt_above_the_limit_is_rejected() {
     let owing = balance(Purse::Points, 0, 0, MAX_ID - 5);
-    assert_eq!(summary(owing.take_back(5, now())).2, MAX_ID);
-    assert_eq!(owing.take_back(6, now()), too_much(Purse::Points));
+    assert_eq!(summary(owing.revoke(5, now())).2, MAX_ID);
+    assert_eq!(owing.revoke(6, now()), too_much(Purse::Points));
     let owing = balance(Purse::Points, 0, MAX_ID, MAX_ID);
     assert_eq!(summary(owing.release(MAX_ID, now())).2, 0);
 }
@@ -260,7 +257,7 @@ proptest! {
                 let change = match *step {
                     PointsChange::Earned(amount) => before.receive(amount, Account::PointsIssued, now()),
                     PointsChange::Reverted(amount) => before.revert(amount, now()),
-                    PointsChange::TakenBack(amount) => before.take_back(amount, now()),
+                    PointsChange::TakenBack(amount) => before.revoke(amount, now()),
                     PointsChange::Released(amount) => before.release(amount, now()),
                     PointsChange::Committed(amount) => before.commit(amount, now()),
                 };

@@ -136,7 +136,7 @@ fn apply(balance: &Balance, step: Step, amount: i64) -> Result<(Balance, Vec<Ent
         Step::Commit => balance.commit(amount, now),
         Step::Release => balance.release(amount, now),
         Step::Revert => balance.revert(amount, now),
-        Step::TakeBack => balance.take_back(amount, now),
+        Step::TakeBack => balance.revoke(amount, now),
     }
 }
 

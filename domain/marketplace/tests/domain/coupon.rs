@@ -50,7 +50,7 @@ fn transition_changes_only_status_order_version_and_time() {
     assert_eq!(lock, Ok(moved(&issued(), CouponStatus::Locked, held)));
     assert_eq!(locked().commit(order(), now), Ok(moved(&locked(), CouponStatus::Used, held)));
     assert_eq!(locked().release(order(), now), Ok(moved(&locked(), CouponStatus::Available, free)));
-    assert_eq!(used().give_back(order(), now), Ok(moved(&used(), CouponStatus::Available, free)));
+    assert_eq!(used().return_used(order(), now), Ok(moved(&used(), CouponStatus::Available, free)));
     let late = moments()[1];
     let expired = Coupon { update_time: late, ..moved(&issued(), CouponStatus::Expired, free) };
     assert_eq!(issued().expire(late), Some(expired));
@@ -77,7 +77,8 @@ fn locked_or_used_coupon_does_not_expire() {
         assert_eq!((locked().expire(late), used().expire(late)), (None, None));
         assert_eq!(locked().commit(order(), late).unwrap().status, CouponStatus::Used);
         // It becomes available again and is expired by then.
-        for available in [locked().release(order(), late).unwrap(), used().give_back(order(), late).unwrap()]
+        for available in
+            [locked().release(order(), late).unwrap(), used().return_used(order(), late).unwrap()]
         {
             assert_eq!(available.status, CouponStatus::Available);
             assert_eq!(
@@ -112,7 +113,7 @@ fn only_the_order_of_a_coupon_can_commit_release_or_return_it() {
     let other = id(900_002);
     assert_eq!(locked().commit(other, now), Err(NOT_LOCKED));
     assert_eq!(locked().release(other, now), Err(NOT_LOCKED));
-    assert_eq!(used().give_back(other, now), Err(NOT_LOCKED));
+    assert_eq!(used().return_used(other, now), Err(NOT_LOCKED));
     assert_eq!(NOT_LOCKED.to_string(), "the coupon is not locked for this order");
 }
 
@@ -193,7 +194,7 @@ proptest! {
                 Step::Lock => coupon.lock(id(user), id(order), now).map(Some),
                 Step::Commit => coupon.commit(id(order), now).map(Some),
                 Step::Release => coupon.release(id(order), now).map(Some),
-                Step::GiveBack => coupon.give_back(id(order), now).map(Some),
+                Step::GiveBack => coupon.return_used(id(order), now).map(Some),
                 Step::Expire => Ok(coupon.expire(now)),
             };
             let expected = model.step(step, is_owner, order, seconds >= 0);

@@ -1,6 +1,6 @@
 //! The score of a buyer is computed from the counts (spec §2 "Buyer credit").
 
-use marketplace_domain::{CancelReason, CreditCounts, CreditStep};
+use marketplace_domain::{CancelReason, CreditCounts, CreditOutcome};
 use proptest::prelude::*;
 
 fn counts(completed: u32, cancelled_by_buyer: u32, cancelled_by_timeout: u32) -> CreditCounts {
@@ -33,18 +33,19 @@ fn score_matches_the_specification() {
 
 #[test]
 fn cancellation_counts_only_if_the_buyer_caused_it() {
-    let counted: Vec<_> = CancelReason::ALL.iter().map(|it| CreditStep::of_cancellation(*it)).collect();
+    let counted: Vec<_> = CancelReason::ALL.iter().map(|it| CreditOutcome::of_cancellation(*it)).collect();
     let names: Vec<_> = CancelReason::ALL.iter().map(|it| it.as_str()).collect();
     assert_eq!(names, ["buyer", "timeout", "asset_lock_failed", "payment_failed"]);
-    let expected = [Some(CreditStep::CancelledByBuyer), Some(CreditStep::CancelledByTimeout), None, None];
+    let expected =
+        [Some(CreditOutcome::CancelledByBuyer), Some(CreditOutcome::CancelledByTimeout), None, None];
     assert_eq!(counted, expected);
 }
 
 #[test]
 fn step_names_are_frozen() {
-    let names: Vec<_> = CreditStep::ALL.iter().map(|step| step.as_str()).collect();
+    let names: Vec<_> = CreditOutcome::ALL.iter().map(|step| step.as_str()).collect();
     assert_eq!(names, ["COMPLETED", "CANCELLED_BY_BUYER", "CANCELLED_BY_TIMEOUT"]);
-    for step in CreditStep::ALL {
+    for step in CreditOutcome::ALL {
         assert_eq!(step.as_str().parse(), Ok(*step));
     }
 }
@@ -52,11 +53,11 @@ fn step_names_are_frozen() {
 #[test]
 fn count_saturates_at_its_maximum() {
     let full = counts(u32::MAX, 0, 0);
-    assert_eq!(full.and(CreditStep::Completed), full);
+    assert_eq!(full.and(CreditOutcome::Completed), full);
 }
 
-fn steps() -> impl Strategy<Value = Vec<CreditStep>> {
-    proptest::collection::vec(proptest::sample::select(CreditStep::ALL), 0..200)
+fn steps() -> impl Strategy<Value = Vec<CreditOutcome>> {
+    proptest::collection::vec(proptest::sample::select(CreditOutcome::ALL), 0..200)
 }
 
 proptest! {
@@ -64,11 +65,11 @@ proptest! {
     fn score_is_the_clamped_sum_in_any_order_of_steps(
         (steps, shuffled) in steps().prop_flat_map(|steps| (Just(steps.clone()), Just(steps).prop_shuffle()))
     ) {
-        let of = |steps: &[CreditStep]| steps.iter().fold(CreditCounts::default(), |sum, step| sum.and(*step));
+        let of = |steps: &[CreditOutcome]| steps.iter().fold(CreditCounts::default(), |sum, step| sum.and(*step));
         let sum: i64 = steps.iter().map(|step| match step {
-            CreditStep::Completed => 1,
-            CreditStep::CancelledByBuyer => -2,
-            CreditStep::CancelledByTimeout => -5,
+            CreditOutcome::Completed => 1,
+            CreditOutcome::CancelledByBuyer => -2,
+            CreditOutcome::CancelledByTimeout => -5,
         }).sum();
         prop_assert_eq!(i64::from(of(&steps).score()), (100 + sum).clamp(0, 120));
         prop_assert_eq!(of(&steps), of(&shuffled));
@@ -77,8 +78,8 @@ proptest! {
     #[test]
     fn each_step_changes_the_score_only_in_its_direction(steps in steps()) {
         let now = steps.iter().fold(CreditCounts::default(), |sum, step| sum.and(*step));
-        prop_assert!(now.and(CreditStep::Completed).score() >= now.score());
-        prop_assert!(now.and(CreditStep::CancelledByBuyer).score() <= now.score());
-        prop_assert!(now.and(CreditStep::CancelledByTimeout).score() <= now.and(CreditStep::CancelledByBuyer).score());
+        prop_assert!(now.and(CreditOutcome::Completed).score() >= now.score());
+        prop_assert!(now.and(CreditOutcome::CancelledByBuyer).score() <= now.score());
+        prop_assert!(now.and(CreditOutcome::CancelledByTimeout).score() <= now.and(CreditOutcome::CancelledByBuyer).score());
     }
 }

@@ -238,9 +238,9 @@ fn hold_can_be_reconstructed_from_its_operations() {
             for other in Asset::HELD.into_iter().filter(|other| *other != asset) {
                 operations.push(operation(&frozen(other), Revert, now()));
             }
-            assert_eq!(Hold::told_by(&operations, asset), Some(expected), "{kinds:?}");
+            assert_eq!(Hold::from_operations(&operations, asset), Some(expected), "{kinds:?}");
         }
-        assert_eq!(Hold::told_by(&[], asset), None);
-        assert_eq!(Hold::told_by(&[operation(&first, Earn, now())], asset), None);
+        assert_eq!(Hold::from_operations(&[], asset), None);
+        assert_eq!(Hold::from_operations(&[operation(&first, Earn, now())], asset), None);
     }
 }

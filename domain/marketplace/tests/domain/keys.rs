@@ -51,7 +51,7 @@ fn additional_keys(
     coupon: CouponId,
 ) -> [OperationKey; 5] {
     [
-        OperationKey::give_back(order),
+        OperationKey::return_used(order),
         OperationKey::unearn(refund),
         OperationKey::capture(payment),
         OperationKey::payout(refund),

@@ -319,10 +319,10 @@ proptest! {
     #[test]
     fn party_of_a_user_is_buyer_seller_or_stranger(user in ids::<UserId>()) {
         let order = order(OrderStatus::Pending);
-        prop_assert_eq!(order.party(order.buyer), OrderActor::Buyer);
-        prop_assert_eq!(order.party(order.seller), OrderActor::Seller);
+        prop_assert_eq!(order.role_of(order.buyer), OrderActor::Buyer);
+        prop_assert_eq!(order.role_of(order.seller), OrderActor::Seller);
         if ![BUYER, SELLER].contains(&user.get()) {
-            prop_assert_eq!(order.party(user), OrderActor::Stranger);
+            prop_assert_eq!(order.role_of(user), OrderActor::Unrelated);
         }
     }
 }

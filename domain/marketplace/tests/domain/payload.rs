@@ -97,7 +97,7 @@ fn field_of_wrong_type_is_named_in_the_error() {
                 payload.insert(field.into(), serde_json::from_str(wrong).unwrap());
                 let refusal = row.parse(payload).unwrap_err();
                 let path = format!("payload.{field}");
-                let by_name = matches!(&refusal, EnvelopeError::IllTyped { field, .. } if *field == path);
+                let by_name = matches!(&refusal, EnvelopeError::WrongType { field, .. } if *field == path);
                 assert!(by_name, "{}: {field} = {wrong}: {refusal}", row.name);
                 assert!(refusal.to_string().starts_with(&format!("field `{path}` must be ")), "{refusal}");
             }

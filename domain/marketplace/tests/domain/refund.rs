@@ -97,13 +97,13 @@ fn refund_is_requested_again_only_while_it_is_not_settled() {
     let next = now() + TimeDelta::minutes(1);
     let expected =
         Refund { attempts: 1, next_attempt_time: Some(next), version: 2, update_time: now(), ..refund() };
-    assert_eq!(refund().asked(next, now()), expected);
+    assert_eq!(refund().with_attempt(next, now()), expected);
     for result in RESULTS {
-        let after = settled(result).asked(next, now());
+        let after = settled(result).with_attempt(next, now());
         assert_eq!((after.status, after.next_attempt_time), (ends_as(result), None));
     }
     let often = Refund { attempts: u32::MAX, ..refund() };
-    assert_eq!(often.asked(next, now()).attempts, u32::MAX);
+    assert_eq!(often.with_attempt(next, now()).attempts, u32::MAX);
 }
 
 #[test]

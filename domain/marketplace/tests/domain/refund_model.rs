@@ -163,7 +163,7 @@ impl Actual {
             }
             Step::Request(at) => {
                 if let Some(refund) = self.refunds.get_mut(at) {
-                    *refund = refund.asked(now + TimeDelta::minutes(1), now);
+                    *refund = refund.with_attempt(now + TimeDelta::minutes(1), now);
                 }
                 Ok(vec![])
             }

@@ -29,12 +29,12 @@ pub mod store;
 pub use handover_contract;
 
 /// Generates one test per rule of a port's contract: `contract!(store, sqlite, sqlite_rig)` generates the tests
-/// `sqlite::orders::an_order_is_one_tenants` and so on. The port is `store`, `limiter` or `keys`, and `sqlite_rig` is
+/// `sqlite::orders::order_is_isolated_by_tenant` and so on. The port is `store`, `limiter` or `keys`, and `sqlite_rig` is
 /// an `async fn` or closure that returns a fresh rig.
 #[macro_export]
 macro_rules! contract {
     (store, $name:ident, $fresh:expr) => {
-        $crate::handover_contract::stamp!(
+        $crate::handover_contract::contract_tests!(
             $name,
             dyn $crate::store::MarketRig,
             $fresh,
@@ -43,7 +43,7 @@ macro_rules! contract {
         );
     };
     (limiter, $name:ident, $fresh:expr) => {
-        $crate::handover_contract::stamp!(
+        $crate::handover_contract::contract_tests!(
             $name,
             dyn $crate::limiter::LimiterRig,
             $fresh,
@@ -52,7 +52,7 @@ macro_rules! contract {
         );
     };
     (keys, $name:ident, $fresh:expr) => {
-        $crate::handover_contract::stamp!(
+        $crate::handover_contract::contract_tests!(
             $name,
             dyn $crate::keys::KeysRig,
             $fresh,

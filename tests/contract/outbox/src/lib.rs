@@ -39,7 +39,7 @@ use std::time::Duration;
 mod rules;
 
 pub mod broker;
-pub mod racing;
+pub mod concurrency;
 pub mod samples;
 pub mod store;
 pub mod work;
@@ -48,7 +48,7 @@ pub use rules::{RigFuture, Rule, RuleFuture, run, run_rule};
 
 /// Time limit for expected events. A correct adapter needs milliseconds; the limit is long enough for a busy machine,
 /// so that a timeout indicates a defect.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Number of checks by [`eventually`] without a pause, so that short-lived states are observed.
 const QUICK_CHECKS: u32 = 200;
@@ -61,15 +61,15 @@ pub fn long() -> bool {
     std::env::var_os("HANDOVER_LONG").is_some()
 }
 
-/// Output of a future that must complete within [`PATIENCE`].
+/// Output of a future that must complete within [`TIMEOUT`].
 pub async fn within<F: Future>(what: &str, work: F) -> F::Output {
-    match tokio::time::timeout(PATIENCE, work).await {
+    match tokio::time::timeout(TIMEOUT, work).await {
         Ok(output) => output,
-        Err(_) => panic!("{what}: not completed within {PATIENCE:?}"),
+        Err(_) => panic!("{what}: not completed within {TIMEOUT:?}"),
     }
 }
 
-/// Repeats a check until it returns a value, at most for [`PATIENCE`].
+/// Repeats a check until it returns a value, at most for [`TIMEOUT`].
 pub async fn eventually<T, F, C>(what: &str, mut check: F) -> T
 where
     F: FnMut() -> C,
@@ -96,7 +96,7 @@ where
 
 /// Polls a future at most `polls` times, each time after it was woken, and then drops it, like a cancelled caller.
 /// Returns `None` if the future was dropped.
-pub async fn cut_after<F: Future>(polls: usize, future: F) -> Option<F::Output> {
+pub async fn cancel_after_polls<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     CancelAfter { polls, future: Box::pin(future) }.await
 }
 
@@ -122,4 +122,4 @@ impl<F: Future> Future for CancelAfter<F> {
 }
 
 /// Maximum number of polls in a cancellation test; no adapter yields more often.
-pub const MOST_POLLS: usize = 64;
+pub const MAX_POLLS: usize = 64;

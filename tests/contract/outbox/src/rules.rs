@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 
 /// Time limit of a rule.
 const RULE_TIMEOUT: Duration = Duration::from_secs(300);
@@ -45,7 +45,7 @@ fn run_boxed(test: Pin<Box<dyn Future<Output = ()> + '_>>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
     runtime.block_on(async { tokio::time::timeout(RULE_TIMEOUT, test).await.expect("the rule ends") });
-    runtime.shutdown_timeout(PATIENCE);
+    runtime.shutdown_timeout(TIMEOUT);
 }
 
 /// Lists the rules of a port by module: defines `RULES` and the macro `$list`, from which
@@ -81,10 +81,16 @@ macro_rules! rules {
 #[macro_export]
 macro_rules! contract {
     (store, $name:ident, $fresh:expr) => {
-        $crate::stamp!($name, dyn $crate::store::StoreRig, $fresh, $crate::store::RULES, $crate::store_rules);
+        $crate::contract_tests!(
+            $name,
+            dyn $crate::store::StoreRig,
+            $fresh,
+            $crate::store::RULES,
+            $crate::store_rules
+        );
     };
     (broker, $name:ident, $fresh:expr) => {
-        $crate::stamp!(
+        $crate::contract_tests!(
             $name,
             dyn $crate::broker::BrokerRig,
             $fresh,
@@ -98,7 +104,7 @@ macro_rules! contract {
 /// crate. Arguments: name of the test module, type of the rig, constructor of a fresh rig, the list, and the macro
 /// with the rule names.
 #[macro_export]
-macro_rules! stamp {
+macro_rules! contract_tests {
     ($name:ident, $rig:ty, $fresh:expr, $rules:path, $list:path) => {
         mod $name {
             #[allow(unused_imports)]

@@ -25,7 +25,7 @@ pub const BOOK_RETURNED: &str = "BOOK_RETURNED";
 pub const BOOK_OVERDUE: &str = "BOOK_OVERDUE";
 
 /// A text with special characters, to check that texts are stored unchanged.
-pub const AWKWARD: &str = "二手相机 “Zenit” 📷 it's \"50%\" off \\ ; -- é";
+pub const SPECIAL_CHARACTERS: &str = "二手相机 “Zenit” 📷 it's \"50%\" off \\ ; -- é";
 
 /// Time of every sample, with microseconds.
 pub fn start() -> DateTime<Utc> {
@@ -243,7 +243,7 @@ pub fn dead_letter(queue: &str, key: &str) -> DeadLetter {
 }
 
 /// Message bodies from untrusted publishers, with names: an adapter MUST accept all of them.
-pub fn hostile_bodies() -> Vec<(&'static str, String)> {
+pub fn untrusted_bodies() -> Vec<(&'static str, String)> {
     let controls: String = (0..0x20).chain(0x7f..0xa0).filter_map(char::from_u32).collect();
     vec![
         ("empty", String::new()),
@@ -265,11 +265,11 @@ pub fn hostile_bodies() -> Vec<(&'static str, String)> {
 
 /// A message to be published, with every property set.
 pub fn outgoing(id: &str, routing_key: &str) -> Outgoing {
-    sent_by(event_id(id), Route::Topic(routing_key.to_owned()), message(id))
+    outgoing_with_route(event_id(id), Route::Topic(routing_key.to_owned()), message(id))
 }
 
 /// A message with this destination.
-pub fn sent_by(event: EventId, route: Route, message: Message) -> Outgoing {
+pub fn outgoing_with_route(event: EventId, route: Route, message: Message) -> Outgoing {
     match route {
         Route::Topic(key) => Outgoing::new(event, key, message),
         Route::Queue(queue) => Outgoing::to_queue(event, queue, message),

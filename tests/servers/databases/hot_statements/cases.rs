@@ -17,7 +17,7 @@ use marketplace::ports::{EffectKind, ListingChangeKind};
 use marketplace_contract::samples::{
     credit_change, listing_change, operation_key, order_id, order_moved_to, user,
 };
-use marketplace_domain::{Asset, CreditStep, OrderStatus, Purse};
+use marketplace_domain::{Asset, CreditOutcome, OrderStatus, Purse};
 use marketplace_sql::SqlMarket;
 
 use super::fill::{ACTIVE, CONSUMER};
@@ -151,15 +151,12 @@ pub(super) const CASES: &[Case] = &[
         retried.next_retry_time = Some(start());
         unit.outbox().record(&[retried]).await
     }),
-    view!("records without a delivery", ["idx_consume_unsettled"], |view| view.outbox_view().leftovers(
-        CONSUMER,
-        later(60),
-        later(60),
-        100
-    )),
+    view!("records without a delivery", ["idx_consume_unsettled"], |view| view
+        .outbox_view()
+        .stale_consumptions(CONSUMER, later(60), later(60), 100)),
     view!("events that were never delivered", ["idx_outbox_sent", "uk_consumer_event"], |view| view
         .outbox_view()
-        .unseen(CONSUMER, &[BOOK_LENT], 0, later(-60), later(60), 100)),
+        .unconsumed_events(CONSUMER, &[BOOK_LENT], 0, later(-60), later(60), 100)),
     view!("records of events", ["idx_consume_event", "uk_consumer_event"], |view| view
         .outbox_view()
         .consumed_of(&[event_id("sent-7"), event_id("sent-8"), event_id("due")])),
@@ -263,13 +260,13 @@ pub(super) const CASES: &[Case] = &[
         &[order_id(7), order_id(8), order_id(ACTIVE)]
     )),
     unit!("changing credit", ["buyer_credit_pkey", "PRIMARY", "uk_credit_changes"], |unit| unit
-        .change_credit(&[credit_change(ACTIVE, new_order(), CreditStep::Completed, "sent-7")])),
+        .change_credit(&[credit_change(ACTIVE, new_order(), CreditOutcome::Completed, "sent-7")])),
     unit!("changing listings", ["idx_listing_changes_product", "listings_pkey", "PRIMARY"], |unit| unit
         .change_listings(&[
             listing_change(7, new_order(), ListingChangeKind::Occupied, "sent-7"),
             listing_change(8, new_order(), ListingChangeKind::Occupied, "sent-8")
         ])),
     unit!("removing expired keys", ["idx_idempotency_expire", "idempotency_keys_pkey", "PRIMARY"], |unit| {
-        unit.sweep_requests(later(60), 100)
+        unit.delete_expired_requests(later(60), 100)
     }),
 ];

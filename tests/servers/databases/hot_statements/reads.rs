@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 
-use handover_contract::PATIENCE;
+use handover_contract::TIMEOUT;
 use handover_tests::process::eventually;
 use handover_tests::servers::database::{ServerKind, TestDatabase};
 use serde_json::Value as Json;
@@ -88,7 +88,7 @@ impl Reads {
                     .collect()
             }
             Reads::Postgres { log, database, seen } => {
-                eventually(PATIENCE, async || {
+                eventually(TIMEOUT, async || {
                     let read = logged(log, database, *seen);
                     if read.is_empty() { Err("no plan was logged".into()) } else { Ok(read) }
                 })

@@ -8,7 +8,7 @@ use marketplace::use_cases::*;
 use marketplace_domain::{Money, Order, OrderId, Title};
 
 use super::journal::{ClientResponse, Journal, ListedProduct};
-use super::{ActorState, buying, by_user, gateway, repeats, tenants, user};
+use super::{ActorState, buying, by_user, gateway, repeated_requests, tenants, user};
 use crate::faults::{Fault, Faults};
 
 /// Timeout of a client that does not disconnect.
@@ -38,7 +38,7 @@ async fn act_once(app: &App, ActorState { faults, journal, gateway_model }: &Act
         return list(app, faults, journal).await;
     }
     if number < 50 {
-        return repeats::send_repeatedly(app, faults, journal).await;
+        return repeated_requests::send_repeatedly(app, faults, journal).await;
     }
     let Some((tenant, id)) = faults.random.pick(&orders).copied() else { return };
     if number < 53 {

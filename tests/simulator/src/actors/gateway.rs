@@ -4,7 +4,7 @@ use marketplace::App;
 use marketplace::use_cases::*;
 use marketplace_domain::{Money, Order, Payment, PaymentId, PaymentResult, Settlement};
 
-use super::bank::GatewayModel;
+use super::gateway_model::GatewayModel;
 use super::journal::{ClientResponse, Journal};
 use super::{by_gateway, by_user};
 use crate::faults::{Fault, Faults};

@@ -201,7 +201,7 @@ impl Journal {
             | UseCaseError::Refund(_)
             | UseCaseError::Asset(_)
             | UseCaseError::AssetsNotLocked
-            | UseCaseError::KeyTaken
+            | UseCaseError::KeyReused
             | UseCaseError::NothingHeld => {
                 self.record(who, ClientResponse::Refused(context.trace.trace_id.clone(), error.to_string()));
             }

@@ -1,23 +1,23 @@
 //! Actors: clients, operators, the gateway and the environment. An actor draws random numbers of the run, calls use cases,
 //! and records the responses in the journal.
 
-pub(crate) mod bank;
+pub(crate) mod asset_grants;
 mod buying;
 pub(crate) mod clients;
+pub(crate) mod environment;
 mod gateway;
-pub(crate) mod gifts;
+pub(crate) mod gateway_model;
 pub(crate) mod journal;
+pub(crate) mod manual_rows;
 pub(crate) mod operators;
-mod repeats;
-pub(crate) mod rows_by_hand;
-pub(crate) mod weather;
+mod repeated_requests;
 
 use handover_events::TenantId;
 use handover_events::Trace;
 use marketplace::{Actor, CommandContext, Role};
 use marketplace_domain::UserId;
 
-use self::bank::GatewayModel;
+use self::gateway_model::GatewayModel;
 use self::journal::Journal;
 use super::faults::Faults;
 

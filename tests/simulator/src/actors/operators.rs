@@ -8,7 +8,7 @@ use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus, OnFailed, Outbo
 use marketplace::App;
 
 use super::journal::{ClientResponse, Journal};
-use super::{by_operator, gifts, rows_by_hand, tenants};
+use super::{asset_grants, by_operator, manual_rows, tenants};
 use crate::faults::Faults;
 
 /// One random action of an operator.
@@ -17,11 +17,11 @@ pub(crate) async fn act(app: &App, faults: &Faults, journal: &Journal) {
     let tenant = if faults.random.permille(500) { first } else { second };
     let result = match faults.random.below(14) {
         12 => {
-            gifts::grant_one(app, faults, journal, tenant).await;
+            asset_grants::grant_one(app, faults, journal, tenant).await;
             Ok(())
         }
         13 => {
-            rows_by_hand::insert_invalid(app, faults, tenant).await;
+            manual_rows::insert_invalid(app, faults, tenant).await;
             Ok(())
         }
         0 | 1 => redrive(app, faults, journal, tenant, OutboxStatus::Failed).await,
@@ -52,7 +52,7 @@ pub(crate) async fn recover(app: &App, faults: &Faults, journal: &Journal) {
         let result = replay(app, faults, tenant).await;
         require_success(faults, "replay", result);
         for _ in 0..faults.random.below(4) {
-            rows_by_hand::insert_second(app, faults, tenant).await;
+            manual_rows::insert_second(app, faults, tenant).await;
         }
     }
 }
@@ -75,7 +75,7 @@ pub(crate) async fn release_unpublishable(app: &App, faults: &Faults) -> bool {
         };
         let aggregates: BTreeSet<(String, i64)> = failed
             .into_iter()
-            .filter(|row| rows_by_hand::is_unpublishable(&row.event_id))
+            .filter(|row| manual_rows::is_unpublishable(&row.event_id))
             .map(|row| (row.aggregate.kind, row.aggregate.id))
             .collect();
         for aggregate in aggregates {
@@ -110,9 +110,9 @@ async fn redrive(
 ) -> Result<(), OperationError> {
     let filter = RedriveFilter::new(OutboxFilter { status: Some(status), ..OutboxFilter::default() });
     let command = RedriveEvents {
-        rows: Rows::Filter { filter: filter.expect("a filter with a field"), after: None },
+        rows: RedriveSelection::Filter { filter: filter.expect("a filter with a field"), after: None },
         dry_run: !faults.is_healed() && faults.random.permille(100),
-        pace: Pace::default(),
+        pace: RedriveRate::default(),
         reason: Some(reason()),
     };
     let operator = operator(faults, tenant);
@@ -124,12 +124,12 @@ async fn redrive(
     Ok(())
 }
 
-fn all_letters() -> Letters {
-    Letters::Filter { queue: None, event_type: None, tenant: None }
+fn all_letters() -> DeadLetterSelection {
+    DeadLetterSelection::Filter { queue: None, event_type: None, tenant: None }
 }
 
 async fn replay(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), OperationError> {
-    let command = ReplayLetters { letters: all_letters(), dry_run: false, reason: Some(reason()) };
+    let command = ReplayDeadLetters { selection: all_letters(), dry_run: false, reason: Some(reason()) };
     let result = replay_dead_letters(&app.outbox, &operator(faults, tenant), command).await?;
     faults.note("an operator", || {
         format!("replays {} of {} dead letters of tenant {tenant}", result.replayed, result.matched)
@@ -148,11 +148,11 @@ async fn discard(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), Ope
     }
     let Some(parked) = faults.random.pick(&letters) else { return Ok(()) };
     let keys = Named::new(vec![parked.letter.key.clone()]).expect("one name");
-    let letters = Letters::Keys { keys, queue: Some(parked.letter.queue.clone()) };
+    let selection = DeadLetterSelection::Keys { keys, queue: Some(parked.letter.queue.clone()) };
     let result = discard_dead_letters(
         &app.outbox,
         &operator,
-        DiscardLetters { letters, dry_run: false, reason: reason() },
+        DiscardDeadLetters { selection, dry_run: false, reason: reason() },
     )
     .await?;
     faults.note("an operator", || {

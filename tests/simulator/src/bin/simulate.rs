@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use handover_simulator::campaign::{self, Tally};
+use handover_simulator::campaign::{self, RunTotals};
 use handover_simulator::{Profile, Run, play, story};
 use indicatif::{ProgressBar, ProgressStyle};
 use mimalloc::MiMalloc;
@@ -103,10 +103,10 @@ fn run_many(arguments: &Arguments, profile: Profile, jobs: usize) -> bool {
         arguments.activate();
         play(Run::new(seed, profile))
     };
-    let tally = campaign::run(seeds, jobs, run_seed, || bar.inc(1));
+    let totals = campaign::run(seeds, jobs, run_seed, || bar.inc(1));
     bar.finish_and_clear();
-    print(profile, &tally, begun.elapsed().as_secs_f64());
-    let Some(seed) = tally.failed else { return true };
+    print(profile, &totals, begun.elapsed().as_secs_f64());
+    let Some(seed) = totals.failed else { return true };
     let shortest = campaign::shortest(seed, profile, |run| {
         arguments.activate();
         play(run)
@@ -120,8 +120,8 @@ fn style() -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-fn print(profile: Profile, tally: &Tally, seconds: f64) {
-    let Tally { seeds, orders, events, coverage, .. } = tally;
+fn print(profile: Profile, totals: &RunTotals, seconds: f64) {
+    let RunTotals { seeds, orders, events, coverage, .. } = totals;
     println!(
         "{}: {seeds} seeds, {orders} orders, {events} events in {seconds:.1} s: {:.0} seeds/s",
         profile.name(),

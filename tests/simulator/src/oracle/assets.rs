@@ -7,7 +7,7 @@ use handover_outbox::ports::*;
 use marketplace_domain::*;
 
 use super::Checker;
-use crate::actors::rows_by_hand::is_invalid;
+use crate::actors::manual_rows::is_invalid;
 
 /// Use of purses and coupons by all orders.
 #[derive(Default)]

@@ -7,10 +7,10 @@ use handover_outbox::ports::*;
 use marketplace::use_cases::*;
 use marketplace_domain::*;
 
-use super::good_day::{OrderKey, ReferenceRun};
+use super::reference_run::{OrderKey, ReferenceRun};
 use super::{Evidence, is_second, money};
 use crate::actors;
-use crate::actors::rows_by_hand::is_invalid;
+use crate::actors::manual_rows::is_invalid;
 
 /// Differences between the final states of the run and of its reference run.
 pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, UseCaseError> {

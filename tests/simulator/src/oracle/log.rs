@@ -8,8 +8,8 @@ use marketplace::handlers::standard;
 use marketplace_domain::*;
 
 use super::{ALL, Checker, is_ordered};
-use crate::actors::rows_by_hand::is_invalid;
-use crate::setting::ATTEMPTS;
+use crate::actors::manual_rows::is_invalid;
+use crate::run_settings::ATTEMPTS;
 
 /// Each operator action is in the audit log once.
 async fn check_audit(checker: &mut Checker<'_>) -> Result<(), StoreError> {
@@ -40,7 +40,7 @@ pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
         }
     }
     for subscriber in standard(&checker.evidence.app) {
-        let (name, takes) = (subscriber.handler.name(), subscriber.handler.takes());
+        let (name, takes) = (subscriber.handler.name(), subscriber.handler.event_types());
         let is_consumed =
             |row: &&OutboxRow| takes.contains(&row.event_type.as_str()) && !is_invalid(&row.event_id);
         for row in checker.rows.iter().filter(is_consumed) {

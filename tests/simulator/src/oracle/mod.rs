@@ -5,15 +5,15 @@
 //! ([`crate::actors`]).
 
 mod assets;
+mod client_responses;
 mod convergence;
 mod effects;
-mod good_day;
 mod history;
+mod invalid_rows;
 mod log;
-mod misleading;
 mod money;
 mod parties;
-mod promises;
+mod reference_run;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use marketplace::handlers::standard;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::actors::bank::GatewayModel;
+use super::actors::gateway_model::GatewayModel;
 use super::actors::journal::Journal;
-use super::actors::rows_by_hand::{is_invalid, is_manual};
+use super::actors::manual_rows::{is_invalid, is_manual};
 use super::faults::Faults;
 
 const ALL: u32 = 100_000;
@@ -166,7 +166,7 @@ pub(crate) use convergence::differences;
 pub(crate) use money::ledger_violations;
 
 /// Number of open dead letters that a replay can close.
-pub(crate) async fn open_letters(store: &MarketStore) -> Result<usize, StoreError> {
+pub(crate) async fn open_dead_letters(store: &MarketStore) -> Result<usize, StoreError> {
     let dead_letters =
         store.view().await?.outbox_view().dead_letters_page(&DeadLetterFilter::default(), None, ALL).await?;
     let is_open = |dead_letter: &DeadLetter| {
@@ -213,7 +213,7 @@ pub(crate) async fn unsettled(evidence: &Evidence, limit: usize) -> Result<Vec<S
             pending.push(format!("outbox {} {} is {}", row.event_type, row.event_id, row.status));
         }
         for subscriber in &subscribers {
-            let (name, takes) = (subscriber.handler.name(), subscriber.handler.takes());
+            let (name, takes) = (subscriber.handler.name(), subscriber.handler.event_types());
             if !takes.contains(&row.event_type.as_str()) {
                 continue;
             }
@@ -261,9 +261,9 @@ pub(crate) async fn violations(evidence: &Evidence) -> Result<Vec<String>, Store
     parties::check_scores(&mut checker, &counted).await?;
     history::check_products(&mut checker, &orders).await?;
     money::check(&mut checker, &used).await?;
-    promises::check(&mut checker).await?;
+    client_responses::check(&mut checker).await?;
     log::check(&mut checker).await?;
-    misleading::check(&mut checker);
+    invalid_rows::check(&mut checker);
     Ok(checker.violations)
 }
 

@@ -15,7 +15,7 @@ use marketplace_domain::*;
 use super::assets::{AssetUsage, is_dead_or_blocked};
 use super::{ALL, Checker, Evidence};
 use crate::actors;
-use crate::actors::rows_by_hand::is_invalid;
+use crate::actors::manual_rows::is_invalid;
 
 /// How many of 1,000 runs end with a reconciliation.
 const RECONCILED_PERMILLE: u64 = 500;
@@ -65,7 +65,7 @@ pub(super) async fn unsettled(checker: &mut Checker<'_>) -> Result<Vec<String>, 
 /// Violations in the ledger at this moment.
 pub(crate) async fn ledger_violations(store: &MarketStore) -> Result<Vec<String>, StoreError> {
     let mut view = store.view().await?;
-    let found = view.ledger_flaws(None, ALL).await?;
+    let found = view.ledger_inconsistencies(None, ALL).await?;
     let mut ledger_violations: Vec<String> =
         found.into_iter().map(|violation| format!("the ledger: {violation:?}")).collect();
     let mut sums: BTreeMap<(TenantId, Asset), i64> = BTreeMap::new();

@@ -44,12 +44,12 @@ async fn check_notifications(
 }
 
 /// The credit change of an event, derived from its payload independently of the handler.
-fn credit_step_of(row: &OutboxRow) -> Option<CreditStep> {
+fn credit_step_of(row: &OutboxRow) -> Option<CreditOutcome> {
     let has = |text: &str| row.payload.contains(text);
     match row.event_type.as_str() {
-        "ORDER_CANCELLED" if has("\"reason\":\"buyer\"") => Some(CreditStep::CancelledByBuyer),
-        "ORDER_CANCELLED" if has("\"reason\":\"timeout\"") => Some(CreditStep::CancelledByTimeout),
-        "ORDER_STATUS_CHANGED" if has("\"newStatus\":\"completed\"") => Some(CreditStep::Completed),
+        "ORDER_CANCELLED" if has("\"reason\":\"buyer\"") => Some(CreditOutcome::CancelledByBuyer),
+        "ORDER_CANCELLED" if has("\"reason\":\"timeout\"") => Some(CreditOutcome::CancelledByTimeout),
+        "ORDER_STATUS_CHANGED" if has("\"newStatus\":\"completed\"") => Some(CreditOutcome::Completed),
         _ => None,
     }
 }
@@ -63,7 +63,7 @@ async fn check_credit(
 ) -> Result<(), StoreError> {
     let types = [EventType::OrderCancelled, EventType::OrderStatusChanged];
     let mut expected = checker.expected_events("buyer-credit", rows, &types);
-    let steps: BTreeMap<&EventId, CreditStep> =
+    let steps: BTreeMap<&EventId, CreditOutcome> =
         rows.iter().filter_map(|row| Some((&row.event_id, credit_step_of(row)?))).collect();
     expected.retain(|event| steps.contains_key(event));
     let changes = checker.view.credit_changes(order.tenant, order.id).await?;

@@ -82,7 +82,7 @@ defects! {
     /// Store: the query for interrupted events returns none.
     ///
     /// Observable as: an event stays WAITING, FAILED or PROCESSING after its lease has ended.
-    LeftoversHidden => "leftovers-hidden",
+    LeftoversHidden => "stale_consumptions-hidden",
     /// Store: the query for events that no consumer received returns none.
     ///
     /// Observable as: a SENT event is missing from the consume log for ever.
@@ -216,7 +216,7 @@ impl Unit {
 }
 
 impl OutboxRepoWrapper for Unit {
-    async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
+    async fn fence(&mut self, owner: &RelayId, holds: &[OwnedPartition]) -> Result<PartitionSet, StoreError> {
         let owned = self.inner.outbox().fence(owner, holds).await?;
         if self.defect == Defect::NoFence {
             return Ok(holds.iter().map(|hold| hold.partition).collect());
@@ -229,9 +229,9 @@ impl LeaseRepoWrapper for Unit {
     async fn renew_partitions(
         &mut self,
         relay: &RelayId,
-        holds: &[PartitionHold],
+        holds: &[OwnedPartition],
         for_ms: u32,
-    ) -> Result<Vec<PartitionHold>, StoreError> {
+    ) -> Result<Vec<OwnedPartition>, StoreError> {
         if self.defect == Defect::LeaseNotRenewed {
             return Ok(holds.to_vec());
         }
@@ -311,7 +311,7 @@ impl<I: MarketView + ?Sized> OutboxQueriesWrapper for Defective<I> {
 }
 
 impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Defective<I> {
-    async fn leftovers(
+    async fn stale_consumptions(
         &mut self,
         consumer: &str,
         idle_since: DateTime<Utc>,
@@ -321,10 +321,10 @@ impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Defective<I> {
         if self.defect == Defect::LeftoversHidden {
             return Ok(Vec::new());
         }
-        self.inner.outbox_view().leftovers(consumer, idle_since, now, limit).await
+        self.inner.outbox_view().stale_consumptions(consumer, idle_since, now, limit).await
     }
 
-    async fn unseen(
+    async fn unconsumed_events(
         &mut self,
         consumer: &str,
         types: &[&str],
@@ -336,7 +336,7 @@ impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Defective<I> {
         if self.defect == Defect::LostEventsHidden {
             return Ok(Vec::new());
         }
-        self.inner.outbox_view().unseen(consumer, types, after_id, after, until, limit).await
+        self.inner.outbox_view().unconsumed_events(consumer, types, after_id, after, until, limit).await
     }
 }
 

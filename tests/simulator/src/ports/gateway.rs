@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
 
 use super::Process;
-use crate::actors::bank::GatewayModel;
+use crate::actors::gateway_model::GatewayModel;
 use crate::faults::{CrashPoint, Fault};
 
 /// The gateway as one process sees it; injects the faults of the run.

@@ -6,7 +6,7 @@ pub(crate) mod defects;
 pub(crate) mod gateway;
 pub(crate) mod store;
 pub(crate) mod unit;
-mod wrote;
+mod unit_writes;
 
 use std::collections::BTreeMap;
 use std::future::pending;

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher};
 use std::time::Instant;
 
-use handover_simulator::campaign::{self, Tally};
+use handover_simulator::campaign::{self, RunTotals};
 use handover_simulator::{Profile, Run, play};
 
 use crate::long;
@@ -13,21 +13,21 @@ pub(crate) fn jobs() -> usize {
 }
 
 /// Runs these seeds; panics with the shortened run of a seed that violates an invariant.
-fn assert_no_violations(profile: Profile, seeds: std::ops::Range<u64>) -> Tally {
+fn assert_no_violations(profile: Profile, seeds: std::ops::Range<u64>) -> RunTotals {
     let begun = Instant::now();
-    let tally = campaign::run(seeds, jobs(), |seed| play(Run::new(seed, profile)), || {});
-    if let Some(seed) = tally.failed {
+    let totals = campaign::run(seeds, jobs(), |seed| play(Run::new(seed, profile)), || {});
+    if let Some(seed) = totals.failed {
         panic!("{}", campaign::report(seed, profile, &campaign::shortest(seed, profile, play)));
     }
     let (seconds, name) = (begun.elapsed().as_secs_f64(), profile.name());
     println!(
         "{name}: {} seeds, {} orders, {} events, {:.0} seeds/s",
-        tally.seeds,
-        tally.orders,
-        tally.events,
-        tally.seeds as f64 / seconds
+        totals.seeds,
+        totals.orders,
+        totals.events,
+        totals.seeds as f64 / seconds
     );
-    tally
+    totals
 }
 
 #[test]
@@ -47,12 +47,12 @@ fn seeds() -> (u64, u64) {
 fn seeds_violate_no_invariant_and_reach_full_coverage() {
     let (first, seeds) = seeds();
     println!("first seed: {first}");
-    let mut all = Tally::default();
+    let mut all = RunTotals::default();
     for profile in Profile::ALL {
-        let tally = assert_no_violations(profile, first..first + seeds);
-        let missing = tally.coverage.rarer_than(tally.seeds / 1_000);
-        assert!(missing.is_empty(), "{} seeds of {} do not reach {missing:#?}", tally.seeds, profile.name());
-        all.join(&tally);
+        let totals = assert_no_violations(profile, first..first + seeds);
+        let missing = totals.coverage.rarer_than(totals.seeds / 1_000);
+        assert!(missing.is_empty(), "{} seeds of {} do not reach {missing:#?}", totals.seeds, profile.name());
+        all.join(&totals);
     }
     println!("{}", all.coverage);
     let missing = all.coverage.missing();
@@ -65,7 +65,7 @@ fn seeds_violate_no_invariant_and_reach_full_coverage() {
 fn shortened_fault_phase_is_the_same_run_up_to_its_end() {
     for profile in Profile::ALL {
         let whole = play(Run { story: true, ..Run::new(3, profile) });
-        let until = whole.trouble / 2;
+        let until = whole.fault_duration / 2;
         let half = play(Run { story: true, until: Some(until), ..Run::new(3, profile) });
         let healed = half.story.iter().position(|line| line.what.contains("faults end")).unwrap();
         assert!(healed > 20, "{healed} lines");

@@ -128,14 +128,14 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
             let found = view.outbox_view().unapplied(consumer, &types, after_id, &aggregates).await;
             rendered(found.map(|found| found.into_iter().map(comparable).collect::<Vec<_>>()))
         }
-        Query::Leftovers { consumer, idle_since, now, limit } => {
-            rendered(view.outbox_view().leftovers(consumer, moment(idle_since), moment(now), limit).await)
-        }
+        Query::Leftovers { consumer, idle_since, now, limit } => rendered(
+            view.outbox_view().stale_consumptions(consumer, moment(idle_since), moment(now), limit).await,
+        ),
         Query::Unseen { consumer, types, skip, after, until, limit } => {
             let after_id = position(view, skip).await;
             let found = view
                 .outbox_view()
-                .unseen(consumer, &types, after_id, moment(after), moment(until), limit)
+                .unconsumed_events(consumer, &types, after_id, moment(after), moment(until), limit)
                 .await;
             rendered(found.map(without_ids))
         }

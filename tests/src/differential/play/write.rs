@@ -2,7 +2,7 @@
 
 use handover_contract::samples::{self, confirmed, relay, tenant, unordered};
 use handover_outbox::ports::{
-    AuditEntry, Consumption, DeadLetter, Decision, FailedPublish, HistoryEntry, NewEvent, PartitionHold,
+    AuditEntry, Consumption, DeadLetter, Decision, FailedPublish, HistoryEntry, NewEvent, OwnedPartition,
     PartitionLease, RelayId,
 };
 use marketplace::ports::{CreditChange, ListingChange, NewShipmentTask, Notification, Work};
@@ -13,8 +13,8 @@ use super::super::steps::{Event, Op, Row, Small};
 use super::ask::run_query;
 use super::{LEASE_MS, aggregate_of, moment, partition_of, rendered};
 
-fn hold((partition, epoch): (Small, i64)) -> PartitionHold {
-    PartitionHold { partition: partition_of(partition), epoch }
+fn hold((partition, epoch): (Small, i64)) -> OwnedPartition {
+    OwnedPartition { partition: partition_of(partition), epoch }
 }
 
 fn relay_of(number: Small) -> RelayId {
@@ -106,7 +106,7 @@ pub(super) async fn apply(unit: &mut Work, op: &Op) -> String {
             let leases = unit.outbox().partition_leases().await.expect("leases can be read");
             let seen = leases[usize::from(partition_of(partition).number())].clone();
             let seen = PartitionLease { epoch, ..seen };
-            rendered(unit.outbox().take_partition(&relay_of(relay), &seen, LEASE_MS).await)
+            rendered(unit.outbox().acquire_partition(&relay_of(relay), &seen, LEASE_MS).await)
         }
         Op::Renew { relay, holds } => {
             let holds: Vec<_> = holds.into_iter().map(hold).collect();
@@ -117,14 +117,16 @@ pub(super) async fn apply(unit: &mut Work, op: &Op) -> String {
             }))
         }
         Op::GiveBack { relay, holds } => rendered(
-            unit.outbox().give_back(&relay_of(relay), &holds.into_iter().map(hold).collect::<Vec<_>>()).await,
+            unit.outbox()
+                .release_partitions(&relay_of(relay), &holds.into_iter().map(hold).collect::<Vec<_>>())
+                .await,
         ),
         Op::Fence { relay, holds } => rendered(
             unit.outbox().fence(&relay_of(relay), &holds.into_iter().map(hold).collect::<Vec<_>>()).await,
         ),
         Op::Heartbeat(relay) => rendered(unit.outbox().heartbeat(&relay_of(relay), LEASE_MS).await),
-        Op::Forget(relay) => rendered(unit.outbox().forget_relay(&relay_of(relay)).await),
-        Op::EndAllLeases => rendered(unit.outbox().end_all_leases().await),
+        Op::Forget(relay) => rendered(unit.outbox().delete_heartbeat(&relay_of(relay)).await),
+        Op::EndAllLeases => rendered(unit.outbox().release_all_leases().await),
         Op::Record(rows) => {
             rendered(unit.outbox().record(&rows.iter().map(consumption).collect::<Vec<_>>()).await)
         }

@@ -13,7 +13,7 @@ use handover_contract::samples::{BOOK, BOOK_ADDED, BOOK_LENT, BOOK_OVERDUE};
 use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::ports::{DeadLetterStatus, Expected, OnFailed};
 use marketplace::ports::{IdKind, ListingChangeKind, OrderSide};
-use marketplace_domain::{CreditStep, OrderStatus, PaymentStatus, ProductStatus};
+use marketplace_domain::{CreditOutcome, OrderStatus, PaymentStatus, ProductStatus};
 
 /// One step of a sequence.
 #[derive(Debug, Clone)]
@@ -164,7 +164,7 @@ pub(crate) enum Op {
     ChangeListings(Vec<(Small, Small, ListingChangeKind)>),
     OpenShipments(Vec<Small>),
     Notify(Vec<(Small, Small, Small)>),
-    ChangeCredit(Vec<(Small, Small, Small, CreditStep)>),
+    ChangeCredit(Vec<(Small, Small, Small, CreditOutcome)>),
     TakeIds {
         kind: IdKind,
         size: u32,

@@ -7,7 +7,7 @@ use proptest::sample::select;
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::{DeadLetterStatus, Expected};
 use marketplace::ports::{IdKind, ListingChangeKind};
-use marketplace_domain::{CreditStep, OrderStatus, PaymentStatus, ProductStatus};
+use marketplace_domain::{CreditOutcome, OrderStatus, PaymentStatus, ProductStatus};
 
 use super::{
     CONSUMERS, EVENTS, Event, KEYS, Op, QUEUES, Row, Small, at, event_type, kind, one_of, query, small, some,
@@ -144,7 +144,7 @@ fn consuming() -> impl Strategy<Value = Op> {
         2 => vec((small(), order(), kind()), 0..=3).prop_map(Op::ChangeListings),
         1 => vec(order(), 0..=3).prop_map(Op::OpenShipments),
         2 => vec((tenant(), order(), small()), 0..=3).prop_map(Op::Notify),
-        2 => vec((tenant(), small(), order(), select(CreditStep::ALL)), 0..=6).prop_map(Op::ChangeCredit),
+        2 => vec((tenant(), small(), order(), select(CreditOutcome::ALL)), 0..=6).prop_map(Op::ChangeCredit),
         1 => (select(&[IdKind::Order, IdKind::Product][..]), 1..=3_u32).prop_map(|(kind, size)| Op::TakeIds { kind, size }),
     ]
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::super::PASSWORD;
-use super::super::watched::Watched;
+use super::super::server_process::ServerProcess;
 use super::node::{Node, start_mapper};
 use super::setup::USER;
-use crate::process::Fault;
+use crate::process::BoxError;
 
 /// Number of nodes. The cluster tolerates the loss of one.
 const NODES: usize = 3;
@@ -16,12 +16,12 @@ const NODES: usize = 3;
 pub struct RabbitCluster {
     nodes: Vec<Node>,
     /// Declared last, so that it ends after the nodes.
-    _mapper: Watched,
+    _mapper: ServerProcess,
 }
 
 impl RabbitCluster {
     /// Creates and starts the nodes, and waits until each node sees the others.
-    pub async fn start() -> Result<Arc<RabbitCluster>, Fault> {
+    pub async fn start() -> Result<Arc<RabbitCluster>, BoxError> {
         let (mapper, port) = start_mapper()?;
         let names: Vec<String> = (1..=NODES).map(|n| format!("handover{n}@localhost")).collect();
         let nodes = names.iter().enumerate().map(|(n, name)| {
@@ -59,18 +59,18 @@ impl RabbitCluster {
     }
 
     /// Sends SIGKILL to a node. Its data is kept for [`restart`](RabbitCluster::restart).
-    pub fn kill(&self, node: usize) -> Result<(), Fault> {
+    pub fn kill(&self, node: usize) -> Result<(), BoxError> {
         self.nodes[node].kill()
     }
 
     /// Starts a node again with its data, and waits until it responds.
-    pub async fn restart(&self, node: usize) -> Result<(), Fault> {
+    pub async fn restart(&self, node: usize) -> Result<(), BoxError> {
         self.nodes[node].launch()?;
         self.nodes[node].wait_until_ready().await
     }
 
     /// Waits until every queue has a replica on every node. All queues are quorum queues, and there is at least one.
-    pub async fn wait_until_replicated(&self) -> Result<(), Fault> {
+    pub async fn wait_until_replicated(&self) -> Result<(), BoxError> {
         let online = "lists:usort([length(proplists:get_value(online, rabbit_quorum_queue:info(Q, [online]))) \
                       || Q <- rabbit_amqqueue:list(<<\"/\">>)]) =:= [3].";
         for node in &self.nodes {
@@ -80,20 +80,20 @@ impl RabbitCluster {
     }
 
     /// The leader of a quorum queue as seen by node `via`.
-    pub async fn leader(&self, queue: &str, via: usize) -> Result<usize, Fault> {
+    pub async fn leader(&self, queue: &str, via: usize) -> Result<usize, BoxError> {
         let code =
             format!("{}, proplists:get_value(leader, rabbit_quorum_queue:info(Q, [leader])).", found(queue));
         self.node_named_in(&self.nodes[via].eval(&code).await?)
     }
 
     /// Makes this node the leader of a quorum queue.
-    pub async fn let_lead(&self, queue: &str, node: usize) -> Result<(), Fault> {
+    pub async fn make_leader(&self, queue: &str, node: usize) -> Result<(), BoxError> {
         let code = format!("{}, rabbit_quorum_queue:transfer_leadership(Q, node()).", found(queue));
         self.nodes[node].eval(&code).await.map(drop)
     }
 
     /// The node that serves the connection of this name.
-    pub async fn node_of_connection(&self, name: &str, via: usize) -> Result<usize, Fault> {
+    pub async fn node_of_connection(&self, name: &str, via: usize) -> Result<usize, BoxError> {
         let code = format!(
             "[node(P) || [{{pid, P}}, {{client_properties, C}}] <- \
              rabbit_networking:connection_info_all([pid, client_properties]), \
@@ -102,7 +102,7 @@ impl RabbitCluster {
         self.node_named_in(&self.nodes[via].eval(&code).await?)
     }
 
-    fn node_named_in(&self, response: &str) -> Result<usize, Fault> {
+    fn node_named_in(&self, response: &str) -> Result<usize, BoxError> {
         let named = self.nodes.iter().position(|node| response.contains(node.name()));
         named.ok_or_else(|| format!("no node is named in {response}").into())
     }

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::watched::Watched;
-use crate::process::Fault;
+use super::server_process::ServerProcess;
+use crate::process::BoxError;
 use node::{Node, START_WITHIN, lock, start_mapper};
 use setup::USER;
 
@@ -38,12 +38,12 @@ pub struct RabbitServer {
     /// Vhosts of finished tests. They are deleted when the next vhost is created.
     finished: Mutex<Vec<String>>,
     /// Declared last, so that it ends after the node.
-    _mapper: Watched,
+    _mapper: ServerProcess,
 }
 
 impl RabbitServer {
     /// Creates and starts a server, and waits until it responds.
-    pub async fn start(encryption: Encryption) -> Result<Arc<RabbitServer>, Fault> {
+    pub async fn start(encryption: Encryption) -> Result<Arc<RabbitServer>, BoxError> {
         let (mapper, port) = start_mapper()?;
         let node = Node::new("handover@localhost", &[], port, encryption == Encryption::Offered)?;
         let server =
@@ -53,24 +53,24 @@ impl RabbitServer {
     }
 
     /// Starts the server again on the same ports with its data, and waits until it responds.
-    pub async fn restart(&self) -> Result<(), Fault> {
+    pub async fn restart(&self) -> Result<(), BoxError> {
         self.node.launch()?;
         self.node.wait_until_ready().await
     }
 
     /// Sends SIGKILL. The data is kept for [`restart`](RabbitServer::restart).
-    pub fn kill(&self) -> Result<(), Fault> {
+    pub fn kill(&self) -> Result<(), BoxError> {
         self.node.kill()
     }
 
     /// Sends SIGSTOP: the kernel accepts connections, the server does not respond.
-    pub fn pause(&self) -> Result<(), Fault> {
+    pub fn pause(&self) -> Result<(), BoxError> {
         self.node.pause()
     }
 
     /// Sends SIGCONT.
-    pub fn go_on(&self) -> Result<(), Fault> {
-        self.node.go_on()
+    pub fn resume(&self) -> Result<(), BoxError> {
+        self.node.resume()
     }
 
     /// Port for `amqp` on 127.0.0.1.
@@ -84,7 +84,7 @@ impl RabbitServer {
     }
 
     /// Certificate authority of its certificate for `localhost`, in PEM format.
-    pub fn authorities(&self) -> Result<String, Fault> {
+    pub fn authorities(&self) -> Result<String, BoxError> {
         Ok(std::fs::read_to_string(self.node.folder().join("ca.pem"))?)
     }
 
@@ -94,18 +94,18 @@ impl RabbitServer {
     }
 
     /// Evaluates Erlang on the server, like `rabbitmqctl eval`, without its start-up time of one second.
-    pub async fn eval(&self, code: &str) -> Result<String, Fault> {
+    pub async fn eval(&self, code: &str) -> Result<String, BoxError> {
         self.node.eval(code).await
     }
 
     /// Writes the names of all quorum queues to disk. RabbitMQ 3.10 does so half a second after a declaration; if it is
     /// killed earlier, it loses the queue.
-    pub async fn save_queues(&self) -> Result<(), Fault> {
+    pub async fn save_queues(&self) -> Result<(), BoxError> {
         self.eval("[ok = dets:sync(Table) || Table <- dets:all()].").await.map(drop)
     }
 
     /// Raises or clears the memory alarm. While it is raised, RabbitMQ blocks connections that publish.
-    pub async fn set_memory_alarm(&self, alarm: bool) -> Result<(), Fault> {
+    pub async fn set_memory_alarm(&self, alarm: bool) -> Result<(), BoxError> {
         let share = if alarm { "0.000001" } else { "0.6" };
         self.eval(&format!("vm_memory_monitor:set_vm_memory_high_watermark({share}).")).await?;
         let wanted = if alarm { "memory" } else { "[]" };
@@ -123,7 +123,7 @@ impl RabbitServer {
     }
 
     /// Creates an empty vhost that is deleted after the test.
-    pub async fn vhost(self: &Arc<Self>) -> Result<TestVhost, Fault> {
+    pub async fn vhost(self: &Arc<Self>) -> Result<TestVhost, BoxError> {
         let finished = std::mem::take(&mut *lock(&self.finished));
         let number = {
             let mut created = lock(&self.created);

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::setup::{Ports, command, configure, erl_call, program};
-use crate::process::Fault;
-use crate::servers::watched::{EndWith, Watched};
+use crate::process::BoxError;
+use crate::servers::server_process::{EndWith, ServerProcess};
 use crate::servers::{free_port, server_folder};
 
 /// How long a node may take to start: three nodes on a busy machine need many seconds.
@@ -20,7 +20,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Starts a private port mapper (epmd), through which nodes and callers find each other.
-pub(super) fn start_mapper() -> Result<(Watched, u16), Fault> {
+pub(super) fn start_mapper() -> Result<(ServerProcess, u16), BoxError> {
     let port = free_port()?;
     let command = [
         program("epmd")?.display().to_string(),
@@ -29,7 +29,7 @@ pub(super) fn start_mapper() -> Result<(Watched, u16), Fault> {
         "-address".to_owned(),
         "127.0.0.1".to_owned(),
     ];
-    Ok((Watched::start(&command, &server_folder("epmd")?, EndWith::Kill)?, port))
+    Ok((ServerProcess::start(&command, &server_folder("epmd")?, EndWith::Kill)?, port))
 }
 
 #[derive(Debug)]
@@ -37,13 +37,13 @@ pub(super) struct Node {
     name: String,
     folder: PathBuf,
     ports: Ports,
-    process: Mutex<Option<Watched>>,
+    process: Mutex<Option<ServerProcess>>,
     calling: tokio::sync::Mutex<()>,
 }
 
 impl Node {
     /// A node that is not started yet. `peers` are the nodes of the cluster to join; empty for the first node.
-    pub(super) fn new(name: &str, peers: &[String], mapper: u16, encrypted: bool) -> Result<Node, Fault> {
+    pub(super) fn new(name: &str, peers: &[String], mapper: u16, encrypted: bool) -> Result<Node, BoxError> {
         let ports = Ports {
             amqp: free_port()?,
             amqps: if encrypted { Some(free_port()?) } else { None },
@@ -58,17 +58,17 @@ impl Node {
     }
 
     /// Starts the process, for the first time or again with its data.
-    pub(super) fn launch(&self) -> Result<(), Fault> {
+    pub(super) fn launch(&self) -> Result<(), BoxError> {
         let command = command(&self.name, &self.folder, self.ports)?;
-        *lock(&self.process) = Some(Watched::start(&command, &self.folder, EndWith::Kill)?);
+        *lock(&self.process) = Some(ServerProcess::start(&command, &self.folder, EndWith::Kill)?);
         Ok(())
     }
 
     /// Waits until the node responds.
-    pub(super) async fn wait_until_ready(&self) -> Result<(), Fault> {
+    pub(super) async fn wait_until_ready(&self) -> Result<(), BoxError> {
         let begun = Instant::now();
         loop {
-            let error: Fault = match self.call("rabbit:is_running().").await {
+            let error: BoxError = match self.call("rabbit:is_running().").await {
                 Ok(response) if response.starts_with("{ok,") && response.contains("true") => return Ok(()),
                 Ok(response) => format!("response: {response}").into(),
                 Err(error) => error,
@@ -85,7 +85,7 @@ impl Node {
     }
 
     /// Evaluates `code` until the result is `wanted`.
-    pub(super) async fn wait_for(&self, code: &str, wanted: &str) -> Result<(), Fault> {
+    pub(super) async fn wait_for(&self, code: &str, wanted: &str) -> Result<(), BoxError> {
         let begun = Instant::now();
         loop {
             let response = self.eval(code).await?;
@@ -100,18 +100,18 @@ impl Node {
     }
 
     /// Sends SIGKILL. The data is kept.
-    pub(super) fn kill(&self) -> Result<(), Fault> {
-        lock(&self.process).take().map_or(Ok(()), Watched::kill)
+    pub(super) fn kill(&self) -> Result<(), BoxError> {
+        lock(&self.process).take().map_or(Ok(()), ServerProcess::kill)
     }
 
     /// Sends SIGSTOP: the kernel accepts connections, the node does not respond.
-    pub(super) fn pause(&self) -> Result<(), Fault> {
-        lock(&self.process).as_ref().map_or(Ok(()), Watched::pause)
+    pub(super) fn pause(&self) -> Result<(), BoxError> {
+        lock(&self.process).as_ref().map_or(Ok(()), ServerProcess::pause)
     }
 
     /// Sends SIGCONT.
-    pub(super) fn go_on(&self) -> Result<(), Fault> {
-        lock(&self.process).as_ref().map_or(Ok(()), Watched::go_on)
+    pub(super) fn resume(&self) -> Result<(), BoxError> {
+        lock(&self.process).as_ref().map_or(Ok(()), ServerProcess::resume)
     }
 
     pub(super) fn name(&self) -> &str {
@@ -127,7 +127,7 @@ impl Node {
     }
 
     /// Evaluates Erlang on the node, like `rabbitmqctl eval`, without its start-up time of one second.
-    pub(super) async fn eval(&self, code: &str) -> Result<String, Fault> {
+    pub(super) async fn eval(&self, code: &str) -> Result<String, BoxError> {
         let begun = Instant::now();
         loop {
             let output = self.call(code).await?;
@@ -142,7 +142,7 @@ impl Node {
     }
 
     /// Output of the node, or of `erl_call` if it fails.
-    async fn call(&self, code: &str) -> Result<String, Fault> {
+    async fn call(&self, code: &str) -> Result<String, BoxError> {
         let program = program("erl_call")?;
         let code = format!("{code}\n");
         // The node accepts one such call at a time and refuses the next one until the previous session is removed.

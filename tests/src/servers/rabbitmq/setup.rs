@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::super::{PASSWORD, certify, find};
-use crate::process::Fault;
+use crate::process::BoxError;
 
 /// The only user.
 pub(super) const USER: &str = "handover";
@@ -24,7 +24,7 @@ pub(super) struct Ports {
     pub(super) mapper: u16,
 }
 
-pub(super) fn program(name: &str) -> Result<PathBuf, Fault> {
+pub(super) fn program(name: &str) -> Result<PathBuf, BoxError> {
     // Not the wrapper in PATH, which changes to another user.
     let folders = ["/usr/lib/rabbitmq/bin", "/usr/lib/erlang/bin"].map(PathBuf::from);
     find(name, &folders).ok_or_else(|| {
@@ -34,7 +34,7 @@ pub(super) fn program(name: &str) -> Result<PathBuf, Fault> {
 }
 
 /// Runs `erl_call` and returns the output of the node, or of `erl_call` if it fails.
-pub(super) fn erl_call(program: &Path, node: &str, mapper: u16, code: &str) -> Result<String, Fault> {
+pub(super) fn erl_call(program: &Path, node: &str, mapper: u16, code: &str) -> Result<String, BoxError> {
     let mut child = Command::new(program)
         .args(["-n", node, "-c", COOKIE, "-e"])
         .env("ERL_EPMD_PORT", mapper.to_string())
@@ -49,7 +49,7 @@ pub(super) fn erl_call(program: &Path, node: &str, mapper: u16, code: &str) -> R
 }
 
 /// `peers` are the nodes of the cluster to join; empty for a single node and for the first node.
-pub(super) fn configure(folder: &Path, ports: Ports, peers: &[String]) -> Result<(), Fault> {
+pub(super) fn configure(folder: &Path, ports: Ports, peers: &[String]) -> Result<(), BoxError> {
     let mut lines = vec![
         format!("listeners.tcp.default = 127.0.0.1:{}", ports.amqp),
         format!("default_user = {USER}"),
@@ -88,7 +88,7 @@ pub(super) fn configure(folder: &Path, ports: Ports, peers: &[String]) -> Result
     Ok(())
 }
 
-pub(super) fn command(name: &str, folder: &Path, ports: Ports) -> Result<Vec<String>, Fault> {
+pub(super) fn command(name: &str, folder: &Path, ports: Ports) -> Result<Vec<String>, BoxError> {
     let file = |name: &str| folder.join(name).display().to_string();
     let variables = [
         ("HOME", file("")),

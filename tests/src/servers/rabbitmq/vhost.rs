@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::PASSWORD;
 use super::RabbitServer;
 use super::setup::USER;
-use crate::process::Fault;
+use crate::process::BoxError;
 
 /// Vhost of one test.
 #[derive(Debug)]
@@ -21,11 +21,11 @@ impl TestVhost {
 
     /// URL through the server's own port.
     pub fn url(&self) -> String {
-        self.url_by(self.server.port())
+        self.url_through(self.server.port())
     }
 
     /// URL through the port of a proxy.
-    pub fn url_by(&self, port: u16) -> String {
+    pub fn url_through(&self, port: u16) -> String {
         format!("amqp://{USER}:{PASSWORD}@127.0.0.1:{port}/{}", self.name)
     }
 
@@ -45,7 +45,7 @@ impl TestVhost {
     }
 
     /// Deletes a queue with its messages, as an administrator.
-    pub async fn delete_queue(&self, queue: &str) -> Result<(), Fault> {
+    pub async fn delete_queue(&self, queue: &str) -> Result<(), BoxError> {
         let queue = self.resource("queue", queue);
         let code = format!(
             "{{ok, Q}} = rabbit_amqqueue:lookup({queue}), rabbit_amqqueue:delete(Q, false, false, <<\"test\">>)."
@@ -54,7 +54,7 @@ impl TestVhost {
     }
 
     /// Deletes an exchange with its bindings, as an administrator.
-    pub async fn delete_exchange(&self, exchange: &str) -> Result<(), Fault> {
+    pub async fn delete_exchange(&self, exchange: &str) -> Result<(), BoxError> {
         let exchange = self.resource("exchange", exchange);
         self.server
             .eval(&format!("ok = rabbit_exchange:delete({exchange}, false, <<\"test\">>)."))
@@ -63,7 +63,7 @@ impl TestVhost {
     }
 
     /// Removes a binding of a queue, as an administrator.
-    pub async fn unbind(&self, exchange: &str, queue: &str, key: &str) -> Result<(), Fault> {
+    pub async fn unbind(&self, exchange: &str, queue: &str, key: &str) -> Result<(), BoxError> {
         let exchange = self.resource("exchange", exchange);
         let queue = self.resource("queue", queue);
         let code = format!(
@@ -74,7 +74,7 @@ impl TestVhost {
     }
 
     /// Removes every binding of an exchange with this routing key, in one call. Missing bindings are no error.
-    pub async fn unbind_all(&self, exchange: &str, key: &str) -> Result<(), Fault> {
+    pub async fn unbind_all(&self, exchange: &str, key: &str) -> Result<(), BoxError> {
         let exchange = self.resource("exchange", exchange);
         let code = format!(
             "[ok = rabbit_binding:remove(B, <<\"test\">>) || B <- rabbit_binding:list_for_source({exchange}), \
@@ -84,7 +84,7 @@ impl TestVhost {
     }
 
     /// Number of messages in each queue, including delivered messages that are not settled.
-    pub async fn messages(&self) -> Result<Vec<(String, u64)>, Fault> {
+    pub async fn messages(&self) -> Result<Vec<(String, u64)>, BoxError> {
         let code = format!(
             "Count = fun(Q) -> case amqqueue:get_type(Q) of rabbit_quorum_queue -> \
              {{ok, {{_, N}}, _}} = ra:leader_query(amqqueue:get_pid(Q), fun rabbit_fifo:query_messages_total/1), N; \
@@ -95,7 +95,7 @@ impl TestVhost {
         );
         let result = self.server.eval(&code).await?;
         let listed = text_of(&result);
-        let count = |entry: &str| -> Result<(String, u64), Fault> {
+        let count = |entry: &str| -> Result<(String, u64), BoxError> {
             let (queue, messages) =
                 entry.split_once('=').ok_or_else(|| format!("unexpected result: {result}"))?;
             Ok((queue.to_owned(), messages.parse()?))
@@ -104,7 +104,7 @@ impl TestVhost {
     }
 
     /// An argument of a queue's declaration, as text.
-    pub async fn argument(&self, queue: &str, name: &str) -> Result<String, Fault> {
+    pub async fn argument(&self, queue: &str, name: &str) -> Result<String, BoxError> {
         let queue = self.resource("queue", queue);
         let code = format!(
             "{{ok, Q}} = rabbit_amqqueue:lookup({queue}), {{_, V}} = rabbit_misc:table_lookup(\
@@ -115,7 +115,7 @@ impl TestVhost {
     }
 
     /// Removes the consumers of a quorum queue without notifying them.
-    pub async fn forget_consumers(&self, queue: &str) -> Result<(), Fault> {
+    pub async fn remove_consumers(&self, queue: &str) -> Result<(), BoxError> {
         let queue = self.resource("queue", queue);
         let code = format!(
             "{{ok, Q}} = rabbit_amqqueue:lookup({queue}), {{ok, {{_, C}}, _}} = ra:leader_query(\
@@ -126,7 +126,7 @@ impl TestVhost {
     }
 
     /// Closes all connections to the vhost, as an administrator.
-    pub async fn close_connections(&self) -> Result<(), Fault> {
+    pub async fn close_connections(&self) -> Result<(), BoxError> {
         let code = format!(
             "[rabbit_networking:close_connection(P, \"test\") || [{{pid, P}}, {{vhost, <<\"{}\">>}}] <- \
              rabbit_networking:connection_info_all([pid, vhost])].",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use handover_events::TenantId;
 use handover_outbox::operations;
-use handover_outbox::operations::{DiscardLetters, Letters, ReplayLetters};
+use handover_outbox::operations::{DeadLetterSelection, DiscardDeadLetters, ReplayDeadLetters};
 use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -91,8 +91,8 @@ async fn replay(
     let letters = selection(&mut body);
     let dry_run = body.optional("dryRun", fields::boolean);
     let reason = body.optional("reason", fields::reason);
-    let command = letters.zip(dry_run).zip(reason).map(|((letters, dry_run), reason)| ReplayLetters {
-        letters,
+    let command = letters.zip(dry_run).zip(reason).map(|((selection, dry_run), reason)| ReplayDeadLetters {
+        selection,
         dry_run: dry_run.unwrap_or(false),
         reason,
     });
@@ -121,8 +121,8 @@ async fn discard(
     let letters = selection(&mut body);
     let dry_run = body.optional("dryRun", fields::boolean);
     let reason = body.required("reason", fields::reason);
-    let command = letters.zip(dry_run).zip(reason).map(|((letters, dry_run), reason)| DiscardLetters {
-        letters,
+    let command = letters.zip(dry_run).zip(reason).map(|((selection, dry_run), reason)| DiscardDeadLetters {
+        selection,
         dry_run: dry_run.unwrap_or(false),
         reason,
     });
@@ -132,13 +132,13 @@ async fn discard(
 }
 
 /// Reads `keys` with an optional `queue`, or `filter`. An empty filter selects all open dead letters.
-fn selection(body: &mut Fields) -> Option<Letters> {
+fn selection(body: &mut Fields) -> Option<DeadLetterSelection> {
     let key = |value: &serde_json::Value| fields::visible_ascii(MAX_KEY_CHARS)(value);
     let keys = body.optional("keys", fields::named(key));
     let queue = body.optional("queue", fields::visible_ascii(MAX_QUEUE_CHARS));
     let filter = body.object("filter", filter);
     match (keys?, filter?) {
-        (Some(keys), None) => Some(Letters::Keys { keys, queue: queue? }),
+        (Some(keys), None) => Some(DeadLetterSelection::Keys { keys, queue: queue? }),
         (None, Some(filter)) => match queue? {
             None => Some(filter),
             Some(_) => body.reject("queue", messages::QUEUE_WITH_FILTER),
@@ -148,9 +148,9 @@ fn selection(body: &mut Fields) -> Option<Letters> {
     }
 }
 
-fn filter(body: &mut Fields) -> Option<Letters> {
+fn filter(body: &mut Fields) -> Option<DeadLetterSelection> {
     let queue = body.optional("queue", fields::visible_ascii(MAX_QUEUE_CHARS));
     let event_type = body.optional("eventType", fields::visible_ascii(MAX_TYPE_CHARS));
     let tenant = body.optional("tenantId", fields::id::<TenantId>);
-    Some(Letters::Filter { queue: queue?, event_type: event_type?, tenant: tenant? })
+    Some(DeadLetterSelection::Filter { queue: queue?, event_type: event_type?, tenant: tenant? })
 }

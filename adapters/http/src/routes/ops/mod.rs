@@ -1,7 +1,7 @@
 //! `/api/v1/ops`: operator routes.
 
+pub(super) mod asset_grants;
 pub(super) mod dead_letters;
-pub(super) mod gifts;
 mod outbox;
 mod reconciliation;
 
@@ -34,7 +34,7 @@ type QueuePage = Page<QueueView>;
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new()
         .merge(outbox::routes())
-        .merge(gifts::routes())
+        .merge(asset_grants::routes())
         .nest("/dead-letters", dead_letters::routes())
         .nest("/reconciliation", reconciliation::routes())
         .routes(routes!(queues))

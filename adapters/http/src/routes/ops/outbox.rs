@@ -5,7 +5,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use handover_events::TenantId;
 use handover_outbox::operations;
-use handover_outbox::operations::{BadFilter, Pace, RedriveEvents, RedriveFilter, Rows};
+use handover_outbox::operations::{
+    InvalidRedriveFilter, RedriveEvents, RedriveFilter, RedriveRate, RedriveSelection,
+};
 use handover_outbox::ports::OutboxFilter;
 use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
@@ -125,8 +127,8 @@ async fn redrive(
     let filter = body.object("filter", redrive_filter);
     let after = body.optional("cursor", fields::cursor);
     let rows = match (events, filter) {
-        (Some(Some(events)), Some(None)) => Some(Rows::Events(events)),
-        (Some(None), Some(Some(filter))) => after.map(|after| Rows::Filter { filter, after }),
+        (Some(Some(events)), Some(None)) => Some(RedriveSelection::Events(events)),
+        (Some(None), Some(Some(filter))) => after.map(|after| RedriveSelection::Filter { filter, after }),
         (Some(None), Some(None)) => body.reject("eventIds", messages::IDS_OR_FILTER),
         (Some(Some(_)), Some(Some(_))) => body.reject("filter", messages::IDS_OR_FILTER),
         (None, _) | (_, None) => None,
@@ -159,14 +161,14 @@ fn redrive_filter(body: &mut Fields) -> Option<RedriveFilter> {
     };
     match RedriveFilter::new(filter) {
         Ok(filter) => Some(filter),
-        Err(error @ BadFilter::Empty) => body.reject("", error),
-        Err(error @ BadFilter::Pending) => body.reject("status", error),
+        Err(error @ InvalidRedriveFilter::Empty) => body.reject("", error),
+        Err(error @ InvalidRedriveFilter::Pending) => body.reject("status", error),
     }
 }
 
-fn pace(value: &Value) -> Result<Pace, Text> {
+fn pace(value: &Value) -> Result<RedriveRate, Text> {
     let per_second = value.as_number().and_then(|number| number.as_u64()).and_then(|n| u16::try_from(n).ok());
-    per_second.and_then(Pace::new).ok_or(messages::PACE_RANGE)
+    per_second.and_then(RedriveRate::new).ok_or(messages::PACE_RANGE)
 }
 
 /// Lists aggregates whose next event waits until it is due, or is blocked by a failed event until an operator decides.

@@ -1,18 +1,18 @@
 //! Access control: calls every route of the router as every type of caller.
 
+mod caller;
+mod fixture;
 mod routes;
-mod stage;
 mod table;
-mod who;
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use self::caller::CallerKind;
+use self::fixture::AccessFixture;
 pub(crate) use self::routes::routes;
-use self::stage::AccessFixture;
 pub(crate) use self::table::{Row, TABLE};
-use self::who::CallerKind;
 use crate::client::Request;
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@
 //! - `>`: redirect. `1`: 401. `3`: 403: the caller may see the resource, but not do this. `4`: 404: the caller cannot see the
 //!   resource.
 
-/// A row of the table. Names in braces in `path` and `body` are replaced by ids of the [`super::stage::AccessFixture`].
+/// A row of the table. Names in braces in `path` and `body` are replaced by ids of the [`super::fixture::AccessFixture`].
 pub(crate) struct Row {
     pub(crate) method: &'static str,
     /// The path as in the router.

@@ -8,7 +8,7 @@ use handover_memory::store::statement::next;
 use handover_memory::store::tables::{Row, below};
 use handover_memory::store::{conflict, limited};
 use handover_outbox::ports::{Numbered, StoreError};
-use marketplace::ports::{AccountTotal, LedgerEntry, LedgerFlaw};
+use marketplace::ports::{AccountTotal, LedgerEntry, LedgerInconsistency};
 use marketplace_domain::{
     Account, Asset, AssetOperation, Entry, OperationKey, OrderId, Posting, Purse, UserId,
 };
@@ -156,7 +156,7 @@ pub(super) fn inconsistencies(
     statement: &Statement<'_>,
     tenant: Option<TenantId>,
     limit: u32,
-) -> Vec<LedgerFlaw> {
+) -> Vec<LedgerInconsistency> {
     let mut of_operations = BTreeMap::new();
     let mut of_users = BTreeMap::new();
     for EntryRow { operation, entry, .. } in of_tenant(statement, tenant) {
@@ -186,14 +186,14 @@ pub(super) fn inconsistencies(
     let unbalanced = of_operations.into_iter().filter_map(|(key, [money, points])| {
         let is_valid = money == 0 && points == 0 && operations.get(&key).is_some();
         let (tenant, key) = key;
-        (!is_valid).then_some(LedgerFlaw::Unbalanced {
+        (!is_valid).then_some(LedgerInconsistency::Unbalanced {
             tenant,
             key,
             sum: if money == 0 { points } else { money },
         })
     });
     let drifted = of_users.into_iter().filter_map(|((tenant, user, account), (balance, entries))| {
-        let drifted = LedgerFlaw::Drifted { tenant, user, account, balance, entries };
+        let drifted = LedgerInconsistency::Drifted { tenant, user, account, balance, entries };
         (balance != entries).then_some(drifted)
     });
     unbalanced.chain(drifted).take(limited(limit)).collect()

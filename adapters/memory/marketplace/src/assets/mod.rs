@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, Numbered, StoreError};
-use marketplace::ports::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerFlaw};
+use marketplace::ports::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerInconsistency};
 use marketplace_domain::{
     Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
     UserId,
@@ -111,11 +111,11 @@ impl AssetQueries for MarketUnit {
         self.read(|statement| ledger::totals(statement, tenant)).await
     }
 
-    async fn ledger_flaws(
+    async fn ledger_inconsistencies(
         &mut self,
         tenant: Option<TenantId>,
         limit: u32,
-    ) -> Result<Vec<LedgerFlaw>, StoreError> {
+    ) -> Result<Vec<LedgerInconsistency>, StoreError> {
         self.read(|statement| ledger::inconsistencies(statement, tenant, limit)).await
     }
 }

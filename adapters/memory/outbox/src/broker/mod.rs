@@ -11,7 +11,7 @@ mod subscription;
 use std::num::NonZeroU16;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::turn::yield_now;
+use crate::yield_now::yield_now;
 use async_trait::async_trait;
 use handover_outbox::ports::{
     Broker, BrokerError, Clock, Message, Outgoing, PublishOutcome, QueueDepth, Subscription,

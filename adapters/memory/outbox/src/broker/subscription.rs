@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::turn::yield_now;
+use crate::yield_now::yield_now;
 use async_trait::async_trait;
 use handover_outbox::ports::{BrokerError, Delivery, DeliveryTag, Requeue, Subscription};
 use tokio::sync::futures::OwnedNotified;

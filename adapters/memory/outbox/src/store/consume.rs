@@ -127,7 +127,7 @@ pub(super) fn find<'s>(
     statement.consumptions().get(&(consumer.to_owned(), event.clone()))
 }
 
-fn takes(types: &[&str], after_id: i64, row: &OutboxRow) -> bool {
+fn handles(types: &[&str], after_id: i64, row: &OutboxRow) -> bool {
     row.id > after_id && types.contains(&row.event_type.as_str())
 }
 
@@ -166,7 +166,7 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
             let in_order: BTreeSet<&AggregateRef> = aggregates.iter().collect();
             let events = in_order.into_iter().flat_map(|aggregate| of_aggregate(statement, aggregate));
             let mut unapplied = Vec::new();
-            for event in events.filter(|event| takes(types, after_id, event)) {
+            for event in events.filter(|event| handles(types, after_id, event)) {
                 let row = find(statement, consumer, &event.event_id);
                 if row.is_none_or(|row| !row.is.status.is_settled()) {
                     unapplied.push(Unapplied { event: event.clone(), record: row.map(record_of) });
@@ -177,7 +177,7 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
         .await
     }
 
-    async fn leftovers(
+    async fn stale_consumptions(
         &mut self,
         consumer: &str,
         idle_since: DateTime<Utc>,
@@ -199,7 +199,7 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
         .await
     }
 
-    async fn unseen(
+    async fn unconsumed_events(
         &mut self,
         consumer: &str,
         types: &[&str],
@@ -210,7 +210,7 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
     ) -> Result<Vec<OutboxRow>, StoreError> {
         self.read_outbox(|statement| {
             sent_between(statement, after, until)
-                .filter(|event| takes(types, after_id, event))
+                .filter(|event| handles(types, after_id, event))
                 .filter(|event| find(statement, consumer, &event.event_id).is_none())
                 .take(limited(limit))
                 .cloned()

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, Partition};
 use handover_outbox::ports::{
-    Changed, Heartbeat, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId, StoreError,
+    Changed, Heartbeat, LeaseQueries, LeaseRepo, OwnedPartition, PartitionLease, RelayId, StoreError,
 };
 
 use super::locks::Lock;
@@ -36,7 +36,7 @@ impl Row<OutboxTables> for Heartbeat {
 pub(super) fn current_lease<'s>(
     statement: &'s Statement<'_>,
     owner: &RelayId,
-    hold: &PartitionHold,
+    hold: &OwnedPartition,
 ) -> Option<&'s PartitionLease> {
     let lease = statement.partitions().get(&hold.partition)?;
     (lease.owner.as_ref() == Some(owner) && lease.epoch == hold.epoch).then_some(lease)
@@ -46,7 +46,7 @@ fn in_ms(statement: &Statement<'_>, ms: u32) -> DateTime<Utc> {
     moved(statement.database_now(), TimeDelta::milliseconds(i64::from(ms)))
 }
 
-fn locks_of(holds: &[PartitionHold]) -> Vec<Lock> {
+fn locks_of(holds: &[OwnedPartition]) -> Vec<Lock> {
     holds.iter().map(|hold| Lock::Partition(hold.partition)).collect()
 }
 
@@ -76,7 +76,7 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
         .await
     }
 
-    async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError> {
+    async fn delete_heartbeat(&mut self, relay: &RelayId) -> Result<(), StoreError> {
         self.write_outbox(vec![Lock::Relay(relay.clone())], |statement| {
             statement.own.relays.remove(relay);
             Ok(())
@@ -84,7 +84,7 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
         .await
     }
 
-    async fn take_partition(
+    async fn acquire_partition(
         &mut self,
         relay: &RelayId,
         seen: &PartitionLease,
@@ -109,9 +109,9 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
     async fn renew_partitions(
         &mut self,
         relay: &RelayId,
-        holds: &[PartitionHold],
+        holds: &[OwnedPartition],
         for_ms: u32,
-    ) -> Result<Vec<PartitionHold>, StoreError> {
+    ) -> Result<Vec<OwnedPartition>, StoreError> {
         self.write_outbox(locks_of(holds), |statement| {
             let lease_until = Some(in_ms(statement, for_ms));
             let mut renewed = Vec::new();
@@ -126,7 +126,11 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
         .await
     }
 
-    async fn give_back(&mut self, relay: &RelayId, holds: &[PartitionHold]) -> Result<(), StoreError> {
+    async fn release_partitions(
+        &mut self,
+        relay: &RelayId,
+        holds: &[OwnedPartition],
+    ) -> Result<(), StoreError> {
         self.write_outbox(locks_of(holds), |statement| {
             for hold in holds {
                 if let Some(lease) = current_lease(statement, relay, hold).cloned() {
@@ -138,7 +142,7 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
         .await
     }
 
-    async fn end_all_leases(&mut self) -> Result<(), StoreError> {
+    async fn release_all_leases(&mut self) -> Result<(), StoreError> {
         let locks = self
             .read_outbox(|statement| {
                 let relays = statement.relays();

@@ -23,11 +23,11 @@ mod unit;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::turn::yield_now;
+use crate::yield_now::yield_now;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{EventId, OutboxStatus};
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Clock, OutboxRow, Store, StoreError};
 
 use crate::clock::moved;
@@ -41,7 +41,7 @@ pub use unit::MemoryUnit;
 /// the same process.
 pub struct MemoryStore<X: Tables = ()> {
     shared: Arc<Shared<X>>,
-    wake: Wake,
+    wake: WakeupNotifier,
 }
 
 impl<X: Tables> Clone for MemoryStore<X> {
@@ -72,7 +72,7 @@ impl<X: Tables> Shared<X> {
 
 impl<X: Tables> MemoryStore<X> {
     /// Creates an empty database. Its time is that of `clock` until it is moved. Commits through this handle notify `wake`.
-    pub fn new(clock: Arc<dyn Clock>, wake: Wake) -> MemoryStore<X> {
+    pub fn new(clock: Arc<dyn Clock>, wake: WakeupNotifier) -> MemoryStore<X> {
         let state = State {
             outbox: Half::of(OutboxTables::with_partitions()),
             own: Half::of(X::default()),
@@ -84,7 +84,7 @@ impl<X: Tables> MemoryStore<X> {
     }
 
     /// Creates the handle of another process to the same database.
-    pub fn for_process(&self, wake: Wake) -> MemoryStore<X> {
+    pub fn for_process(&self, wake: WakeupNotifier) -> MemoryStore<X> {
         MemoryStore { shared: self.shared.clone(), wake }
     }
 
@@ -95,7 +95,7 @@ impl<X: Tables> MemoryStore<X> {
     }
 
     /// Deletes the row of a sent event, as a manual SQL statement could; returns whether it existed.
-    pub fn lose_event(&self, event: &EventId) -> bool {
+    pub fn delete_sent_event(&self, event: &EventId) -> bool {
         let mut state = self.shared.state();
         let sent = |row: &&OutboxRow| row.event_id == *event && row.status == OutboxStatus::Sent;
         let Some(id) = state.outbox.tables.outbox.rows().values().find(sent).map(|row| row.id) else {
@@ -106,7 +106,7 @@ impl<X: Tables> MemoryStore<X> {
     }
 
     /// Changes committed rows of the application, bypassing units and locks. `work` MUST NOT use the store: it would deadlock.
-    pub fn alter<T>(&self, work: impl FnOnce(&mut X) -> T) -> T {
+    pub fn modify_committed<T>(&self, work: impl FnOnce(&mut X) -> T) -> T {
         work(&mut self.shared.state().own.tables)
     }
 

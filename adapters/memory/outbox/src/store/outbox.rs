@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
     Blocked, Confirmed, DueQuery, FailedPublish, NewEvent, Numbered, OutboxCounts, OutboxFilter,
-    OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RedrivenRow, RelayId, StoreError,
+    OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError,
     UnorderedTypes,
 };
 
@@ -165,7 +165,7 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
         Ok(())
     }
 
-    async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
+    async fn fence(&mut self, owner: &RelayId, holds: &[OwnedPartition]) -> Result<PartitionSet, StoreError> {
         let locks = holds.iter().map(|hold| Lock::Partition(hold.partition)).collect();
         self.write_outbox(locks, |statement| {
             let owned = holds.iter().filter(|hold| current_lease(statement, owner, hold).is_some());

@@ -6,10 +6,10 @@
 use std::mem;
 use std::sync::Arc;
 
-use crate::turn::yield_now;
+use crate::yield_now::yield_now;
 use async_trait::async_trait;
 use handover_events::Partition;
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Clock, OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 use tokio::sync::Notify;
 
@@ -30,7 +30,7 @@ pub struct MemoryUnit<X: Tables = ()> {
     pub(super) appended: Vec<Partition>,
     changes: Changes<X>,
     failed: bool,
-    wake: Wake,
+    wake: WakeupNotifier,
 }
 
 /// The uncommitted changes of a unit in both halves.
@@ -46,7 +46,7 @@ impl<X: Tables> Default for Changes<X> {
 }
 
 impl<X: Tables> MemoryUnit<X> {
-    pub(super) fn new(shared: Arc<Shared<X>>, wake: Wake, id: UnitId) -> MemoryUnit<X> {
+    pub(super) fn new(shared: Arc<Shared<X>>, wake: WakeupNotifier, id: UnitId) -> MemoryUnit<X> {
         MemoryUnit {
             shared,
             id,
@@ -153,7 +153,7 @@ impl<X: Tables> UnitOfWork for MemoryUnit<X> {
             state.locks.release(held, &self.ended);
         }
         if !self.appended.is_empty() {
-            self.wake.ring(self.appended.iter().copied().collect());
+            self.wake.notify(self.appended.iter().copied().collect());
         }
         // The unit is committed from here on, even if the caller is cancelled.
         yield_now().await;

@@ -65,7 +65,7 @@ pub(crate) fn locking(
 ) -> (String, Vec<Value>) {
     dialect.look_up(LookUp {
         columns: COLUMNS,
-        from: format!("asset_balances {}", dialect.by_key("PRIMARY")),
+        from: format!("asset_balances {}", dialect.lock_index("PRIMARY")),
         column: "user_id",
         keys: users.into_iter().map(Value::from).collect(),
         conditions: "tenant_id = ? AND purse = ?".to_owned(),

@@ -139,7 +139,7 @@ pub(super) async fn lock(
             let orders = padded(orders);
             let (sql, values) = session.dialect().look_up(LookUp {
                 columns: COLUMNS,
-                from: format!("asset_holds {}", session.dialect().by_key("PRIMARY")),
+                from: format!("asset_holds {}", session.dialect().lock_index("PRIMARY")),
                 column: "order_id",
                 keys: orders.into_iter().map(Value::from).collect(),
                 conditions: "tenant_id = ? AND asset = ?".to_owned(),

@@ -3,7 +3,7 @@
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
 use handover_sql::{Dialect, Row, Session, Value, values};
-use marketplace::ports::{AccountTotal, LedgerFlaw};
+use marketplace::ports::{AccountTotal, LedgerInconsistency};
 use marketplace_domain::{Account, Asset, OperationKey};
 
 /// The `WHERE` clause, with its parameters, that limits a query to one tenant; empty for all tenants.
@@ -62,11 +62,11 @@ fn unbalanced(dialect: &dyn Dialect, tenant: Option<TenantId>, most: u32) -> (St
     (sql, values)
 }
 
-fn decode_unbalanced(row: &Row) -> Result<LedgerFlaw, StoreError> {
+fn decode_unbalanced(row: &Row) -> Result<LedgerInconsistency, StoreError> {
     let row = row.of("ledger_entries", "idempotency_key");
     let money = row.int("money")?;
     let points = row.int("points")?;
-    Ok(LedgerFlaw::Unbalanced {
+    Ok(LedgerInconsistency::Unbalanced {
         tenant: row.id("tenant_id")?,
         key: OperationKey::stored(row.string("idempotency_key")?),
         sum: if money == 0 { points } else { money },
@@ -113,9 +113,9 @@ fn drifted(dialect: &dyn Dialect, tenant: Option<TenantId>, most: u32) -> (Strin
     (sql, values)
 }
 
-fn decode_drifted(row: &Row) -> Result<LedgerFlaw, StoreError> {
+fn decode_drifted(row: &Row) -> Result<LedgerInconsistency, StoreError> {
     let row = row.of("asset_balances", "user_id");
-    Ok(LedgerFlaw::Drifted {
+    Ok(LedgerInconsistency::Drifted {
         tenant: row.id("tenant_id")?,
         user: row.id("user_id")?,
         account: row.named("account")?,
@@ -128,7 +128,7 @@ pub(super) async fn discrepancies(
     session: &mut Session,
     tenant: Option<TenantId>,
     most: u32,
-) -> Result<Vec<LedgerFlaw>, StoreError> {
+) -> Result<Vec<LedgerInconsistency>, StoreError> {
     let (sql, values) = unbalanced(session.dialect(), tenant, most);
     let rows = session.fetch(&sql, values).await?;
     let mut discrepancies = rows.iter().map(decode_unbalanced).collect::<Result<Vec<_>, _>>()?;

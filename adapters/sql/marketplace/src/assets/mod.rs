@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, Numbered, StoreError};
-use marketplace::ports::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerFlaw};
+use marketplace::ports::{AccountTotal, AssetQueries, AssetRepo, LedgerEntry, LedgerInconsistency};
 use marketplace_domain::{
     Asset, AssetOperation, Balance, Coupon, CouponId, Entry, Hold, OperationKey, OrderId, Posting, Purse,
     UserId,
@@ -107,11 +107,11 @@ impl AssetQueries for MarketSession {
         ledger::totals(self, tenant).await
     }
 
-    async fn ledger_flaws(
+    async fn ledger_inconsistencies(
         &mut self,
         tenant: Option<TenantId>,
         limit: u32,
-    ) -> Result<Vec<LedgerFlaw>, StoreError> {
+    ) -> Result<Vec<LedgerInconsistency>, StoreError> {
         ledger::discrepancies(self, tenant, limit).await
     }
 }

@@ -150,7 +150,7 @@ pub(crate) fn entries(
             operation =
                 OPERATION.split(", ").map(|column| format!("o.{column}")).collect::<Vec<_>>().join(", "),
             by_account = dialect.index("idx_ledger_account"),
-            key_hint = dialect.by_key("uk_asset_operations"),
+            key_hint = dialect.lock_index("uk_asset_operations"),
         ));
         values.extend(values![tenant.get(), user.get(), before.unwrap_or(i64::MAX), most]);
     }

@@ -7,7 +7,7 @@ use handover_outbox::ports::{Delivery, StoreError};
 use super::lock;
 use super::messages::{COLUMNS, Queued};
 use super::subscription::DatabaseSubscription;
-use crate::dialect::{Claiming, MAX_ROWS, marks, padded};
+use crate::dialect::{Claiming, MAX_ROWS, padded, placeholders};
 use crate::session::Session;
 use crate::value::{Value, values};
 
@@ -82,7 +82,7 @@ impl DatabaseSubscription {
             let ids = padded(&messages.iter().map(|queued| queued.id).collect::<Vec<_>>());
             let sql = format!(
                 "UPDATE outbox_broker_messages SET session_id = ? WHERE id IN ({})",
-                marks(ids.len())
+                placeholders(ids.len())
             );
             let values = values![self.session].into_iter().chain(ids.into_iter().map(Value::from)).collect();
             session.execute(&sql, values).await?;

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use super::messages::{COLUMNS, Cause, Queued, move_by_dead_letter_key};
 use super::upkeep::{SESSION_MS, Upkeep};
 use super::{Inner, broker_error, lock};
-use crate::dialect::{MAX_ROWS, marks, padded};
+use crate::dialect::{MAX_ROWS, padded, placeholders};
 use crate::session::Session;
 use crate::value::{Value, values};
 
@@ -108,7 +108,7 @@ impl DatabaseSubscription {
         let mut changed = 0;
         for ids in ids.chunks(2 * MAX_ROWS) {
             let padded = padded(ids);
-            let sql = format!("{statement} WHERE session_id = ? AND id IN ({})", marks(padded.len()));
+            let sql = format!("{statement} WHERE session_id = ? AND id IN ({})", placeholders(padded.len()));
             let values =
                 values![self.session].into_iter().chain(padded.into_iter().map(Value::from)).collect();
             changed += session.execute(&sql, values).await.map_err(broker_error)?;
@@ -139,8 +139,8 @@ impl DatabaseSubscription {
             let sql = format!(
                 "SELECT {COLUMNS} FROM outbox_broker_messages {key} WHERE session_id = ? AND id IN ({ids}) \
                  ORDER BY id {lock}",
-                key = session.dialect.by_key("PRIMARY"),
-                ids = marks(padded.len()),
+                key = session.dialect.lock_index("PRIMARY"),
+                ids = placeholders(padded.len()),
                 lock = session.dialect.for_update(),
             );
             let values =

@@ -13,7 +13,7 @@ use handover_outbox::ports::StoreError;
 
 use super::messages::{COLUMNS, Cause, Queued, move_by_dead_letter_key};
 use super::{Inner, lock};
-use crate::dialect::{marks, padded};
+use crate::dialect::{padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -116,7 +116,7 @@ impl Inner {
     pub(super) async fn end_sessions(&self, ids: &[i64]) -> Result<(), StoreError> {
         let mut session = self.store.transaction().await?;
         let padded = padded(ids);
-        let list = marks(padded.len());
+        let list = placeholders(padded.len());
         let ids_of = || padded.iter().copied().map(Value::from).collect::<Vec<_>>();
         let sql =
             format!("SELECT session_id, queue FROM outbox_broker_sessions WHERE session_id IN ({list})");
@@ -149,7 +149,7 @@ impl Inner {
         let sql = format!(
             "SELECT {COLUMNS} FROM outbox_broker_messages {key} WHERE expires_at <= ? AND session_id IS NULL \
              ORDER BY expires_at, id LIMIT ? {lock}",
-            key = session.dialect.by_key("idx_outbox_broker_expiry"),
+            key = session.dialect.lock_index("idx_outbox_broker_expiry"),
             lock = session.dialect.for_update(),
         );
         let rows = session.fetch(&sql, values![now, EXPIRED_BATCH]).await?;
@@ -185,7 +185,7 @@ async fn renew(session: &mut Session, live: &[i64], until: DateTime<Utc>) -> Res
         return Ok(Vec::new());
     }
     let padded = padded(live);
-    let list = marks(padded.len());
+    let list = placeholders(padded.len());
     let ids = || padded.iter().copied().map(Value::from);
     let sql = format!("UPDATE outbox_broker_sessions SET alive_until = ? WHERE session_id IN ({list})");
     let updated = session.execute(&sql, values![until].into_iter().chain(ids()).collect()).await?;
@@ -201,7 +201,7 @@ async fn renew(session: &mut Session, live: &[i64], until: DateTime<Utc>) -> Res
 async fn release(session: &mut Session, ids: &[i64]) -> Result<(), StoreError> {
     let sql = format!(
         "UPDATE outbox_broker_messages SET session_id = NULL, redelivered = 1 WHERE session_id IN ({})",
-        marks(ids.len())
+        placeholders(ids.len())
     );
     session.execute(&sql, ids.iter().copied().map(Value::from).collect()).await?;
     Ok(())

@@ -4,15 +4,15 @@ pub(crate) mod migrations;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "mysql")]
-mod mysql_bells;
-#[cfg(feature = "mysql")]
 mod mysql_migrations;
+#[cfg(feature = "mysql")]
+mod mysql_wakeup;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod pooled;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
 #[cfg(feature = "postgres")]
-mod postgres_bells;
+mod postgres_wakeup;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(crate) mod server;
 pub(crate) mod sqlite;
@@ -38,15 +38,15 @@ pub(crate) fn refuses_access(error: &dyn sqlx::error::DatabaseError) -> bool {
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 fn migration_error(
     error: sqlx::migrate::MigrateError,
-    classify: fn(&dyn sqlx::error::DatabaseError) -> crate::fault::ErrorClass,
+    classify: fn(&dyn sqlx::error::DatabaseError) -> crate::error::ErrorClass,
 ) -> handover_outbox::ports::StoreError {
     use handover_outbox::ports::StoreError;
     use sqlx::migrate::MigrateError;
     if let MigrateError::Execute(cause) = error {
-        return crate::fault::store_error(cause, classify);
+        return crate::error::store_error(cause, classify);
     }
     if let MigrateError::ExecuteMigration(cause, version) = error {
-        let cause = crate::fault::store_error(cause, classify);
+        let cause = crate::error::store_error(cause, classify);
         if cause.is_outage() {
             return cause;
         }
@@ -65,7 +65,7 @@ macro_rules! connection {
                 sql: &str,
                 values: Vec<$crate::value::Value>,
             ) -> Result<u64, handover_outbox::ports::StoreError> {
-                let convert = |error| $crate::fault::store_error(error, $classify);
+                let convert = |error| $crate::error::store_error(error, $classify);
                 let arguments = bind_all(values).map_err(convert)?;
                 // Safe: statements consist of constants, placeholders and known names; values are always bound.
                 let query = sqlx::query_with(sqlx::AssertSqlSafe($text(sql)), arguments);
@@ -78,7 +78,7 @@ macro_rules! connection {
                 values: Vec<$crate::value::Value>,
             ) -> Result<Vec<$crate::row::Row>, handover_outbox::ports::StoreError> {
                 use sqlx::{Column as _, Row as _};
-                let convert = |error| $crate::fault::store_error(error, $classify);
+                let convert = |error| $crate::error::store_error(error, $classify);
                 let arguments = bind_all(values).map_err(convert)?;
                 let query = sqlx::query_with(sqlx::AssertSqlSafe($text(sql)), arguments);
                 let rows = query.fetch_all(&mut **self).await.map_err(convert)?;
@@ -115,7 +115,7 @@ macro_rules! server_connection {
                 // Safe: only constant statements without parameters are passed here.
                 let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
                 let done = statement.execute(&mut **self).await;
-                Ok(done.map_err(|error| $crate::fault::store_error(error, $classify))?.rows_affected())
+                Ok(done.map_err(|error| $crate::error::store_error(error, $classify))?.rows_affected())
             }
 
             fn close_instead_of_pooling(&mut self) {

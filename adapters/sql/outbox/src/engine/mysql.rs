@@ -11,13 +11,13 @@ use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef a
 
 use super::migrations::{MigrationFile, Migrations};
 use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, STATEMENT_S, pool, probe};
-use super::{mysql_bells, mysql_migrations};
-use crate::bells::CommitNotifier;
+use super::{mysql_migrations, mysql_wakeup};
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
-use crate::facts::ServerFacts;
-use crate::fault::{ErrorClass, store_error};
+use crate::engine_info::ServerInfo;
+use crate::error::{ErrorClass, store_error};
 use crate::value::Value;
+use crate::wakeup::CommitNotifier;
 
 pub(crate) struct MysqlEngine {
     pool: Pool<MySql>,
@@ -88,7 +88,7 @@ impl Engine for MysqlEngine {
         migrations.mysql
     }
 
-    async fn server_info(&self) -> Result<Option<ServerFacts>, StoreError> {
+    async fn server_info(&self) -> Result<Option<ServerInfo>, StoreError> {
         let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
         let version: String = sqlx::query_scalar("SELECT VERSION()")
             .fetch_one(&mut *connection)
@@ -124,7 +124,7 @@ impl Engine for MysqlEngine {
     }
 
     async fn watch(&self, notifier: &CommitNotifier) {
-        mysql_bells::watch(&self.pool, notifier).await
+        mysql_wakeup::watch(&self.pool, notifier).await
     }
 
     async fn send_notification(&self, _text: &str) -> Result<(), StoreError> {
@@ -138,7 +138,7 @@ impl Engine for MysqlEngine {
 }
 
 /// Extracts the version and the settings that endanger durability.
-fn server_info(version: &str, settings: &[(String, String)]) -> ServerFacts {
+fn server_info(version: &str, settings: &[(String, String)]) -> ServerInfo {
     let is =
         |name: &str, value: &str| settings.iter().any(|(n, v)| n == name && v.eq_ignore_ascii_case(value));
     let safe = |name: &str| match name {
@@ -148,7 +148,7 @@ fn server_info(version: &str, settings: &[(String, String)]) -> ServerFacts {
         "innodb_doublewrite" => !is(name, "OFF") && !is(name, "0"),
         _ => true,
     };
-    ServerFacts {
+    ServerInfo {
         version: match version.split_once("-MariaDB") {
             Some((number, _)) => format!("MariaDB {number}"),
             None => format!("MySQL {version}"),
@@ -174,7 +174,7 @@ impl Dialect for MysqlDialect {
         "EXPLAIN"
     }
 
-    fn by_key(&self, name: &str) -> String {
+    fn lock_index(&self, name: &str) -> String {
         self.index(name)
     }
 

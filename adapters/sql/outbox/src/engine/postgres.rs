@@ -14,13 +14,13 @@ use super::migrations::{MigrationFile, Migrations};
 use super::pooled::{
     IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, STATEMENT_S, pool, probe,
 };
-use super::postgres_bells;
-use crate::bells::CommitNotifier;
+use super::postgres_wakeup;
 use crate::connection::{Connection, Engine};
-use crate::dialect::{Claiming, Dialect, LookUp, insert_values, marks, numbered};
-use crate::facts::ServerFacts;
-use crate::fault::{ErrorClass, store_error};
+use crate::dialect::{Claiming, Dialect, LookUp, insert_values, numbered, placeholders};
+use crate::engine_info::ServerInfo;
+use crate::error::{ErrorClass, store_error};
 use crate::value::Value;
+use crate::wakeup::CommitNotifier;
 
 pub(crate) struct PostgresEngine {
     pool: Pool<Postgres>,
@@ -100,7 +100,7 @@ impl Engine for PostgresEngine {
         migrations.postgres
     }
 
-    async fn server_info(&self) -> Result<Option<ServerFacts>, StoreError> {
+    async fn server_info(&self) -> Result<Option<ServerInfo>, StoreError> {
         let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
         let settings: Vec<(String, String)> = sqlx::query_as(
             "SELECT name, setting FROM pg_settings \
@@ -111,7 +111,7 @@ impl Engine for PostgresEngine {
         .map_err(to_store_error)?;
         let version =
             settings.iter().find(|(name, _)| name == "server_version").map(|(_, value)| value.as_str());
-        Ok(Some(ServerFacts {
+        Ok(Some(ServerInfo {
             version: format!("PostgreSQL {}", version.unwrap_or_default()),
             unsafe_settings: settings
                 .iter()
@@ -122,12 +122,12 @@ impl Engine for PostgresEngine {
     }
 
     async fn watch(&self, notifier: &CommitNotifier) {
-        postgres_bells::watch(&self.connect, notifier).await
+        postgres_wakeup::watch(&self.connect, notifier).await
     }
 
     async fn send_notification(&self, text: &str) -> Result<(), StoreError> {
         let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
-        postgres_bells::notify(&mut connection, text).await.map_err(to_store_error)
+        postgres_wakeup::notify(&mut connection, text).await.map_err(to_store_error)
     }
 
     async fn close(&self) {
@@ -148,7 +148,7 @@ impl Dialect for PostgresDialect {
         "EXPLAIN"
     }
 
-    fn by_key(&self, _name: &str) -> String {
+    fn lock_index(&self, _name: &str) -> String {
         String::new()
     }
 
@@ -203,7 +203,7 @@ impl Dialect for PostgresDialect {
         format!("COALESCE({column}, {column})")
     }
 
-    fn hidden(&self, text: &str) -> String {
+    fn opaque_literal(&self, text: &str) -> String {
         format!("(SELECT '{text}')")
     }
 
@@ -241,7 +241,7 @@ impl Dialect for PostgresDialect {
         for (index, value) in values.into_iter().enumerate() {
             lists[index % columns].push(value);
         }
-        let sql = format!("{into} SELECT * FROM unnest({}) {after}", marks(columns));
+        let sql = format!("{into} SELECT * FROM unnest({}) {after}", placeholders(columns));
         vec![(sql, lists.into_iter().map(Value::List).collect())]
     }
 }

@@ -91,7 +91,7 @@ impl ServerOptions {
 
     /// Requires TLS and verifies that the server's certificate is issued by these authorities (PEM file) for its host name.
     #[must_use]
-    pub fn trusting(mut self, authorities: &Path) -> ServerOptions {
+    pub fn with_ca_certificates(mut self, authorities: &Path) -> ServerOptions {
         self.driver = match self.driver {
             #[cfg(feature = "mysql")]
             Driver::MySql(options) => {
@@ -106,7 +106,7 @@ impl ServerOptions {
     }
 
     /// The URL without password and parameters, for log messages.
-    pub fn place(&self) -> String {
+    pub fn address(&self) -> String {
         let Parts { scheme, user, host, port, database } = self.parts();
         let host =
             if host.contains(':') { format!("[{}]", host.trim_matches(['[', ']'])) } else { host.to_owned() };
@@ -166,7 +166,7 @@ impl fmt::Debug for ServerOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("ServerOptions")
-            .field("place", &self.place())
+            .field("place", &self.address())
             .field("connections", &self.connections)
             .finish_non_exhaustive()
     }
@@ -244,7 +244,7 @@ mod tests {
             ),
         ] {
             let options = ServerOptions::parse(url).unwrap();
-            assert_eq!((options.kind(), options.place().as_str()), (kind, place), "{url}");
+            assert_eq!((options.kind(), options.address().as_str()), (kind, place), "{url}");
             let shown = format!("{options:?}");
             assert!(!shown.contains("cret"), "{shown}");
         }

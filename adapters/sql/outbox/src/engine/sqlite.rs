@@ -17,12 +17,12 @@ use sqlx::sqlite::{
 use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo as _, ValueRef as _};
 
 use super::migrations::{MigrationFile, Migrations};
-use crate::bells::CommitNotifier;
 use crate::connection::{COMMIT, Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
-use crate::fault::{ErrorClass, store_error};
+use crate::error::{ErrorClass, store_error};
 use crate::row::Row;
 use crate::value::{Value, time_text};
+use crate::wakeup::CommitNotifier;
 
 /// Time limit for waiting for the writer connection, or for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -228,7 +228,7 @@ impl Dialect for SqliteDialect {
         "EXPLAIN QUERY PLAN"
     }
 
-    fn by_key(&self, _name: &str) -> String {
+    fn lock_index(&self, _name: &str) -> String {
         String::new()
     }
 

@@ -12,7 +12,7 @@ use handover_outbox::ports::{
 
 use super::outbox::{COLUMNS, outbox_row};
 use super::page::Page;
-use crate::dialect::{Dialect, LookUp, MAX_ROWS, marks, padded};
+use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -56,7 +56,7 @@ fn consumed(row: &Row) -> Result<Numbered<Consumed>, StoreError> {
 /// Every consume-log record of these events.
 pub(super) fn of_events(events: &[EventId]) -> (String, Vec<Value>) {
     let events = padded(events);
-    let sql = format!("{CONSUMED} WHERE event_id IN ({})", marks(events.len()));
+    let sql = format!("{CONSUMED} WHERE event_id IN ({})", placeholders(events.len()));
     (sql, events.iter().map(Value::from).collect())
 }
 
@@ -135,7 +135,7 @@ fn unapplied_of(
              AND (l.status IS NULL OR l.status NOT IN ('SUCCESS', 'DEAD'))",
             event_type = dialect.unindexed("o.event_type"),
             id = dialect.unindexed("o.id"),
-            types = marks(types.len()),
+            types = placeholders(types.len()),
         ),
         values,
         ..LookUp::default()
@@ -205,7 +205,7 @@ impl ConsumeQueries for Session {
         Ok(found)
     }
 
-    async fn leftovers(
+    async fn stale_consumptions(
         &mut self,
         consumer: &str,
         idle_since: DateTime<Utc>,
@@ -227,7 +227,7 @@ impl ConsumeQueries for Session {
         rows.iter().map(|row| row.of("event_consume_log", "id").named("event_id")).collect()
     }
 
-    async fn unseen(
+    async fn unconsumed_events(
         &mut self,
         consumer: &str,
         types: &[&str],
@@ -247,7 +247,7 @@ impl ConsumeQueries for Session {
             record = join_record(self.dialect),
             id = self.dialect.unindexed("o.id"),
             event_type = self.dialect.unindexed("o.event_type"),
-            types = marks(types.len()),
+            types = placeholders(types.len()),
         );
         let mut values = values![consumer, after, until, after_id];
         values.extend(types);

@@ -73,7 +73,7 @@ impl Session {
         let events = padded(&expected.iter().map(|(event, ..)| *event).collect::<Vec<_>>());
         let (sql, values) = self.dialect.look_up(LookUp {
             columns: "event_id, status, attempts",
-            from: format!("event_consume_log {}", self.dialect.by_key("uk_consumer_event")),
+            from: format!("event_consume_log {}", self.dialect.lock_index("uk_consumer_event")),
             column: "event_id",
             keys: events.into_iter().map(Value::from).collect(),
             conditions: "consumer = ?".to_owned(),

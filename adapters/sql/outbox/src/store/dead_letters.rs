@@ -10,7 +10,7 @@ use handover_outbox::ports::{
 };
 
 use super::page::Page;
-use crate::dialect::{LookUp, MAX_ROWS, marks, padded};
+use crate::dialect::{LookUp, MAX_ROWS, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -61,7 +61,7 @@ pub(super) fn page(filter: &DeadLetterFilter, before: Option<i64>, most: u32) ->
 /// The dead letters with these keys, of every queue.
 pub(super) fn of_keys(keys: &[String]) -> (String, Vec<Value>) {
     let keys = padded(keys);
-    let sql = format!("{SELECT} WHERE message_key IN ({})", marks(keys.len()));
+    let sql = format!("{SELECT} WHERE message_key IN ({})", placeholders(keys.len()));
     (sql, keys.iter().map(Value::from).collect())
 }
 
@@ -126,7 +126,7 @@ impl Session {
                 let keys = padded(keys);
                 let (sql, values) = self.dialect.look_up(LookUp {
                     columns: "queue, message_key, status",
-                    from: format!("dead_letters {}", self.dialect.by_key("uk_dead_letter")),
+                    from: format!("dead_letters {}", self.dialect.lock_index("uk_dead_letter")),
                     column: "message_key",
                     keys: keys.into_iter().map(Value::from).collect(),
                     conditions: "queue = ?".to_owned(),
@@ -190,7 +190,7 @@ impl DeadLetterRepo for Session {
         let sql = format!(
             "UPDATE dead_letters SET status = ?, decided_at = ?, note = COALESCE(?, note) \
              WHERE queue = ? AND message_key = ? AND status IN ({})",
-            marks(from.len())
+            placeholders(from.len())
         );
         let mut values =
             values![decision.to.as_str(), decision.at, &decision.note, &decision.queue, &decision.key,];

@@ -8,7 +8,7 @@ use handover_events::PartitionSet;
 use handover_outbox::ports::{DueQuery, OnFailed, OutboxRow, StoreError, UnorderedTypes};
 
 use super::outbox::{COLUMNS, outbox_row};
-use crate::dialect::{Dialect, marks};
+use crate::dialect::{Dialect, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -31,7 +31,7 @@ fn mask(partitions: PartitionSet) -> Value {
 pub(super) fn is_ordered(column: &str, unordered: &UnorderedTypes) -> String {
     match unordered.names().len() {
         0 => "TRUE".to_owned(),
-        types => format!("{column} NOT IN ({})", marks(types)),
+        types => format!("{column} NOT IN ({})", placeholders(types)),
     }
 }
 
@@ -145,7 +145,7 @@ impl Session {
                  WHERE o.status = {is} AND o.next_retry_time > ? AND {IN_PARTITION} \
                  ORDER BY o.next_retry_time LIMIT 1) AS earliest_{status}",
                 index = self.dialect.index("idx_status_time"),
-                is = self.dialect.hidden(status),
+                is = self.dialect.opaque_literal(status),
             )
         };
         let sql = format!("{} UNION ALL {}", one("NEW"), one("RETRY"));

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use handover_events::EventId;
 use handover_outbox::ports::{HistoryEntry, HistoryQueries, HistoryRepo, Numbered, StoreError};
 
-use crate::dialect::{MAX_ROWS, marks, padded};
+use crate::dialect::{MAX_ROWS, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -35,7 +35,7 @@ impl HistoryQueries for Session {
             let sql = format!(
                 "SELECT id, {COLUMNS} FROM outbox_history {} WHERE event_id IN ({})",
                 self.dialect.index("idx_outbox_history"),
-                marks(events.len())
+                placeholders(events.len())
             );
             for row in &self.fetch(&sql, events.iter().map(Value::from).collect()).await? {
                 found.push(entry(row)?);

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::Partition;
 use handover_outbox::ports::{
-    Changed, Heartbeat, LeaseQueries, LeaseRepo, PartitionHold, PartitionLease, RelayId, StoreError,
+    Changed, Heartbeat, LeaseQueries, LeaseRepo, OwnedPartition, PartitionLease, RelayId, StoreError,
 };
 
-use crate::dialect::{marks, padded};
+use crate::dialect::{padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
@@ -29,8 +29,8 @@ impl Session {
     pub(super) async fn still_owned(
         &mut self,
         relay: &RelayId,
-        partitions: &[PartitionHold],
-    ) -> Result<Vec<PartitionHold>, StoreError> {
+        partitions: &[OwnedPartition],
+    ) -> Result<Vec<OwnedPartition>, StoreError> {
         if partitions.is_empty() {
             return Ok(Vec::new());
         }
@@ -39,13 +39,13 @@ impl Session {
         let sql = format!(
             "SELECT partition_no, owner, epoch, lease_until FROM outbox_partitions {key} \
              WHERE partition_no IN ({numbers}) ORDER BY partition_no {lock}",
-            key = self.dialect.by_key("PRIMARY"),
-            numbers = marks(numbers.len()),
+            key = self.dialect.lock_index("PRIMARY"),
+            numbers = placeholders(numbers.len()),
             lock = self.dialect.for_update(),
         );
         let rows = self.fetch(&sql, numbers.into_iter().map(Value::from).collect()).await?;
         let leases = rows.iter().map(lease).collect::<Result<Vec<_>, _>>()?;
-        let is_owned = |owned: &&PartitionHold| {
+        let is_owned = |owned: &&OwnedPartition| {
             leases.iter().any(|lease| {
                 lease.partition == owned.partition
                     && lease.epoch == owned.epoch
@@ -59,14 +59,16 @@ impl Session {
         &mut self,
         set: &str,
         until: Option<DateTime<Utc>>,
-        partitions: &[PartitionHold],
+        partitions: &[OwnedPartition],
     ) -> Result<(), StoreError> {
         if partitions.is_empty() {
             return Ok(());
         }
         let numbers = padded(&partitions.iter().map(|owned| owned.partition.number()).collect::<Vec<_>>());
-        let sql =
-            format!("UPDATE outbox_partitions SET {set} WHERE partition_no IN ({})", marks(numbers.len()));
+        let sql = format!(
+            "UPDATE outbox_partitions SET {set} WHERE partition_no IN ({})",
+            placeholders(numbers.len())
+        );
         let values = [Value::Time(until)].into_iter().chain(numbers.into_iter().map(Value::from)).collect();
         self.execute(&sql, values).await?;
         Ok(())
@@ -106,12 +108,12 @@ impl LeaseRepo for Session {
         Ok(())
     }
 
-    async fn forget_relay(&mut self, relay: &RelayId) -> Result<(), StoreError> {
+    async fn delete_heartbeat(&mut self, relay: &RelayId) -> Result<(), StoreError> {
         self.execute("DELETE FROM outbox_relays WHERE relay = ?", values![&relay.0]).await?;
         Ok(())
     }
 
-    async fn take_partition(
+    async fn acquire_partition(
         &mut self,
         relay: &RelayId,
         seen: &PartitionLease,
@@ -137,21 +139,25 @@ impl LeaseRepo for Session {
     async fn renew_partitions(
         &mut self,
         relay: &RelayId,
-        partitions: &[PartitionHold],
+        partitions: &[OwnedPartition],
         for_ms: u32,
-    ) -> Result<Vec<PartitionHold>, StoreError> {
+    ) -> Result<Vec<OwnedPartition>, StoreError> {
         let owned = self.still_owned(relay, partitions).await?;
         let (_, until) = self.now_and(for_ms).await?;
         self.set_leases("lease_until = ?", Some(until), &owned).await?;
         Ok(owned)
     }
 
-    async fn give_back(&mut self, relay: &RelayId, partitions: &[PartitionHold]) -> Result<(), StoreError> {
+    async fn release_partitions(
+        &mut self,
+        relay: &RelayId,
+        partitions: &[OwnedPartition],
+    ) -> Result<(), StoreError> {
         let owned = self.still_owned(relay, partitions).await?;
         self.set_leases("owner = NULL, lease_until = ?", None, &owned).await
     }
 
-    async fn end_all_leases(&mut self) -> Result<(), StoreError> {
+    async fn release_all_leases(&mut self) -> Result<(), StoreError> {
         let free = "UPDATE outbox_partitions SET owner = NULL, lease_until = NULL WHERE owner IS NOT NULL";
         self.execute(free, Vec::new()).await?;
         self.execute("DELETE FROM outbox_relays", Vec::new()).await?;

@@ -19,15 +19,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{Clock, DueQuery, Store, StoreError};
 use tokio::time::Instant;
 
-use crate::bells::CommitNotifier;
 use crate::connection::Engine;
 use crate::engine::sqlite::{SqliteEngine, SqliteOptions};
-use crate::facts::ServerFacts;
+use crate::engine_info::ServerInfo;
 use crate::session::Session;
+use crate::wakeup::CommitNotifier;
 
 /// A stale pooled connection fails immediately, so BEGIN is retried on another one within this time. A later failure is
 /// reported as an outage.
@@ -75,18 +75,22 @@ impl SqlStore {
     pub async fn open_sqlite(
         options: &SqliteOptions,
         clock: Arc<dyn Clock>,
-        wake: Wake,
+        wake: WakeupNotifier,
     ) -> Result<SqlStore, StoreError> {
         Ok(SqlStore::on(Arc::new(SqliteEngine::open(options).await?), clock, wake))
     }
 
     /// Opens a database on a server. Connections are established on first use.
     #[cfg(any(feature = "mysql", feature = "postgres"))]
-    pub fn open_server(options: &crate::ServerOptions, clock: Arc<dyn Clock>, wake: Wake) -> SqlStore {
+    pub fn open_server(
+        options: &crate::ServerOptions,
+        clock: Arc<dyn Clock>,
+        wake: WakeupNotifier,
+    ) -> SqlStore {
         SqlStore::on(options.engine(), clock, wake)
     }
 
-    fn on(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, wake: Wake) -> SqlStore {
+    fn on(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, wake: WakeupNotifier) -> SqlStore {
         SqlStore {
             engine,
             shared: Arc::new(Shared {
@@ -104,7 +108,7 @@ impl SqlStore {
     }
 
     /// Version and settings of the database server; `None` on SQLite.
-    pub async fn server_facts(&self) -> Result<Option<ServerFacts>, StoreError> {
+    pub async fn server_info(&self) -> Result<Option<ServerInfo>, StoreError> {
         self.engine.server_info().await
     }
 

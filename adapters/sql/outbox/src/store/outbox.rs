@@ -7,13 +7,13 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
     Blocked, Confirmed, DueQuery, EventMetadata, FailedPublish, NewEvent, Numbered, OutboxCounts,
-    OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, PartitionHold, Redrive, RedrivenRow, RelayId,
+    OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId,
     StoreError, UnorderedTypes,
 };
 use serde_json::{Map, Value as Json};
 
 use super::page::Page;
-use crate::dialect::{Dialect, MAX_ROWS, marks, padded};
+use crate::dialect::{Dialect, MAX_ROWS, padded, placeholders};
 use crate::row::{Fields, Row};
 use crate::session::Session;
 use crate::value::{Value, aggregate_columns, values};
@@ -145,7 +145,7 @@ impl OutboxQueries for Session {
             let events = padded(events);
             let sql = format!(
                 "SELECT {COLUMNS} FROM outbox_events o WHERE o.event_id IN ({})",
-                marks(events.len())
+                placeholders(events.len())
             );
             let rows = self.fetch(&sql, events.iter().map(Value::from).collect()).await?;
             found.extend(self.readable(&rows, outbox_row));
@@ -226,7 +226,7 @@ impl OutboxRepo for Session {
         Ok(())
     }
 
-    async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
+    async fn fence(&mut self, owner: &RelayId, holds: &[OwnedPartition]) -> Result<PartitionSet, StoreError> {
         Ok(self.still_owned(owner, holds).await?.into_iter().map(|owned| owned.partition).collect())
     }
 
@@ -241,7 +241,7 @@ impl OutboxRepo for Session {
             let sql = format!(
                 "UPDATE outbox_events {by_event} SET status = 'SENT', next_retry_time = NULL, sent_time = ?, update_time = ? \
                  WHERE event_id IN ({}) AND {status} IN ('NEW', 'RETRY')",
-                marks(events.len())
+                placeholders(events.len())
             );
             let values = values![now, now].into_iter().chain(events.into_iter().map(Value::from)).collect();
             moved += self.execute(&sql, values).await?;
@@ -265,7 +265,7 @@ impl OutboxRepo for Session {
             let sql = format!(
                 "UPDATE outbox_events {by_event} SET status = {case}, retry_count = {case}, next_retry_time = {case}, \
                  last_error = {case}, update_time = ? WHERE event_id IN ({}) AND {status} IN ('NEW', 'RETRY')",
-                marks(failed.len())
+                placeholders(failed.len())
             );
             let mut values = Vec::with_capacity(failed.len() * 9 + 1);
             values.extend(

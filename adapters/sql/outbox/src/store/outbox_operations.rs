@@ -11,7 +11,7 @@ use handover_outbox::ports::{
 use super::due::{EARLIER, LATER, SAME, is_ordered, names};
 use super::outbox::{COLUMNS, outbox_row};
 use super::page::Page;
-use crate::dialect::{Dialect, LookUp, MAX_ROWS, marks, padded};
+use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
 use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, aggregate_columns, values};
@@ -215,7 +215,7 @@ impl Session {
                 "UPDATE outbox_events {by_event} SET status = 'RETRY', retry_count = 0, next_retry_time = {case}, \
                  released_time = NULL, update_time = ? \
                  WHERE event_id IN ({}) AND {status} IN ('SENT', 'FAILED')",
-                marks(due.len()),
+                placeholders(due.len()),
                 status = self.dialect.unindexed("status"),
             );
             let mut values: Vec<Value> = due.iter().flat_map(|(event, due)| values![*event, *due]).collect();
@@ -241,7 +241,7 @@ impl Session {
             "SELECT o.id, o.event_id, o.tenant_id, o.aggregate_type, o.aggregate_id, o.status, o.retry_count, \
              o.sent_time FROM outbox_events o {by_event} \
              WHERE o.event_id IN ({}) AND {status} IN ('SENT', 'FAILED') {}",
-            marks(events.len()),
+            placeholders(events.len()),
             self.dialect.for_update(),
             status = self.dialect.unindexed("o.status"),
             by_event = self.dialect.index("uk_event_id"),

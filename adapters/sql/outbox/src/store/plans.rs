@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, PartitionSet, TenantId};
-use handover_outbox::Wake;
+use handover_outbox::WakeupNotifier;
 use handover_outbox::ports::{
     AuditFilter, Clock, ConsumeQueries as _, ConsumedFilter, DeadLetterFilter, DeadLetterQueries as _,
     DeadLetterStatus, DueQuery, FailedPublish, OnFailed, OutboxQueries as _, OutboxRepo as _, Redrive,
@@ -54,7 +54,7 @@ async fn plan(session: &mut Session, (sql, values): (String, Vec<Value>)) -> Str
 
 async fn store(directory: &tempfile::TempDir) -> SqlStore {
     let options = SqliteOptions::file(directory.path().join("test.db"));
-    let store = SqlStore::open_sqlite(&options, Arc::new(NoClock), Wake::default()).await.unwrap();
+    let store = SqlStore::open_sqlite(&options, Arc::new(NoClock), WakeupNotifier::default()).await.unwrap();
     store.migrate().await.unwrap();
     store
 }
@@ -211,8 +211,8 @@ async fn check_hot_statements(store: &SqlStore) {
     session.release(&aggregates[0], &unordered(), now).await.unwrap();
     session.unapplied("c", &["BOOK_LENT"], 0, &aggregates).await.unwrap();
     session.consumption("c", &event).await.unwrap();
-    session.leftovers("c", now, now, 100).await.unwrap();
-    session.unseen("c", &["BOOK_LENT"], 0, now, now, 100).await.unwrap();
+    session.stale_consumptions("c", now, now, 100).await.unwrap();
+    session.unconsumed_events("c", &["BOOK_LENT"], 0, now, now, 100).await.unwrap();
     session.consumed_of(std::slice::from_ref(&event)).await.unwrap();
     session.dead_letters_of(&["a".to_owned()]).await.unwrap();
     session.undecided_dead_letters(Some(tenant)).await.unwrap();

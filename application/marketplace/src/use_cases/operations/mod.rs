@@ -1,12 +1,12 @@
 //! Operator commands of the marketplace: asset grants, the timeline of an order, and reconciliation. Operator commands for
 //! events and dead letters are in `handover_outbox::operations`. As there, each call is recorded in the audit log.
 
-mod give;
+mod asset_grants;
 mod reconcile;
 mod timeline;
 
-pub use give::{Gift, IssueCoupon, give, issue_coupon};
+pub use asset_grants::{AssetGrant, IssueCoupon, grant_asset, issue_coupon};
 pub use reconcile::{
-    Finding, FindingKind, GRACE, MAX_FINDINGS, Mended, Reconcile, Reconciliation, reconcile,
+    Finding, FindingKind, GRACE, MAX_FINDINGS, Reconcile, Reconciliation, Repair, reconcile,
 };
 pub use timeline::{Timeline, TimelineItem, TimelineKind, timeline};

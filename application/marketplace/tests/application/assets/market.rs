@@ -102,11 +102,11 @@ impl Market {
     }
 
     pub(crate) async fn deposit(&self, minor: i64) {
-        give(self.app(), &operator(), buyer(), Gift::Deposit(money(minor)), None).await.unwrap();
+        grant_asset(self.app(), &operator(), buyer(), AssetGrant::Deposit(money(minor)), None).await.unwrap();
     }
 
     pub(crate) async fn grant(&self, number: i64) {
-        give(self.app(), &operator(), buyer(), Gift::Grant(points(number)), None).await.unwrap();
+        grant_asset(self.app(), &operator(), buyer(), AssetGrant::Grant(points(number)), None).await.unwrap();
     }
 
     pub(crate) async fn coupon(&self, discount: i64) -> CouponId {
@@ -194,7 +194,7 @@ impl Market {
     /// Checks the ledger: it has no inconsistency, and the accounts of each asset sum to zero.
     pub(crate) async fn assert_ledger_balanced(&self) {
         let mut view = self.world.view().await;
-        assert_eq!(view.ledger_flaws(None, 10).await.unwrap(), []);
+        assert_eq!(view.ledger_inconsistencies(None, 10).await.unwrap(), []);
         for asset in [Asset::Wallet, Asset::Points] {
             let totals = view.account_totals(None).await.unwrap();
             let sum: i64 = totals.iter().filter(|it| it.account.asset() == asset).map(|it| it.total).sum();

@@ -1,13 +1,13 @@
 //! Assets, payments and refunds, and the jobs that keep them consistent.
 
-mod any_order;
-mod gateway;
-mod gifts;
+mod asset_grants;
+mod asset_payments;
+mod consistency_repair;
+mod event_permutations;
+mod lock_reaper;
 mod locks;
 pub(crate) mod market;
-mod paying;
-mod reaping;
-pub(crate) mod reconciling;
+pub(crate) mod reconciliation;
+mod refund_dispatcher;
 mod refunds;
-mod repairing;
 mod traces;

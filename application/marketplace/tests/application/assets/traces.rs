@@ -112,7 +112,7 @@ async fn timeout_has_a_new_trace_when_the_order_event_is_lost() {
     let order = placed(&market).await;
     let created = row(&market, EventType::OrderCreated).await.event_id;
     market.world.mark_sent_without_message(&[created.as_str()]).await;
-    assert!(market.world.store.lose_event(&created));
+    assert!(market.world.store.delete_sent_event(&created));
     sweep(&market).await;
     let new_trace = Trace { trace_id: format!("sweep-{}", order.id), traceparent: None };
     assert_eq!(trace_of(&market, EventType::OrderCancelled).await, new_trace);
@@ -148,7 +148,7 @@ async fn lost_event_is_repaired_with_the_trace_of_its_request() {
     for event_type in [EventType::OrderCreated, EventType::OrderPaid, EventType::OrderStatusChanged] {
         let lost = row(&market, event_type).await.event_id;
         market.world.mark_sent_without_message(&[lost.as_str()]).await;
-        assert!(market.world.store.lose_event(&lost));
+        assert!(market.world.store.delete_sent_event(&lost));
     }
     assert_eq!(repair(&market).await, 3);
     assert_eq!(
@@ -168,7 +168,7 @@ async fn consumed_lost_event_is_repaired_with_the_trace_of_the_consume_log() {
     market.process_pending().await;
     for event_type in [EventType::OrderCreated, EventType::OrderTimeout] {
         let lost = row(&market, event_type).await.event_id;
-        assert!(market.world.store.lose_event(&lost));
+        assert!(market.world.store.delete_sent_event(&lost));
     }
     assert_eq!(repair(&market).await, 2);
     assert_eq!(trace_of(&market, EventType::OrderCreated).await.trace_id, "place");

@@ -9,7 +9,7 @@ use handover_events::{ConsumeStatus, OutboxStatus};
 use handover_outbox::consumers::{Consumer, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::relay::Relay;
-use handover_outbox::{ConsumerSettings, RelaySettings, Wake};
+use handover_outbox::{ConsumerSettings, RelaySettings, WakeupNotifier};
 use marketplace::App;
 use marketplace::handlers::standard;
 use marketplace::ports::*;
@@ -20,7 +20,7 @@ use super::world::*;
 use super::{Interruption, interrupt_at_every_poll, poll_up_to};
 use crate::support::pass;
 
-fn relay(app: &App, wake: &Wake, name: &str) -> Relay {
+fn relay(app: &App, wake: &WakeupNotifier, name: &str) -> Relay {
     Relay::new(app.outbox.clone(), wake.clone(), RelayId(name.to_owned()), RelaySettings::default())
 }
 

@@ -152,8 +152,8 @@ async fn dead_letter(world: &World) -> DeadLetter {
     world.view().await.outbox_view().dead_letters_page(&filter, None, 1).await.unwrap().remove(0).effect
 }
 
-fn all_dead_letters() -> Letters {
-    Letters::Filter { queue: None, event_type: None, tenant: None }
+fn all_dead_letters() -> DeadLetterSelection {
+    DeadLetterSelection::Filter { queue: None, event_type: None, tenant: None }
 }
 
 #[test]
@@ -161,8 +161,8 @@ fn interrupted_redrive_is_atomic_with_its_audit_entry() {
     interrupt_at_every_poll("redrive_events", async |interruption, polls| {
         let action = async |app: &App| {
             let filter = OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() };
-            let rows = Rows::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None };
-            let command = RedriveEvents { rows, dry_run: false, pace: Pace::default(), reason: None };
+            let rows = RedriveSelection::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None };
+            let command = RedriveEvents { rows, dry_run: false, pace: RedriveRate::default(), reason: None };
             redrive_events(&app.outbox, &operator(), command).await
         };
         let changed = async |world: &World| {
@@ -201,7 +201,7 @@ fn interrupted_discard_is_atomic_with_its_audit_entry() {
     interrupt_at_every_poll("discard_dead_letters", async |interruption, polls| {
         let action = async |app: &App| {
             let reason = Reason::new("a stray message".into()).unwrap();
-            let command = DiscardLetters { letters: all_dead_letters(), dry_run: false, reason };
+            let command = DiscardDeadLetters { selection: all_dead_letters(), dry_run: false, reason };
             discard_dead_letters(&app.outbox, &operator(), command).await
         };
         let changed =
@@ -217,7 +217,7 @@ fn interrupted_replay_leaves_the_dead_letter_open_or_its_event_retryable() {
         let (app, _) = world.process();
         dead_lettered_order(&world.process().0).await;
         let replay = async |app: &App| {
-            let command = ReplayLetters { letters: all_dead_letters(), dry_run: false, reason: None };
+            let command = ReplayDeadLetters { selection: all_dead_letters(), dry_run: false, reason: None };
             replay_dead_letters(&app.outbox, &operator(), command).await
         };
         let mut running: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(replay(&app));

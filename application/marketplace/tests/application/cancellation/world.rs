@@ -35,7 +35,7 @@ impl World {
     }
 
     /// A new process.
-    pub(crate) fn process(&self) -> (App, Wake) {
+    pub(crate) fn process(&self) -> (App, WakeupNotifier) {
         let process = self.0.process();
         (process.app, process.wake)
     }

@@ -13,7 +13,7 @@ use marketplace::use_cases::{cancel_order, complete_order, ship_order};
 use marketplace_domain::*;
 
 use crate::assets::market::{Market, SpentAssets};
-use crate::assets::reconciling::run_reconciliation;
+use crate::assets::reconciliation::run_reconciliation;
 use crate::support::{BUYER, SELLER, TENANT, by, event_id, pass, secs};
 
 /// An outbox row as inserted with SQL: with the columns of seed 000 only.
@@ -168,7 +168,7 @@ async fn event_that_the_order_contradicts_is_parked_at_once_and_has_no_effect() 
         let event_type = body.event_type();
         for subscriber in standard(market.app()) {
             let name = subscriber.handler.name();
-            if !subscriber.handler.takes().contains(&event_type.as_str()) {
+            if !subscriber.handler.event_types().contains(&event_type.as_str()) {
                 continue;
             }
             let record = market.world.log(name, id).await.unwrap();

@@ -39,7 +39,7 @@ async fn lock_holder(world: &World) -> Box<Work> {
         buyer: BUYER.try_into().unwrap(),
         order: 999.try_into().unwrap(),
         aggregate_seq: 1,
-        step: CreditStep::Completed,
+        step: CreditOutcome::Completed,
         event_id: event_id("of-the-lock-holder"),
         at: world.now(),
     };

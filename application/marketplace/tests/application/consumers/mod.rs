@@ -1,18 +1,18 @@
 //! Consumers: each event takes effect once, in the order of its aggregate, or is parked as a dead letter.
 
-mod additions;
 mod attempts;
-mod carriers;
+mod broker_failures;
 mod clock_steps;
 mod crashes;
+mod custom_events;
 mod duplicates;
 mod facts;
-mod late;
+mod foreign_messages;
+mod late_events;
 mod locks;
-mod order;
+mod order_gate;
 pub(crate) mod scripted;
 mod shutdown;
 mod standard;
-mod strangers;
 mod sweeps;
 mod timeouts;

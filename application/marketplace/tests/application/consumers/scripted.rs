@@ -81,7 +81,7 @@ impl Handler<Work> for Scripted {
         NAME
     }
 
-    fn takes(&self) -> &'static [&'static str] {
+    fn event_types(&self) -> &'static [&'static str] {
         const { &[EventType::OrderStatusChanged.as_str()] }
     }
 

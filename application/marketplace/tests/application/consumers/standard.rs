@@ -70,7 +70,7 @@ async fn each_consumer_has_its_own_queue_bound_only_to_its_event_types() {
         let queue = topology.queues.iter().find(|queue| queue.name == subscriber.queue).unwrap();
         let is_bound_to = |key: &str| queue.bindings.iter().any(|binding| topic_matches(binding, key));
         for event_type in EventType::ALL {
-            let handles = subscriber.handler.takes().contains(&event_type.as_str());
+            let handles = subscriber.handler.event_types().contains(&event_type.as_str());
             // A timeout message arrives with its dead-letter routing key.
             let key = if *event_type == EventType::OrderTimeout {
                 "order.timeout"
@@ -99,7 +99,7 @@ async fn service_delivers_every_event_of_two_orders_to_its_consumers() {
     assert!(rows.iter().all(|row| row.status == OutboxStatus::Sent));
     for subscriber in marketplace::handlers::standard(&process.app) {
         for row in &rows {
-            let handles = subscriber.handler.takes().contains(&row.event_type.as_str());
+            let handles = subscriber.handler.event_types().contains(&row.event_type.as_str());
             let expected = (handles && row.event_type != "ORDER_TIMEOUT").then_some(ConsumeStatus::Success);
             let name = subscriber.handler.name();
             let id = row.event_id.as_str();
@@ -126,7 +126,7 @@ async fn service_delivers_every_event_of_two_orders_to_its_consumers() {
     let both = |status| [(OrderSide::Buyer, BUYER, status), (OrderSide::Seller, SELLER, status)];
     assert_eq!(notifications, [both(OrderStatus::Shipped), both(OrderStatus::Completed)].concat());
     assert_eq!(view.notifications_about(TENANT, cancelled.id).await.unwrap(), []);
-    for (order, step) in [(&sold, CreditStep::Completed), (&cancelled, CreditStep::CancelledByBuyer)] {
+    for (order, step) in [(&sold, CreditOutcome::Completed), (&cancelled, CreditOutcome::CancelledByBuyer)] {
         let changes = view.credit_changes(TENANT, order.id).await.unwrap();
         assert_eq!(changes.iter().map(|it| it.step).collect::<Vec<_>>(), [step]);
     }

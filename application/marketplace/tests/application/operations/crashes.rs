@@ -7,8 +7,8 @@ use handover_outbox::ConsumerSettings;
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
 
-use super::broken::{DeadLetterFixture, dead_letter_fixture, refusals, with_scripted};
-use super::carrier::{FaultyBroker, PublishFault};
+use super::failing_consumer::{DeadLetterFixture, dead_letter_fixture, refusals, with_scripted};
+use super::faulty_broker::{FaultyBroker, PublishFault};
 use super::operators::*;
 use crate::consumers::scripted::{NAME, QUEUE};
 use crate::support::{CommitFault, Process, eventually, millis, pass, secs};
@@ -30,8 +30,8 @@ pub(crate) fn replaying_process(fixture: &DeadLetterFixture) -> (Process, Arc<Mu
     (with_scripted(process, &fixture.handler), next)
 }
 
-fn replay() -> ReplayLetters {
-    ReplayLetters { letters: keys(&["e-1"]), dry_run: false, reason: None }
+fn replay() -> ReplayDeadLetters {
+    ReplayDeadLetters { selection: keys(&["e-1"]), dry_run: false, reason: None }
 }
 
 /// Checks that the event was applied once, and that a second replay closes the dead letter without a second effect.
@@ -124,7 +124,7 @@ async fn dead_letter_discarded_before_the_confirm_stays_discarded() {
     *next.lock().unwrap() = Some(PublishFault::Late);
     let discard = async {
         pass(millis(500)).await;
-        let command = DiscardLetters { letters: keys(&["e-1"]), dry_run: false, reason: reason() };
+        let command = DiscardDeadLetters { selection: keys(&["e-1"]), dry_run: false, reason: reason() };
         discard_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap()
     };
     let operator = acting(&operator());

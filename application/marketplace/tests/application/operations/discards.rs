@@ -7,15 +7,17 @@ use handover_events::{ConsumeStatus, TenantId};
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
 
-use super::broken::{DeadLetterFixture, dead_letter_fixture, next_record, refusals_of, with_scripted};
-use super::carrier::PublishFault;
 use super::crashes::{next_process, replaying_process};
+use super::failing_consumer::{
+    DeadLetterFixture, dead_letter_fixture, next_record, refusals_of, with_scripted,
+};
+use super::faulty_broker::PublishFault;
 use super::operators::*;
 use crate::consumers::scripted::{Act, NAME, QUEUE, consuming};
 use crate::support::{Process, World, eventually, millis, pass, secs};
 
-fn discard(selection: Letters) -> DiscardLetters {
-    DiscardLetters { letters: selection, dry_run: false, reason: reason() }
+fn discard(selection: DeadLetterSelection) -> DiscardDeadLetters {
+    DiscardDeadLetters { selection, dry_run: false, reason: reason() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,7 +49,7 @@ async fn discarded_dead_letter_keeps_its_row_and_reason_and_takes_no_effect() {
         discard_dead_letters(&app.outbox, &acting(&operator()), discard(keys(&["e-1"]))).await.unwrap();
     assert_eq!((again.matched, again.discarded), (1, 0), "it was already discarded");
     assert_eq!(refusals_of(&again.refused), [("e-1", "it was discarded")]);
-    let dry = DiscardLetters { dry_run: true, ..discard(keys(&["e-1", "e-2"])) };
+    let dry = DiscardDeadLetters { dry_run: true, ..discard(keys(&["e-1", "e-2"])) };
     let dry = discard_dead_letters(&app.outbox, &acting(&operator()), dry).await.unwrap();
     assert_eq!(refusals_of(&dry.refused), [("e-1", "it was discarded")]);
     assert_eq!(world.audited_changes().await.len(), 1);
@@ -61,7 +63,7 @@ async fn filter_discards_all_undecided_dead_letters_including_replaying_ones() {
     world.broker.nack_next(1);
     fixture.replay(keys(&["e-2"])).await.unwrap();
     assert_eq!(world.dead_letter(QUEUE, "e-2").await.status, DeadLetterStatus::Replaying);
-    let dry = DiscardLetters { dry_run: true, ..discard(all_dead_letters()) };
+    let dry = DiscardDeadLetters { dry_run: true, ..discard(all_dead_letters()) };
     let dry = discard_dead_letters(&app.outbox, &acting(&operator()), dry).await.unwrap();
     assert_eq!((dry.matched, dry.discarded, world.audited_changes().await.len()), (3, 0, 1));
     let discarded =
@@ -146,7 +148,7 @@ async fn replaying<'a>(
     let (process, next) = replaying_process(fixture);
     fixture.process.kill().await;
     *next.lock().unwrap() = Some(fault);
-    let command = ReplayLetters { letters: keys(names), dry_run: false, reason: None };
+    let command = ReplayDeadLetters { selection: keys(names), dry_run: false, reason: None };
     let replayed = replay_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     assert_eq!((replayed.replayed, replayed.refused.len()), (0, names.len()));
     for name in names {
@@ -188,7 +190,7 @@ async fn dead_letter_whose_event_was_applied_is_reported_and_closed_as_replayed(
     next_process(&fixture).await;
     pass(secs(1)).await;
     assert_eq!(world.dead_letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replaying);
-    let dry = DiscardLetters { dry_run: true, ..discard(all_dead_letters()) };
+    let dry = DiscardDeadLetters { dry_run: true, ..discard(all_dead_letters()) };
     let dry = discard_dead_letters(&process.app.outbox, &acting(&operator()), dry).await.unwrap();
     let discarded =
         discard_dead_letters(&process.app.outbox, &acting(&operator()), discard(all_dead_letters()))
@@ -225,7 +227,7 @@ async fn event_in_progress_is_not_discarded_until_its_attempt_ends() {
     pass(millis(700)).await;
     hangs_now.store(true, Ordering::SeqCst);
     world.broker.nack_next(1);
-    let replay = ReplayLetters { letters: keys(&["e-1"]), dry_run: false, reason: None };
+    let replay = ReplayDeadLetters { selection: keys(&["e-1"]), dry_run: false, reason: None };
     let replayed = replay_dead_letters(&app.outbox, &acting(&operator()), replay).await.unwrap();
     assert_eq!(replayed.refused.len(), 1, "{replayed:?}");
     let is = async |status| world.log_status(NAME, "e-1").await == Some(status);
@@ -260,7 +262,7 @@ async fn dead_letters_of_two_tenants_are_audited_for_each_tenant() {
     world.deliver(QUEUE, "f-1").await;
     pass(millis(700)).await;
     world.broker.nack_next(3);
-    let replay = ReplayLetters { letters: all_dead_letters(), dry_run: false, reason: None };
+    let replay = ReplayDeadLetters { selection: all_dead_letters(), dry_run: false, reason: None };
     let replayed = replay_dead_letters(&process.app.outbox, &acting(&command_line()), replay).await.unwrap();
     assert_eq!((replayed.matched, replayed.refused.len()), (3, 3));
     let discarded =

@@ -1,12 +1,12 @@
 //! Operator actions and queries: each action happens once, is audited once, and affects only rows of its tenant.
 
-mod broken;
-mod carrier;
 mod crashes;
 mod discards;
-mod looks;
+mod failing_consumer;
+mod faulty_broker;
 mod operators;
 mod privacy;
+mod queries;
 mod redrives;
 mod refusals;
 mod releases;

@@ -41,8 +41,8 @@ fn operator_access_requires_a_role_that_determines_visibility() {
     assert_not_allowed(&with_role(Role::Pii).operator());
     assert_not_allowed(&CommandContext { actor: Actor::System("a job"), ..by(9) }.operator());
     let visibility = |context: CommandContext| {
-        let Operator { name, tenant, sees_all, sees_people, .. } = acting(&context);
-        (name, tenant, sees_all, sees_people)
+        let Operator { name, tenant, sees_all_tenants, sees_personal_data, .. } = acting(&context);
+        (name, tenant, sees_all_tenants, sees_personal_data)
     };
     assert_eq!(visibility(operator()), ("user:9".into(), TENANT, false, false));
     assert_eq!(visibility(platform()), ("user:9".into(), tenant(2), true, false));
@@ -71,18 +71,18 @@ pub(crate) fn ids(names: &[&str]) -> Named<EventId> {
     Named::new(names.iter().map(|name| event_id(name)).collect()).unwrap()
 }
 
-pub(crate) fn keys(names: &[&str]) -> Letters {
+pub(crate) fn keys(names: &[&str]) -> DeadLetterSelection {
     keys_at(names, None)
 }
 
-pub(crate) fn keys_at(names: &[&str], queue: Option<&str>) -> Letters {
+pub(crate) fn keys_at(names: &[&str], queue: Option<&str>) -> DeadLetterSelection {
     let keys = Named::new(names.iter().map(|name| (*name).to_owned()).collect()).unwrap();
-    Letters::Keys { keys, queue: queue.map(str::to_owned) }
+    DeadLetterSelection::Keys { keys, queue: queue.map(str::to_owned) }
 }
 
 /// All undecided dead letters.
-pub(crate) fn all_dead_letters() -> Letters {
-    Letters::Filter { queue: None, event_type: None, tenant: None }
+pub(crate) fn all_dead_letters() -> DeadLetterSelection {
+    DeadLetterSelection::Filter { queue: None, event_type: None, tenant: None }
 }
 
 #[track_caller]

@@ -14,16 +14,16 @@ use marketplace::{CommandContext, Settings};
 use super::operators::*;
 use crate::support::{CommitFault, Process, TENANT, World, event_id, pass, sample, secs};
 
-fn redrive(rows: Rows) -> RedriveEvents {
-    RedriveEvents { rows, dry_run: false, pace: Pace::default(), reason: None }
+fn redrive(rows: RedriveSelection) -> RedriveEvents {
+    RedriveEvents { rows, dry_run: false, pace: RedriveRate::default(), reason: None }
 }
 
 fn events(names: &[&str]) -> RedriveEvents {
-    redrive(Rows::Events(ids(names)))
+    redrive(RedriveSelection::Events(ids(names)))
 }
 
 fn filter(filter: OutboxFilter) -> RedriveEvents {
-    redrive(Rows::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None })
+    redrive(RedriveSelection::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None })
 }
 
 /// Three failed events, one failed event of another tenant, and one pending event.
@@ -47,7 +47,7 @@ fn due(first: DateTime<Utc>, micros: i64) -> Option<DateTime<Utc>> {
 async fn redriven_events_become_due_at_the_requested_rate_in_id_order() {
     let (world, process) = failed_events().await;
     let now = world.now();
-    let pace = Pace::new(3).unwrap();
+    let pace = RedriveRate::new(3).unwrap();
     let command = RedriveEvents { pace, reason: Some(reason()), ..events(&["e-3", "e-1", "e-2", "e-1"]) };
     let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     let expected = Redriven {
@@ -126,10 +126,10 @@ async fn filter_selects_failed_events_by_default_and_is_narrowed_by_each_field()
         redrive_events(&process.app.outbox, &acting(&platform()), filter(other)).await.unwrap().redriven,
         1
     );
-    assert_eq!(RedriveFilter::new(any()), Err(BadFilter::Empty));
+    assert_eq!(RedriveFilter::new(any()), Err(InvalidRedriveFilter::Empty));
     for status in [OutboxStatus::New, OutboxStatus::Retry] {
         let pending = OutboxFilter { status: Some(status), ..any() };
-        assert_eq!(RedriveFilter::new(pending), Err(BadFilter::Pending));
+        assert_eq!(RedriveFilter::new(pending), Err(InvalidRedriveFilter::Pending));
     }
 }
 
@@ -249,7 +249,7 @@ async fn row_changed_in_the_meantime_is_skipped() {
 async fn rate_applies_across_all_events() {
     let (_world, process) = many_failed(4).await;
     let by_aggregate = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
-    let command = RedriveEvents { pace: Pace::new(3).unwrap(), ..filter(by_aggregate) };
+    let command = RedriveEvents { pace: RedriveRate::new(3).unwrap(), ..filter(by_aggregate) };
     let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     assert_eq!(redriven.last_due, due(redriven.first_due.unwrap(), 1_000_000));
 }
@@ -270,7 +270,7 @@ async fn many_failed(count: usize) -> (World, Process) {
 async fn redrive_of_more_than_10_000_events_starts_with_the_oldest_and_continues_in_the_next_call() {
     let (world, process) = many_failed(10_001).await;
     let by_aggregate = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
-    let pace = Pace::new(Pace::MAX).unwrap();
+    let pace = RedriveRate::new(RedriveRate::MAX).unwrap();
     let command = RedriveEvents { pace, ..filter(by_aggregate) };
     let redriven = redrive_events(&process.app.outbox, &acting(&operator()), command.clone()).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.more), (10_000, 10_000, true));
@@ -291,8 +291,8 @@ async fn cursor_covers_all_sent_events_although_they_are_sent_again_in_the_meant
     let (world, process) = many_failed(10_001).await;
     let redrive_sent = |after| {
         let sent = OutboxFilter { status: Some(OutboxStatus::Sent), ..OutboxFilter::default() };
-        let rows = Rows::Filter { filter: RedriveFilter::new(sent).unwrap(), after };
-        RedriveEvents { pace: Pace::new(Pace::MAX).unwrap(), ..redrive(rows) }
+        let rows = RedriveSelection::Filter { filter: RedriveFilter::new(sent).unwrap(), after };
+        RedriveEvents { pace: RedriveRate::new(RedriveRate::MAX).unwrap(), ..redrive(rows) }
     };
     let failed = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
     for expected in [10_000, 1] {

@@ -5,7 +5,7 @@ use handover_outbox::operations::*;
 use handover_outbox::ports::*;
 use marketplace::CommandContext;
 
-use super::broken::{dead_letter_fixture, park, refusals};
+use super::failing_consumer::{dead_letter_fixture, park, refusals};
 use super::operators::*;
 use crate::consumers::scripted::{NAME, QUEUE};
 use crate::support::{TENANT, millis, pass};
@@ -21,7 +21,7 @@ async fn unreplayable_dead_letters_are_refused_with_a_reason() {
     fixture.replay(keys(&["e-2"])).await.unwrap();
     pass(millis(10)).await;
     let discard =
-        DiscardLetters { letters: keys_at(&["e-1"], Some(QUEUE)), dry_run: false, reason: reason() };
+        DiscardDeadLetters { selection: keys_at(&["e-1"], Some(QUEUE)), dry_run: false, reason: reason() };
     discard_dead_letters(&fixture.process.app.outbox, &acting(&operator()), discard).await.unwrap();
     let replayed = fixture.replay(keys(&["e-1", &foreign.key, "no-such"])).await.unwrap();
     assert_eq!((replayed.matched, replayed.replayed), (3, 0));
@@ -45,7 +45,7 @@ async fn replayed_dead_letter_is_not_replayed_again() {
     pass(millis(100)).await;
     let again = fixture.replay(keys(&["e-1"])).await.unwrap();
     assert_eq!((again.replayed, refusals(&again)), (0, vec![("e-1", "it was replayed already")]));
-    let dry = ReplayLetters { letters: keys(&["e-1"]), dry_run: true, reason: None };
+    let dry = ReplayDeadLetters { selection: keys(&["e-1"]), dry_run: true, reason: None };
     let dry = replay_dead_letters(&fixture.process.app.outbox, &acting(&operator()), dry).await.unwrap();
     assert_eq!(refusals(&dry), [("e-1", "it was replayed already")]);
     assert_eq!(fixture.replay(all_dead_letters()).await.unwrap(), Replayed::default());
@@ -60,7 +60,7 @@ async fn dry_run_reports_refusals_and_changes_nothing() {
     park(world, &[DeadLetter { queue: "old.queue".into(), ..genuine.clone() }]).await;
     // A dry run does not use the broker: it succeeds while the broker is unreachable.
     world.broker.set_reachable(false);
-    let command = ReplayLetters { letters: all_dead_letters(), dry_run: true, reason: None };
+    let command = ReplayDeadLetters { selection: all_dead_letters(), dry_run: true, reason: None };
     let replayed =
         replay_dead_letters(&fixture.process.app.outbox, &acting(&operator()), command).await.unwrap();
     assert_eq!((replayed.dry_run, replayed.matched, replayed.replayed), (true, 2, 0));
@@ -89,13 +89,13 @@ async fn replay_starts_nothing_when_the_broker_is_unreachable() {
 async fn dead_letters_of_other_tenants_are_not_found() {
     let fixture = dead_letter_fixture(&[("e-1", 7)]).await;
     let replay = async |context: CommandContext, selection| {
-        let command = ReplayLetters { letters: selection, dry_run: false, reason: None };
+        let command = ReplayDeadLetters { selection, dry_run: false, reason: None };
         replay_dead_letters(&fixture.process.app.outbox, &acting(&context), command).await
     };
     let named = replay(other_tenant_operator(), keys(&["e-1"])).await.unwrap();
     assert_eq!((named.matched, named.not_found.as_slice()), (0, ["e-1".to_owned()].as_slice()));
     assert_eq!(replay(other_tenant_operator(), all_dead_letters()).await.unwrap().matched, 0);
-    let filter = Letters::Filter { queue: None, event_type: None, tenant: Some(TENANT) };
+    let filter = DeadLetterSelection::Filter { queue: None, event_type: None, tenant: Some(TENANT) };
     assert_not_found(&replay(other_tenant_operator(), filter).await);
     assert_eq!(replay(command_line(), keys(&["e-1"])).await.unwrap().replayed, 1);
     assert_eq!(fixture.world.audited_changes().await[0].actor, "command-line:root");

@@ -4,7 +4,7 @@ use handover_events::*;
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
 
-use super::broken::{dead_letter_fixture, next_record, park, with_scripted};
+use super::failing_consumer::{dead_letter_fixture, next_record, park, with_scripted};
 use super::operators::*;
 use crate::consumers::scripted::{Act, NAME, QUEUE, Scripted};
 use crate::support::{CommitFault, TENANT, World, message, millis, pass};
@@ -66,7 +66,7 @@ async fn replay_publishes_messages_in_event_order() {
     fixture.process.kill().await;
     let process = with_scripted(fixture.world.process(), &fixture.handler);
     let selection = keys(&["e-2", "e-3", "e-1"]);
-    let command = ReplayLetters { letters: selection, dry_run: false, reason: None };
+    let command = ReplayDeadLetters { selection, dry_run: false, reason: None };
     replay_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     let subscription = fixture.world.broker.subscribe(QUEUE, 10.try_into().unwrap()).await.unwrap();
     let deliveries = subscription.next().await.unwrap();
@@ -88,13 +88,15 @@ async fn queue_narrows_the_keys_and_a_filter_selects_undecided_dead_letters() {
     assert_eq!((named.matched, named.replayed), (1, 1));
     let wrong_queue = fixture.replay(keys_at(&["e-1"], Some("new.queue"))).await.unwrap();
     assert_eq!((wrong_queue.matched, wrong_queue.not_found.len()), (0, 1));
-    let filter = |queue: Option<&str>, event_type: Option<&str>, tenant: Option<TenantId>| Letters::Filter {
-        queue: queue.map(str::to_owned),
-        event_type: event_type.map(str::to_owned),
-        tenant,
+    let filter = |queue: Option<&str>, event_type: Option<&str>, tenant: Option<TenantId>| {
+        DeadLetterSelection::Filter {
+            queue: queue.map(str::to_owned),
+            event_type: event_type.map(str::to_owned),
+            tenant,
+        }
     };
     let dry_run = async |selection| {
-        let command = ReplayLetters { letters: selection, dry_run: true, reason: None };
+        let command = ReplayDeadLetters { selection, dry_run: true, reason: None };
         replay_dead_letters(&fixture.process.app.outbox, &acting(&platform()), command).await.unwrap().matched
     };
     assert_eq!(dry_run(all_dead_letters()).await, 2);
@@ -132,7 +134,7 @@ async fn replay_happens_and_is_audited_once_after_a_commit_fault() {
             let successes = std::iter::repeat_n(CommitFault::None, preceding);
             process.faults.next_commits(successes.chain(faults.iter().copied()));
             let selection = keys(&["e-1", "e-2"]);
-            let command = ReplayLetters { letters: selection, dry_run: false, reason: None };
+            let command = ReplayDeadLetters { selection, dry_run: false, reason: None };
             let replayed =
                 replay_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap();
             assert_eq!((replayed.replayed, replayed.refused.len()), (2, 0), "{faults:?}");
@@ -172,7 +174,7 @@ async fn replay_handles_up_to_1000_dead_letters_per_call() {
         });
     }
     park(&world, &dead_letters).await;
-    let command = ReplayLetters { letters: all_dead_letters(), dry_run: false, reason: None };
+    let command = ReplayDeadLetters { selection: all_dead_letters(), dry_run: false, reason: None };
     let replayed =
         replay_dead_letters(&process.app.outbox, &acting(&operator()), command.clone()).await.unwrap();
     assert_eq!((replayed.matched, replayed.replayed, replayed.more), (1_000, 1_000, true));
@@ -191,7 +193,7 @@ async fn event_that_fails_during_a_concurrent_replay_is_retried() {
     fixture.process.kill().await;
     let world = &fixture.world;
     let process = with_scripted(fixture.world.process(), &fixture.handler);
-    let command = ReplayLetters { letters: keys(&["e-1"]), dry_run: false, reason: None };
+    let command = ReplayDeadLetters { selection: keys(&["e-1"]), dry_run: false, reason: None };
     world.broker.nack_next(1);
     let first =
         replay_dead_letters(&process.app.outbox, &acting(&operator()), command.clone()).await.unwrap();

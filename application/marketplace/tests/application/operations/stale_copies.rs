@@ -5,7 +5,7 @@ use handover_outbox::operations::*;
 use handover_outbox::ports::*;
 use marketplace::queues::DEAD_LETTER_QUEUE;
 
-use super::broken::{dead_letter_fixture, park, undrained_fixture, with_scripted};
+use super::failing_consumer::{dead_letter_fixture, park, undrained_fixture, with_scripted};
 use super::operators::*;
 use crate::consumers::scripted::{NAME, QUEUE};
 use crate::support::{TENANT, World, message, millis, pass, secs};
@@ -26,7 +26,7 @@ async fn stale_copy_does_not_dead_letter_a_replayed_event() {
     assert_eq!(world.depth(DEAD_LETTER_QUEUE).await.ready, 1);
     fixture.process.kill().await;
     let process = with_scripted(world.process(), &fixture.handler);
-    let command = ReplayLetters { letters: keys(&["e-1"]), dry_run: false, reason: None };
+    let command = ReplayDeadLetters { selection: keys(&["e-1"]), dry_run: false, reason: None };
     assert_eq!(
         replay_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap().replayed,
         1
@@ -49,7 +49,7 @@ async fn replayed_message_dead_lettered_by_the_broker_is_applied_by_the_sweep() 
     let world = &fixture.world;
     fixture.process.kill().await;
     let process = with_scripted(world.process(), &fixture.handler);
-    let command = ReplayLetters { letters: keys(&["e-1"]), dry_run: false, reason: None };
+    let command = ReplayDeadLetters { selection: keys(&["e-1"]), dry_run: false, reason: None };
     replay_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     world.broker.purge(QUEUE);
     dead_letter_in_the_broker(world, "e-1").await;
@@ -66,7 +66,7 @@ async fn replayed_message_dead_lettered_by_the_broker_is_applied_by_the_sweep() 
 async fn stale_copy_does_not_reopen_a_discarded_dead_letter() {
     let fixture = undrained_fixture(&[("e-1", 7)]).await;
     let world = &fixture.world;
-    let discard = DiscardLetters { letters: keys(&["e-1"]), dry_run: false, reason: reason() };
+    let discard = DiscardDeadLetters { selection: keys(&["e-1"]), dry_run: false, reason: reason() };
     discard_dead_letters(&fixture.process.app.outbox, &acting(&operator()), discard).await.unwrap();
     let decided = world.dead_letter(QUEUE, "e-1").await;
     fixture.process.start_drainer(&[fixture.handler.subscriber()]);
@@ -85,7 +85,7 @@ async fn stale_copy_does_not_reopen_a_dead_letter_discarded_during_its_replay() 
     let world = &fixture.world;
     world.broker.nack_next(1);
     assert_eq!(fixture.replay(keys(&["e-1"])).await.unwrap().refused.len(), 1);
-    let discard = DiscardLetters { letters: keys(&["e-1"]), dry_run: false, reason: reason() };
+    let discard = DiscardDeadLetters { selection: keys(&["e-1"]), dry_run: false, reason: reason() };
     discard_dead_letters(&fixture.process.app.outbox, &acting(&operator()), discard).await.unwrap();
     let decided = world.dead_letter(QUEUE, "e-1").await;
     fixture.process.start_drainer(&[fixture.handler.subscriber()]);

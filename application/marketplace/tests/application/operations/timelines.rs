@@ -145,9 +145,9 @@ async fn attempts_sends_redrives_and_ignored_duplicates_are_shown_in_order() {
     let shipped = rows.iter().find(|row| row.event_type == "ORDER_STATUS_CHANGED").unwrap();
     let id = shipped.event_id.as_str();
     let redrive = |reason| RedriveEvents {
-        rows: Rows::Events(ids(&[id])),
+        rows: RedriveSelection::Events(ids(&[id])),
         dry_run: false,
-        pace: Pace::default(),
+        pace: RedriveRate::default(),
         reason,
     };
     for reason in [Some(reason()), None] {
@@ -202,8 +202,8 @@ async fn failed_and_redriven_event_shows_both_states() {
         .unwrap();
     pass(secs(200)).await;
     let filter = OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() };
-    let rows = Rows::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None };
-    let redrive = RedriveEvents { rows, dry_run: false, pace: Pace::default(), reason: None };
+    let rows = RedriveSelection::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None };
+    let redrive = RedriveEvents { rows, dry_run: false, pace: RedriveRate::default(), reason: None };
     assert_eq!(redrive_events(&process.app.outbox, &acting(&operator()), redrive).await.unwrap().redriven, 1);
     pass(secs(1)).await;
     let shown = timeline(&process.app, &by(BUYER), None, order).await.unwrap();
@@ -264,7 +264,7 @@ async fn error_details_are_shown_only_to_operators() {
     unit.commit().await.unwrap();
     pass(secs(5)).await;
     let note = Reason::new("secret detail 3".into()).unwrap();
-    let discard = DiscardLetters { letters: keys(&[&created]), dry_run: false, reason: note };
+    let discard = DiscardDeadLetters { selection: keys(&[&created]), dry_run: false, reason: note };
     discard_dead_letters(&process.app.outbox, &acting(&operator()), discard).await.unwrap();
     let seen_by = async |context| {
         let shown = timeline(&process.app, &context, None, order).await.unwrap();

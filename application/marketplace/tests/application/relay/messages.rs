@@ -6,7 +6,7 @@ use handover_events::Envelope;
 use handover_outbox::RelaySettings;
 use handover_outbox::ports::*;
 
-use super::carrier::{Publication, confirming_broker};
+use super::test_brokers::{Publication, confirming_broker};
 use crate::support::{World, millis, pass, sample, secs};
 
 async fn published(timeout: Duration, events: impl Fn(&World) -> Vec<NewEvent>) -> Vec<Publication> {

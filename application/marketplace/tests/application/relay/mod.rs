@@ -1,12 +1,12 @@
 //! The relay: publish outcomes, order of rows, and ownership of partitions.
 
-mod carrier;
 mod clock_steps;
 mod messages;
 mod order;
 mod outages;
 mod outcomes;
 mod ownership;
+mod test_brokers;
 mod windows;
 
 use handover_outbox::RelaySettings;

@@ -7,8 +7,8 @@ use handover_outbox::ports::*;
 use handover_outbox::{OnOutage, RelaySettings};
 use marketplace::queues::WEBHOOK_QUEUE;
 
-use super::carrier::{BrokerReply, SlowBroker, confirming_broker, mock_broker};
 use super::relay_on;
+use super::test_brokers::{BrokerReply, SlowBroker, confirming_broker, mock_broker};
 use crate::support::{World, eventually, millis, pass, sample, secs};
 
 /// Maximum delay of an event after the broker is reachable again: the maximum pause between probes plus a margin.

@@ -4,8 +4,8 @@ use handover_events::{AggregateRef, HistoryKind, OutboxStatus, RetryPolicy};
 use handover_outbox::RelaySettings;
 use handover_outbox::ports::*;
 
-use super::carrier::{BrokerReply, confirming_broker, mock_broker_by_id};
 use super::relay_on;
+use super::test_brokers::{BrokerReply, confirming_broker, mock_broker_by_id};
 use crate::support::{CommitFault, TENANT, World, event_id, eventually, millis, pass, sample, secs};
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use handover_outbox::RelaySettings;
 use handover_outbox::ports::*;
 use marketplace::queues::WEBHOOK_QUEUE;
 
-use super::carrier::{BrokerReply, SlowBroker, confirming_broker, mock_broker_by_id};
+use super::test_brokers::{BrokerReply, SlowBroker, confirming_broker, mock_broker_by_id};
 use crate::support::{CommitFault, Process, World, eventually, millis, pass, sample, secs};
 
 const LEASE: std::time::Duration = secs(5);
@@ -204,7 +204,7 @@ async fn relay_without_a_lease_publishes_nothing() {
     let other = world.process_on(other);
     pass(LEASE).await;
     other.commit(vec![world.event("e-1", 1, &sample::changed(7))]).await;
-    cut_off.wake.ring(handover_events::PartitionSet::ALL);
+    cut_off.wake.notify(handover_events::PartitionSet::ALL);
     pass(secs(20)).await;
     assert!(windows.all().is_empty());
     cut_off.faults.set_unavailable(false);

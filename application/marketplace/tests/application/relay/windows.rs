@@ -7,8 +7,8 @@ use handover_outbox::RelaySettings;
 use handover_outbox::ports::*;
 use marketplace::queues::WEBHOOK_QUEUE;
 
-use super::carrier::{BrokerReply, confirming_broker, mock_broker};
 use super::relay_on;
+use super::test_brokers::{BrokerReply, confirming_broker, mock_broker};
 use crate::support::{World, eventually, millis, pass, sample, secs};
 
 #[tokio::test(start_paused = true)]

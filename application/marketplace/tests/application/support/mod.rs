@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use handover_events::*;
-use handover_memory::{MemoryBroker, SeededChance, VirtualClock};
+use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
 use handover_outbox::consumers::{Consumer, DeadLetterDrainer, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::relay::Relay;
@@ -59,14 +59,14 @@ pub(crate) struct World {
     pub(crate) pending_timeout: Duration,
     /// Whether FAILED events block later ones, for processes created from now on.
     pub(crate) on_failed: OnFailed,
-    chance: Arc<SeededChance>,
+    random: Arc<SeededRandom>,
 }
 
 /// One process.
 #[derive(Clone)]
 pub(crate) struct Process {
     pub(crate) app: App,
-    pub(crate) wake: Wake,
+    pub(crate) wake: WakeupNotifier,
     pub(crate) faults: StoreFaults,
 }
 
@@ -79,11 +79,11 @@ impl World {
     pub(crate) async fn with_timeout(pending_timeout: Duration) -> World {
         let clock = VirtualClock::new("2026-02-04T10:30:00Z".parse().unwrap());
         let port: Arc<dyn Clock> = Arc::new(clock.clone());
-        let store = MemoryStore::new(Arc::clone(&port), Wake::default());
+        let store = MemoryStore::new(Arc::clone(&port), WakeupNotifier::default());
         let broker = MemoryBroker::new(port);
         broker.declare(&queues::topology(pending_timeout)).await.unwrap();
         let on_failed = OnFailed::Continue;
-        World { clock, store, broker, pending_timeout, on_failed, chance: Arc::new(SeededChance::new(7)) }
+        World { clock, store, broker, pending_timeout, on_failed, random: Arc::new(SeededRandom::new(7)) }
     }
 
     pub(crate) fn now(&self) -> DateTime<Utc> {
@@ -96,14 +96,14 @@ impl World {
 
     /// Creates a process that uses this broker.
     pub(crate) fn process_on(&self, broker: Arc<dyn Broker>) -> Process {
-        let wake = Wake::default();
+        let wake = WakeupNotifier::default();
         let faults = StoreFaults::default();
         let inner: Arc<MarketStore> = Arc::new(self.store.for_process(wake.clone()));
         let tx = Transactor {
             store: Arc::new(FaultyStore { inner, faults: faults.clone() }),
             tasks: Tasks::default(),
             clock: Arc::new(self.clock.clone()),
-            chance: self.chance.clone(),
+            random: self.random.clone(),
             policy: TxPolicy::default(),
         };
         let pending_timeout = self.pending_timeout;

@@ -1,9 +1,9 @@
 //! Use cases: results, authorization, and exactly one effect under every store fault.
 
 mod contention;
-mod ids_set_back;
+mod idempotency;
+mod lowered_id_blocks;
 mod orders;
 mod payments;
 mod queries;
-mod repeats;
 mod unknown_commits;

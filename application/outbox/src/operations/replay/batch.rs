@@ -8,9 +8,9 @@ use handover_events::ConsumeStatus;
 use tracing::{info, warn};
 
 use super::Ready;
-use crate::consumers::to_be_tried;
-use crate::operations::done_before;
-use crate::operations::letters::{Refused, UNDECIDED, already_decided};
+use crate::consumers::retry_record;
+use crate::operations::changed_by_earlier_attempt;
+use crate::operations::dead_letter_selection::{Refused, UNDECIDED, already_decided};
 use crate::ports::{AuditEntry, Changed, DeadLetterStatus, Decision, OutboxUnit, PublishOutcome, StoreError};
 use crate::relay::outgoing_to;
 use crate::{Attempt, Outbox, with_tx};
@@ -90,7 +90,7 @@ impl Batch {
         attempt: Attempt,
     ) -> Result<Vec<BeginOutcome>, StoreError> {
         let at = self.entry.at;
-        let earlier = done_before(unit, attempt, &self.entry).await?;
+        let earlier = changed_by_earlier_attempt(unit, attempt, &self.entry).await?;
         let mut outcomes = Vec::with_capacity(self.dead_letters.len());
         let mut records = Vec::new();
         let mut changed = 0;
@@ -115,7 +115,7 @@ impl Batch {
             match status {
                 Some(ConsumeStatus::Success) => outcomes.push(BeginOutcome::Applied),
                 Some(ConsumeStatus::Dead) | None => {
-                    records.push(to_be_tried(dead_letter.consumer, &dead_letter.event, record.as_ref(), at));
+                    records.push(retry_record(dead_letter.consumer, &dead_letter.event, record.as_ref(), at));
                     outcomes.push(BeginOutcome::Publish);
                 }
                 Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) => {

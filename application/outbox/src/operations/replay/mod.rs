@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use handover_events::EventId;
 use tracing::warn;
 
-use super::letters::{Letters, Refused, already_decided};
+use super::dead_letter_selection::{DeadLetterSelection, Refused, already_decided};
 use super::{Action, ActionUnit, OperationError, Operator, Reason, common_tenant};
 use crate::Outbox;
 use crate::consumers::broker_timeout;
@@ -30,9 +30,9 @@ const BATCH: usize = 100;
 
 /// Command: which dead letters to replay, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplayLetters {
+pub struct ReplayDeadLetters {
     /// Selected dead letters.
-    pub letters: Letters,
+    pub selection: DeadLetterSelection,
     /// Whether to report only what would happen.
     pub dry_run: bool,
     /// Reason, if the operator gave one.
@@ -62,11 +62,11 @@ pub struct Replayed {
 pub async fn replay_dead_letters(
     outbox: &Outbox,
     operator: &Operator,
-    command: ReplayLetters,
+    command: ReplayDeadLetters,
 ) -> Result<Replayed, OperationError> {
-    let selected = command.letters.select(outbox, operator).await?;
+    let selected = command.selection.select(outbox, operator).await?;
     let tenant = common_tenant(selected.dead_letters.iter().map(|dead_letter| dead_letter.tenant))
-        .or(command.letters.tenant());
+        .or(command.selection.tenant());
     let (ready, refused) = classify(outbox, &selected.dead_letters).await?;
     let mut replayed = Replayed {
         dry_run: command.dry_run,
@@ -78,15 +78,15 @@ pub async fn replay_dead_letters(
     };
     let action = Action {
         name: "dead-letters.replay",
-        selection: command.letters.selection(),
+        selection: command.selection.selection(),
         reason: command.reason,
     };
     if command.dry_run {
-        action.dry_run().told(outbox, operator, tenant, replayed.matched).await?;
+        action.dry_run().record(outbox, operator, tenant, replayed.matched).await?;
         return Ok(replayed);
     }
     if ready.is_empty() {
-        action.told(outbox, operator, tenant, replayed.matched).await?;
+        action.record(outbox, operator, tenant, replayed.matched).await?;
         return Ok(replayed);
     }
     // If the broker is unreachable, nothing is started.

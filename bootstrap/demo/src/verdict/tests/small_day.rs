@@ -19,9 +19,11 @@ use marketplace_domain::{
     Settlement, Shipment, UserId,
 };
 
-use super::super::super::books::DatabaseSnapshot;
+use super::super::super::broker_faults::{
+    CorruptedMessage, CountsByQueueAndEvent, InjectedFaults, MessageCounts,
+};
+use super::super::super::database_snapshot::DatabaseSnapshot;
 use super::super::super::journal::{ClientOrder, ClientRecord, Step};
-use super::super::super::mishaps::{CorruptedMessage, CountsByQueueAndEvent, InjectedFaults, MessageCounts};
 use super::super::super::plan::AssetCoverage;
 use super::super::{ConsumerEvents, Evidence, Expectations, Promise, check_all};
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use marketplace_redis::Use;
+use marketplace_redis::RedisUse;
 
 use super::{error_text, load};
 
@@ -14,7 +14,7 @@ fn redis_needs_a_url_and_a_store_that_uses_it() {
         |url: &str, more: &[(&str, &str)]| load(&[&[LIMITS, ("HANDOVER_REDIS__URL", url)], more].concat());
     let config = redis("redis://shop:hush@cache:6380/2", &[("HANDOVER_REDIS__TIMEOUT", "20ms")]).unwrap();
     let settings = &config.redis.as_ref().unwrap().settings;
-    assert_eq!(settings.place(), "Redis at cache:6380, database 2");
+    assert_eq!(settings.address(), "Redis at cache:6380, database 2");
     assert_eq!(settings.timeout, Duration::from_millis(20));
     assert!(!format!("{config:?}").contains("hush"));
     for url in ["http://shop:hush@cache", "cache:6379", "", "rediss://shop:hush@cache/#insecure"] {
@@ -30,9 +30,9 @@ fn redis_needs_a_url_and_a_store_that_uses_it() {
 #[test]
 fn limits_and_keys_use_redis_independently() {
     let uses = |more: &[(&str, &str)]| load(&[&[URL], more].concat()).unwrap().redis.unwrap().uses;
-    assert_eq!(uses(&[LIMITS]), [Use::Limits]);
-    assert_eq!(uses(&[KEYS]), [Use::Keys]);
-    assert_eq!(uses(&[LIMITS, KEYS]), [Use::Limits, Use::Keys]);
+    assert_eq!(uses(&[LIMITS]), [RedisUse::Limits]);
+    assert_eq!(uses(&[KEYS]), [RedisUse::Keys]);
+    assert_eq!(uses(&[LIMITS, KEYS]), [RedisUse::Limits, RedisUse::Keys]);
     for (used, key, otherwise) in
         [(LIMITS, "rate-limit.store", "\"local\""), (KEYS, "idempotency.store", "\"database\"")]
     {

@@ -5,9 +5,9 @@ use std::fmt::Debug;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{IdError, MAX_ID, Trace};
 use marketplace_domain::{
-    AskedAssets, CancelReason, Coupon, CouponStatus, Currency, EventBody, Money, NewOrder, Order,
-    OrderRefusal, OrderStatus, Payment, PaymentStatus, Points, PointsRules, Product, ProductStatus, Shipment,
-    Title,
+    CancelReason, Coupon, CouponStatus, Currency, EventBody, Money, NewOrder, Order, OrderRefusal,
+    OrderStatus, Payment, PaymentStatus, Points, PointsRules, Product, ProductStatus, RequestedAssets,
+    Shipment, Title,
 };
 use proptest::prelude::*;
 
@@ -129,7 +129,7 @@ pub(crate) fn place(
     product: &Product,
     new: NewOrder,
 ) -> Result<(Order, Product, Vec<EventBody>), OrderRefusal> {
-    Order::place(product, new, &AskedAssets::NONE, PointsRules::default())
+    Order::place(product, new, &RequestedAssets::NONE, PointsRules::default())
 }
 
 /// A coupon of the buyer that expires at the end of March.

@@ -2,33 +2,36 @@
 
 use std::sync::Arc;
 
-use handover_contract::samples::AWKWARD;
+use handover_contract::samples::SPECIAL_CHARACTERS;
 use handover_events::TenantId;
 use handover_outbox::ports::Changed;
-use marketplace::ports::{KeptRequest, RequestScope, StoredAnswer};
+use marketplace::ports::{RequestRecord, RequestScope, StoredResponse};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::{ClaimOutcome, KeysRig, claim, claim_of, claim_outcome, fresh_scope};
-use crate::samples::{answered_request, user};
+use crate::samples::{completed_request, user};
 
 /// The first request claims the key; after its response is stored, later requests get exactly this response.
-pub async fn a_key_is_claimed_once_and_then_answered_as_it_was(rig: &dyn KeysRig) {
-    for data in ["null".to_owned(), format!("{{\"text\":{AWKWARD:?},\"amount\":88.50}}"), "d".repeat(200_000)]
-    {
+pub async fn key_is_claimed_once_and_response_is_replayed_exactly(rig: &dyn KeysRig) {
+    for data in [
+        "null".to_owned(),
+        format!("{{\"text\":{SPECIAL_CHARACTERS:?},\"amount\":88.50}}"),
+        "d".repeat(200_000),
+    ] {
         let first = claim_of(rig, &fresh_scope(), "t1");
         assert_eq!(claim(rig, &first).await, ClaimOutcome::First);
-        let answered = KeptRequest { token: "t2".into(), ..answered_request(&first, &data) };
-        assert_eq!(rig.keys().conclude("t1", &answered).await.unwrap(), Changed::One);
+        let answered = RequestRecord { token: "t2".into(), ..completed_request(&first, &data) };
+        assert_eq!(rig.keys().store_response("t1", &answered).await.unwrap(), Changed::One);
         for token in ["t3", "t4"] {
             let again = claim(rig, &claim_of(rig, &first.scope, token)).await;
-            assert_eq!(again, ClaimOutcome::Completed(StoredAnswer { status: 201, data: data.clone() }));
+            assert_eq!(again, ClaimOutcome::Completed(StoredResponse { status: 201, data: data.clone() }));
         }
     }
 }
 
 /// A claim may be repeated with the same token, for example after an unknown commit outcome.
-pub async fn a_claim_that_is_written_again_stands(rig: &dyn KeysRig) {
+pub async fn repeated_claim_with_same_token_succeeds(rig: &dyn KeysRig) {
     let first = claim_of(rig, &fresh_scope(), "t1");
     for _ in 0..2 {
         assert_eq!(claim(rig, &first).await, ClaimOutcome::First);
@@ -37,41 +40,41 @@ pub async fn a_claim_that_is_written_again_stands(rig: &dyn KeysRig) {
 }
 
 /// While the first request is in progress, others are refused, and their attempts change nothing.
-pub async fn while_one_is_at_work_others_are_told_so(rig: &dyn KeysRig) {
+pub async fn claim_is_refused_while_request_is_in_progress(rig: &dyn KeysRig) {
     let first = claim_of(rig, &fresh_scope(), "t1");
     assert_eq!(claim(rig, &first).await, ClaimOutcome::First);
     for token in ["t2", "t3"] {
         assert_eq!(claim(rig, &claim_of(rig, &first.scope, token)).await, ClaimOutcome::InProgress);
     }
-    let answered = KeptRequest { token: "t4".into(), ..answered_request(&first, "1") };
-    assert_eq!(rig.keys().conclude("t1", &answered).await.unwrap(), Changed::One);
+    let answered = RequestRecord { token: "t4".into(), ..completed_request(&first, "1") };
+    assert_eq!(rig.keys().store_response("t1", &answered).await.unwrap(), Changed::One);
 }
 
 /// A different body with the same key is refused, while the first request is in progress and after its response.
-pub async fn another_body_is_another_request(rig: &dyn KeysRig) {
+pub async fn claim_with_different_body_is_refused(rig: &dyn KeysRig) {
     let first = claim_of(rig, &fresh_scope(), "t1");
     assert_eq!(claim(rig, &first).await, ClaimOutcome::First);
-    let other = || KeptRequest { body_hash: "b".repeat(64), ..claim_of(rig, &first.scope, "t2") };
-    assert_eq!(claim(rig, &other()).await, ClaimOutcome::KeyTaken);
-    let answered = KeptRequest { token: "t3".into(), ..answered_request(&first, "1") };
-    assert_eq!(rig.keys().conclude("t1", &answered).await.unwrap(), Changed::One);
-    assert_eq!(claim(rig, &other()).await, ClaimOutcome::KeyTaken);
+    let other = || RequestRecord { body_hash: "b".repeat(64), ..claim_of(rig, &first.scope, "t2") };
+    assert_eq!(claim(rig, &other()).await, ClaimOutcome::KeyReused);
+    let answered = RequestRecord { token: "t3".into(), ..completed_request(&first, "1") };
+    assert_eq!(rig.keys().store_response("t1", &answered).await.unwrap(), Changed::One);
+    assert_eq!(claim(rig, &other()).await, ClaimOutcome::KeyReused);
 }
 
 /// A released key is free again: the next request with it is the first, with any body.
-pub async fn a_key_that_was_released_is_free(rig: &dyn KeysRig) {
+pub async fn released_key_is_free(rig: &dyn KeysRig) {
     let first = claim_of(rig, &fresh_scope(), "t1");
     assert_eq!(claim(rig, &first).await, ClaimOutcome::First);
     assert_eq!(rig.keys().release(&first.scope, "t0").await.unwrap(), Changed::None);
     assert_eq!(claim(rig, &claim_of(rig, &first.scope, "t2")).await, ClaimOutcome::InProgress);
     assert_eq!(rig.keys().release(&first.scope, "t1").await.unwrap(), Changed::One);
     assert_eq!(rig.keys().release(&first.scope, "t1").await.unwrap(), Changed::None);
-    let other = KeptRequest { body_hash: "b".repeat(64), ..claim_of(rig, &first.scope, "t2") };
+    let other = RequestRecord { body_hash: "b".repeat(64), ..claim_of(rig, &first.scope, "t2") };
     assert_eq!(claim(rig, &other).await, ClaimOutcome::First);
 }
 
 /// Requests are distinguished by every part of their scope, byte by byte, also if the concatenated parts are equal.
-pub async fn every_tenant_user_route_and_key_is_for_itself(rig: &dyn KeysRig) {
+pub async fn scopes_differ_by_tenant_user_route_and_key(rig: &dyn KeysRig) {
     let of = |tenant: i64, user_id: i64, route: &str, key: &str| RequestScope {
         tenant: TenantId::try_from(tenant).unwrap(),
         user: user(user_id),
@@ -97,11 +100,11 @@ pub async fn every_tenant_user_route_and_key_is_for_itself(rig: &dyn KeysRig) {
     for (n, scope) in scopes.iter().enumerate() {
         let first = claim_of(rig, scope, "t1");
         assert_eq!(claim(rig, &first).await, ClaimOutcome::First, "{scope:?}");
-        let answered = KeptRequest { token: "t2".into(), ..answered_request(&first, &n.to_string()) };
-        assert_eq!(rig.keys().conclude("t1", &answered).await.unwrap(), Changed::One, "{scope:?}");
+        let answered = RequestRecord { token: "t2".into(), ..completed_request(&first, &n.to_string()) };
+        assert_eq!(rig.keys().store_response("t1", &answered).await.unwrap(), Changed::One, "{scope:?}");
     }
     for (n, scope) in scopes.iter().enumerate() {
-        let answer = StoredAnswer { status: 201, data: n.to_string() };
+        let answer = StoredResponse { status: 201, data: n.to_string() };
         assert_eq!(
             claim(rig, &claim_of(rig, scope, "t3")).await,
             ClaimOutcome::Completed(answer),
@@ -111,7 +114,7 @@ pub async fn every_tenant_user_route_and_key_is_for_itself(rig: &dyn KeysRig) {
 }
 
 /// Of a hundred concurrent requests exactly one claims the key; all others get `InProgress`.
-pub async fn of_many_at_once_exactly_one_claims_a_key(rig: &dyn KeysRig) {
+pub async fn concurrent_claims_succeed_exactly_once(rig: &dyn KeysRig) {
     let scope = fresh_scope();
     exactly_one_claims(rig, &scope, 0).await;
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use marketplace::ports::{
-    IdempotencyError, IdempotencyStore, KeptRequest, RequestScope, RequestState, StoredAnswer,
+    IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, RequestState, StoredResponse,
 };
 
-use crate::samples::{kept_request, user};
+use crate::samples::{processing_request, user};
 
 pub mod claiming;
-pub mod ending;
+pub mod expiry;
 
 /// A store of idempotency keys under test, and control of its clock.
 pub trait KeysRig: Send + Sync {
@@ -29,47 +29,47 @@ pub trait KeysRig: Send + Sync {
 // The list of all rules: add each rule here, under the name of its file.
 handover_contract::rules! { keys_rules: KeysRig;
     claiming: [
-        a_key_is_claimed_once_and_then_answered_as_it_was,
-        a_claim_that_is_written_again_stands,
-        while_one_is_at_work_others_are_told_so,
-        another_body_is_another_request,
-        a_key_that_was_released_is_free,
-        every_tenant_user_route_and_key_is_for_itself,
-        of_many_at_once_exactly_one_claims_a_key,
+        key_is_claimed_once_and_response_is_replayed_exactly,
+        repeated_claim_with_same_token_succeeds,
+        claim_is_refused_while_request_is_in_progress,
+        claim_with_different_body_is_refused,
+        released_key_is_free,
+        scopes_differ_by_tenant_user_route_and_key,
+        concurrent_claims_succeed_exactly_once,
     ]
-    ending: [
-        a_lease_keeps_others_away_until_it_ends,
-        whoever_was_overtaken_changes_nothing,
-        of_many_that_take_over_exactly_one_does,
-        an_answer_has_a_token_of_its_own,
-        an_answer_lasts_as_long_as_was_claimed_and_no_longer,
-        a_claim_that_expired_is_as_if_it_had_never_come,
-        nothing_is_changed_where_nothing_stands,
+    expiry: [
+        valid_lease_blocks_claims_until_it_expires,
+        late_owner_changes_nothing_after_takeover,
+        concurrent_takeovers_succeed_exactly_once,
+        stored_response_is_not_replaced_or_released,
+        stored_response_expires_at_time_of_its_claim,
+        expired_claim_frees_its_key,
+        unclaimed_key_cannot_be_completed_or_released,
     ]
 }
 
 /// Lease of a claim. The durations are so long that the run time of a rule is negligible.
 pub const LEASE: Duration = Duration::from_secs(400);
 /// Retention of a stored response.
-pub const KEEP: Duration = Duration::from_secs(4_000);
+pub const RETENTION: Duration = Duration::from_secs(4_000);
 pub(crate) const MARGIN: Duration = Duration::from_secs(100);
 
 /// A unique scope.
 pub(crate) fn fresh_scope() -> RequestScope {
     static USED: AtomicI64 = AtomicI64::new(1_000);
     let number = USED.fetch_add(1, Ordering::Relaxed);
-    RequestScope { user: user(number), ..kept_request(&format!("key-{number}"), "").scope }
+    RequestScope { user: user(number), ..processing_request(&format!("key-{number}"), "").scope }
 }
 
 /// A claim of this scope, made now.
-pub(crate) fn claim_of(rig: &dyn KeysRig, scope: &RequestScope, token: &str) -> KeptRequest {
+pub(crate) fn claim_of(rig: &dyn KeysRig, scope: &RequestScope, token: &str) -> RequestRecord {
     let now = rig.now();
-    KeptRequest {
+    RequestRecord {
         scope: scope.clone(),
         state: RequestState::Processing { until: now + LEASE },
         create_time: now,
-        expire_time: now + KEEP,
-        ..kept_request("", token)
+        expire_time: now + RETENTION,
+        ..processing_request("", token)
     }
 }
 
@@ -77,21 +77,21 @@ pub(crate) fn claim_of(rig: &dyn KeysRig, scope: &RequestScope, token: &str) -> 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClaimOutcome {
     First,
-    Completed(StoredAnswer),
+    Completed(StoredResponse),
     InProgress,
-    KeyTaken,
+    KeyReused,
 }
 
-pub(crate) async fn claim(rig: &dyn KeysRig, claim: &KeptRequest) -> ClaimOutcome {
+pub(crate) async fn claim(rig: &dyn KeysRig, claim: &RequestRecord) -> ClaimOutcome {
     claim_outcome(rig.keys().claim(claim).await)
 }
 
-pub(crate) fn claim_outcome(claimed: Result<Option<StoredAnswer>, IdempotencyError>) -> ClaimOutcome {
+pub(crate) fn claim_outcome(claimed: Result<Option<StoredResponse>, IdempotencyError>) -> ClaimOutcome {
     match claimed {
         Ok(None) => ClaimOutcome::First,
         Ok(Some(answer)) => ClaimOutcome::Completed(answer),
         Err(IdempotencyError::InProgress) => ClaimOutcome::InProgress,
-        Err(IdempotencyError::KeyTaken) => ClaimOutcome::KeyTaken,
-        Err(error @ (IdempotencyError::Store(_) | IdempotencyError::Away(_))) => panic!("{error}"),
+        Err(IdempotencyError::KeyReused) => ClaimOutcome::KeyReused,
+        Err(error @ (IdempotencyError::Store(_) | IdempotencyError::Unavailable(_))) => panic!("{error}"),
     }
 }

@@ -3,14 +3,14 @@
 use chrono::TimeDelta;
 
 use super::{LimiterRig, SLOW, drain, fresh_key, refused, slow, take};
-use marketplace::ports::Taken;
+use marketplace::ports::RateLimitDecision;
 
 fn day() -> TimeDelta {
     TimeDelta::days(1)
 }
 
 /// After the clock was set back, the wait for the next token is not longer than usual.
-pub async fn a_clock_set_back_keeps_no_bucket_empty(rig: &dyn LimiterRig) {
+pub async fn clock_set_back_does_not_stop_refill(rig: &dyn LimiterRig) {
     let key = fresh_key();
     let bucket = slow(2);
     drain(rig, &key, bucket).await;
@@ -18,7 +18,7 @@ pub async fn a_clock_set_back_keeps_no_bucket_empty(rig: &dyn LimiterRig) {
     let wait = refused(rig, &key, bucket).await;
     assert!(wait <= SLOW, "{wait:?}");
     rig.advance(wait);
-    assert!(matches!(take(rig, &key, bucket).await, Taken::Token { .. }));
+    assert!(matches!(take(rig, &key, bucket).await, RateLimitDecision::Token { .. }));
     // The same for a bucket that was used before but is not empty.
     let key = fresh_key();
     take(rig, &key, bucket).await;
@@ -29,7 +29,7 @@ pub async fn a_clock_set_back_keeps_no_bucket_empty(rig: &dyn LimiterRig) {
 }
 
 /// Setting the clock back adds no tokens.
-pub async fn a_clock_set_back_gives_nothing(rig: &dyn LimiterRig) {
+pub async fn clock_set_back_adds_no_tokens(rig: &dyn LimiterRig) {
     let key = fresh_key();
     let bucket = slow(3);
     drain(rig, &key, bucket).await;
@@ -40,7 +40,7 @@ pub async fn a_clock_set_back_gives_nothing(rig: &dyn LimiterRig) {
 }
 
 /// Setting the clock forward by any amount fills a bucket at most once.
-pub async fn a_clock_set_forward_gives_one_full_bucket_at_most(rig: &dyn LimiterRig) {
+pub async fn clock_set_forward_adds_at_most_one_full_bucket(rig: &dyn LimiterRig) {
     let key = fresh_key();
     let bucket = slow(3);
     drain(rig, &key, bucket).await;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use marketplace::ports::{Bucket, LimitKey, Party, RateLimiter, Taken};
+use marketplace::ports::{Bucket, LimitKey, Party, RateLimitDecision, RateLimiter};
 
 pub mod clocks;
-pub mod playing;
+pub mod random_sequences;
 pub mod taking;
 
 /// A limiter under test, and control of its clocks.
@@ -25,7 +25,7 @@ pub trait LimiterRig: Send + Sync {
 
     /// Whether a refusal reports the exact wait for the next token. A limiter of two parts reports it for one of them only;
     /// such a limiter runs only the rules that do not depend on exact waits.
-    fn tells_exactly(&self) -> bool {
+    fn reports_exact_wait(&self) -> bool {
         true
     }
 }
@@ -33,20 +33,20 @@ pub trait LimiterRig: Send + Sync {
 // The list of all rules: add each rule here, under the name of its file.
 handover_contract::rules! { limiter_rules: LimiterRig;
     taking: [
-        a_bucket_holds_what_it_says_and_no_more,
-        every_party_and_route_has_a_bucket_of_its_own,
-        a_refusal_says_when_there_is_a_token,
-        a_refusal_costs_nothing,
-        a_bucket_fills_at_its_pace_and_no_further_than_full,
-        of_many_at_once_no_more_are_let_in_than_the_bucket_holds,
+        bucket_grants_exactly_its_capacity,
+        each_party_and_route_has_a_separate_bucket,
+        refusal_reports_wait_for_next_token,
+        refusal_does_not_delay_next_token,
+        bucket_refills_at_its_rate_up_to_capacity,
+        concurrent_requests_get_at_most_the_capacity,
     ]
     clocks: [
-        a_clock_set_back_keeps_no_bucket_empty,
-        a_clock_set_back_gives_nothing,
-        a_clock_set_forward_gives_one_full_bucket_at_most,
+        clock_set_back_does_not_stop_refill,
+        clock_set_back_adds_no_tokens,
+        clock_set_forward_adds_at_most_one_full_bucket,
     ]
-    playing: [
-        in_no_stretch_of_time_more_is_handed_out_than_bucket_and_pace_allow,
+    random_sequences: [
+        granted_tokens_never_exceed_capacity_and_rate,
     ]
 }
 
@@ -67,14 +67,14 @@ pub(crate) fn fresh_key() -> LimitKey {
     LimitKey { route: Arc::from("POST /api/v1/orders"), party }
 }
 
-pub(crate) async fn take(rig: &dyn LimiterRig, key: &LimitKey, bucket: Bucket) -> Taken {
+pub(crate) async fn take(rig: &dyn LimiterRig, key: &LimitKey, bucket: Bucket) -> RateLimitDecision {
     rig.limiter().take(key, bucket).await
 }
 
 /// Takes tokens until one is refused; returns the number of tokens.
 pub(crate) async fn drain(rig: &dyn LimiterRig, key: &LimitKey, bucket: Bucket) -> u32 {
     let mut taken = 0;
-    while let Taken::Token { .. } = take(rig, key, bucket).await {
+    while let RateLimitDecision::Token { .. } = take(rig, key, bucket).await {
         taken += 1;
         assert!(taken <= 2 * bucket.capacity().get(), "the limiter never refuses");
     }
@@ -84,7 +84,7 @@ pub(crate) async fn drain(rig: &dyn LimiterRig, key: &LimitKey, bucket: Bucket) 
 /// Takes from an empty bucket; returns the reported wait.
 pub(crate) async fn refused(rig: &dyn LimiterRig, key: &LimitKey, bucket: Bucket) -> Duration {
     match take(rig, key, bucket).await {
-        Taken::Refused { retry_after } => retry_after,
-        taken @ Taken::Token { .. } => panic!("an empty bucket returned {taken:?}"),
+        RateLimitDecision::Refused { retry_after } => retry_after,
+        taken @ RateLimitDecision::Token { .. } => panic!("an empty bucket returned {taken:?}"),
     }
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use marketplace::ports::{LimitKey, Party, Taken};
+use marketplace::ports::{LimitKey, Party, RateLimitDecision};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -14,18 +14,18 @@ use super::{LimiterRig, SLOW, drain, fresh_key, refused, slow, take};
 const TOLERANCE: Duration = Duration::from_secs(30);
 
 /// A new bucket is full; each token reduces the remaining number by one; then requests are refused.
-pub async fn a_bucket_holds_what_it_says_and_no_more(rig: &dyn LimiterRig) {
+pub async fn bucket_grants_exactly_its_capacity(rig: &dyn LimiterRig) {
     for capacity in [1, 3, 200] {
         let key = fresh_key();
         for remaining in (0..capacity).rev() {
-            assert_eq!(take(rig, &key, slow(capacity)).await, Taken::Token { remaining });
+            assert_eq!(take(rig, &key, slow(capacity)).await, RateLimitDecision::Token { remaining });
         }
         refused(rig, &key, slow(capacity)).await;
     }
 }
 
 /// Each combination of route and user, tenant or address has a separate bucket.
-pub async fn every_party_and_route_has_a_bucket_of_its_own(rig: &dyn LimiterRig) {
+pub async fn each_party_and_route_has_a_separate_bucket(rig: &dyn LimiterRig) {
     let key = fresh_key();
     let user = match key.party {
         Party::User(_, user) => user,
@@ -55,7 +55,7 @@ pub async fn every_party_and_route_has_a_bucket_of_its_own(rig: &dyn LimiterRig)
 }
 
 /// A client that waits for the reported time gets a token; one that does not wait long enough is refused.
-pub async fn a_refusal_says_when_there_is_a_token(rig: &dyn LimiterRig) {
+pub async fn refusal_reports_wait_for_next_token(rig: &dyn LimiterRig) {
     let key = fresh_key();
     let bucket = slow(2);
     drain(rig, &key, bucket).await;
@@ -66,12 +66,12 @@ pub async fn a_refusal_says_when_there_is_a_token(rig: &dyn LimiterRig) {
         let rest = refused(rig, &key, bucket).await;
         assert!(rest <= wait - wait / 2, "{rest:?} of {wait:?}");
         rig.advance(rest);
-        assert_eq!(take(rig, &key, bucket).await, Taken::Token { remaining: 0 });
+        assert_eq!(take(rig, &key, bucket).await, RateLimitDecision::Token { remaining: 0 });
     }
 }
 
 /// Refused requests do not delay the next token.
-pub async fn a_refusal_costs_nothing(rig: &dyn LimiterRig) {
+pub async fn refusal_does_not_delay_next_token(rig: &dyn LimiterRig) {
     let key = fresh_key();
     let bucket = slow(1);
     drain(rig, &key, bucket).await;
@@ -81,11 +81,11 @@ pub async fn a_refusal_costs_nothing(rig: &dyn LimiterRig) {
         refused(rig, &key, bucket).await;
     }
     rig.advance(wait / 11 + Duration::from_micros(11));
-    assert_eq!(take(rig, &key, bucket).await, Taken::Token { remaining: 0 });
+    assert_eq!(take(rig, &key, bucket).await, RateLimitDecision::Token { remaining: 0 });
 }
 
 /// An empty bucket gains one token per interval, up to its capacity.
-pub async fn a_bucket_fills_at_its_pace_and_no_further_than_full(rig: &dyn LimiterRig) {
+pub async fn bucket_refills_at_its_rate_up_to_capacity(rig: &dyn LimiterRig) {
     let key = fresh_key();
     let bucket = slow(5);
     drain(rig, &key, bucket).await;
@@ -98,7 +98,7 @@ pub async fn a_bucket_fills_at_its_pace_and_no_further_than_full(rig: &dyn Limit
 }
 
 /// Of many concurrent requests, as many are granted as there are tokens.
-pub async fn of_many_at_once_no_more_are_let_in_than_the_bucket_holds(rig: &dyn LimiterRig) {
+pub async fn concurrent_requests_get_at_most_the_capacity(rig: &dyn LimiterRig) {
     const REQUESTS: usize = 40;
     for _ in 0..10 {
         let key = fresh_key();
@@ -111,7 +111,7 @@ pub async fn of_many_at_once_no_more_are_let_in_than_the_bucket_holds(rig: &dyn 
             let ready = Arc::clone(&ready);
             requests.spawn(async move {
                 ready.wait().await;
-                matches!(limiter.take(&key, bucket).await, Taken::Token { .. })
+                matches!(limiter.take(&key, bucket).await, RateLimitDecision::Token { .. })
             });
         }
         let granted = requests.join_all().await.into_iter().filter(|granted| *granted).count();

@@ -5,7 +5,7 @@ use handover_events::TenantId;
 use marketplace::ports::{
     CreditChange, ListingChange, ListingChangeKind, NewShipmentTask, Notification, OrderSide,
 };
-use marketplace_domain::{CreditStep, OrderStatus};
+use marketplace_domain::{CreditOutcome, OrderStatus};
 
 use super::{order_id, product_id, user};
 
@@ -53,7 +53,7 @@ pub fn notification(order: i64, recipient: i64, event: &str) -> Notification {
 }
 
 /// A change of this buyer's credit in tenant 1.
-pub fn credit_change(buyer: i64, order: i64, step: CreditStep, event: &str) -> CreditChange {
+pub fn credit_change(buyer: i64, order: i64, step: CreditOutcome, event: &str) -> CreditChange {
     CreditChange {
         tenant: TenantId::DEFAULT,
         buyer: user(buyer),

@@ -2,7 +2,7 @@
 
 use handover_contract::samples::{later, start};
 use handover_events::TenantId;
-use marketplace::ports::{KeptRequest, RequestScope, RequestState, StoredAnswer};
+use marketplace::ports::{RequestRecord, RequestScope, RequestState, StoredResponse};
 
 use super::user;
 
@@ -17,8 +17,8 @@ pub fn scope(key: &str) -> RequestScope {
 }
 
 /// A request in progress with this token; it expires one day after the start time.
-pub fn kept_request(key: &str, token: &str) -> KeptRequest {
-    KeptRequest {
+pub fn processing_request(key: &str, token: &str) -> RequestRecord {
+    RequestRecord {
         scope: scope(key),
         body_hash: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".to_owned(),
         token: token.to_owned(),
@@ -30,7 +30,7 @@ pub fn kept_request(key: &str, token: &str) -> KeptRequest {
 }
 
 /// The same request with a stored response.
-pub fn answered_request(request: &KeptRequest, data: &str) -> KeptRequest {
-    let answer = StoredAnswer { status: 201, data: data.to_owned() };
-    KeptRequest { state: RequestState::Success(answer), ..request.clone() }
+pub fn completed_request(request: &RequestRecord, data: &str) -> RequestRecord {
+    let answer = StoredResponse { status: 201, data: data.to_owned() };
+    RequestRecord { state: RequestState::Success(answer), ..request.clone() }
 }

@@ -1,7 +1,7 @@
 //! Rules for balances of wallet and points.
 
 use chrono::TimeDelta;
-use handover_contract::racing::{RACERS, race};
+use handover_contract::concurrency::{RACERS, race};
 use handover_contract::samples::{later, start, tenant};
 use handover_events::{MAX_ID, TenantId};
 use handover_outbox::ports::StoreError;
@@ -27,7 +27,7 @@ async fn stored(rig: &dyn MarketRig, of: i64, purse: Purse) -> Option<Balance> {
 }
 
 /// A balance is read as it was written, in both purses.
-pub async fn a_balance_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+pub async fn balance_is_read_as_written(rig: &dyn MarketRig) {
     let later = later(3) + TimeDelta::microseconds(1);
     for (n, purse) in [(1, Wallet), (2, Points)] {
         let greatest = Balance { available: MAX_ID, frozen: MAX_ID, ..balance(n, purse, 0) };
@@ -43,7 +43,7 @@ pub async fn a_balance_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
 }
 
 /// A balance does not exist before its first change, also if it was locked.
-pub async fn a_balance_is_not_there_before_its_first_change(rig: &dyn MarketRig) {
+pub async fn balance_does_not_exist_before_first_change(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 10, Wallet).await, None);
     in_unit!(rig, |unit| {
         unit.lock_balances(Wallet, &[(TenantId::DEFAULT, user(10))], start()).await.unwrap();
@@ -60,7 +60,7 @@ pub async fn a_balance_is_not_there_before_its_first_change(rig: &dyn MarketRig)
 }
 
 /// Locking returns each balance once. A missing balance is returned as empty with version 0, each time it is locked.
-pub async fn locked_balances_are_each_there_once(rig: &dyn MarketRig) {
+pub async fn lock_returns_each_balance_once(rig: &dyn MarketRig) {
     put(rig, &[balance(10, Wallet, 5), balance(11, Points, 6)]).await;
     let users = [12, 10, 11, 12, 10].map(|of| (TenantId::DEFAULT, user(of)));
     for moment in [later(1), later(2)] {
@@ -78,7 +78,7 @@ pub async fn locked_balances_are_each_there_once(rig: &dyn MarketRig) {
 }
 
 /// A balance may be written with any later version, and several times in one unit.
-pub async fn a_balance_is_written_any_number_of_versions_later(rig: &dyn MarketRig) {
+pub async fn balance_accepts_any_later_version(rig: &dyn MarketRig) {
     let at_version = |version, available| Balance { version, ..balance(10, Wallet, available) };
     put(rig, &[at_version(3, 5), balance(11, Wallet, 1)]).await;
     assert_eq!(stored(rig, 10, Wallet).await, Some(at_version(3, 5)));
@@ -97,7 +97,7 @@ pub async fn a_balance_is_written_any_number_of_versions_later(rig: &dyn MarketR
 }
 
 /// A balance with a negative part is refused, in the first and in later writes.
-pub async fn a_negative_balance_is_refused(rig: &dyn MarketRig) {
+pub async fn negative_balance_is_refused(rig: &dyn MarketRig) {
     put(rig, &[balance(10, Points, 5)]).await;
     for of in [10, 11] {
         let valid = Balance { version: 2, ..balance(of, Points, 6) };
@@ -117,7 +117,7 @@ pub async fn a_negative_balance_is_refused(rig: &dyn MarketRig) {
 }
 
 /// Balances of different tenants, users and purses are independent.
-pub async fn balances_are_one_tenants_and_of_one_purse(rig: &dyn MarketRig) {
+pub async fn balances_are_isolated_by_tenant_and_purse(rig: &dyn MarketRig) {
     let foreign = Balance { tenant: tenant(2), ..balance(10, Wallet, 2) };
     let written = [balance(10, Wallet, 1), foreign.clone(), balance(10, Points, 3), balance(11, Wallet, 4)];
     put(rig, &written).await;
@@ -136,7 +136,7 @@ pub async fn balances_are_one_tenants_and_of_one_purse(rig: &dyn MarketRig) {
 }
 
 /// A large batch is locked and written completely.
-pub async fn a_great_batch_of_balances_is_written_whole(rig: &dyn MarketRig) {
+pub async fn large_batch_of_balances_is_written_completely(rig: &dyn MarketRig) {
     let users: Vec<_> = (1..=700).map(|of| (TenantId::DEFAULT, user(of))).collect();
     for round in 1..=2 {
         in_unit!(rig, |unit| {
@@ -157,7 +157,7 @@ pub async fn a_great_batch_of_balances_is_written_whole(rig: &dyn MarketRig) {
 }
 
 /// Concurrent units that lock one balance lose no update, with and without an existing row.
-pub async fn of_units_that_lock_one_balance_none_is_lost(rig: &dyn MarketRig) {
+pub async fn concurrent_updates_of_one_balance_are_not_lost(rig: &dyn MarketRig) {
     for round in 1..=3 {
         let outcomes = race(&rig.market(), |unit, _| {
             Box::pin(async move {
@@ -180,7 +180,7 @@ pub async fn of_units_that_lock_one_balance_none_is_lost(rig: &dyn MarketRig) {
 }
 
 /// Concurrent units that lock the same balances in different orders all succeed and lose no update.
-pub async fn of_units_that_lock_balances_in_any_order_none_is_lost(rig: &dyn MarketRig) {
+pub async fn concurrent_balance_locks_in_any_order_succeed(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {
             let mut users: Vec<_> = (10..15).map(|of| (TenantId::DEFAULT, user(of))).collect();

@@ -1,7 +1,7 @@
 //! Rules for coupons.
 
 use chrono::TimeDelta;
-use handover_contract::racing::{one_changed, race};
+use handover_contract::concurrency::{one_changed, race};
 use handover_contract::samples::{later, start, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId};
@@ -27,7 +27,7 @@ fn numbers(coupons: Vec<Coupon>) -> Vec<i64> {
 }
 
 /// A coupon is read as it was written, in every status and with the greatest and smallest values.
-pub async fn a_coupon_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+pub async fn coupon_is_read_as_written(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let mut written: Vec<Coupon> =
         CouponStatus::ALL.iter().map(|status| coupon_moved_to(&coupon(1), *status)).collect();
@@ -47,7 +47,7 @@ pub async fn a_coupon_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
 }
 
 /// A duplicate id is a conflict, also in another tenant.
-pub async fn a_taken_coupon_id_is_a_conflict(rig: &dyn MarketRig) {
+pub async fn duplicate_coupon_id_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[coupon(1)]).await;
     is_conflict(begin(rig).await.insert_coupon(&Coupon { user: user(11), ..coupon(1) }).await);
     is_conflict(begin(rig).await.insert_coupon(&Coupon { tenant: tenant(2), ..coupon(1) }).await);
@@ -55,7 +55,7 @@ pub async fn a_taken_coupon_id_is_a_conflict(rig: &dyn MarketRig) {
 }
 
 /// A coupon is replaced only if its version is the previous one, also when it returns to an earlier status.
-pub async fn a_coupon_advances_from_the_version_before_only(rig: &dyn MarketRig) {
+pub async fn coupon_advances_only_from_previous_version(rig: &dyn MarketRig) {
     let mut now = coupon(1);
     add(rig, &[now.clone(), coupon(2)]).await;
     for status in [CouponStatus::Locked, CouponStatus::Available, CouponStatus::Locked, CouponStatus::Used] {
@@ -75,7 +75,7 @@ pub async fn a_coupon_advances_from_the_version_before_only(rig: &dyn MarketRig)
 }
 
 /// A coupon cannot be read or changed in another tenant.
-pub async fn a_coupon_is_one_tenants(rig: &dyn MarketRig) {
+pub async fn coupon_is_isolated_by_tenant(rig: &dyn MarketRig) {
     add(rig, &[coupon(1), Coupon { tenant: tenant(2), ..coupon(2) }]).await;
     let mut view = view(rig).await;
     assert_eq!(view.coupon_by_id(tenant(2), coupon_id(1)).await.unwrap(), None);
@@ -87,7 +87,7 @@ pub async fn a_coupon_is_one_tenants(rig: &dyn MarketRig) {
 }
 
 /// A page contains the coupons of one user in every status, greatest id first.
-pub async fn pages_of_coupons_run_from_the_greatest_id_down(rig: &dyn MarketRig) {
+pub async fn coupon_pages_are_ordered_by_descending_id(rig: &dyn MarketRig) {
     let used = coupon_moved_to(&coupon(3), CouponStatus::Used);
     add(rig, &[used.clone(), coupon(10), coupon(2), Coupon { user: user(11), ..coupon(8) }]).await;
     let mut view = view(rig).await;
@@ -104,7 +104,7 @@ pub async fn pages_of_coupons_run_from_the_greatest_id_down(rig: &dyn MarketRig)
 }
 
 /// A coupon is expired if its expiry time is at or before now, with microsecond precision.
-pub async fn a_coupon_that_ends_at_the_moment_is_expired(rig: &dyn MarketRig) {
+pub async fn coupon_is_expired_at_its_expiry_time(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     add(
         rig,
@@ -119,7 +119,7 @@ pub async fn a_coupon_that_ends_at_the_moment_is_expired(rig: &dyn MarketRig) {
 }
 
 /// Only available coupons expire, of every tenant, earliest first, up to the limit.
-pub async fn expired_coupons_are_available_and_come_earliest_first(rig: &dyn MarketRig) {
+pub async fn expired_coupons_are_available_and_ordered_earliest_first(rig: &dyn MarketRig) {
     for (n, status) in CouponStatus::ALL.iter().enumerate() {
         let moved = coupon_moved_to(&coupon(n as i64 + 50), *status);
         add(rig, &[Coupon { expires_at: later(-500), ..moved }]).await;
@@ -137,7 +137,7 @@ pub async fn expired_coupons_are_available_and_come_earliest_first(rig: &dyn Mar
 }
 
 /// Of concurrent units that lock one coupon for different orders exactly one succeeds.
-pub async fn of_units_that_change_one_coupon_exactly_one_does(rig: &dyn MarketRig) {
+pub async fn concurrent_coupon_changes_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_coupon(&coupon(1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {

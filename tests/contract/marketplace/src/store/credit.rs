@@ -7,13 +7,13 @@ use handover_contract::within;
 use handover_events::TenantId;
 use handover_outbox::ports::StoreError;
 use marketplace::ports::{BuyerCredit, CreditChange, MarketStore};
-use marketplace_domain::{CreditCounts, CreditStep};
+use marketplace_domain::{CreditCounts, CreditOutcome};
 use tokio::sync::Barrier;
 
 use super::{MarketRig, in_unit, view};
 use crate::samples::{credit_change, order_id, user};
 
-use CreditStep::{CancelledByBuyer, CancelledByTimeout, Completed};
+use CreditOutcome::{CancelledByBuyer, CancelledByTimeout, Completed};
 
 async fn change(rig: &dyn MarketRig, changes: &[CreditChange]) {
     in_unit!(rig, |unit| unit.change_credit(changes).await.expect("credit is changed"));
@@ -28,7 +28,7 @@ fn counts(completed: u32, cancelled_by_buyer: u32, cancelled_by_timeout: u32) ->
 }
 
 /// Changes are read as they were written, in the order of application.
-pub async fn credit_changes_are_read_back_in_the_order_applied(rig: &dyn MarketRig) {
+pub async fn credit_changes_are_read_in_order_of_application(rig: &dyn MarketRig) {
     let first = CreditChange { aggregate_seq: 4, at: later(9), ..credit_change(10, 7, Completed, "b") };
     let second = credit_change(11, 7, CancelledByTimeout, "a");
     change(rig, &[first.clone(), second.clone(), credit_change(10, 8, Completed, "c")]).await;
@@ -39,7 +39,7 @@ pub async fn credit_changes_are_read_back_in_the_order_applied(rig: &dyn MarketR
 }
 
 /// A second change for the same step of an order is a conflict, regardless of the event, and does not count.
-pub async fn a_second_credit_change_of_the_same_fact_conflicts(rig: &dyn MarketRig) {
+pub async fn second_credit_change_of_fact_is_conflict(rig: &dyn MarketRig) {
     change(rig, &[credit_change(10, 7, Completed, "a")]).await;
     for event in ["a", "b"] {
         let mut unit = rig.market().begin().await.unwrap();
@@ -50,7 +50,7 @@ pub async fn a_second_credit_change_of_the_same_fact_conflicts(rig: &dyn MarketR
 }
 
 /// Steps are counted per kind and buyer, with the last event; a buyer without changes has no row.
-pub async fn credit_is_counted_by_kind_for_each_buyer(rig: &dyn MarketRig) {
+pub async fn credit_is_counted_per_kind_and_buyer(rig: &dyn MarketRig) {
     assert_eq!(credit(rig, 10).await, None);
     change(
         rig,
@@ -74,7 +74,7 @@ pub async fn credit_is_counted_by_kind_for_each_buyer(rig: &dyn MarketRig) {
 }
 
 /// The score depends only on the counts, also after it has reached a limit.
-pub async fn the_score_follows_from_the_counts_alone(rig: &dyn MarketRig) {
+pub async fn score_depends_only_on_counts(rig: &dyn MarketRig) {
     let mut order = 0;
     let mut many = |count: usize, step| -> Vec<_> {
         let next = std::iter::repeat_with(|| {
@@ -97,7 +97,7 @@ pub async fn the_score_follows_from_the_counts_alone(rig: &dyn MarketRig) {
 }
 
 /// A large batch for many buyers is counted completely.
-pub async fn a_great_batch_of_credit_is_counted_whole(rig: &dyn MarketRig) {
+pub async fn large_batch_of_credit_is_counted_completely(rig: &dyn MarketRig) {
     let changes: Vec<_> =
         (0..700).map(|n| credit_change(1 + n % 300, 1 + n, Completed, &format!("e-{n}"))).collect();
     change(rig, &changes).await;
@@ -107,7 +107,7 @@ pub async fn a_great_batch_of_credit_is_counted_whole(rig: &dyn MarketRig) {
 }
 
 /// Credit is separate per tenant, also with equal buyer and order ids.
-pub async fn credit_is_one_tenants(rig: &dyn MarketRig) {
+pub async fn credit_is_isolated_by_tenant(rig: &dyn MarketRig) {
     let foreign = CreditChange { tenant: tenant(2), ..credit_change(10, 7, CancelledByTimeout, "f") };
     change(rig, &[credit_change(10, 7, Completed, "a"), foreign.clone()]).await;
     assert_eq!(credit(rig, 10).await.unwrap().counts, counts(1, 0, 0));
@@ -120,7 +120,7 @@ pub async fn credit_is_one_tenants(rig: &dyn MarketRig) {
 }
 
 /// Concurrent units that count for one buyer lose no change, with and without an existing row.
-pub async fn of_units_that_count_for_one_buyer_none_is_lost(rig: &dyn MarketRig) {
+pub async fn concurrent_credit_changes_are_not_lost(rig: &dyn MarketRig) {
     const UNITS: u32 = 8;
     async fn attempt(store: &MarketStore, change: &CreditChange) -> Result<(), StoreError> {
         let mut unit = store.begin().await?;

@@ -10,7 +10,7 @@ use marketplace::ports::{
     EffectKind, ListingChange, ListingChangeKind, ListingEntry, MarketStore, NewShipmentTask, Notification,
     OrderSide,
 };
-use marketplace_domain::CreditStep;
+use marketplace_domain::CreditOutcome;
 use tokio::sync::Barrier;
 
 use super::{MarketRig, in_unit, view};
@@ -39,7 +39,7 @@ fn entry(product: i64, taken_by: Option<i64>, event: &str) -> (i64, Option<i64>,
 }
 
 /// Changes are read as they were written, in the order of application.
-pub async fn listing_changes_are_read_back_in_the_order_applied(rig: &dyn MarketRig) {
+pub async fn listing_changes_are_read_in_order_of_application(rig: &dyn MarketRig) {
     let changes = [
         ListingChange { aggregate_seq: 3, at: later(9), ..listing_change(1, 7, Released, "b") },
         ListingChange { at: later(1), ..listing_change(1, 7, Occupied, "a") },
@@ -51,7 +51,7 @@ pub async fn listing_changes_are_read_back_in_the_order_applied(rig: &dyn Market
 }
 
 /// A second change of the same kind for one order is a conflict, with the same or another event.
-pub async fn a_second_listing_change_of_the_same_fact_conflicts(rig: &dyn MarketRig) {
+pub async fn second_listing_change_of_fact_is_conflict(rig: &dyn MarketRig) {
     change(rig, &[listing_change(1, 7, Occupied, "a")]).await;
     for event in ["a", "b"] {
         let mut unit = rig.market().begin().await.unwrap();
@@ -68,7 +68,7 @@ pub async fn a_second_listing_change_of_the_same_fact_conflicts(rig: &dyn Market
 }
 
 /// A shipment task is read as it was written.
-pub async fn shipment_tasks_are_read_back_as_they_were_opened(rig: &dyn MarketRig) {
+pub async fn shipment_tasks_are_read_as_written(rig: &dyn MarketRig) {
     let task = NewShipmentTask { aggregate_seq: 9, at: later(9), ..shipment_task(7, "b") };
     in_unit!(rig, |unit| {
         unit.open_shipments(&[task.clone(), shipment_task(8, "c")]).await.unwrap();
@@ -79,7 +79,7 @@ pub async fn shipment_tasks_are_read_back_as_they_were_opened(rig: &dyn MarketRi
 }
 
 /// An order has at most one shipment task, regardless of the event.
-pub async fn a_second_shipment_task_of_an_order_conflicts(rig: &dyn MarketRig) {
+pub async fn second_shipment_task_of_order_is_conflict(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.open_shipments(&[shipment_task(7, "a")]).await.unwrap());
     for event in ["a", "b"] {
         let mut unit = rig.market().begin().await.unwrap();
@@ -97,7 +97,7 @@ pub async fn effects_are_found_by_their_orders(rig: &dyn MarketRig) {
         unit.open_shipments(&[shipment_task(7, "d"), shipment_task(9, "e")]).await.unwrap();
         let seller = Notification { side: Seller, ..notification(7, 20, "f") };
         unit.notify(&[notification(7, 10, "f"), seller]).await.unwrap();
-        unit.change_credit(&[credit_change(10, 8, CreditStep::Completed, "g")]).await.unwrap();
+        unit.change_credit(&[credit_change(10, 8, CreditOutcome::Completed, "g")]).await.unwrap();
     });
     let mut view = view(rig).await;
     let orders = [order_id(7), order_id(8), order_id(9), order_id(9)];
@@ -145,7 +145,7 @@ pub async fn effects_without_an_order_are_found(rig: &dyn MarketRig) {
 }
 
 /// `Occupied` assigns the product to the order, also if another order had it.
-pub async fn an_occupied_product_is_taken_by_its_order(rig: &dyn MarketRig) {
+pub async fn occupied_product_is_assigned_to_its_order(rig: &dyn MarketRig) {
     change(rig, &[ListingChange { at: later(4), ..listing_change(1, 7, Occupied, "a") }]).await;
     assert_eq!(listing(rig).await, [entry(1, Some(7), "a")]);
     let entries = view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.unwrap();
@@ -155,7 +155,7 @@ pub async fn an_occupied_product_is_taken_by_its_order(rig: &dyn MarketRig) {
 }
 
 /// `Released` frees the product if it is assigned to that order.
-pub async fn a_released_product_is_free(rig: &dyn MarketRig) {
+pub async fn released_product_is_free(rig: &dyn MarketRig) {
     change(rig, &[listing_change(1, 7, Occupied, "a")]).await;
     change(rig, &[ListingChange { at: later(5), ..listing_change(1, 7, Released, "b") }]).await;
     let entries = view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.unwrap();
@@ -169,7 +169,7 @@ pub async fn a_released_product_is_free(rig: &dyn MarketRig) {
 }
 
 /// A late release does not free a product that is assigned to another order.
-pub async fn a_release_by_an_order_that_has_it_no_more_changes_nothing(rig: &dyn MarketRig) {
+pub async fn late_release_does_not_change_listing(rig: &dyn MarketRig) {
     change(rig, &[listing_change(1, 7, Occupied, "a"), listing_change(1, 8, Occupied, "b")]).await;
     change(rig, &[ListingChange { at: later(5), ..listing_change(1, 7, Released, "c") }]).await;
     let entries = view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.unwrap();
@@ -188,7 +188,7 @@ pub async fn a_release_by_an_order_that_has_it_no_more_changes_nothing(rig: &dyn
 }
 
 /// The changes of one call are applied in the given order.
-pub async fn changes_of_one_call_are_applied_in_the_order_given(rig: &dyn MarketRig) {
+pub async fn listing_changes_of_one_call_are_applied_in_order(rig: &dyn MarketRig) {
     change(
         rig,
         &[
@@ -206,7 +206,7 @@ pub async fn changes_of_one_call_are_applied_in_the_order_given(rig: &dyn Market
 
 /// The events of different orders may be applied in any order, and a replayed one last. The product ends up assigned to the
 /// order that occupied it and never released it; without such an order it is free.
-pub async fn a_listing_ends_the_same_in_whatever_order_its_changes_come(rig: &dyn MarketRig) {
+pub async fn listing_is_independent_of_order_of_changes(rig: &dyn MarketRig) {
     let changes = |product: i64| {
         [
             listing_change(product, product * 10 + 7, Occupied, &format!("a-{product}")),
@@ -240,7 +240,7 @@ pub async fn a_listing_ends_the_same_in_whatever_order_its_changes_come(rig: &dy
 }
 
 /// Concurrent units that change one listing lose no change, also if the listing has no row yet.
-pub async fn of_units_that_change_one_listing_every_change_counts(rig: &dyn MarketRig) {
+pub async fn concurrent_listing_changes_are_not_lost(rig: &dyn MarketRig) {
     async fn attempt(store: &MarketStore, changes: &[ListingChange]) -> Result<(), StoreError> {
         let mut unit = store.begin().await?;
         unit.change_listings(changes).await?;
@@ -277,7 +277,7 @@ pub async fn of_units_that_change_one_listing_every_change_counts(rig: &dyn Mark
 }
 
 /// A listing contains the products of one seller in one tenant, in id order; effects are visible in their tenant only.
-pub async fn effects_are_one_tenants_and_one_sellers(rig: &dyn MarketRig) {
+pub async fn effects_are_isolated_by_tenant_and_seller(rig: &dyn MarketRig) {
     let foreign = ListingChange { tenant: tenant(2), ..listing_change(4, 7, Occupied, "foreign") };
     let other = ListingChange { seller: user(21), ..listing_change(5, 9, Occupied, "other") };
     change(
@@ -300,7 +300,7 @@ pub async fn effects_are_one_tenants_and_one_sellers(rig: &dyn MarketRig) {
 }
 
 /// A page of a listing contains one seller's products below the given id, greatest id first.
-pub async fn pages_of_listings_run_from_the_greatest_product_down(rig: &dyn MarketRig) {
+pub async fn listing_pages_are_ordered_by_descending_product(rig: &dyn MarketRig) {
     let all: Vec<_> = (1..=5).map(|product| listing_change(product, product, Occupied, "a")).collect();
     change(rig, &all).await;
     let other = ListingChange { seller: user(21), ..listing_change(9, 9, Occupied, "other") };
@@ -319,7 +319,7 @@ pub async fn pages_of_listings_run_from_the_greatest_product_down(rig: &dyn Mark
 }
 
 /// A page contains the shipment tasks of one user on one side below the given id, newest first.
-pub async fn pages_of_shipments_are_of_one_user_on_one_side(rig: &dyn MarketRig) {
+pub async fn shipment_pages_filter_by_user_and_side(rig: &dyn MarketRig) {
     let swapped = NewShipmentTask { seller: user(10), buyer: user(20), ..shipment_task(4, "d") };
     let foreign = NewShipmentTask { tenant: tenant(2), ..shipment_task(5, "e") };
     let tasks = [shipment_task(1, "a"), shipment_task(2, "b"), shipment_task(3, "c"), swapped, foreign];

@@ -1,7 +1,7 @@
 //! Rules for holds of assets for orders.
 
 use chrono::TimeDelta;
-use handover_contract::racing::{RACERS, one_succeeded, race};
+use handover_contract::concurrency::{RACERS, one_succeeded, race};
 use handover_contract::samples::{later, start, tenant};
 use handover_contract::work::is_conflict;
 use handover_events::{MAX_ID, TenantId};
@@ -25,7 +25,7 @@ fn orders(holds: &[Hold]) -> Vec<i64> {
 }
 
 /// A hold is read as it was written, in every status and of every asset.
-pub async fn a_hold_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+pub async fn hold_is_read_as_written(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let status = |status| Hold { status, ..hold(1, Wallet) };
     let mut written: Vec<Hold> = HoldStatus::ALL.iter().copied().map(status).collect();
@@ -45,7 +45,7 @@ pub async fn a_hold_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
 }
 
 /// The holds of an order are returned in the order of assets: coupon, wallet, points; at most one per asset.
-pub async fn the_holds_of_an_order_come_in_the_order_of_assets(rig: &dyn MarketRig) {
+pub async fn holds_of_order_are_ordered_by_asset(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Points), hold(2, Coupon), hold(1, Coupon), hold(1, Wallet)]).await;
     assert_eq!(of(rig, 1).await, [hold(1, Coupon), hold(1, Wallet), hold(1, Points)]);
     assert_eq!(of(rig, 2).await, [hold(2, Coupon)]);
@@ -53,7 +53,7 @@ pub async fn the_holds_of_an_order_come_in_the_order_of_assets(rig: &dyn MarketR
 }
 
 /// A hold of version 1 is inserted; an existing hold is a conflict.
-pub async fn a_hold_that_is_there_already_is_a_conflict(rig: &dyn MarketRig) {
+pub async fn existing_hold_is_conflict(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Wallet)]).await;
     let other = Hold { amount: 7, ..hold(1, Wallet) };
     is_conflict(begin(rig).await.put_holds(&[hold(2, Wallet), other]).await);
@@ -65,7 +65,7 @@ pub async fn a_hold_that_is_there_already_is_a_conflict(rig: &dyn MarketRig) {
 }
 
 /// A hold of a later version replaces only the previous version.
-pub async fn a_hold_that_is_not_as_expected_is_a_conflict(rig: &dyn MarketRig) {
+pub async fn hold_with_unexpected_version_is_conflict(rig: &dyn MarketRig) {
     let committed = hold_moved_to(&hold(1, Wallet), HoldStatus::Committed);
     let reverted = Hold { reverted: true, ..hold_moved_to(&committed, HoldStatus::Committed) };
     put(rig, &[hold(1, Wallet), hold(2, Wallet)]).await;
@@ -86,7 +86,7 @@ pub async fn a_hold_that_is_not_as_expected_is_a_conflict(rig: &dyn MarketRig) {
 }
 
 /// A batch may insert holds and replace others.
-pub async fn a_batch_may_add_holds_and_replace_others(rig: &dyn MarketRig) {
+pub async fn batch_may_insert_and_replace_holds(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Wallet), hold(1, Points)]).await;
     let released = hold_moved_to(&hold(1, Points), HoldStatus::Released);
     put(rig, &[hold(2, Wallet), released.clone(), hold(1, Coupon)]).await;
@@ -96,7 +96,7 @@ pub async fn a_batch_may_add_holds_and_replace_others(rig: &dyn MarketRig) {
 }
 
 /// A large batch is inserted, locked and replaced completely.
-pub async fn a_great_batch_of_holds_is_written_whole(rig: &dyn MarketRig) {
+pub async fn large_batch_of_holds_is_written_completely(rig: &dyn MarketRig) {
     let all: Vec<Hold> = (1..=700).map(|n| hold(n, Wallet)).collect();
     put(rig, &all).await;
     let moved: Vec<Hold> = all.iter().map(|hold| hold_moved_to(hold, HoldStatus::Committed)).collect();
@@ -113,7 +113,7 @@ pub async fn a_great_batch_of_holds_is_written_whole(rig: &dyn MarketRig) {
 }
 
 /// Holds are visible in their tenant only, also with equal order and user ids.
-pub async fn holds_are_one_tenants(rig: &dyn MarketRig) {
+pub async fn holds_are_isolated_by_tenant(rig: &dyn MarketRig) {
     let foreign = Hold { tenant: tenant(2), amount: 7, ..hold(1, Wallet) };
     put(rig, &[hold(1, Wallet), foreign.clone()]).await;
     let released = hold_moved_to(&hold(1, Wallet), HoldStatus::Released);
@@ -135,7 +135,7 @@ pub async fn holds_are_one_tenants(rig: &dyn MarketRig) {
 }
 
 /// Locking returns the existing holds of these orders for this asset, in every status, each once.
-pub async fn locked_holds_are_those_asked_for(rig: &dyn MarketRig) {
+pub async fn lock_returns_the_requested_holds(rig: &dyn MarketRig) {
     let released = hold_moved_to(&hold(3, Wallet), HoldStatus::Released);
     put(rig, &[hold(1, Wallet), hold(1, Points), hold(2, Wallet), hold(3, Wallet)]).await;
     put(rig, std::slice::from_ref(&released)).await;
@@ -153,7 +153,7 @@ pub async fn locked_holds_are_those_asked_for(rig: &dyn MarketRig) {
 }
 
 /// The holds of a user for an asset are the frozen ones, in the order of order ids.
-pub async fn the_holds_of_a_user_are_frozen_and_come_in_the_order_of_orders(rig: &dyn MarketRig) {
+pub async fn holds_of_user_are_frozen_and_ordered_by_order(rig: &dyn MarketRig) {
     let other = Hold { user: user(11), ..hold(4, Wallet) };
     put(rig, &[hold(30, Wallet), hold(2, Wallet), hold(100, Wallet), hold(5, Points), other.clone()]).await;
     let mut ended = vec![hold(7, Wallet), hold(8, Wallet)];
@@ -170,7 +170,7 @@ pub async fn the_holds_of_a_user_are_frozen_and_come_in_the_order_of_orders(rig:
 }
 
 /// The time bound is inclusive, with microsecond precision.
-pub async fn a_hold_made_at_the_moment_counts_as_made_by_then(rig: &dyn MarketRig) {
+pub async fn frozen_holds_include_the_time_bound(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let at = |order, create_time| Hold { create_time, ..hold(order, Wallet) };
     put(rig, &[at(1, start() - micro), at(2, start()), at(3, start() + micro)]).await;
@@ -179,7 +179,7 @@ pub async fn a_hold_made_at_the_moment_counts_as_made_by_then(rig: &dyn MarketRi
 }
 
 /// Frozen holds of every tenant are returned by creation time, order and asset, up to the limit.
-pub async fn frozen_holds_come_by_time_order_and_asset(rig: &dyn MarketRig) {
+pub async fn frozen_holds_are_ordered_by_time_order_and_asset(rig: &dyn MarketRig) {
     let at = |order, asset, seconds| Hold { create_time: later(seconds), ..hold(order, asset) };
     let foreign = Hold { tenant: tenant(2), ..at(3, Wallet, -20) };
     let expected = [
@@ -206,7 +206,7 @@ pub async fn frozen_holds_come_by_time_order_and_asset(rig: &dyn MarketRig) {
 }
 
 /// A page of frozen holds starts directly after the last hold of the previous page.
-pub async fn pages_of_frozen_holds_go_on_after_the_last(rig: &dyn MarketRig) {
+pub async fn frozen_hold_pages_continue_after_the_last_hold(rig: &dyn MarketRig) {
     let at = |order, asset, seconds| Hold { create_time: later(seconds), ..hold(order, asset) };
     let all = [
         at(9, Wallet, -30),
@@ -234,7 +234,7 @@ pub async fn pages_of_frozen_holds_go_on_after_the_last(rig: &dyn MarketRig) {
 }
 
 /// Concurrent units that lock one hold lose no update.
-pub async fn of_units_that_lock_one_hold_none_is_lost(rig: &dyn MarketRig) {
+pub async fn concurrent_hold_updates_are_not_lost(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Wallet)]).await;
     let outcomes = race(&rig.market(), |unit, _| {
         Box::pin(async move {
@@ -254,7 +254,7 @@ pub async fn of_units_that_lock_one_hold_none_is_lost(rig: &dyn MarketRig) {
 }
 
 /// Of concurrent units that insert the hold of one order and asset exactly one succeeds.
-pub async fn of_units_that_add_one_hold_exactly_one_does(rig: &dyn MarketRig) {
+pub async fn concurrent_hold_inserts_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.put_holds(&[Hold { amount: n as i64, ..hold(1, Wallet) }]).await })
     })
@@ -264,7 +264,7 @@ pub async fn of_units_that_add_one_hold_exactly_one_does(rig: &dyn MarketRig) {
 }
 
 /// Of concurrent units that commit or release one hold exactly one succeeds.
-pub async fn of_units_that_end_one_hold_exactly_one_does(rig: &dyn MarketRig) {
+pub async fn concurrent_hold_endings_succeed_exactly_once(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Points)]).await;
     let ended = |n: usize| {
         let status = if n.is_multiple_of(2) { HoldStatus::Committed } else { HoldStatus::Released };

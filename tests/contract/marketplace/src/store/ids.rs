@@ -18,14 +18,14 @@ async fn take(rig: &dyn MarketRig, kind: IdKind, size: u32) -> i64 {
 }
 
 /// The first id of every kind is 1.
-pub async fn the_first_id_of_all_is_one(rig: &dyn MarketRig) {
+pub async fn first_id_is_one(rig: &dyn MarketRig) {
     for kind in [IdKind::Product, IdKind::Order, IdKind::Payment] {
         assert_eq!(take(rig, kind, 5).await, 1, "{kind:?}");
     }
 }
 
 /// A block consists of `size` consecutive ids; the next block starts after them.
-pub async fn a_block_begins_after_the_last_of_the_one_before(rig: &dyn MarketRig) {
+pub async fn block_starts_after_previous_block(rig: &dyn MarketRig) {
     let mut next_free = 1;
     for size in [1, 100, 7, 1, 1000] {
         let first = take(rig, IdKind::Order, size).await;
@@ -45,7 +45,7 @@ pub async fn blocks_of_one_unit_do_not_overlap(rig: &dyn MarketRig) {
 }
 
 /// A dropped unit may leave a gap, but no id is reserved twice.
-pub async fn a_dropped_unit_hands_out_nothing_twice(rig: &dyn MarketRig) {
+pub async fn dropped_unit_reserves_no_id_twice(rig: &dyn MarketRig) {
     let first = take(rig, IdKind::Order, 10).await;
     let mut unit = begin(rig).await;
     unit.take_id_block(IdKind::Order, 10).await.unwrap();
@@ -56,7 +56,7 @@ pub async fn a_dropped_unit_hands_out_nothing_twice(rig: &dyn MarketRig) {
 }
 
 /// After a raise, the next block starts at the given id, or at the previous next id if that is higher.
-pub async fn a_raised_block_begins_there_or_above_and_never_lower(rig: &dyn MarketRig) {
+pub async fn raised_block_starts_at_or_above_given_id(rig: &dyn MarketRig) {
     for kind in IdKind::ALL {
         in_unit!(rig, |unit| unit.raise_id_block(kind, 500).await.expect("a block is raised"));
         assert_eq!(take(rig, kind, 10).await, 500, "{kind:?}");
@@ -66,7 +66,7 @@ pub async fn a_raised_block_begins_there_or_above_and_never_lower(rig: &dyn Mark
 }
 
 /// The state reports the next id of the blocks (initially 1) and the largest id of the rows (initially 0).
-pub async fn the_ids_of_a_kind_stand_where_blocks_and_rows_say(rig: &dyn MarketRig) {
+pub async fn id_state_reports_next_and_largest_id(rig: &dyn MarketRig) {
     let state = async |kind| rig.market().view().await.unwrap().id_state(kind).await.unwrap();
     for kind in IdKind::ALL {
         assert_eq!(state(kind).await, IdState { next: 1, largest: 0 }, "{kind:?}");
@@ -82,7 +82,7 @@ pub async fn the_ids_of_a_kind_stand_where_blocks_and_rows_say(rig: &dyn MarketR
 }
 
 /// An id is in use if a row of any tenant has it.
-pub async fn an_id_is_taken_by_a_row_of_any_tenant(rig: &dyn MarketRig) {
+pub async fn id_is_taken_by_row_of_any_tenant(rig: &dyn MarketRig) {
     insert_one_of_each(rig, 40).await;
     let mut view = rig.market().view().await.unwrap();
     for kind in IdKind::ALL {
@@ -104,7 +104,7 @@ async fn insert_one_of_each(rig: &dyn MarketRig, id: i64) {
 }
 
 /// Blocks that sixteen tasks reserve concurrently do not overlap.
-pub async fn blocks_taken_at_once_do_not_overlap(rig: &dyn MarketRig) {
+pub async fn concurrent_blocks_do_not_overlap(rig: &dyn MarketRig) {
     const TASKS: usize = 16;
     const BLOCKS: usize = 4;
     let barrier = Arc::new(Barrier::new(TASKS));

@@ -1,12 +1,12 @@
 //! Rules for the ledger: operations with their keys, and their entries.
 
 use chrono::TimeDelta;
-use handover_contract::racing::{one_succeeded, race};
+use handover_contract::concurrency::{one_succeeded, race};
 use handover_contract::samples::{event_id, later, start, tenant};
 use handover_contract::work::is_conflict;
 use handover_events::{MAX_ID, TenantId};
 use handover_outbox::ports::{Numbered, StoreError};
-use marketplace::ports::{AccountTotal, LedgerEntry, LedgerFlaw};
+use marketplace::ports::{AccountTotal, LedgerEntry, LedgerInconsistency};
 use marketplace_domain::{Account, Asset, AssetOperation, Balance, Entry, OperationKind, Posting, Purse};
 
 use super::{MarketRig, begin, in_unit, view};
@@ -47,8 +47,8 @@ async fn page(
     view.entries_page(TenantId::DEFAULT, user(of), purse, before, limit).await.expect("entries can be read")
 }
 
-async fn discrepancies(rig: &dyn MarketRig, of: Option<i64>, limit: u32) -> Vec<LedgerFlaw> {
-    view(rig).await.ledger_flaws(of.map(tenant), limit).await.expect("the ledger can be checked")
+async fn discrepancies(rig: &dyn MarketRig, of: Option<i64>, limit: u32) -> Vec<LedgerInconsistency> {
+    view(rig).await.ledger_inconsistencies(of.map(tenant), limit).await.expect("the ledger can be checked")
 }
 
 fn keys(operations: &[AssetOperation]) -> Vec<&str> {
@@ -65,7 +65,7 @@ fn without_entries(operation: AssetOperation) -> Posting {
 }
 
 /// An operation is read as it was written, of every kind and asset, with and without optional values.
-pub async fn an_operation_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+pub async fn operation_is_read_as_written(rig: &dyn MarketRig) {
     let mut written: Vec<AssetOperation> =
         OperationKind::ALL.iter().map(|kind| AssetOperation { kind: *kind, ..operation("k") }).collect();
     written.extend(Asset::ALL.iter().map(|asset| AssetOperation { asset: *asset, ..operation("k") }));
@@ -125,7 +125,7 @@ pub async fn operation_keys_are_compared_byte_by_byte(rig: &dyn MarketRig) {
 }
 
 /// A duplicate key is a conflict, regardless of the other values of the operation.
-pub async fn a_taken_operation_key_is_a_conflict(rig: &dyn MarketRig) {
+pub async fn duplicate_operation_key_is_conflict(rig: &dyn MarketRig) {
     post(rig, &[deposit("a", 10, 1)]).await;
     is_conflict(begin(rig).await.post(&[deposit("a", 10, 1)]).await);
     is_conflict(begin(rig).await.post(&[deposit("b", 10, 1), grant("a", 11, 2)]).await);
@@ -142,7 +142,7 @@ pub async fn a_taken_operation_key_is_a_conflict(rig: &dyn MarketRig) {
 }
 
 /// Keys are unique per tenant, and a tenant reads only its own operations and entries.
-pub async fn operations_are_one_tenants(rig: &dyn MarketRig) {
+pub async fn operations_are_isolated_by_tenant(rig: &dyn MarketRig) {
     let mut foreign = deposit("a", 10, 7);
     foreign.operation.tenant = tenant(2);
     foreign.operation.order = Some(order_id(1));
@@ -161,7 +161,7 @@ pub async fn operations_are_one_tenants(rig: &dyn MarketRig) {
 }
 
 /// The operations of an order are returned in the order of posting, regardless of keys and times.
-pub async fn the_operations_of_an_order_come_in_the_order_of_posting(rig: &dyn MarketRig) {
+pub async fn operations_of_order_are_in_posting_order(rig: &dyn MarketRig) {
     let of = |key, order, seconds| {
         without_entries(AssetOperation { order: Some(order_id(order)), at: later(seconds), ..operation(key) })
     };
@@ -176,7 +176,7 @@ pub async fn the_operations_of_an_order_come_in_the_order_of_posting(rig: &dyn M
 }
 
 /// A posting is refused if its entries do not sum to zero, separately for money and points.
-pub async fn entries_that_do_not_balance_are_refused(rig: &dyn MarketRig) {
+pub async fn unbalanced_entries_are_refused(rig: &dyn MarketRig) {
     let with = |entries| Posting { operation: operation("k"), entries };
     for unbalanced in [
         with(vec![entry(Account::Wallet, 10, 5, 5)]),
@@ -192,7 +192,7 @@ pub async fn entries_that_do_not_balance_are_refused(rig: &dyn MarketRig) {
 }
 
 /// Entries are read as they were written, with their operation and with ids that increase in the given order.
-pub async fn entries_are_read_back_with_their_operation(rig: &dyn MarketRig) {
+pub async fn entries_are_read_with_their_operation(rig: &dyn MarketRig) {
     let of_wallet = vec![entry(Account::Wallet, 10, -300, 200), entry(Account::WalletHold, 10, 300, 300)];
     let greatest = vec![Entry::own(Account::Gateway, -MAX_ID), entry(Account::Wallet, 11, MAX_ID, MAX_ID)];
     let of_points = vec![
@@ -243,7 +243,7 @@ pub async fn entries_are_found_by_the_keys_of_their_operations(rig: &dyn MarketR
 }
 
 /// An account has at most one entry per key.
-pub async fn a_second_entry_of_an_account_under_one_key_is_a_conflict(rig: &dyn MarketRig) {
+pub async fn second_entry_of_account_for_key_is_conflict(rig: &dyn MarketRig) {
     let mut twice = deposit("a", 10, 5);
     twice.entries.extend(deposit("a", 11, 6).entries);
     is_conflict(begin(rig).await.post(&[deposit("b", 10, 5), twice]).await);
@@ -251,7 +251,7 @@ pub async fn a_second_entry_of_an_account_under_one_key_is_a_conflict(rig: &dyn 
 }
 
 /// A page contains the entries of one user's purse, greatest id first.
-pub async fn pages_of_entries_run_from_the_greatest_number_down(rig: &dyn MarketRig) {
+pub async fn entry_pages_are_ordered_by_descending_id(rig: &dyn MarketRig) {
     for n in 1..=5 {
         post(rig, &[deposit(&format!("w{n}"), 10, n), grant(&format!("p{n}"), 10, 10 * n)]).await;
         post(rig, &[deposit(&format!("x{n}"), 11, 100 * n)]).await;
@@ -267,7 +267,7 @@ pub async fn pages_of_entries_run_from_the_greatest_number_down(rig: &dyn Market
 }
 
 /// Totals are computed per tenant and account, in the order of tenants and accounts.
-pub async fn accounts_are_added_up_for_each_tenant(rig: &dyn MarketRig) {
+pub async fn account_totals_are_per_tenant(rig: &dyn MarketRig) {
     assert_eq!(view(rig).await.account_totals(None).await.unwrap(), []);
     let mut foreign = grant("a", 10, 7);
     foreign.operation.tenant = tenant(2);
@@ -293,7 +293,7 @@ pub async fn accounts_are_added_up_for_each_tenant(rig: &dyn MarketRig) {
 }
 
 /// A ledger whose balances equal the sums of their entries has no discrepancies, also with frozen amounts and debts.
-pub async fn a_sound_ledger_has_no_flaws(rig: &dyn MarketRig) {
+pub async fn consistent_ledger_has_no_discrepancies(rig: &dyn MarketRig) {
     assert_eq!(discrepancies(rig, None, 9).await, []);
     let mut movements = Vec::new();
     for purse in [Wallet, Points] {
@@ -306,7 +306,7 @@ pub async fn a_sound_ledger_has_no_flaws(rig: &dyn MarketRig) {
         put(rig, &[now]).await;
     }
     let spent = Balance::empty(TenantId::DEFAULT, user(11), Points, start());
-    let (owing, taken) = spent.take_back(5, start()).unwrap();
+    let (owing, taken) = spent.revoke(5, start()).unwrap();
     movements.push(taken);
     put(rig, &[owing, balance(12, Wallet, 0)]).await;
     let postings: Vec<Posting> = (movements.into_iter().enumerate())
@@ -318,7 +318,7 @@ pub async fn a_sound_ledger_has_no_flaws(rig: &dyn MarketRig) {
 }
 
 /// Each account whose balance differs from the sum of its entries is reported, grouped by user; a debt is negative.
-pub async fn a_balance_that_its_entries_do_not_say_is_a_flaw(rig: &dyn MarketRig) {
+pub async fn balance_that_differs_from_entries_is_reported(rig: &dyn MarketRig) {
     let mut foreign = deposit("a", 10, 7);
     foreign.operation.tenant = tenant(2);
     post(rig, &[deposit("a", 10, 100), grant("b", 10, 40), deposit("c", 12, 5), foreign]).await;
@@ -333,7 +333,7 @@ pub async fn a_balance_that_its_entries_do_not_say_is_a_flaw(rig: &dyn MarketRig
         ],
     )
     .await;
-    let drifted = |of, who, account, balance, entries| LedgerFlaw::Drifted {
+    let drifted = |of, who, account, balance, entries| LedgerInconsistency::Drifted {
         tenant: tenant(of),
         user: user(who),
         account,
@@ -361,7 +361,7 @@ pub async fn a_balance_that_its_entries_do_not_say_is_a_flaw(rig: &dyn MarketRig
 }
 
 /// A large batch of operations is posted completely and found by key.
-pub async fn a_great_batch_of_operations_is_posted_whole(rig: &dyn MarketRig) {
+pub async fn large_batch_of_operations_is_posted_completely(rig: &dyn MarketRig) {
     let all: Vec<Posting> = (1..=700).map(|n| deposit(&format!("k{n}"), 1 + n % 7, n)).collect();
     post(rig, &all).await;
     post(rig, &[]).await;
@@ -375,7 +375,7 @@ pub async fn a_great_batch_of_operations_is_posted_whole(rig: &dyn MarketRig) {
 }
 
 /// Of concurrent units that post the same key exactly one succeeds, with all its postings.
-pub async fn of_units_that_post_one_key_exactly_one_does(rig: &dyn MarketRig) {
+pub async fn concurrent_postings_of_one_key_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {
             let own = format!("own-{n}");

@@ -31,7 +31,7 @@ async fn page(
 }
 
 /// Notifications are read as they were written, in that order.
-pub async fn notifications_are_read_back_in_the_order_written(rig: &dyn MarketRig) {
+pub async fn notifications_are_read_in_order_written(rig: &dyn MarketRig) {
     let first = Notification {
         aggregate_seq: 9,
         old_status: OrderStatus::Shipped,
@@ -48,7 +48,7 @@ pub async fn notifications_are_read_back_in_the_order_written(rig: &dyn MarketRi
 }
 
 /// A second notification of a party of the same status is a conflict, regardless of the event.
-pub async fn a_second_notification_of_the_same_fact_conflicts(rig: &dyn MarketRig) {
+pub async fn second_notification_of_fact_is_conflict(rig: &dyn MarketRig) {
     notify(rig, &[notification(7, 10, "a")]).await;
     for event in ["a", "b"] {
         let mut unit = rig.market().begin().await.unwrap();
@@ -61,7 +61,7 @@ pub async fn a_second_notification_of_the_same_fact_conflicts(rig: &dyn MarketRi
 }
 
 /// A page contains the user's notifications below the given id, newest first.
-pub async fn pages_of_notifications_run_from_the_newest_down(rig: &dyn MarketRig) {
+pub async fn notification_pages_are_ordered_newest_first(rig: &dyn MarketRig) {
     for (order, event) in (1..).zip(["a", "b", "c", "d", "e"]) {
         let seller = Notification { side: OrderSide::Seller, ..notification(order, 20, event) };
         notify(rig, &[notification(order, 10, event), seller]).await;
@@ -78,7 +78,7 @@ pub async fn pages_of_notifications_run_from_the_newest_down(rig: &dyn MarketRig
 }
 
 /// Notifications are visible in their tenant only, also with equal order and user ids.
-pub async fn notifications_are_one_tenants(rig: &dyn MarketRig) {
+pub async fn notifications_are_isolated_by_tenant(rig: &dyn MarketRig) {
     let foreign = Notification { tenant: tenant(2), ..notification(7, 10, "foreign") };
     notify(rig, &[notification(7, 10, "own"), foreign.clone()]).await;
     assert_eq!(about(rig, 7).await, [notification(7, 10, "own")]);

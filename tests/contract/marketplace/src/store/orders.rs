@@ -1,7 +1,7 @@
 //! Rules for orders.
 
 use chrono::TimeDelta;
-use handover_contract::samples::{AWKWARD, later, start, tenant};
+use handover_contract::samples::{SPECIAL_CHARACTERS, later, start, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId};
 use marketplace::ports::OrderSide;
@@ -27,11 +27,14 @@ fn numbers(orders: Vec<Order>) -> Vec<i64> {
 }
 
 /// An order is read as it was written, in every status and with and without optional values.
-pub async fn an_order_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+pub async fn order_is_read_as_written(rig: &dyn MarketRig) {
     let mut written: Vec<Order> =
         OrderStatus::ALL.iter().map(|status| order_moved_to(&order(1), *status, later(5))).collect();
     written.extend(CancelReason::ALL.iter().map(|reason| Order { cancel_reason: Some(*reason), ..order(1) }));
-    written.push(Order { shipment: Shipment::new("运".repeat(64), AWKWARD.into()).ok(), ..order(1) });
+    written
+        .push(Order {
+            shipment: Shipment::new("运".repeat(64), SPECIAL_CHARACTERS.into()).ok(), ..order(1)
+        });
     written.push(Order { total: Money::from_minor(MAX_ID).unwrap(), payable: Money::ZERO, ..order(1) });
     written.push(Order { buyer: user(MAX_ID), seller: user(1), product: product_id(MAX_ID), ..order(1) });
     let coupon = Some(CouponUse { id: coupon_id(MAX_ID), discount: money(MAX_ID) });
@@ -57,7 +60,7 @@ pub async fn an_order_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
 }
 
 /// A duplicate id is a conflict, also in another tenant.
-pub async fn a_taken_order_id_is_a_conflict(rig: &dyn MarketRig) {
+pub async fn duplicate_order_id_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[order(1)]).await;
     is_conflict(begin(rig).await.insert_order(&Order { buyer: user(11), ..order(1) }).await);
     is_conflict(begin(rig).await.insert_order(&Order { tenant: tenant(2), ..order(1) }).await);
@@ -65,7 +68,7 @@ pub async fn a_taken_order_id_is_a_conflict(rig: &dyn MarketRig) {
 }
 
 /// An order is replaced only if its version is the previous one, for every transition.
-pub async fn an_order_advances_from_the_version_before_only(rig: &dyn MarketRig) {
+pub async fn order_advances_only_from_previous_version(rig: &dyn MarketRig) {
     let mut now = order(1);
     add(rig, &[now.clone(), order(2)]).await;
     for status in [OrderStatus::Paid, OrderStatus::Shipped, OrderStatus::Completed] {
@@ -85,7 +88,7 @@ pub async fn an_order_advances_from_the_version_before_only(rig: &dyn MarketRig)
 }
 
 /// An order cannot be read or changed in another tenant.
-pub async fn an_order_is_one_tenants(rig: &dyn MarketRig) {
+pub async fn order_is_isolated_by_tenant(rig: &dyn MarketRig) {
     add(rig, &[order(1), Order { tenant: tenant(2), ..order(2) }]).await;
     let mut view = view(rig).await;
     assert_eq!(view.order_by_id(tenant(2), order_id(1)).await.unwrap(), None);
@@ -101,7 +104,7 @@ pub async fn an_order_is_one_tenants(rig: &dyn MarketRig) {
 }
 
 /// An order is visible only to its buyer and its seller.
-pub async fn an_order_is_its_partys(rig: &dyn MarketRig) {
+pub async fn order_is_visible_only_to_its_parties(rig: &dyn MarketRig) {
     add(rig, &[order(1), Order { buyer: user(30), seller: user(40), ..order(2) }]).await;
     let mut view = view(rig).await;
     for (id, who, is_visible) in [
@@ -120,7 +123,7 @@ pub async fn an_order_is_its_partys(rig: &dyn MarketRig) {
 }
 
 /// A page contains the orders of one user on one side, greatest id first.
-pub async fn pages_of_orders_are_of_one_user_on_one_side(rig: &dyn MarketRig) {
+pub async fn order_pages_filter_by_user_and_side(rig: &dyn MarketRig) {
     let swapped = |id| Order { buyer: user(20), seller: user(10), ..order(id) };
     add(rig, &[order(3), swapped(1), order(10), order(2), swapped(7), Order { buyer: user(11), ..order(8) }])
         .await;
@@ -138,7 +141,7 @@ pub async fn pages_of_orders_are_of_one_user_on_one_side(rig: &dyn MarketRig) {
 }
 
 /// A page filtered by status contains only that status, up to the limit.
-pub async fn pages_of_orders_can_be_of_one_status(rig: &dyn MarketRig) {
+pub async fn order_pages_filter_by_status(rig: &dyn MarketRig) {
     let mut all = Vec::new();
     for n in 0..18_usize {
         let status = OrderStatus::ALL[n % OrderStatus::ALL.len()];
@@ -157,7 +160,7 @@ pub async fn pages_of_orders_can_be_of_one_status(rig: &dyn MarketRig) {
 }
 
 /// An order is overdue if it was created at or before the deadline, with microsecond precision.
-pub async fn an_order_created_at_the_deadline_is_overdue(rig: &dyn MarketRig) {
+pub async fn order_created_at_deadline_is_overdue(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     add(
         rig,
@@ -173,7 +176,7 @@ pub async fn an_order_created_at_the_deadline_is_overdue(rig: &dyn MarketRig) {
 }
 
 /// Only pending orders are overdue, of every tenant, oldest first, up to the limit.
-pub async fn overdue_orders_are_pending_and_come_oldest_first(rig: &dyn MarketRig) {
+pub async fn overdue_orders_are_pending_and_ordered_oldest_first(rig: &dyn MarketRig) {
     for (n, status) in OrderStatus::ALL.iter().enumerate() {
         let moved = order_moved_to(&order(1), *status, later(1));
         add(rig, &[Order { id: order_id(n as i64 + 50), create_time: later(-500), ..moved }]).await;
@@ -194,7 +197,7 @@ pub async fn overdue_orders_are_pending_and_come_oldest_first(rig: &dyn MarketRi
 }
 
 /// Orders are found by their ids, each once, in one tenant; missing ids are omitted.
-pub async fn orders_are_found_by_their_ids_in_one_tenant(rig: &dyn MarketRig) {
+pub async fn orders_are_found_by_ids_in_tenant(rig: &dyn MarketRig) {
     let foreign = Order { tenant: tenant(2), ..order(3) };
     let shipped = order_moved_to(&order(2), OrderStatus::Shipped, later(1));
     add(rig, &[order(1), shipped.clone(), foreign.clone(), order(4)]).await;
@@ -211,7 +214,7 @@ pub async fn orders_are_found_by_their_ids_in_one_tenant(rig: &dyn MarketRig) {
 }
 
 /// A large number of orders is found by ids.
-pub async fn a_great_many_orders_are_found_by_their_ids(rig: &dyn MarketRig) {
+pub async fn many_orders_are_found_by_ids(rig: &dyn MarketRig) {
     let all: Vec<Order> = (1..=700).map(order).collect();
     add(rig, &all).await;
     let ids: Vec<_> = all.iter().map(|order| order.id).collect();
@@ -221,7 +224,7 @@ pub async fn a_great_many_orders_are_found_by_their_ids(rig: &dyn MarketRig) {
 }
 
 /// The time range of changed orders includes its start and excludes its end, with microsecond precision.
-pub async fn orders_changed_in_a_time_take_its_first_moment_and_leave_out_its_last(rig: &dyn MarketRig) {
+pub async fn changed_orders_include_range_start_and_exclude_end(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let at = |id, update_time| Order { update_time, ..order(id) };
     let since = start();
@@ -240,7 +243,7 @@ pub async fn orders_changed_in_a_time_take_its_first_moment_and_leave_out_its_la
 
 /// Changed orders of one tenant or of all are returned by time of the last change and id; a page starts after the last
 /// order of the previous one.
-pub async fn orders_changed_come_by_time_and_id_page_by_page(rig: &dyn MarketRig) {
+pub async fn changed_orders_are_paged_by_time_and_id(rig: &dyn MarketRig) {
     let at = |id, seconds| Order { update_time: later(seconds), ..order(id) };
     let foreign = Order { tenant: tenant(2), ..at(8, 2) };
     let all = [at(9, 1), at(4, 2), at(5, 2), foreign.clone(), at(10, 2), at(1, 3)];
@@ -275,7 +278,7 @@ pub async fn orders_changed_come_by_time_and_id_page_by_page(rig: &dyn MarketRig
 }
 
 /// An order that changes again is found only at its last change.
-pub async fn an_order_is_found_at_its_last_change(rig: &dyn MarketRig) {
+pub async fn order_is_found_only_at_its_last_change(rig: &dyn MarketRig) {
     add(rig, &[order(1)]).await;
     let paid = order_moved_to(&order(1), OrderStatus::Paid, later(5));
     in_unit!(rig, |unit| {

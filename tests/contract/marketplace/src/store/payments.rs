@@ -1,6 +1,6 @@
 //! Rules for payments.
 
-use handover_contract::samples::{AWKWARD, tenant};
+use handover_contract::samples::{SPECIAL_CHARACTERS, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId, Trace};
 use marketplace_domain::{Money, Order, Payment, PaymentStatus};
@@ -27,9 +27,9 @@ async fn settle(rig: &dyn MarketRig, payment: &Payment, status: PaymentStatus, t
 }
 
 /// A payment is read as it was written.
-pub async fn a_payment_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+pub async fn payment_is_read_as_written(rig: &dyn MarketRig) {
     let greatest = Payment { amount: Money::from_minor(MAX_ID).unwrap(), ..payment(MAX_ID, MAX_ID) };
-    let awkward = Payment { method: AWKWARD.into(), amount: Money::ZERO, ..payment(2, 2) };
+    let awkward = Payment { method: SPECIAL_CHARACTERS.into(), amount: Money::ZERO, ..payment(2, 2) };
     let plain = payment(1, 1);
     let untraced = Payment { trace: None, ..payment(4, 4) };
     let longest = Trace { trace_id: "t".repeat(64), traceparent: None };
@@ -43,7 +43,7 @@ pub async fn a_payment_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
 }
 
 /// A duplicate id is a conflict, also in another tenant.
-pub async fn a_taken_payment_id_is_a_conflict(rig: &dyn MarketRig) {
+pub async fn duplicate_payment_id_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1)]).await;
     is_conflict(begin(rig).await.insert_payment(&payment(1, 2)).await);
     is_conflict(begin(rig).await.insert_payment(&Payment { tenant: tenant(2), ..payment(1, 3) }).await);
@@ -51,7 +51,7 @@ pub async fn a_taken_payment_id_is_a_conflict(rig: &dyn MarketRig) {
 }
 
 /// An order has at most one payment in `PROCESSING`; payments of other orders do not conflict.
-pub async fn a_second_payment_in_processing_for_an_order_is_a_conflict(rig: &dyn MarketRig) {
+pub async fn second_processing_payment_of_order_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1), payment(2, 2)]).await;
     is_conflict(begin(rig).await.insert_payment(&payment(3, 1)).await);
     let mut unit = begin(rig).await;
@@ -60,7 +60,7 @@ pub async fn a_second_payment_in_processing_for_an_order_is_a_conflict(rig: &dyn
 }
 
 /// After a payment is settled its order may have another one.
-pub async fn a_settled_payment_makes_room_for_another(rig: &dyn MarketRig) {
+pub async fn payment_is_allowed_after_previous_is_settled(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1)]).await;
     settle(rig, &payment(1, 1), PaymentStatus::Failed, "t1").await;
     add(rig, &[payment(2, 1)]).await;
@@ -71,7 +71,7 @@ pub async fn a_settled_payment_makes_room_for_another(rig: &dyn MarketRig) {
 }
 
 /// One unit may settle a payment and insert another one, which is then the one in `PROCESSING`.
-pub async fn one_unit_may_settle_a_payment_and_begin_another(rig: &dyn MarketRig) {
+pub async fn unit_may_settle_payment_and_insert_another(rig: &dyn MarketRig) {
     for (old, new) in [(1, 2), (4, 3)] {
         let order = old;
         add(rig, &[payment(old, order)]).await;
@@ -87,7 +87,7 @@ pub async fn one_unit_may_settle_a_payment_and_begin_another(rig: &dyn MarketRig
 }
 
 /// The payment in `PROCESSING` is found by tenant and order, and only while it has that status.
-pub async fn the_payment_in_processing_is_found_while_it_is(rig: &dyn MarketRig) {
+pub async fn processing_payment_is_found_only_in_that_status(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1), Payment { tenant: tenant(2), ..payment(2, 2) }]).await;
     let Order { id: first, .. } = order(1);
     let mut found = Vec::new();
@@ -103,16 +103,17 @@ pub async fn the_payment_in_processing_is_found_while_it_is(rig: &dyn MarketRig)
 }
 
 /// A payment is found by its id without a tenant, because the gateway does not report one.
-pub async fn a_payment_is_found_by_its_id_in_any_tenant(rig: &dyn MarketRig) {
+pub async fn payment_is_found_by_id_without_tenant(rig: &dyn MarketRig) {
     let foreign = Payment { tenant: tenant(2), ..payment(1, 1) };
     add(rig, std::slice::from_ref(&foreign)).await;
     assert_eq!(stored(rig, 1).await, Some(foreign));
 }
 
 /// A payment is replaced only if its version is the previous one; transaction and refund flag are replaced too.
-pub async fn a_payment_advances_from_the_version_before_only(rig: &dyn MarketRig) {
+pub async fn payment_advances_only_from_previous_version(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1), payment(2, 2)]).await;
-    let after = Payment { refund_due: true, ..settled(&payment(1, 1), PaymentStatus::Success, AWKWARD) };
+    let after =
+        Payment { refund_due: true, ..settled(&payment(1, 1), PaymentStatus::Success, SPECIAL_CHARACTERS) };
     in_unit!(rig, |unit| changes_one(unit.advance_payment(&after).await));
     in_unit!(rig, |unit| changes_none(unit.advance_payment(&after).await));
     assert_eq!(stored(rig, 1).await.as_ref(), Some(&after));
@@ -131,7 +132,7 @@ pub async fn a_payment_advances_from_the_version_before_only(rig: &dyn MarketRig
 }
 
 /// A gateway transaction settles at most one payment, across all tenants.
-pub async fn a_gateway_transaction_of_another_payment_is_a_conflict(rig: &dyn MarketRig) {
+pub async fn duplicate_gateway_transaction_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1), payment(2, 2), Payment { tenant: tenant(2), ..payment(3, 3) }]).await;
     settle(rig, &payment(1, 1), PaymentStatus::Success, "t").await;
     let same = settled(&payment(2, 2), PaymentStatus::Failed, "t");
@@ -153,7 +154,7 @@ pub async fn gateway_transactions_are_compared_byte_by_byte(rig: &dyn MarketRig)
 }
 
 /// All payments of an order are returned in id order, in any status; those of other orders and tenants are not.
-pub async fn the_payments_of_an_order_come_in_the_order_of_ids(rig: &dyn MarketRig) {
+pub async fn payments_of_order_are_ordered_by_id(rig: &dyn MarketRig) {
     add(rig, &[payment(9, 1)]).await;
     let first = settle(rig, &payment(9, 1), PaymentStatus::Failed, "t1").await;
     add(rig, &[payment(3, 1)]).await;

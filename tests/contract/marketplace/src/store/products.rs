@@ -1,6 +1,6 @@
 //! Rules for products.
 
-use handover_contract::samples::{AWKWARD, later, tenant};
+use handover_contract::samples::{SPECIAL_CHARACTERS, later, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId};
 use marketplace_domain::{Money, Product, ProductAction, ProductStatus};
@@ -25,9 +25,14 @@ fn numbers(products: Vec<Product>) -> Vec<i64> {
 }
 
 /// A product is read as it was written, with any title, price and ids.
-pub async fn a_product_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
-    let titles =
-        [AWKWARD.to_owned(), "二".repeat(120), "📷".repeat(120), " padded ".into(), "e\u{301}".into()];
+pub async fn product_is_read_as_written(rig: &dyn MarketRig) {
+    let titles = [
+        SPECIAL_CHARACTERS.to_owned(),
+        "二".repeat(120),
+        "📷".repeat(120),
+        " padded ".into(),
+        "e\u{301}".into(),
+    ];
     for (n, text) in titles.iter().enumerate() {
         let written = Product { title: title(text), ..product(n as i64 + 1) };
         add(rig, std::slice::from_ref(&written)).await;
@@ -51,7 +56,7 @@ pub async fn a_product_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
 }
 
 /// A duplicate id is a conflict, also in another tenant.
-pub async fn a_taken_product_id_is_a_conflict(rig: &dyn MarketRig) {
+pub async fn duplicate_product_id_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[product(1)]).await;
     is_conflict(begin(rig).await.insert_product(&Product { title: title("another"), ..product(1) }).await);
     is_conflict(begin(rig).await.insert_product(&Product { tenant: tenant(2), ..product(1) }).await);
@@ -59,7 +64,7 @@ pub async fn a_taken_product_id_is_a_conflict(rig: &dyn MarketRig) {
 }
 
 /// A product is replaced only if its version is the previous one.
-pub async fn a_product_advances_from_the_version_before_only(rig: &dyn MarketRig) {
+pub async fn product_advances_only_from_previous_version(rig: &dyn MarketRig) {
     add(rig, &[product(1), product(2)]).await;
     let sold = product(1).apply(ProductAction::Occupy, later(1)).unwrap();
     in_unit!(rig, |unit| changes_one(unit.advance_product(&sold).await));
@@ -74,10 +79,10 @@ pub async fn a_product_advances_from_the_version_before_only(rig: &dyn MarketRig
 }
 
 /// Advancing replaces the whole row, not only the status.
-pub async fn advancing_a_product_replaces_its_row(rig: &dyn MarketRig) {
+pub async fn advance_of_product_replaces_row(rig: &dyn MarketRig) {
     add(rig, &[product(1)]).await;
     let after = Product {
-        title: title(AWKWARD),
+        title: title(SPECIAL_CHARACTERS),
         price: Money::from_minor(1).unwrap(),
         status: ProductStatus::OffShelf,
         version: 2,
@@ -89,7 +94,7 @@ pub async fn advancing_a_product_replaces_its_row(rig: &dyn MarketRig) {
 }
 
 /// A product cannot be read or changed in another tenant.
-pub async fn a_product_is_one_tenants(rig: &dyn MarketRig) {
+pub async fn product_is_isolated_by_tenant(rig: &dyn MarketRig) {
     add(rig, &[product(1), Product { tenant: tenant(2), ..product(2) }]).await;
     let mut view = view(rig).await;
     assert_eq!(view.product_by_id(tenant(2), product_id(1)).await.unwrap(), None);
@@ -102,7 +107,7 @@ pub async fn a_product_is_one_tenants(rig: &dyn MarketRig) {
 }
 
 /// A page contains the products below the given id, greatest id first.
-pub async fn pages_of_products_run_from_the_greatest_id_down(rig: &dyn MarketRig) {
+pub async fn product_pages_are_ordered_by_descending_id(rig: &dyn MarketRig) {
     add(rig, &[3, 1, 10, 2, 7].map(product)).await;
     let mut view = view(rig).await;
     let mut page = async |before: Option<i64>, limit| {
@@ -117,7 +122,7 @@ pub async fn pages_of_products_run_from_the_greatest_id_down(rig: &dyn MarketRig
 }
 
 /// A page filtered by status contains only that status, up to the limit.
-pub async fn pages_of_products_can_be_of_one_status(rig: &dyn MarketRig) {
+pub async fn product_pages_filter_by_status(rig: &dyn MarketRig) {
     let all: Vec<_> = (1..=9)
         .zip(ProductStatus::ALL.iter().cycle())
         .map(|(id, status)| Product { status: *status, ..product(id) })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use handover_contract::racing::{RACERS, one_changed, one_succeeded, race};
+use handover_contract::concurrency::{RACERS, one_changed, one_succeeded, race};
 use handover_contract::samples::{event, later};
 use handover_events::TenantId;
 use handover_outbox::ports::Changed;
@@ -14,7 +14,7 @@ use super::{MarketRig, in_unit, view};
 use crate::samples::{order, order_moved_to, payment, product, settled};
 
 /// Of concurrent buyers of one product exactly one gets it.
-pub async fn of_units_that_change_one_product_exactly_one_does(rig: &dyn MarketRig) {
+pub async fn concurrent_product_changes_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_product(&product(1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {
@@ -29,7 +29,7 @@ pub async fn of_units_that_change_one_product_exactly_one_does(rig: &dyn MarketR
 }
 
 /// Of concurrent transitions of one order exactly one succeeds.
-pub async fn of_units_that_change_one_order_exactly_one_does(rig: &dyn MarketRig) {
+pub async fn concurrent_order_changes_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_order(&order(1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {
@@ -44,10 +44,10 @@ pub async fn of_units_that_change_one_order_exactly_one_does(rig: &dyn MarketRig
 }
 
 /// The same for units that read before they write: a unit that read an outdated state changes nothing.
-pub async fn of_units_that_read_and_then_change_exactly_one_does(rig: &dyn MarketRig) {
+pub async fn concurrent_read_then_change_succeeds_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_order(&order(1)).await.unwrap());
     // If units run concurrently, all of them read before one writes; a retried unit does not wait again.
-    let side_by_side = rig.capabilities().side_by_side;
+    let concurrent_units = rig.capabilities().concurrent_units;
     let all_have_read = Arc::new(Barrier::new(RACERS));
     let waited: Arc<[AtomicBool; RACERS]> = Arc::default();
     let outcomes = race(&rig.market(), move |unit, n| {
@@ -55,7 +55,7 @@ pub async fn of_units_that_read_and_then_change_exactly_one_does(rig: &dyn Marke
         let waited = waited.clone();
         Box::pin(async move {
             let seen = unit.order_by_id(TenantId::DEFAULT, order(1).id).await?.unwrap();
-            if side_by_side && !waited[n].swap(true, Ordering::Relaxed) {
+            if concurrent_units && !waited[n].swap(true, Ordering::Relaxed) {
                 all_have_read.wait().await;
             }
             if seen.status != OrderStatus::Pending {
@@ -71,7 +71,7 @@ pub async fn of_units_that_read_and_then_change_exactly_one_does(rig: &dyn Marke
 }
 
 /// Of concurrent units that settle one payment exactly one succeeds.
-pub async fn of_units_that_settle_one_payment_exactly_one_does(rig: &dyn MarketRig) {
+pub async fn concurrent_payment_settlements_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_payment(&payment(1, 1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, _| {
         Box::pin(
@@ -83,7 +83,7 @@ pub async fn of_units_that_settle_one_payment_exactly_one_does(rig: &dyn MarketR
 }
 
 /// One gateway transaction that is reported concurrently for several payments settles exactly one.
-pub async fn of_payments_that_claim_one_gateway_transaction_one_gets_it(rig: &dyn MarketRig) {
+pub async fn concurrent_uses_of_gateway_transaction_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| {
         for n in 1..=RACERS as i64 {
             unit.insert_payment(&payment(n, n)).await.unwrap();
@@ -100,7 +100,7 @@ pub async fn of_payments_that_claim_one_gateway_transaction_one_gets_it(rig: &dy
 }
 
 /// Of payments inserted concurrently for one order exactly one succeeds.
-pub async fn of_payments_started_at_once_for_one_order_one_is(rig: &dyn MarketRig) {
+pub async fn concurrent_payments_of_order_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.insert_payment(&payment(n as i64 + 1, 1)).await })
     })
@@ -111,7 +111,7 @@ pub async fn of_payments_started_at_once_for_one_order_one_is(rig: &dyn MarketRi
 }
 
 /// Concurrent units that insert different rows all succeed.
-pub async fn units_that_add_different_orders_all_succeed(rig: &dyn MarketRig) {
+pub async fn concurrent_inserts_of_different_rows_all_succeed(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {
             let id = n as i64 + 1;

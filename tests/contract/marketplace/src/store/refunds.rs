@@ -1,8 +1,8 @@
 //! Rules for refunds.
 
 use chrono::TimeDelta;
-use handover_contract::racing::{one_changed, one_succeeded, race};
-use handover_contract::samples::{AWKWARD, later, start, tenant};
+use handover_contract::concurrency::{one_changed, one_succeeded, race};
+use handover_contract::samples::{SPECIAL_CHARACTERS, later, start, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
 use handover_events::{MAX_ID, TenantId, Trace};
 use marketplace_domain::{Currency, Money, Refund, RefundCause, RefundStatus};
@@ -35,12 +35,16 @@ fn numbers(refunds: Vec<Refund>) -> Vec<i64> {
 }
 
 /// A refund is read as it was written, in every status, for every cause, and with and without optional values.
-pub async fn a_refund_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+pub async fn refund_is_read_as_written(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let mut written: Vec<Refund> =
         RefundStatus::ALL.iter().map(|status| refund_moved_to(&refund(1, 1), *status)).collect();
     written.extend(RefundCause::ALL.iter().map(|cause| Refund { cause: *cause, ..refund(1, 1) }));
-    written.push(Refund { reason: AWKWARD.into(), last_error: Some(AWKWARD.into()), ..refund(1, 1) });
+    written.push(Refund {
+        reason: SPECIAL_CHARACTERS.into(),
+        last_error: Some(SPECIAL_CHARACTERS.into()),
+        ..refund(1, 1)
+    });
     written.push(Refund { reason: "退".repeat(Refund::MAX_REASON_CHARS), ..refund(1, 1) });
     written.push(Refund { reason: "😀".repeat(Refund::MAX_REASON_CHARS), ..refund(1, 1) });
     written.push(Refund { reason: String::new(), last_error: Some(String::new()), ..refund(1, 1) });
@@ -65,7 +69,7 @@ pub async fn a_refund_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
 }
 
 /// A duplicate id is a conflict, also in another tenant.
-pub async fn a_taken_refund_id_is_a_conflict(rig: &dyn MarketRig) {
+pub async fn duplicate_refund_id_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1)]).await;
     is_conflict(begin(rig).await.insert_refund(&refund(1, 2)).await);
     is_conflict(begin(rig).await.insert_refund(&Refund { tenant: tenant(2), ..refund(1, 3) }).await);
@@ -73,7 +77,7 @@ pub async fn a_taken_refund_id_is_a_conflict(rig: &dyn MarketRig) {
 }
 
 /// A payment has at most one refund that is in processing or succeeded.
-pub async fn a_second_refund_of_a_payment_is_a_conflict(rig: &dyn MarketRig) {
+pub async fn second_refund_of_payment_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1), refund(2, 2)]).await;
     is_conflict(begin(rig).await.insert_refund(&refund(3, 1)).await);
     is_conflict(begin(rig).await.insert_refund(&Refund { order: order_id(9), ..refund(3, 1) }).await);
@@ -87,7 +91,7 @@ pub async fn a_second_refund_of_a_payment_is_a_conflict(rig: &dyn MarketRig) {
 }
 
 /// After a failed refund its payment may have another one, also in the same unit, but again only one.
-pub async fn a_failed_refund_makes_room_for_another(rig: &dyn MarketRig) {
+pub async fn refund_is_allowed_after_previous_failed(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1)]).await;
     let first = settle(rig, &refund(1, 1), Failed).await;
     add(rig, &[refund(2, 1)]).await;
@@ -105,19 +109,19 @@ pub async fn a_failed_refund_makes_room_for_another(rig: &dyn MarketRig) {
 }
 
 /// A refund is found by its id without a tenant, because the gateway does not report one.
-pub async fn a_refund_is_found_by_its_id_in_any_tenant(rig: &dyn MarketRig) {
+pub async fn refund_is_found_by_id_without_tenant(rig: &dyn MarketRig) {
     let foreign = Refund { tenant: tenant(2), ..refund(1, 1) };
     add(rig, std::slice::from_ref(&foreign)).await;
     assert_eq!(stored(rig, 1).await, Some(foreign));
 }
 
 /// A refund is replaced only if its version is the previous one; attempts and last error are replaced too.
-pub async fn a_refund_advances_from_the_version_before_only(rig: &dyn MarketRig) {
+pub async fn refund_advances_only_from_previous_version(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1), refund(2, 2)]).await;
     let retried = Refund {
         attempts: 1,
         next_attempt_time: Some(later(60)),
-        last_error: Some(AWKWARD.into()),
+        last_error: Some(SPECIAL_CHARACTERS.into()),
         ..refund_moved_to(&refund(1, 1), Processing)
     };
     let settled = refund_moved_to(&retried, Success);
@@ -141,7 +145,7 @@ pub async fn a_refund_advances_from_the_version_before_only(rig: &dyn MarketRig)
 }
 
 /// All refunds of an order are returned in id order, in any status; those of other orders and tenants are not.
-pub async fn the_refunds_of_an_order_come_in_the_order_of_ids(rig: &dyn MarketRig) {
+pub async fn refunds_of_order_are_ordered_by_id(rig: &dyn MarketRig) {
     let of_first = |id, payment| Refund { order: order_id(1), ..refund(id, payment) };
     let foreign = Refund { tenant: tenant(2), ..of_first(4, 41) };
     add(rig, &[of_first(12, 1), of_first(3, 2), refund(5, 3), foreign.clone()]).await;
@@ -157,7 +161,7 @@ pub async fn the_refunds_of_an_order_come_in_the_order_of_ids(rig: &dyn MarketRi
 }
 
 /// A refund is due if its time is at or before now, with microsecond precision.
-pub async fn a_refund_is_due_at_its_time_and_not_before(rig: &dyn MarketRig) {
+pub async fn refund_is_due_at_its_time(rig: &dyn MarketRig) {
     let micro = TimeDelta::microseconds(1);
     let due = |id, at| Refund { next_attempt_time: Some(at), ..refund(id, id) };
     add(rig, &[due(1, start() - micro), due(2, start()), due(3, start() + micro)]).await;
@@ -165,7 +169,7 @@ pub async fn a_refund_is_due_at_its_time_and_not_before(rig: &dyn MarketRig) {
 }
 
 /// Only refunds in processing with a time are due, of every tenant, earliest first, up to the limit.
-pub async fn due_refunds_are_processing_and_come_earliest_first(rig: &dyn MarketRig) {
+pub async fn due_refunds_are_processing_and_ordered_earliest_first(rig: &dyn MarketRig) {
     for (n, status) in RefundStatus::ALL.iter().enumerate() {
         let id = n as i64 + 50;
         add(rig, &[Refund { status: *status, next_attempt_time: Some(later(-500)), ..refund(id, id) }]).await;
@@ -185,7 +189,7 @@ pub async fn due_refunds_are_processing_and_come_earliest_first(rig: &dyn Market
 }
 
 /// Of concurrent units that insert a refund of one payment exactly one succeeds.
-pub async fn of_units_that_insert_a_refund_of_one_payment_exactly_one_does(rig: &dyn MarketRig) {
+pub async fn concurrent_refunds_of_payment_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.insert_refund(&refund(n as i64 + 1, 1)).await })
     })
@@ -196,7 +200,7 @@ pub async fn of_units_that_insert_a_refund_of_one_payment_exactly_one_does(rig: 
 }
 
 /// Of concurrent units that settle one refund exactly one succeeds.
-pub async fn of_units_that_settle_one_refund_exactly_one_does(rig: &dyn MarketRig) {
+pub async fn concurrent_refund_settlements_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_refund(&refund(1, 1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {

@@ -1,15 +1,15 @@
 //! Rules for requests with idempotency keys.
 
 use chrono::TimeDelta;
-use handover_contract::racing::{one_changed, one_succeeded, race};
-use handover_contract::samples::{AWKWARD, later, tenant};
+use handover_contract::concurrency::{one_changed, one_succeeded, race};
+use handover_contract::samples::{SPECIAL_CHARACTERS, later, tenant};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
-use marketplace::ports::{KeptRequest, RequestScope, RequestState};
+use marketplace::ports::{RequestRecord, RequestScope, RequestState};
 
 use super::{MarketRig, begin, in_unit, view};
-use crate::samples::{answered_request, kept_request, scope, user};
+use crate::samples::{completed_request, processing_request, scope, user};
 
-async fn add(rig: &dyn MarketRig, requests: &[KeptRequest]) {
+async fn add(rig: &dyn MarketRig, requests: &[RequestRecord]) {
     in_unit!(rig, |unit| {
         for request in requests {
             unit.insert_request(request).await.expect("a request is inserted");
@@ -17,27 +17,30 @@ async fn add(rig: &dyn MarketRig, requests: &[KeptRequest]) {
     });
 }
 
-async fn stored(rig: &dyn MarketRig, scope: &RequestScope) -> Option<KeptRequest> {
+async fn stored(rig: &dyn MarketRig, scope: &RequestScope) -> Option<RequestRecord> {
     view(rig).await.request_of(scope).await.expect("a request can be read")
 }
 
 /// A request is read as it was written, in every state, with the longest route and key.
-pub async fn a_request_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
+pub async fn request_is_read_as_written(rig: &dyn MarketRig) {
     let longest = RequestScope {
         route: format!("POST /{}", "r".repeat(RequestScope::MAX_ROUTE_CHARS - 6)),
         key: "~".repeat(RequestScope::MAX_KEY_CHARS),
         ..scope("")
     };
     let micro = TimeDelta::microseconds(1);
-    let processing = kept_request("a", "t1");
+    let processing = processing_request("a", "t1");
     let mut written = vec![
         processing.clone(),
-        answered_request(&kept_request("b", "t2"), "null"),
-        answered_request(&kept_request("c", "t3"), &format!("{{\"text\":{AWKWARD:?},\"amount\":88.50}}")),
-        answered_request(&kept_request("d", "t4"), &"d".repeat(200_000)),
-        KeptRequest { scope: longest, ..processing.clone() },
+        completed_request(&processing_request("b", "t2"), "null"),
+        completed_request(
+            &processing_request("c", "t3"),
+            &format!("{{\"text\":{SPECIAL_CHARACTERS:?},\"amount\":88.50}}"),
+        ),
+        completed_request(&processing_request("d", "t4"), &"d".repeat(200_000)),
+        RequestRecord { scope: longest, ..processing.clone() },
     ];
-    written.push(KeptRequest {
+    written.push(RequestRecord {
         scope: scope("e"),
         state: RequestState::Processing { until: later(3) + micro },
         create_time: later(1) - micro,
@@ -52,16 +55,16 @@ pub async fn a_request_is_read_back_as_it_was_written(rig: &dyn MarketRig) {
 }
 
 /// A duplicate scope is a conflict; the same key with another tenant, user or route is another request.
-pub async fn a_taken_scope_is_a_conflict(rig: &dyn MarketRig) {
-    let first = kept_request("key", "t1");
+pub async fn duplicate_scope_is_conflict(rig: &dyn MarketRig) {
+    let first = processing_request("key", "t1");
     add(rig, std::slice::from_ref(&first)).await;
-    is_conflict(begin(rig).await.insert_request(&kept_request("key", "t2")).await);
+    is_conflict(begin(rig).await.insert_request(&processing_request("key", "t2")).await);
     let others = [
         RequestScope { tenant: tenant(2), ..scope("key") },
         RequestScope { user: user(11), ..scope("key") },
         RequestScope { route: "POST /api/v1/products".into(), ..scope("key") },
     ]
-    .map(|scope| KeptRequest { scope, token: "t3".into(), ..first.clone() });
+    .map(|scope| RequestRecord { scope, token: "t3".into(), ..first.clone() });
     add(rig, &others).await;
     for request in [&[first][..], &others].concat() {
         assert_eq!(stored(rig, &request.scope).await, Some(request));
@@ -70,7 +73,7 @@ pub async fn a_taken_scope_is_a_conflict(rig: &dyn MarketRig) {
 
 /// Keys are compared byte by byte.
 pub async fn idempotency_keys_are_compared_byte_by_byte(rig: &dyn MarketRig) {
-    let requests = ["key", "KEY", "Key", "key.", "\"key\""].map(|key| kept_request(key, key));
+    let requests = ["key", "KEY", "Key", "key.", "\"key\""].map(|key| processing_request(key, key));
     add(rig, &requests).await;
     for request in requests {
         assert_eq!(stored(rig, &request.scope).await, Some(request));
@@ -78,11 +81,11 @@ pub async fn idempotency_keys_are_compared_byte_by_byte(rig: &dyn MarketRig) {
 }
 
 /// A request is replaced only with its token; writing the same state again is accepted.
-pub async fn a_request_advances_by_its_token_only(rig: &dyn MarketRig) {
-    let first = kept_request("key", "t1");
-    let other = kept_request("other", "t1");
+pub async fn request_advances_only_with_its_token(rig: &dyn MarketRig) {
+    let first = processing_request("key", "t1");
+    let other = processing_request("other", "t1");
     add(rig, &[first.clone(), other.clone()]).await;
-    let takeover = KeptRequest {
+    let takeover = RequestRecord {
         token: "t2".into(),
         body_hash: "b".repeat(64),
         state: RequestState::Processing { until: later(99) },
@@ -94,21 +97,23 @@ pub async fn a_request_advances_by_its_token_only(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| changes_none(unit.advance_request("t0", &takeover).await));
     in_unit!(rig, |unit| changes_one(unit.advance_request("t1", &takeover).await));
     assert_eq!(stored(rig, &first.scope).await.as_ref(), Some(&takeover));
-    let late = answered_request(&first, "1");
+    let late = completed_request(&first, "1");
     in_unit!(rig, |unit| changes_none(unit.advance_request("t1", &late).await));
-    let answered = answered_request(&takeover, "2");
+    let answered = completed_request(&takeover, "2");
     for _ in 0..2 {
         in_unit!(rig, |unit| changes_one(unit.advance_request("t2", &answered).await));
     }
-    in_unit!(rig, |unit| changes_none(unit.advance_request("t2", &kept_request("missing", "t2")).await));
+    in_unit!(rig, |unit| changes_none(
+        unit.advance_request("t2", &processing_request("missing", "t2")).await
+    ));
     assert_eq!(stored(rig, &first.scope).await, Some(answered));
     assert_eq!(stored(rig, &other.scope).await, Some(other));
 }
 
 /// A request without a response is removed with its token.
-pub async fn a_request_is_dropped_by_its_token_until_it_is_answered(rig: &dyn MarketRig) {
-    let answered = answered_request(&kept_request("b", "t1"), "1");
-    add(rig, &[kept_request("a", "t1"), answered.clone()]).await;
+pub async fn request_without_response_is_dropped_with_its_token(rig: &dyn MarketRig) {
+    let answered = completed_request(&processing_request("b", "t1"), "1");
+    add(rig, &[processing_request("a", "t1"), answered.clone()]).await;
     in_unit!(rig, |unit| {
         changes_none(unit.drop_request(&scope("a"), "t2").await);
         changes_none(unit.drop_request(&scope("b"), "t1").await);
@@ -117,35 +122,35 @@ pub async fn a_request_is_dropped_by_its_token_until_it_is_answered(rig: &dyn Ma
     });
     assert_eq!(stored(rig, &scope("a")).await, None);
     assert_eq!(stored(rig, &scope("b")).await, Some(answered));
-    add(rig, &[kept_request("a", "t3")]).await;
+    add(rig, &[processing_request("a", "t3")]).await;
 }
 
 /// Expired requests are removed in every state and tenant, earliest expiry first, up to the limit.
-pub async fn expired_requests_are_swept_the_longest_expired_first(rig: &dyn MarketRig) {
+pub async fn expired_requests_are_removed_earliest_first(rig: &dyn MarketRig) {
     let expiring = |key: &str, seconds: i64| {
-        let request = kept_request(key, "t");
-        KeptRequest { expire_time: later(seconds), ..request }
+        let request = processing_request(key, "t");
+        RequestRecord { expire_time: later(seconds), ..request }
     };
     let foreign = RequestScope { tenant: tenant(2), ..scope("c") };
     let requests = [
         expiring("a", 30),
-        answered_request(&expiring("b", 10), "1"),
-        KeptRequest { scope: foreign.clone(), ..expiring("c", 20) },
-        KeptRequest { expire_time: later(30) + TimeDelta::microseconds(1), ..expiring("d", 0) },
+        completed_request(&expiring("b", 10), "1"),
+        RequestRecord { scope: foreign.clone(), ..expiring("c", 20) },
+        RequestRecord { expire_time: later(30) + TimeDelta::microseconds(1), ..expiring("d", 0) },
     ];
     add(rig, &requests).await;
-    in_unit!(rig, |unit| assert_eq!(unit.sweep_requests(later(9), 10).await.unwrap(), 0));
-    in_unit!(rig, |unit| assert_eq!(unit.sweep_requests(later(30), 2).await.unwrap(), 2));
+    in_unit!(rig, |unit| assert_eq!(unit.delete_expired_requests(later(9), 10).await.unwrap(), 0));
+    in_unit!(rig, |unit| assert_eq!(unit.delete_expired_requests(later(30), 2).await.unwrap(), 2));
     assert_eq!((stored(rig, &scope("b")).await, stored(rig, &foreign).await), (None, None));
-    in_unit!(rig, |unit| assert_eq!(unit.sweep_requests(later(30), 10).await.unwrap(), 1));
+    in_unit!(rig, |unit| assert_eq!(unit.delete_expired_requests(later(30), 10).await.unwrap(), 1));
     assert_eq!(stored(rig, &scope("a")).await, None);
     assert!(stored(rig, &scope("d")).await.is_some());
 }
 
 /// Of concurrent units that insert one request exactly one succeeds.
-pub async fn of_units_that_add_one_request_exactly_one_does(rig: &dyn MarketRig) {
+pub async fn concurrent_request_inserts_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
-        Box::pin(async move { unit.insert_request(&kept_request("key", &format!("t{n}"))).await })
+        Box::pin(async move { unit.insert_request(&processing_request("key", &format!("t{n}"))).await })
     })
     .await;
     let winner = one_succeeded(outcomes);
@@ -154,10 +159,10 @@ pub async fn of_units_that_add_one_request_exactly_one_does(rig: &dyn MarketRig)
 }
 
 /// Of concurrent units that take over one request exactly one succeeds.
-pub async fn of_units_that_take_over_one_request_exactly_one_does(rig: &dyn MarketRig) {
-    add(rig, &[kept_request("key", "t")]).await;
+pub async fn concurrent_request_takeovers_succeed_exactly_once(rig: &dyn MarketRig) {
+    add(rig, &[processing_request("key", "t")]).await;
     let outcomes = race(&rig.market(), |unit, n| {
-        Box::pin(async move { unit.advance_request("t", &kept_request("key", &format!("t{n}"))).await })
+        Box::pin(async move { unit.advance_request("t", &processing_request("key", &format!("t{n}"))).await })
     })
     .await;
     let winner = one_changed(outcomes);

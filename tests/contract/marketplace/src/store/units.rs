@@ -2,7 +2,7 @@
 
 use handover_contract::samples::{confirmed, event, event_id, later};
 use handover_contract::work::{changes_one, commit};
-use handover_contract::{MOST_POLLS, cut_after, eventually, within};
+use handover_contract::{MAX_POLLS, cancel_after_polls, eventually, within};
 use handover_events::TenantId;
 use marketplace::ports::{ListingChangeKind, MarketView, Work};
 use marketplace_domain::{PaymentStatus, ProductAction};
@@ -44,7 +44,7 @@ async fn has_event<V: MarketView + ?Sized>(view: &mut V, id: &str) -> bool {
 }
 
 /// The writes of a unit are invisible to others before its commit and visible afterwards.
-pub async fn rows_and_events_are_invisible_until_their_unit_is_committed(rig: &dyn MarketRig) {
+pub async fn uncommitted_rows_and_events_are_invisible(rig: &dyn MarketRig) {
     let mut before = view(rig).await;
     let mut unit = begin(rig).await;
     write_rows(unit.as_mut()).await;
@@ -57,7 +57,7 @@ pub async fn rows_and_events_are_invisible_until_their_unit_is_committed(rig: &d
 }
 
 /// A unit reads its own inserted and changed rows.
-pub async fn a_unit_reads_its_own_rows(rig: &dyn MarketRig) {
+pub async fn unit_reads_its_own_rows(rig: &dyn MarketRig) {
     let mut unit = begin(rig).await;
     write_rows(unit.as_mut()).await;
     assert_eq!(seen(unit.as_mut()).await.len(), EVERYTHING);
@@ -67,7 +67,7 @@ pub async fn a_unit_reads_its_own_rows(rig: &dyn MarketRig) {
 }
 
 /// Dropping a unit rolls back its inserts.
-pub async fn a_dropped_unit_undoes_rows_and_events(rig: &dyn MarketRig) {
+pub async fn dropped_unit_rolls_back_inserts(rig: &dyn MarketRig) {
     let mut unit = begin(rig).await;
     write_rows(unit.as_mut()).await;
     drop(unit);
@@ -76,7 +76,7 @@ pub async fn a_dropped_unit_undoes_rows_and_events(rig: &dyn MarketRig) {
 }
 
 /// Dropping a unit rolls back its changes of existing rows.
-pub async fn a_dropped_unit_undoes_its_changes_of_rows(rig: &dyn MarketRig) {
+pub async fn dropped_unit_rolls_back_updates(rig: &dyn MarketRig) {
     let old = product(1);
     in_unit!(rig, |unit| {
         unit.insert_product(&old).await.unwrap();
@@ -92,7 +92,7 @@ pub async fn a_dropped_unit_undoes_its_changes_of_rows(rig: &dyn MarketRig) {
 }
 
 /// A reader that sees one row of a commit sees all of them.
-pub async fn rows_and_events_of_a_commit_are_seen_together(rig: &dyn MarketRig) {
+pub async fn rows_and_events_of_commit_become_visible_together(rig: &dyn MarketRig) {
     const COMMITS: i64 = 25;
     let store = rig.market();
     let writer = tokio::spawn(async move {
@@ -122,13 +122,13 @@ pub async fn rows_and_events_of_a_commit_are_seen_together(rig: &dyn MarketRig) 
 }
 
 /// A commit whose future is dropped is applied completely or not at all, and later units work.
-pub async fn a_commit_cut_at_any_point_keeps_rows_and_events_together(rig: &dyn MarketRig) {
-    for polls in 0..MOST_POLLS {
+pub async fn dropped_commit_is_atomic_for_rows_and_events(rig: &dyn MarketRig) {
+    for polls in 0..MAX_POLLS {
         let id = 1 + polls as i64;
         let mut unit = begin(rig).await;
         unit.insert_product(&product(id)).await.unwrap();
         unit.outbox().append(&[event(&format!("e{id}"), id, 1)]).await.unwrap();
-        let outcome = within("a dropped commit", cut_after(polls, unit.commit())).await;
+        let outcome = within("a dropped commit", cancel_after_polls(polls, unit.commit())).await;
         in_unit!(rig, |unit| unit.insert_order(&order(id)).await.unwrap());
         let mut view = view(rig).await;
         let first = view.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap().is_some();
@@ -140,11 +140,11 @@ pub async fn a_commit_cut_at_any_point_keeps_rows_and_events_together(rig: &dyn 
             return;
         }
     }
-    panic!("commit is not complete after {MOST_POLLS} polls");
+    panic!("commit is not complete after {MAX_POLLS} polls");
 }
 
 /// After a restart committed rows exist and uncommitted ones do not.
-pub async fn committed_rows_survive_a_restart(rig: &dyn MarketRig) {
+pub async fn committed_rows_survive_restart(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| write_rows(unit.as_mut()).await);
     let mut unit = begin(rig).await;
     unit.insert_product(&product(2)).await.unwrap();

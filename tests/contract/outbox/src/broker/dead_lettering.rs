@@ -29,7 +29,7 @@ pub async fn a_rejected_message_moves_to_the_dead_letters(rig: &dyn BrokerRig) {
     within("nack", consumer.nack(&tags(&unsettled[..1]), Requeue::No)).await.unwrap();
     settles_at(rig, QUEUE, 0, 1).await;
     let dead = drain(rig, "dead.queue", 1).await.remove(0);
-    assert_eq!(dead.died_in.as_deref(), Some(QUEUE));
+    assert_eq!(dead.rejected_in.as_deref(), Some(QUEUE));
     assert_eq!(dead.message, unsettled[0].message, "the message is unchanged");
 }
 
@@ -44,7 +44,7 @@ pub async fn dead_letters_keep_their_order_and_are_not_redelivered(rig: &dyn Bro
 }
 
 /// A dead letter reaches every queue whose binding matches its key.
-pub async fn a_dead_letter_reaches_every_queue_that_takes_its_key(rig: &dyn BrokerRig) {
+pub async fn a_dead_letter_reaches_every_queue_that_matches_its_key(rig: &dyn BrokerRig) {
     declare(
         rig,
         &[rejecting(), queue("one", &["dead"]), queue("two", &["dead.#", KEY]), queue("three", &[KEY])],
@@ -55,25 +55,25 @@ pub async fn a_dead_letter_reaches_every_queue_that_takes_its_key(rig: &dyn Brok
     assert_eq!(ids(&drain(rig, "one", 1).await), ["a"]);
     let both = drain(rig, "two", 2).await;
     assert_eq!(
-        both.iter().map(|delivery| delivery.died_in.as_deref()).collect::<Vec<_>>(),
+        both.iter().map(|delivery| delivery.rejected_in.as_deref()).collect::<Vec<_>>(),
         [None, Some(QUEUE)]
     );
     drain(rig, "three", 1).await;
 }
 
 /// A message that is dead-lettered twice contains the name of the last queue.
-pub async fn a_message_that_dies_again_tells_where_it_died_last(rig: &dyn BrokerRig) {
+pub async fn a_message_dead_lettered_twice_names_the_last_queue(rig: &dyn BrokerRig) {
     let second = dead_lettered(queue("second", &["dead"]), "buried");
     declare(rig, &[rejecting(), second, queue("last", &["buried"])]).await;
     publish(rig, &["a"]).await;
     reject(rig, QUEUE, 1).await;
     reject(rig, "second", 1).await;
     let last = drain(rig, "last", 1).await;
-    assert_eq!((ids(&last), last[0].died_in.as_deref()), (vec!["a".to_owned()], Some("second")));
+    assert_eq!((ids(&last), last[0].rejected_in.as_deref()), (vec!["a".to_owned()], Some("second")));
 }
 
 /// A message that was requeued before it was rejected is dead-lettered like any other.
-pub async fn a_redelivered_message_dies_like_any_other(rig: &dyn BrokerRig) {
+pub async fn a_redelivered_message_is_dead_lettered_like_any_other(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     publish(rig, &["a"]).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
@@ -106,11 +106,11 @@ pub async fn a_settled_message_is_not_dead_lettered(rig: &dyn BrokerRig) {
 }
 
 /// A message that was dead-lettered and is published again is a new message.
-pub async fn a_message_published_anew_has_not_died(rig: &dyn BrokerRig) {
+pub async fn a_message_published_again_is_not_dead_lettered(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     publish(rig, &["a"]).await;
     reject(rig, QUEUE, 1).await;
     drain(rig, "dead.queue", 1).await;
     publish(rig, &["a"]).await;
-    assert_eq!(drain(rig, QUEUE, 1).await[0].died_in, None);
+    assert_eq!(drain(rig, QUEUE, 1).await[0].rejected_in, None);
 }

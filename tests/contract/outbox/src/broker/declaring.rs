@@ -20,7 +20,7 @@ async fn refusal(rig: &dyn BrokerRig, spec: QueueSpec) -> String {
 }
 
 /// Repeating a declaration changes nothing: messages, consumers and the number of deliveries.
-pub async fn the_same_declared_again_changes_nothing(rig: &dyn BrokerRig) {
+pub async fn a_repeated_declaration_changes_nothing(rig: &dyn BrokerRig) {
     let specs = [
         dead_lettered(expiring(queue(QUEUE, &[KEY]), Duration::from_secs(900)), "dead"),
         queue("dead.queue", &["dead"]),
@@ -70,7 +70,7 @@ pub async fn another_dead_letter_key_is_refused_with_both_values(rig: &dyn Broke
 }
 
 /// Adding or removing an argument is refused.
-pub async fn an_argument_that_comes_or_goes_is_refused(rig: &dyn BrokerRig) {
+pub async fn an_added_or_removed_argument_is_refused(rig: &dyn BrokerRig) {
     let plain = queue(QUEUE, &[KEY]);
     let full = dead_lettered(expiring(queue("full.queue", &["full"]), Duration::from_secs(61)), "dead");
     declare(rig, &[plain.clone(), full.clone()]).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::super::{MOST_POLLS, cut_after, within};
+use super::super::{MAX_POLLS, cancel_after_polls, within};
 use super::{
     BrokerRig, KEY, QUEUE, ack, declare, declare_one, ids, next, publish, publish_as, queue, receive,
     settles_at, stays_empty, stays_pending, subscribe, tags,
@@ -11,7 +11,7 @@ use super::{
 use crate::samples::outgoing;
 
 /// Messages are delivered in the order in which they entered the queue, whatever the prefetch.
-pub async fn messages_come_in_the_order_of_the_queue(rig: &dyn BrokerRig) {
+pub async fn messages_are_delivered_in_queue_order(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let names: Vec<String> = (0..60).map(|n| format!("e{n:02}")).collect();
     publish(rig, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -30,7 +30,7 @@ pub async fn messages_come_in_the_order_of_the_queue(rig: &dyn BrokerRig) {
 }
 
 /// The number of unsettled deliveries never exceeds the prefetch.
-pub async fn no_more_are_unsettled_than_the_prefetch_allows(rig: &dyn BrokerRig) {
+pub async fn unsettled_deliveries_never_exceed_the_prefetch(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c", "d", "e"]).await;
     let consumer = subscribe(rig, QUEUE, 3).await;
@@ -71,7 +71,7 @@ pub async fn a_consumer_receives_only_messages_of_its_own_queue(rig: &dyn Broker
 }
 
 /// A consumer at its prefetch limit receives the next message after it settled one.
-pub async fn a_full_consumer_goes_on_once_something_is_settled(rig: &dyn BrokerRig) {
+pub async fn a_full_consumer_continues_after_a_settlement(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
     let consumer = subscribe(rig, QUEUE, 1).await;
@@ -117,7 +117,7 @@ pub async fn two_consumers_share_messages_without_overlap(rig: &dyn BrokerRig) {
 }
 
 /// A full consumer does not keep messages from another one.
-pub async fn both_consumers_get_their_share(rig: &dyn BrokerRig) {
+pub async fn a_full_consumer_leaves_messages_to_another(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
     let one = subscribe(rig, QUEUE, 1).await;
@@ -131,11 +131,11 @@ pub async fn both_consumers_get_their_share(rig: &dyn BrokerRig) {
 /// A `next` that is cancelled at any point loses no message: it is delivered by the next call or after the close.
 pub async fn a_next_cancelled_at_any_point_loses_no_message(rig: &dyn BrokerRig) {
     declare_one(rig).await;
-    for polls in 0..MOST_POLLS {
+    for polls in 0..MAX_POLLS {
         let names = ["a", "b", "c"].map(|id| format!("{id}{polls}"));
         publish(rig, &names.each_ref().map(String::as_str)).await;
         let consumer = subscribe(rig, QUEUE, 10).await;
-        let result = within("a cancelled next", cut_after(polls, consumer.next())).await;
+        let result = within("a cancelled next", cancel_after_polls(polls, consumer.next())).await;
         let done = result.is_some();
         let mut seen = match result {
             Some(deliveries) => {
@@ -158,7 +158,7 @@ pub async fn a_next_cancelled_at_any_point_loses_no_message(rig: &dyn BrokerRig)
             return;
         }
     }
-    panic!("next is not done after {MOST_POLLS} polls");
+    panic!("next is not done after {MAX_POLLS} polls");
 }
 
 /// A consumer whose waiting calls are cancelled repeatedly, as by a loop with a timeout, misses no message.
@@ -167,7 +167,7 @@ pub async fn a_consumer_with_cancelled_calls_misses_no_message(rig: &dyn BrokerR
     let consumer = subscribe(rig, QUEUE, 10).await;
     for polls in 1..12 {
         assert!(
-            within("a cancelled next", cut_after(1, consumer.next())).await.is_none(),
+            within("a cancelled next", cancel_after_polls(1, consumer.next())).await.is_none(),
             "no message exists yet"
         );
         let id = format!("e{polls}");
@@ -181,10 +181,10 @@ pub async fn a_consumer_with_cancelled_calls_misses_no_message(rig: &dyn BrokerR
 /// A publish whose caller is cancelled happens in order and at most once, and the broker still works.
 pub async fn a_publish_cancelled_at_any_point_does_not_affect_the_broker(rig: &dyn BrokerRig) {
     declare_one(rig).await;
-    for polls in 0..MOST_POLLS {
+    for polls in 0..MAX_POLLS {
         let window = ["a", "b", "c"].map(|id| outgoing(id, KEY)).into();
         let broker = rig.broker();
-        let result = within("a cancelled publish", cut_after(polls, broker.publish(window))).await;
+        let result = within("a cancelled publish", cancel_after_polls(polls, broker.publish(window))).await;
         publish(rig, &["last"]).await;
         let consumer = subscribe(rig, QUEUE, 10).await;
         let mut seen: Vec<String> = Vec::new();
@@ -204,7 +204,7 @@ pub async fn a_publish_cancelled_at_any_point_does_not_affect_the_broker(rig: &d
             return;
         }
     }
-    panic!("publish is not done after {MOST_POLLS} polls");
+    panic!("publish is not done after {MAX_POLLS} polls");
 }
 
 /// Every delivery of a subscription has a different tag.

@@ -13,15 +13,15 @@ use handover_outbox::topology::{QueueSpec, Topology};
 use super::{eventually, within};
 use crate::samples::outgoing;
 
-pub mod addressed;
 pub mod dead_lettering;
 pub mod declaring;
 pub mod delivering;
-pub mod depths;
-pub mod ending;
 pub mod publishing;
+pub mod queue_addressed;
+pub mod queue_depths;
 pub mod routing;
 pub mod settling;
+pub mod subscription_end;
 pub mod ttl;
 
 /// A fresh broker without declarations, and its environment.
@@ -53,28 +53,28 @@ pub struct BrokerCapabilities {
     /// delivery limit.
     pub requeues_near_the_head: bool,
     /// The broker's clock advances only through [`BrokerRig::advance`]. The clock of a real broker runs on its own.
-    pub stands_still: bool,
+    pub simulated_clock: bool,
 }
 
 impl Default for BrokerCapabilities {
     fn default() -> Self {
-        BrokerCapabilities { counts_unacked: true, requeues_near_the_head: true, stands_still: true }
+        BrokerCapabilities { counts_unacked: true, requeues_near_the_head: true, simulated_clock: true }
     }
 }
 
 // The list of all rules: add each rule here, under its module.
 crate::rules! { broker_rules: BrokerRig;
     routing: [
-        a_plain_binding_takes_its_own_key_only,
-        a_star_stands_for_exactly_one_word,
-        a_star_stands_in_any_place,
+        a_plain_binding_matches_only_its_own_key,
+        a_star_matches_exactly_one_word,
+        a_star_works_at_any_position,
         a_hash_matches_any_number_of_words,
         a_hash_works_at_any_position,
-        a_star_and_a_hash_stand_for_at_least_one_word,
+        a_star_and_a_hash_match_at_least_one_word,
         a_message_reaches_every_matching_queue,
         a_message_matched_by_two_bindings_of_a_queue_is_delivered_once,
         a_single_hash_matches_every_key,
-        a_queue_without_bindings_gets_nothing,
+        a_queue_without_bindings_receives_nothing,
         the_standard_topology_routes_each_event_to_its_queues,
     ]
     publishing: [
@@ -82,92 +82,92 @@ crate::rules! { broker_rules: BrokerRig;
         an_empty_window_has_no_outcomes,
         a_confirmed_message_is_in_its_queue,
         a_confirm_is_proof_of_its_own_event,
-        a_message_that_no_queue_takes_is_returned,
-        of_a_window_only_what_no_queue_takes_is_returned,
+        an_unroutable_message_is_returned,
+        only_unroutable_messages_of_a_window_are_returned,
         a_confirmed_message_is_in_every_matching_queue,
         messages_enter_a_queue_in_the_order_of_their_window,
-        a_message_arrives_as_it_was_published,
+        a_message_is_delivered_as_it_was_published,
         a_message_published_twice_is_delivered_twice,
         concurrently_published_windows_arrive_in_their_own_order,
         a_confirmed_message_survives_a_restart,
     ]
     delivering: [
-        messages_come_in_the_order_of_the_queue,
-        no_more_are_unsettled_than_the_prefetch_allows,
+        messages_are_delivered_in_queue_order,
+        unsettled_deliveries_never_exceed_the_prefetch,
         a_waiting_consumer_is_woken_by_a_message,
         a_consumer_receives_only_messages_of_its_own_queue,
-        a_full_consumer_goes_on_once_something_is_settled,
+        a_full_consumer_continues_after_a_settlement,
         two_consumers_share_messages_without_overlap,
-        both_consumers_get_their_share,
+        a_full_consumer_leaves_messages_to_another,
         a_next_cancelled_at_any_point_loses_no_message,
         a_consumer_with_cancelled_calls_misses_no_message,
         a_publish_cancelled_at_any_point_does_not_affect_the_broker,
         every_delivery_has_a_different_tag,
         unsettled_deliveries_stay_with_their_consumer,
     ]
-    addressed: [
-        a_message_for_one_queue_reaches_it_alone,
-        a_message_for_a_queue_that_is_not_there_is_returned,
-        messages_for_one_queue_keep_their_place_in_the_window,
+    queue_addressed: [
+        a_message_for_one_queue_reaches_only_that_queue,
+        a_message_for_a_missing_queue_is_returned,
+        messages_for_one_queue_keep_their_position_in_the_window,
         a_waiting_consumer_is_woken_by_a_message_for_its_queue,
         a_message_for_one_queue_expires_like_any_other,
     ]
     settling: [
-        an_acked_message_is_gone,
+        an_acked_message_is_deleted,
         a_settled_tag_is_ignored,
         deliveries_are_settled_in_any_order,
-        a_requeued_message_comes_again_marked,
-        a_requeued_message_comes_before_those_behind_it,
+        a_requeued_message_is_redelivered_and_marked,
+        a_requeued_message_precedes_waiting_messages,
         messages_requeued_together_keep_their_order,
-        a_requeued_message_may_come_to_another_consumer,
-        a_rejected_message_is_dropped_where_the_queue_says_nothing,
-        a_rejected_message_makes_room,
+        a_requeued_message_may_be_delivered_to_another_consumer,
+        a_rejected_message_is_dropped_without_a_dead_letter_key,
+        a_rejected_message_frees_its_prefetch_slot,
     ]
     dead_lettering: [
         a_rejected_message_moves_to_the_dead_letters,
         dead_letters_keep_their_order_and_are_not_redelivered,
-        a_dead_letter_reaches_every_queue_that_takes_its_key,
-        a_message_that_dies_again_tells_where_it_died_last,
-        a_redelivered_message_dies_like_any_other,
+        a_dead_letter_reaches_every_queue_that_matches_its_key,
+        a_message_dead_lettered_twice_names_the_last_queue,
+        a_redelivered_message_is_dead_lettered_like_any_other,
         a_consumer_of_dead_letters_is_woken_by_one,
         a_settled_message_is_not_dead_lettered,
-        a_message_published_anew_has_not_died,
+        a_message_published_again_is_not_dead_lettered,
     ]
     ttl: [
-        a_message_is_routed_on_when_it_expires_and_not_before,
-        a_consumer_that_waits_is_woken_by_an_expiry,
-        what_expired_while_nobody_listened_is_delivered,
-        each_message_has_its_own_time,
-        an_expired_message_is_dropped_where_the_queue_says_nothing,
-        an_expiry_into_nowhere_disturbs_nobody,
+        a_message_is_dead_lettered_when_it_expires_and_not_before,
+        a_waiting_consumer_is_woken_by_an_expiry,
+        messages_expired_without_a_consumer_are_delivered,
+        each_message_expires_at_its_own_time,
+        an_expired_message_is_dropped_without_a_dead_letter_key,
+        an_unroutable_expired_message_is_dropped,
         without_a_ttl_nothing_expires,
-        an_expired_message_that_is_rejected_died_where_it_was_rejected,
+        an_expired_message_that_is_rejected_names_the_rejecting_queue,
     ]
     declaring: [
-        the_same_declared_again_changes_nothing,
+        a_repeated_declaration_changes_nothing,
         the_standard_topology_can_be_declared_again,
         another_ttl_is_refused_with_both_values,
         another_dead_letter_key_is_refused_with_both_values,
-        an_argument_that_comes_or_goes_is_refused,
+        an_added_or_removed_argument_is_refused,
         a_refused_declaration_deletes_nothing,
         a_queue_omitted_from_a_later_declaration_is_kept,
         an_undeclared_queue_cannot_be_subscribed_to,
     ]
-    ending: [
-        a_closed_subscription_returns_what_it_had,
-        a_dropped_subscription_returns_what_it_had,
-        a_consumer_that_waits_gets_what_a_dropped_one_had,
-        a_consumer_that_waits_gets_what_a_closed_one_had,
+    subscription_end: [
+        a_closed_subscription_returns_its_unsettled_messages,
+        a_dropped_subscription_returns_its_unsettled_messages,
+        a_waiting_consumer_receives_the_messages_of_a_dropped_one,
+        a_waiting_consumer_receives_the_messages_of_a_closed_one,
         a_closed_subscription_delivers_nothing,
         a_waiting_call_ends_when_its_subscription_is_closed,
         a_closed_subscription_settles_nothing,
         a_subscription_can_be_closed_again,
-        other_subscriptions_live_on,
+        closing_a_subscription_does_not_affect_others,
     ]
-    depths: [
+    queue_depths: [
         every_declared_queue_is_listed_by_name,
         no_queue_is_listed_before_a_declaration,
-        a_message_is_counted_where_it_is,
+        a_message_is_counted_by_its_state,
         live_subscriptions_are_counted,
     ]
 }

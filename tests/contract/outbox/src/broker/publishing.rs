@@ -11,7 +11,7 @@ use super::{
     BrokerRig, KEY, NOWHERE, QUEUE, ack, declare, declare_one, drain, ids, publish, publish_as, queue,
     receive, settles_at, stays_empty, subscribe,
 };
-use crate::samples::{AWKWARD, BOOK_LENT, event_id, outgoing};
+use crate::samples::{BOOK_LENT, SPECIAL_CHARACTERS, event_id, outgoing};
 
 fn is_confirmed(outcome: &PublishOutcome) -> bool {
     matches!(outcome, PublishOutcome::Confirmed(_))
@@ -63,7 +63,7 @@ pub async fn a_confirm_is_proof_of_its_own_event(rig: &dyn BrokerRig) {
 }
 
 /// A message that no queue matches is returned with a reason and is in no queue.
-pub async fn a_message_that_no_queue_takes_is_returned(rig: &dyn BrokerRig) {
+pub async fn an_unroutable_message_is_returned(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     match publish_as(rig, &[("lost", NOWHERE)]).await.as_slice() {
         [PublishOutcome::Returned { event_id, reason }] => {
@@ -76,7 +76,7 @@ pub async fn a_message_that_no_queue_takes_is_returned(rig: &dyn BrokerRig) {
 }
 
 /// Of a mixed window exactly those messages are returned that no queue matches, whatever their position.
-pub async fn of_a_window_only_what_no_queue_takes_is_returned(rig: &dyn BrokerRig) {
+pub async fn only_unroutable_messages_of_a_window_are_returned(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     for modulus in [2, 3, 7, 50] {
         let names: Vec<String> = (0..50).map(|n| format!("m{modulus}-{n}")).collect();
@@ -124,7 +124,7 @@ pub async fn messages_enter_a_queue_in_the_order_of_their_window(rig: &dyn Broke
 }
 
 /// A message is delivered with unchanged body, headers and properties.
-pub async fn a_message_arrives_as_it_was_published(rig: &dyn BrokerRig) {
+pub async fn a_message_is_delivered_as_it_was_published(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let full = Message {
         message_id: Some("x".repeat(64)),
@@ -135,12 +135,12 @@ pub async fn a_message_arrives_as_it_was_published(rig: &dyn BrokerRig) {
             ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
             ("aggregateType", "Book"),
             ("aggregateId", "-7"),
-            ("note", AWKWARD),
+            ("note", SPECIAL_CHARACTERS),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into(),
         body: format!(
-            "{{ \"title\":\"{AWKWARD}\", \"amount\":88.50,\n\t\"long\":\"{}\"}}",
+            "{{ \"title\":\"{SPECIAL_CHARACTERS}\", \"amount\":88.50,\n\t\"long\":\"{}\"}}",
             "长".repeat(20_000)
         ),
     };
@@ -155,7 +155,7 @@ pub async fn a_message_arrives_as_it_was_published(rig: &dyn BrokerRig) {
         let deliveries = receive(consumer.as_ref(), 1).await;
         ack(consumer.as_ref(), &deliveries).await;
         assert_eq!(deliveries[0].message, message);
-        assert_eq!((deliveries[0].redelivered, deliveries[0].died_in.as_deref()), (false, None));
+        assert_eq!((deliveries[0].redelivered, deliveries[0].rejected_in.as_deref()), (false, None));
     }
     stays_empty(rig, consumer.as_ref()).await;
 }

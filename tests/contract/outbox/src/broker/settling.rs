@@ -9,7 +9,7 @@ use super::{
 };
 
 /// An acked message is deleted.
-pub async fn an_acked_message_is_gone(rig: &dyn BrokerRig) {
+pub async fn an_acked_message_is_deleted(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c"]).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
@@ -52,7 +52,7 @@ pub async fn deliveries_are_settled_in_any_order(rig: &dyn BrokerRig) {
 }
 
 /// A requeued message is delivered again and marked as redelivered; the first delivery is not marked.
-pub async fn a_requeued_message_comes_again_marked(rig: &dyn BrokerRig) {
+pub async fn a_requeued_message_is_redelivered_and_marked(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a"]).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
@@ -66,7 +66,7 @@ pub async fn a_requeued_message_comes_again_marked(rig: &dyn BrokerRig) {
 }
 
 /// A requeued message is placed near the head, before waiting messages.
-pub async fn a_requeued_message_comes_before_those_behind_it(rig: &dyn BrokerRig) {
+pub async fn a_requeued_message_precedes_waiting_messages(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c", "d", "e", "f"]).await;
     let consumer = subscribe(rig, QUEUE, 3).await;
@@ -104,7 +104,7 @@ pub async fn messages_requeued_together_keep_their_order(rig: &dyn BrokerRig) {
 }
 
 /// A requeued message can be delivered to any consumer.
-pub async fn a_requeued_message_may_come_to_another_consumer(rig: &dyn BrokerRig) {
+pub async fn a_requeued_message_may_be_delivered_to_another_consumer(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
     let one = subscribe(rig, QUEUE, 2).await;
@@ -125,7 +125,7 @@ pub async fn a_requeued_message_may_come_to_another_consumer(rig: &dyn BrokerRig
 }
 
 /// A rejected message is dropped if its queue has no dead-letter key.
-pub async fn a_rejected_message_is_dropped_where_the_queue_says_nothing(rig: &dyn BrokerRig) {
+pub async fn a_rejected_message_is_dropped_without_a_dead_letter_key(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
     let consumer = subscribe(rig, QUEUE, 5).await;
@@ -137,7 +137,7 @@ pub async fn a_rejected_message_is_dropped_where_the_queue_says_nothing(rig: &dy
 }
 
 /// A nacked message frees its prefetch slot like an acked one.
-pub async fn a_rejected_message_makes_room(rig: &dyn BrokerRig) {
+pub async fn a_rejected_message_frees_its_prefetch_slot(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
     let consumer = subscribe(rig, QUEUE, 1).await;

@@ -25,7 +25,7 @@ pub(super) async fn when_it_expires(
     consumer: &dyn Subscription,
     since: Instant,
 ) -> Delivery {
-    if rig.capabilities().stands_still {
+    if rig.capabilities().simulated_clock {
         rig.advance(TTL - MARGIN / 2).await;
         stays_empty(rig, consumer).await;
         rig.advance(MARGIN).await;
@@ -43,12 +43,12 @@ fn delay() -> QueueSpec {
 }
 
 /// An expired message is routed with its queue's dead-letter key, not before its time, and unchanged.
-pub async fn a_message_is_routed_on_when_it_expires_and_not_before(rig: &dyn BrokerRig) {
+pub async fn a_message_is_dead_lettered_when_it_expires_and_not_before(rig: &dyn BrokerRig) {
     declare(rig, &[delay(), queue("due", &["due"])]).await;
     let consumer = subscribe(rig, "due", 5).await;
     let since = Instant::now();
     publish_with(rig, "later", &["a"]).await;
-    if rig.capabilities().stands_still {
+    if rig.capabilities().simulated_clock {
         settles_at(rig, "delay", 1, 0).await;
     }
     let due = when_it_expires(rig, consumer.as_ref(), since).await;
@@ -58,7 +58,7 @@ pub async fn a_message_is_routed_on_when_it_expires_and_not_before(rig: &dyn Bro
 }
 
 /// A waiting consumer is woken when a message expires into its queue.
-pub async fn a_consumer_that_waits_is_woken_by_an_expiry(rig: &dyn BrokerRig) {
+pub async fn a_waiting_consumer_is_woken_by_an_expiry(rig: &dyn BrokerRig) {
     declare(rig, &[delay(), queue("due", &["due"])]).await;
     let consumer = subscribe(rig, "due", 5).await;
     for id in ["a", "b"] {
@@ -72,7 +72,7 @@ pub async fn a_consumer_that_waits_is_woken_by_an_expiry(rig: &dyn BrokerRig) {
 }
 
 /// Messages that expired while no consumer was subscribed are delivered later.
-pub async fn what_expired_while_nobody_listened_is_delivered(rig: &dyn BrokerRig) {
+pub async fn messages_expired_without_a_consumer_are_delivered(rig: &dyn BrokerRig) {
     declare(rig, &[delay(), queue("due", &["due"])]).await;
     publish_with(rig, "later", &["a", "b"]).await;
     rig.advance(TTL * 3).await;
@@ -80,14 +80,14 @@ pub async fn what_expired_while_nobody_listened_is_delivered(rig: &dyn BrokerRig
 }
 
 /// Each message expires at its own time, in the order of arrival.
-pub async fn each_message_has_its_own_time(rig: &dyn BrokerRig) {
+pub async fn each_message_expires_at_its_own_time(rig: &dyn BrokerRig) {
     declare(rig, &[delay(), queue("due", &["due"])]).await;
     let consumer = subscribe(rig, "due", 5).await;
     publish_with(rig, "later", &["a", "b"]).await;
     rig.advance(TTL / 2).await;
     let since = Instant::now();
     publish_with(rig, "later", &["c"]).await;
-    if rig.capabilities().stands_still {
+    if rig.capabilities().simulated_clock {
         rig.advance(TTL / 2 + MARGIN).await;
         assert_eq!(ids(&receive(consumer.as_ref(), 2).await), ["a", "b"]);
         stays_empty(rig, consumer.as_ref()).await;
@@ -102,7 +102,7 @@ pub async fn each_message_has_its_own_time(rig: &dyn BrokerRig) {
 }
 
 /// An expired message is dropped if its queue has no dead-letter key.
-pub async fn an_expired_message_is_dropped_where_the_queue_says_nothing(rig: &dyn BrokerRig) {
+pub async fn an_expired_message_is_dropped_without_a_dead_letter_key(rig: &dyn BrokerRig) {
     declare(rig, &[expiring(queue("short", &["later"]), TTL), queue("due", &["due"])]).await;
     publish_with(rig, "later", &["a"]).await;
     rig.advance(TTL + MARGIN).await;
@@ -111,7 +111,7 @@ pub async fn an_expired_message_is_dropped_where_the_queue_says_nothing(rig: &dy
 }
 
 /// A message that expires with a key that no queue matches is dropped and does not affect other messages.
-pub async fn an_expiry_into_nowhere_disturbs_nobody(rig: &dyn BrokerRig) {
+pub async fn an_unroutable_expired_message_is_dropped(rig: &dyn BrokerRig) {
     let lost = dead_lettered(expiring(queue("lost", &["lost"]), TTL), NOWHERE);
     declare(rig, &[lost, delay(), queue("due", &["due"])]).await;
     publish_with(rig, "lost", &["a"]).await;
@@ -129,14 +129,14 @@ pub async fn without_a_ttl_nothing_expires(rig: &dyn BrokerRig) {
 }
 
 /// An expired message was not rejected by a consumer; if it is rejected later, it contains the name of that queue.
-pub async fn an_expired_message_that_is_rejected_died_where_it_was_rejected(rig: &dyn BrokerRig) {
+pub async fn an_expired_message_that_is_rejected_names_the_rejecting_queue(rig: &dyn BrokerRig) {
     let due = dead_lettered(queue("due", &["due"]), "dead");
     declare(rig, &[delay(), due, queue("dead", &["dead"])]).await;
     publish_with(rig, "later", &["a"]).await;
     rig.advance(TTL + MARGIN).await;
     let consumer = subscribe(rig, "due", 5).await;
     let unsettled = receive(consumer.as_ref(), 1).await;
-    assert_eq!(unsettled[0].died_in, None, "it expired; no consumer received it");
+    assert_eq!(unsettled[0].rejected_in, None, "it expired; no consumer received it");
     within("nack", consumer.nack(&tags(&unsettled), Requeue::No)).await.unwrap();
-    assert_eq!(drain(rig, "dead", 1).await[0].died_in.as_deref(), Some("due"));
+    assert_eq!(drain(rig, "dead", 1).await[0].rejected_in.as_deref(), Some("due"));
 }

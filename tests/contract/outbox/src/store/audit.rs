@@ -3,7 +3,7 @@
 use handover_outbox::ports::{AuditEntry, AuditFilter};
 
 use super::{StoreRig, begin, in_unit, view};
-use crate::samples::{AWKWARD, audit_entry, event, later, tenant};
+use crate::samples::{SPECIAL_CHARACTERS, audit_entry, event, later, tenant};
 
 async fn audit(rig: &dyn StoreRig, entry: &AuditEntry) {
     in_unit!(rig, |unit| unit.outbox().audit(entry).await.expect("an entry is added"));
@@ -28,11 +28,11 @@ async fn page(
 pub async fn an_audit_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     let full = AuditEntry {
         tenant: tenant(2),
-        actor: format!("command-line:{AWKWARD}"),
+        actor: format!("command-line:{SPECIAL_CHARACTERS}"),
         selection: format!("{{\"eventIds\":[\"{}\"],  \"reason\": null}}", "e".repeat(20_000)),
         matched: 9_007_199_254_740_991,
         changed: 9_007_199_254_740_990,
-        reason: Some(AWKWARD.into()),
+        reason: Some(SPECIAL_CHARACTERS.into()),
         at: later(9),
         ..audit_entry("dead-letters.discard")
     };
@@ -45,7 +45,7 @@ pub async fn an_audit_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
 }
 
 /// A page returns the newest entries below the cursor first.
-pub async fn pages_of_the_audit_log_run_from_the_newest_down(rig: &dyn StoreRig) {
+pub async fn pages_of_the_audit_log_are_ordered_newest_first(rig: &dyn StoreRig) {
     // The time of an entry does not affect the order.
     for (action, at) in [("a", 5), ("b", 4), ("c", 9), ("d", 1), ("e", 2)] {
         audit(rig, &AuditEntry { at: later(at), ..audit_entry(action) }).await;
@@ -60,7 +60,7 @@ pub async fn pages_of_the_audit_log_run_from_the_newest_down(rig: &dyn StoreRig)
 }
 
 /// The filter for changes omits read access, and the page is still full.
-pub async fn changes_are_found_among_looks(rig: &dyn StoreRig) {
+pub async fn the_filter_for_changes_omits_reads(rig: &dyn StoreRig) {
     for (action, changed) in [("a", 1), ("read", 0), ("b", 2), ("read", 0), ("read", 0), ("c", 9_000_000_000)]
     {
         audit(rig, &AuditEntry { changed, ..audit_entry(action) }).await;
@@ -78,7 +78,7 @@ pub async fn changes_are_found_among_looks(rig: &dyn StoreRig) {
 }
 
 /// Entries belong to one tenant; a query without a tenant returns all.
-pub async fn the_audit_log_is_one_tenants(rig: &dyn StoreRig) {
+pub async fn audit_entries_belong_to_one_tenant(rig: &dyn StoreRig) {
     audit(rig, &audit_entry("own")).await;
     audit(rig, &AuditEntry { tenant: tenant(2), ..audit_entry("other-tenant") }).await;
     assert_eq!(page(rig, Some(1), None, 10).await.0, ["own"]);

@@ -81,7 +81,7 @@ pub async fn an_aggregate_is_blocked_by_its_first_failed_event(rig: &dyn StoreRi
 
 /// An aggregate whose next event is not due is listed until then, with that time. It is not listed if the next event
 /// is due, was confirmed before, or is unordered.
-pub async fn an_aggregate_whose_next_event_waits_for_its_time_is_listed_until_then(rig: &dyn StoreRig) {
+pub async fn an_aggregate_whose_next_event_is_not_due_is_listed(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     append(
         rig,
@@ -183,7 +183,7 @@ pub async fn events_held_by_a_failed_event_are_counted(rig: &dyn StoreRig) {
 }
 
 /// Pages are ordered by number, greatest first, each below the cursor of the one before.
-pub async fn pages_of_blocked_aggregates_run_from_the_greatest_number_down(rig: &dyn StoreRig) {
+pub async fn pages_of_blocked_aggregates_are_ordered_by_descending_number(rig: &dyn StoreRig) {
     let ids = ["a", "b", "c", "d", "e"];
     for (book, id) in (1..).zip(ids) {
         append(rig, &[event(id, book, 1), event(&format!("{id}-later"), book, 2)]).await;
@@ -200,7 +200,7 @@ pub async fn pages_of_blocked_aggregates_run_from_the_greatest_number_down(rig: 
 }
 
 /// Blocked aggregates belong to one tenant; a query without a tenant returns all.
-pub async fn blocked_aggregates_are_one_tenants(rig: &dyn StoreRig) {
+pub async fn blocked_aggregates_belong_to_one_tenant(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     append(rig, &[event("own", 7, 1), about(&foreign, event("foreign", 7, 1))]).await;
     fail(rig, &["own", "foreign"], 1).await;
@@ -211,7 +211,7 @@ pub async fn blocked_aggregates_are_one_tenants(rig: &dyn StoreRig) {
 }
 
 /// A release unblocks later events, returns the number of released events, and leaves them `FAILED`.
-pub async fn a_release_lets_later_events_pass_for_good(rig: &dyn StoreRig) {
+pub async fn a_release_unblocks_later_events_permanently(rig: &dyn StoreRig) {
     append(rig, &[event("one", 7, 1), event("two", 7, 2), event("behind", 7, 3)]).await;
     fail(rig, &["one", "two"], 1).await;
     assert_eq!(due_under_hold(rig).await, [""; 0]);
@@ -227,7 +227,7 @@ pub async fn a_release_lets_later_events_pass_for_good(rig: &dyn StoreRig) {
 }
 
 /// A release applies to events that have already failed: a later failure blocks again and needs another release.
-pub async fn what_fails_after_a_release_holds_again(rig: &dyn StoreRig) {
+pub async fn a_failure_after_a_release_blocks_again(rig: &dyn StoreRig) {
     append(rig, &[event("one", 7, 1), event("two", 7, 2), event("behind", 7, 3)]).await;
     fail(rig, &["one"], 1).await;
     assert_eq!(release(rig, &aggregate(7), 2).await, 1);
@@ -252,7 +252,7 @@ pub async fn a_release_does_not_change_events_that_block_nothing(rig: &dyn Store
 }
 
 /// A release applies to one aggregate: tenant, kind and id together.
-pub async fn a_release_is_of_one_aggregate(rig: &dyn StoreRig) {
+pub async fn a_release_applies_to_one_aggregate(rig: &dyn StoreRig) {
     let all = [
         ("own", aggregate(7)),
         ("foreign", AggregateRef { tenant: tenant(2), ..aggregate(7) }),

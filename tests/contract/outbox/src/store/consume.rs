@@ -5,7 +5,7 @@ use handover_events::ConsumeStatus;
 use handover_outbox::ports::{ConsumeRecord, Consumption, Expected, NewEvent, StoreError};
 
 use super::{StoreRig, begin, in_unit, view};
-use crate::samples::{AWKWARD, as_recorded, consumption, event, event_id, later};
+use crate::samples::{SPECIAL_CHARACTERS, as_recorded, consumption, event, event_id, later};
 use crate::work::{commit, is_conflict};
 
 pub(super) async fn append(rig: &dyn StoreRig, events: &[NewEvent]) {
@@ -37,9 +37,9 @@ pub async fn a_record_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
         attempts: 3,
         next_retry_time: Some(later(5) + TimeDelta::microseconds(1)),
         lease_until: Some(later(30)),
-        error_message: Some(format!("消息消费失败: {AWKWARD}")),
+        error_message: Some(format!("消息消费失败: {SPECIAL_CHARACTERS}")),
         idempotency_key: Some("book:7:loan".into()),
-        consume_result: Some(AWKWARD.into()),
+        consume_result: Some(SPECIAL_CHARACTERS.into()),
         ..consumption("inventory", &event("full", 7, 1))
     };
     let minimal = consumption("inventory", &event("bare", 8, 1));
@@ -62,7 +62,7 @@ pub async fn every_status_of_the_log_is_stored(rig: &dyn StoreRig) {
 }
 
 /// A record that is expected to be absent must be absent.
-pub async fn a_row_expected_to_be_absent_conflicts_with_one_that_is_there(rig: &dyn StoreRig) {
+pub async fn a_record_expected_to_be_absent_conflicts_with_an_existing_one(rig: &dyn StoreRig) {
     let first = consumption("inventory", &event("e", 7, 1));
     record(rig, std::slice::from_ref(&first)).await;
     let again = Consumption { attempts: 9, ..in_status(ConsumeStatus::Failed, first.clone()) };
@@ -99,7 +99,7 @@ pub async fn a_record_in_the_expected_state_is_updated(rig: &dyn StoreRig) {
 }
 
 /// Another status, another number of attempts, or no record at all is a conflict, and nothing changes.
-pub async fn a_row_that_is_not_where_it_is_expected_is_a_conflict(rig: &dyn StoreRig) {
+pub async fn a_record_in_an_unexpected_state_is_a_conflict(rig: &dyn StoreRig) {
     let failed = Consumption {
         attempts: 2,
         ..in_status(ConsumeStatus::Failed, consumption("inventory", &event("e", 7, 1)))
@@ -187,7 +187,7 @@ pub async fn a_large_batch_is_recorded_completely(rig: &dyn StoreRig) {
 }
 
 /// Recording an empty batch is not an error, and a conflict names its key.
-pub async fn a_conflict_says_what_is_in_the_way(rig: &dyn StoreRig) {
+pub async fn a_conflict_names_its_key(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().record(&[]).await.unwrap();
     unit.outbox().record(&[consumption("inventory", &event("e", 7, 1))]).await.unwrap();

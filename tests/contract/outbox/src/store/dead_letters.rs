@@ -2,12 +2,14 @@
 
 use handover_events::TenantId;
 use handover_outbox::ports::{
-    DeadLetter, DeadLetterFilter, DeadLetterStatus, MAX_LETTER_BODY_BYTES, MAX_LETTER_REASON_BYTES,
+    DeadLetter, DeadLetterFilter, DeadLetterStatus, MAX_DEAD_LETTER_BODY_BYTES, MAX_DEAD_LETTER_REASON_BYTES,
 };
 
-use super::deciding::decide;
+use super::decisions::decide;
 use super::{StoreRig, in_unit, view};
-use crate::samples::{AWKWARD, BOOK_ADDED, BOOK_LENT, dead_letter, decision, hostile_bodies, later, tenant};
+use crate::samples::{
+    BOOK_ADDED, BOOK_LENT, SPECIAL_CHARACTERS, dead_letter, decision, later, tenant, untrusted_bodies,
+};
 use crate::work::changes_one;
 
 pub(super) async fn park(rig: &dyn StoreRig, samples: &[DeadLetter]) {
@@ -44,8 +46,8 @@ async fn keys(rig: &dyn StoreRig) -> Vec<String> {
 pub async fn a_dead_letter_is_read_back_as_it_was_parked(rig: &dyn StoreRig) {
     let full = DeadLetter {
         tenant: tenant(2),
-        body: format!("{{\"title\":\"{AWKWARD}\"}}\r\n{}", "长".repeat(20_000)),
-        reason: format!("消息消费失败: {AWKWARD}"),
+        body: format!("{{\"title\":\"{SPECIAL_CHARACTERS}\"}}\r\n{}", "长".repeat(20_000)),
+        reason: format!("消息消费失败: {SPECIAL_CHARACTERS}"),
         ..dead_letter("book.lending.queue", "e-1")
     };
     let minimal = DeadLetter {
@@ -65,15 +67,15 @@ pub async fn a_dead_letter_is_read_back_as_it_was_parked(rig: &dyn StoreRig) {
 
 /// Whatever its texts are, a dead letter is parked once and read back in its storable form: no text exceeds its
 /// limit, and the reason states the size of a truncated body.
-pub async fn dead_letters_of_any_texts_are_parked_in_their_storable_form(rig: &dyn StoreRig) {
-    let long = format!("{}\0{}", "é".repeat(200), AWKWARD.repeat(2_000));
+pub async fn dead_letters_with_any_text_are_parked_in_storable_form(rig: &dyn StoreRig) {
+    let long = format!("{}\0{}", "é".repeat(200), SPECIAL_CHARACTERS.repeat(2_000));
     let odd = DeadLetter {
         event_type: Some(long.clone()),
         trace_id: Some(long.clone()),
         reason: long.clone(),
         ..dead_letter(&long, "of long texts")
     };
-    let bodies = hostile_bodies();
+    let bodies = untrusted_bodies();
     let hostile =
         bodies.iter().map(|(name, body)| DeadLetter { body: body.clone(), ..dead_letter("queue", name) });
     let samples: Vec<DeadLetter> = hostile.chain([odd]).collect();
@@ -83,7 +85,10 @@ pub async fn dead_letters_of_any_texts_are_parked_in_their_storable_form(rig: &d
         let kept = sample.storable();
         assert_eq!(parked(rig, &kept.queue, &kept.key).await.as_ref(), Some(&kept), "{}", sample.key);
         assert_eq!(kept.storable(), kept, "{}", sample.key);
-        assert!(kept.body.len() <= MAX_LETTER_BODY_BYTES && kept.reason.len() <= MAX_LETTER_REASON_BYTES);
+        assert!(
+            kept.body.len() <= MAX_DEAD_LETTER_BODY_BYTES
+                && kept.reason.len() <= MAX_DEAD_LETTER_REASON_BYTES
+        );
         let is_whole = kept.body == sample.body.replace('\0', "\\x00");
         let account = format!("the message has {} bytes", sample.body.len());
         assert_eq!(kept.reason.contains(&account), !is_whole, "{}: {}", sample.key, kept.reason);
@@ -92,7 +97,7 @@ pub async fn dead_letters_of_any_texts_are_parked_in_their_storable_form(rig: &d
     let large = DeadLetter { body: "x".repeat(10_000_000), ..dead_letter("queue", "10 MB") };
     park(rig, std::slice::from_ref(&large)).await;
     let kept = parked(rig, "queue", "10 MB").await.expect("it is parked");
-    assert_eq!(kept.body.len(), MAX_LETTER_BODY_BYTES);
+    assert_eq!(kept.body.len(), MAX_DEAD_LETTER_BODY_BYTES);
     assert!(kept.reason.contains("the message has 10000000 bytes"), "{}", kept.reason);
     assert_eq!(page(rig, &DeadLetterFilter::default(), None, 100).await.0.len(), samples.len() + 1);
 }
@@ -136,7 +141,7 @@ pub async fn a_decided_dead_letter_is_reopened(rig: &dyn StoreRig) {
 }
 
 /// A dead letter that is being replayed is reopened too: it was dead-lettered again before the confirm was recorded.
-pub async fn a_dead_letter_that_is_being_replayed_is_opened_again(rig: &dyn StoreRig) {
+pub async fn a_dead_letter_that_is_being_replayed_is_reopened(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("queue", "first"), dead_letter("queue", "second")]).await;
     opens_again_after(rig, "first", DeadLetterStatus::Replaying).await;
     assert_eq!(keys(rig).await, ["second", "first"]);
@@ -160,7 +165,7 @@ async fn opens_again_after(rig: &dyn StoreRig, key: &str, status: DeadLetterStat
 }
 
 /// Pages are ordered by parking, the last parked first, whatever the times, each below the cursor.
-pub async fn pages_of_dead_letters_run_from_the_last_parked_down(rig: &dyn StoreRig) {
+pub async fn pages_of_dead_letters_are_ordered_last_parked_first(rig: &dyn StoreRig) {
     let all = [("a", 9), ("b", -50), ("c", 50), ("d", 1), ("e", 0)];
     for (key, at) in all {
         park(rig, &[DeadLetter { died_at: later(at), ..dead_letter("queue", key) }]).await;
@@ -221,7 +226,7 @@ async fn under(rig: &dyn StoreRig, keys: &[&str]) -> Vec<String> {
 }
 
 /// Dead letters are found by key at any queue, in the order in which they were first parked.
-pub async fn dead_letters_under_keys_come_in_the_order_in_which_they_were_parked(rig: &dyn StoreRig) {
+pub async fn dead_letters_by_key_are_ordered_by_parking(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("b", "z"), dead_letter("a", "y"), dead_letter("a", "z")]).await;
     park(rig, &[dead_letter("c", "Z"), dead_letter("b", "y"), dead_letter("b", "z")]).await;
     in_unit!(rig, |unit| {

@@ -4,7 +4,7 @@ use handover_events::{EventId, HistoryKind, TenantId};
 use handover_outbox::ports::HistoryEntry;
 
 use super::{StoreRig, begin, in_unit, view};
-use crate::samples::{AWKWARD, event_id, history_entry, later, tenant};
+use crate::samples::{SPECIAL_CHARACTERS, event_id, history_entry, later, tenant};
 
 async fn of(rig: &dyn StoreRig, ids: &[&str]) -> Vec<HistoryEntry> {
     let ids: Vec<EventId> = ids.iter().map(|id| event_id(id)).collect();
@@ -15,7 +15,7 @@ async fn of(rig: &dyn StoreRig, ids: &[&str]) -> Vec<HistoryEntry> {
 pub async fn a_history_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     let mut written: Vec<HistoryEntry> =
         HistoryKind::ALL.iter().map(|kind| HistoryEntry { kind: *kind, ..history_entry("e-1") }).collect();
-    written.push(HistoryEntry { detail: Some(AWKWARD.into()), ..history_entry("e-1") });
+    written.push(HistoryEntry { detail: Some(SPECIAL_CHARACTERS.into()), ..history_entry("e-1") });
     written.push(HistoryEntry { consumer: Some("inventory".into()), detail: None, ..history_entry("e-1") });
     written.push(HistoryEntry { tenant: tenant(2), attempts: u32::MAX, ..history_entry("e-1") });
     written.push(HistoryEntry { event_id: event_id(&"x".repeat(64)), ..history_entry("e-1") });
@@ -27,7 +27,7 @@ pub async fn a_history_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) 
 
 /// Entries are returned in the order in which they were added, whatever their times, and only for the requested
 /// events.
-pub async fn history_comes_in_the_order_in_which_it_was_added(rig: &dyn StoreRig) {
+pub async fn history_is_ordered_by_insertion(rig: &dyn StoreRig) {
     let entry = |id: &str, seconds: i64| HistoryEntry { at: later(seconds), ..history_entry(id) };
     in_unit!(rig, |unit| {
         unit.outbox().add_history(&[entry("a", 5), entry("b", 4), entry("A", 3)]).await.unwrap();

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, PARTITIONS, Partition};
-use handover_outbox::ports::{Consumption, PartitionHold, PartitionLease};
+use handover_outbox::ports::{Consumption, OwnedPartition, PartitionLease};
 
 use super::{StoreRig, begin, in_unit, view};
 use crate::samples::{consumption, event, partition, relay};
@@ -15,17 +15,17 @@ async fn lease(rig: &dyn StoreRig, of: Partition) -> PartitionLease {
     leases.remove(usize::from(of.number()))
 }
 
-async fn take(rig: &dyn StoreRig, owner: &str, of: Partition) -> PartitionHold {
+async fn take(rig: &dyn StoreRig, owner: &str, of: Partition) -> OwnedPartition {
     let seen = lease(rig, of).await;
-    in_unit!(rig, |unit| changes_one(unit.outbox().take_partition(&relay(owner), &seen, MINUTE).await));
-    PartitionHold { partition: of, epoch: seen.epoch + 1 }
+    in_unit!(rig, |unit| changes_one(unit.outbox().acquire_partition(&relay(owner), &seen, MINUTE).await));
+    OwnedPartition { partition: of, epoch: seen.epoch + 1 }
 }
 
 async fn now(rig: &dyn StoreRig) -> DateTime<Utc> {
     view(rig).await.outbox_view().database_now().await.expect("the database clock can be read")
 }
 
-async fn renew(rig: &dyn StoreRig, owner: &str, owned_partitions: &[PartitionHold]) -> Vec<PartitionHold> {
+async fn renew(rig: &dyn StoreRig, owner: &str, owned_partitions: &[OwnedPartition]) -> Vec<OwnedPartition> {
     in_unit!(rig, |unit| unit
         .outbox()
         .renew_partitions(&relay(owner), owned_partitions, MINUTE)
@@ -67,7 +67,7 @@ pub async fn every_partition_has_a_row_from_the_start(rig: &dyn StoreRig) {
 pub async fn there_are_always_as_many_rows_as_partitions(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", partition(40)).await;
     take(rig, "r1", partition(3)).await;
-    in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[owned]).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().release_partitions(&relay("r1"), &[owned]).await.unwrap());
     let leases = view(rig).await.outbox_view().partition_leases().await.unwrap();
     assert_eq!(leases.len(), usize::from(PARTITIONS));
     assert_eq!(leases.iter().map(|l| l.partition).collect::<Vec<_>>(), Partition::all().collect::<Vec<_>>());
@@ -78,7 +78,7 @@ pub async fn a_free_partition_can_be_taken(rig: &dyn StoreRig) {
     let of = partition(7);
     let seen = lease(rig, of).await;
     let before = now(rig).await;
-    in_unit!(rig, |unit| changes_one(unit.outbox().take_partition(&relay("r1"), &seen, MINUTE).await));
+    in_unit!(rig, |unit| changes_one(unit.outbox().acquire_partition(&relay("r1"), &seen, MINUTE).await));
     let taken = lease(rig, of).await;
     assert_eq!((taken.owner.clone(), taken.epoch), (Some(relay("r1")), seen.epoch + 1));
     ends_in_time(end(&taken), before, now(rig).await, MINUTE);
@@ -96,7 +96,7 @@ pub async fn a_partition_is_taken_only_if_unchanged_since_it_was_read(rig: &dyn 
     for seen in [&free, &current] {
         for owner in ["r2", "r1"] {
             in_unit!(rig, |unit| changes_none(
-                unit.outbox().take_partition(&relay(owner), seen, MINUTE).await
+                unit.outbox().acquire_partition(&relay(owner), seen, MINUTE).await
             ));
         }
     }
@@ -106,13 +106,15 @@ pub async fn a_partition_is_taken_only_if_unchanged_since_it_was_read(rig: &dyn 
 /// A partition cannot be taken with another epoch.
 pub async fn a_partition_is_taken_only_at_the_epoch_that_was_read(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", partition(7)).await;
-    in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[owned]).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().release_partitions(&relay("r1"), &[owned]).await.unwrap());
     let free = lease(rig, owned.partition).await;
     for epoch in [owned.epoch - 1, owned.epoch + 1] {
         let seen = PartitionLease { epoch, ..free.clone() };
-        in_unit!(rig, |unit| changes_none(unit.outbox().take_partition(&relay("r2"), &seen, MINUTE).await));
+        in_unit!(rig, |unit| changes_none(
+            unit.outbox().acquire_partition(&relay("r2"), &seen, MINUTE).await
+        ));
     }
-    in_unit!(rig, |unit| changes_one(unit.outbox().take_partition(&relay("r2"), &free, MINUTE).await));
+    in_unit!(rig, |unit| changes_one(unit.outbox().acquire_partition(&relay("r2"), &free, MINUTE).await));
 }
 
 /// The observer decides whether a lease has ended: a partition can be taken as it was read, in whichever direction
@@ -123,7 +125,9 @@ pub async fn a_partition_is_taken_whatever_the_database_clock_shows(rig: &dyn St
         let seen = lease(rig, owned.partition).await;
         rig.move_database_clock(step);
         let before = now(rig).await;
-        in_unit!(rig, |unit| changes_one(unit.outbox().take_partition(&relay(owner), &seen, MINUTE).await));
+        in_unit!(rig, |unit| changes_one(
+            unit.outbox().acquire_partition(&relay(owner), &seen, MINUTE).await
+        ));
         let taken = lease(rig, owned.partition).await;
         assert_eq!((taken.owner.clone(), taken.epoch), (Some(relay(owner)), owned.epoch + 1));
         ends_in_time(end(&taken), before, now(rig).await, MINUTE);
@@ -135,7 +139,7 @@ pub async fn a_partition_is_taken_whatever_the_database_clock_shows(rig: &dyn St
 pub async fn the_epoch_increases_by_one_with_each_owner(rig: &dyn StoreRig) {
     let first = take(rig, "r1", partition(7)).await;
     renew(rig, "r1", &[first]).await;
-    in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[first]).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().release_partitions(&relay("r1"), &[first]).await.unwrap());
     let second = take(rig, "r2", partition(7)).await;
     let third = take(rig, "r3", partition(7)).await;
     let fourth = take(rig, "r3", partition(7)).await;
@@ -158,7 +162,7 @@ pub async fn renewal_extends_a_lease_from_the_database_time(rig: &dyn StoreRig) 
 }
 
 /// An expired lease can be renewed as long as no other relay has taken the partition.
-pub async fn a_lease_that_nobody_took_is_renewed_after_its_end(rig: &dyn StoreRig) {
+pub async fn an_expired_lease_that_was_not_taken_is_renewed(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", partition(7)).await;
     rig.move_database_clock(TimeDelta::minutes(5));
     let before = now(rig).await;
@@ -167,14 +171,14 @@ pub async fn a_lease_that_nobody_took_is_renewed_after_its_end(rig: &dyn StoreRi
 }
 
 /// Only the relay's own leases at their epochs are renewed, and those are returned.
-pub async fn only_ones_own_leases_are_renewed_and_told(rig: &dyn StoreRig) {
+pub async fn only_own_leases_are_renewed_and_returned(rig: &dyn StoreRig) {
     let own = take(rig, "r1", partition(1)).await;
     let other = take(rig, "r2", partition(2)).await;
     let returned = take(rig, "r1", partition(3)).await;
-    in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[returned]).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().release_partitions(&relay("r1"), &[returned]).await.unwrap());
     let lost = take(rig, "r1", partition(4)).await;
-    let old = PartitionHold { epoch: own.epoch - 1, ..own };
-    let never = PartitionHold { partition: partition(9), epoch: 0 };
+    let old = OwnedPartition { epoch: own.epoch - 1, ..own };
+    let never = OwnedPartition { partition: partition(9), epoch: 0 };
     rig.move_database_clock(TimeDelta::minutes(5));
     take(rig, "r2", partition(4)).await;
     let before = [lease(rig, other.partition).await, lease(rig, lost.partition).await];
@@ -189,7 +193,7 @@ pub async fn only_ones_own_leases_are_renewed_and_told(rig: &dyn StoreRig) {
 pub async fn a_released_partition_is_free_at_the_same_epoch(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", partition(7)).await;
     let other = take(rig, "r1", partition(8)).await;
-    in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[owned]).await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().release_partitions(&relay("r1"), &[owned]).await.unwrap());
     let free =
         PartitionLease { partition: owned.partition, owner: None, epoch: owned.epoch, lease_until: None };
     assert_eq!(lease(rig, owned.partition).await, free);
@@ -202,24 +206,24 @@ pub async fn only_own_leases_are_released(rig: &dyn StoreRig) {
     let lost = take(rig, "r1", partition(7)).await;
     let owned = take(rig, "r2", partition(7)).await;
     let before = lease(rig, owned.partition).await;
-    let old = PartitionHold { epoch: owned.epoch - 1, ..owned };
+    let old = OwnedPartition { epoch: owned.epoch - 1, ..owned };
     in_unit!(rig, |unit| {
-        unit.outbox().give_back(&relay("r1"), &[lost]).await.unwrap();
-        unit.outbox().give_back(&relay("r1"), &[owned]).await.unwrap();
-        unit.outbox().give_back(&relay("r2"), &[old]).await.unwrap();
-        unit.outbox().give_back(&relay("r2"), &[]).await.unwrap();
+        unit.outbox().release_partitions(&relay("r1"), &[lost]).await.unwrap();
+        unit.outbox().release_partitions(&relay("r1"), &[owned]).await.unwrap();
+        unit.outbox().release_partitions(&relay("r2"), &[old]).await.unwrap();
+        unit.outbox().release_partitions(&relay("r2"), &[]).await.unwrap();
     });
     assert_eq!(lease(rig, owned.partition).await, before);
 }
 
 /// A dropped unit does not take, renew or release leases.
-pub async fn a_dropped_unit_leaves_leases_as_they_were(rig: &dyn StoreRig) {
+pub async fn a_dropped_unit_does_not_change_leases(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", partition(7)).await;
     let before = view(rig).await.outbox_view().partition_leases().await.unwrap();
     let mut unit = begin(rig).await;
     let free = &before[usize::from(partition(8).number())];
-    changes_one(unit.outbox().take_partition(&relay("r2"), free, MINUTE).await);
-    unit.outbox().give_back(&relay("r1"), &[owned]).await.unwrap();
+    changes_one(unit.outbox().acquire_partition(&relay("r2"), free, MINUTE).await);
+    unit.outbox().release_partitions(&relay("r1"), &[owned]).await.unwrap();
     unit.outbox().heartbeat(&relay("r2"), MINUTE).await.unwrap();
     drop(unit);
     assert_eq!(view(rig).await.outbox_view().partition_leases().await.unwrap(), before);
@@ -259,15 +263,15 @@ pub async fn a_heartbeat_starts_at_the_database_time(rig: &dyn StoreRig) {
 }
 
 /// An ended relay is removed immediately; other relays are not.
-pub async fn a_relay_that_ends_is_forgotten(rig: &dyn StoreRig) {
+pub async fn an_ended_relay_is_removed(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().heartbeat(&relay("r1"), MINUTE).await.unwrap();
         unit.outbox().heartbeat(&relay("r2"), MINUTE).await.unwrap();
         unit.outbox().heartbeat(&relay("R1"), MINUTE).await.unwrap();
     });
     in_unit!(rig, |unit| {
-        unit.outbox().forget_relay(&relay("r1")).await.unwrap();
-        unit.outbox().forget_relay(&relay("never-seen")).await.unwrap();
+        unit.outbox().delete_heartbeat(&relay("r1")).await.unwrap();
+        unit.outbox().delete_heartbeat(&relay("never-seen")).await.unwrap();
     });
     assert_eq!(relays(rig).await, ["R1", "r2"], "relays are compared byte by byte");
 }
@@ -276,7 +280,7 @@ pub async fn a_relay_that_ends_is_forgotten(rig: &dyn StoreRig) {
 pub async fn ending_all_leases_frees_every_partition(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", partition(7)).await;
     in_unit!(rig, |unit| unit.outbox().heartbeat(&relay("r1"), MINUTE).await.unwrap());
-    in_unit!(rig, |unit| unit.outbox().end_all_leases().await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().release_all_leases().await.unwrap());
     assert_eq!(relays(rig).await, [""; 0]);
     let free =
         PartitionLease { partition: owned.partition, owner: None, epoch: owned.epoch, lease_until: None };
@@ -297,12 +301,12 @@ pub async fn ending_all_leases_ends_leases_of_processing_events(rig: &dyn StoreR
     };
     let rows: Vec<_> = ConsumeStatus::ALL.iter().map(|status| row(status.as_str(), *status)).collect();
     in_unit!(rig, |unit| unit.outbox().record(&rows).await.unwrap());
-    in_unit!(rig, |unit| unit.outbox().end_all_leases().await.unwrap());
+    in_unit!(rig, |unit| unit.outbox().release_all_leases().await.unwrap());
     let soon = now(rig).await.max(database_now) + TimeDelta::seconds(1);
     let left = view(rig)
         .await
         .outbox_view()
-        .leftovers("inventory", database_now - TimeDelta::seconds(1), soon, 10)
+        .stale_consumptions("inventory", database_now - TimeDelta::seconds(1), soon, 10)
         .await
         .unwrap();
     assert_eq!(left.iter().map(|id| id.as_str()).collect::<Vec<_>>(), ["PROCESSING"]);

@@ -6,7 +6,9 @@ use handover_outbox::ports::{ConsumeCount, Consumed, ConsumedFilter, Consumption
 
 use super::consume::{in_status, record};
 use super::{StoreRig, view};
-use crate::samples::{AWKWARD, aggregate, as_consumed, consumption, event, event_id, later, tenant};
+use crate::samples::{
+    SPECIAL_CHARACTERS, aggregate, as_consumed, consumption, event, event_id, later, tenant,
+};
 
 fn row(consumer: &str, id: &str) -> Consumption {
     consumption(consumer, &event(id, 7, 1))
@@ -49,7 +51,7 @@ pub async fn records_are_returned_completely(rig: &dyn StoreRig) {
         status: ConsumeStatus::Failed,
         attempts: 2,
         next_retry_time: Some(later(5) + TimeDelta::microseconds(1)),
-        error_message: Some(format!("消息消费失败: {AWKWARD}")),
+        error_message: Some(format!("消息消费失败: {SPECIAL_CHARACTERS}")),
         idempotency_key: Some("book:7:loan".into()),
         aggregate: AggregateRef { tenant: tenant(2), kind: "Refund".into(), id: -7 },
         aggregate_seq: 17,
@@ -63,7 +65,7 @@ pub async fn records_are_returned_completely(rig: &dyn StoreRig) {
     record(rig, &[first.clone(), minimal.clone()]).await;
     assert_eq!(of(rig, &["full"]).await, [as_consumed(&first), as_consumed(&minimal)]);
     let now = Consumption {
-        consume_result: Some(AWKWARD.into()),
+        consume_result: Some(SPECIAL_CHARACTERS.into()),
         lease_until: Some(later(30)),
         error_message: None,
         consume_time: later(9),
@@ -77,7 +79,7 @@ pub async fn records_are_returned_completely(rig: &dyn StoreRig) {
 }
 
 /// Records of events are returned in the order in which they were first written, whatever happened since.
-pub async fn rows_of_events_come_in_the_order_in_which_they_were_first_written(rig: &dyn StoreRig) {
+pub async fn records_of_events_are_ordered_by_first_write(rig: &dyn StoreRig) {
     let first = in_status(ConsumeStatus::Waiting, row("webhooks", "b"));
     record(rig, &[first.clone(), row("inventory", "c")]).await;
     record(rig, &[row("inventory", "a"), row("inventory", "b"), row("Inventory", "B")]).await;
@@ -98,7 +100,7 @@ pub async fn records_of_many_events_are_returned_completely(rig: &dyn StoreRig) 
 }
 
 /// Pages are ordered by number, greatest first, each below the cursor of the one before.
-pub async fn pages_of_the_log_run_from_the_greatest_number_down(rig: &dyn StoreRig) {
+pub async fn pages_of_the_log_are_ordered_by_descending_number(rig: &dyn StoreRig) {
     let first = in_status(ConsumeStatus::Failed, row("inventory", "a"));
     record(rig, std::slice::from_ref(&first)).await;
     for id in ["b", "c", "d", "e"] {

@@ -6,8 +6,8 @@ use handover_outbox::ports::{Confirmed, EventMetadata, NewEvent, OutboxFilter, O
 
 use super::{StoreRig, begin, in_unit, view};
 use crate::samples::{
-    AWKWARD, BOOK_LENT, BOOK_RETURNED, confirmed, event, event_id, later, of_type, relay, start, tenant,
-    to_failed,
+    BOOK_LENT, BOOK_RETURNED, SPECIAL_CHARACTERS, confirmed, event, event_id, later, of_type, relay, start,
+    tenant, to_failed,
 };
 use crate::work::is_conflict;
 
@@ -56,7 +56,7 @@ pub(super) fn as_new(event: &NewEvent, seen: &OutboxRow) -> OutboxRow {
 }
 
 /// An appended row is `NEW` and contains all data of the event.
-pub async fn an_appended_event_is_a_new_row_with_all_it_had(rig: &dyn StoreRig) {
+pub async fn an_appended_event_is_a_new_row_with_all_its_data(rig: &dyn StoreRig) {
     let full = NewEvent {
         metadata: EventMetadata {
             trace_id: Some("trace-1".into()),
@@ -87,8 +87,8 @@ pub async fn unknown_types_and_aggregates_are_stored_unchanged(rig: &dyn StoreRi
 }
 
 /// The payload is returned byte for byte: spaces, order of fields, decimals, escapes.
-pub async fn a_payload_comes_back_byte_for_byte(rig: &dyn StoreRig) {
-    let text = AWKWARD.replace('\\', "\\\\").replace('"', "\\\"");
+pub async fn a_payload_is_read_back_byte_for_byte(rig: &dyn StoreRig) {
+    let text = SPECIAL_CHARACTERS.replace('\\', "\\\\").replace('"', "\\\"");
     let payloads = [
         r#"{ "z": 88.50,  "a": 1E+2, "big": 9007199254740993, "z2":0.10 }"#.to_owned(),
         format!("{{\"title\":\"{text}\",\"escaped\":\"\\u4e8c\\n\"}}"),
@@ -124,7 +124,7 @@ pub async fn empty_arguments_are_not_an_error(rig: &dyn StoreRig) {
 }
 
 /// A batch much larger than the relay's is appended, read and settled completely.
-pub async fn a_great_batch_is_handled_whole(rig: &dyn StoreRig) {
+pub async fn a_large_batch_is_handled_completely(rig: &dyn StoreRig) {
     let ids: Vec<_> = (0..1000).map(|n| format!("e{n:04}")).collect();
     let events: Vec<_> = ids.iter().enumerate().map(|(n, id)| event(id, 1, n as i64 + 1)).collect();
     append(rig, &events).await;
@@ -135,7 +135,7 @@ pub async fn a_great_batch_is_handled_whole(rig: &dyn StoreRig) {
 }
 
 /// An existing event id is a conflict: from an earlier commit, of another tenant, or within one batch.
-pub async fn a_taken_event_id_is_a_conflict(rig: &dyn StoreRig) {
+pub async fn an_existing_event_id_is_a_conflict(rig: &dyn StoreRig) {
     append(rig, &[event("e", 7, 1)]).await;
     let other_tenant = AggregateRef { tenant: tenant(2), ..event("x", 8, 1).aggregate };
     let again =

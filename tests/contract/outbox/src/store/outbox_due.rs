@@ -129,7 +129,7 @@ pub async fn sent_and_failed_rows_are_never_due(rig: &dyn StoreRig) {
 }
 
 /// A row that is not due blocks later rows of its aggregate, due or not, and no other aggregate.
-pub async fn a_row_that_waits_for_its_retry_holds_back_its_own_aggregate_only(rig: &dyn StoreRig) {
+pub async fn a_row_that_is_not_due_blocks_only_its_own_aggregate(rig: &dyn StoreRig) {
     append(
         rig,
         &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3), event("b1", 2, 1), event("b2", 2, 2)],
@@ -143,7 +143,7 @@ pub async fn a_row_that_waits_for_its_retry_holds_back_its_own_aggregate_only(ri
 }
 
 /// A row that is not due does not block earlier rows.
-pub async fn a_row_that_waits_does_not_hold_back_earlier_ones(rig: &dyn StoreRig) {
+pub async fn a_row_that_is_not_due_does_not_block_earlier_rows(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3)]).await;
     retry(rig, "a2", Some(later(5))).await;
     assert_eq!(due(rig, start()).await, ["a1"]);
@@ -174,7 +174,7 @@ pub async fn an_aggregate_is_identified_by_tenant_kind_and_id(rig: &dyn StoreRig
 }
 
 /// A failed row blocks later rows only under `Hold`.
-pub async fn a_failed_row_holds_back_later_ones_only_under_hold(rig: &dyn StoreRig) {
+pub async fn a_failed_row_blocks_later_rows_only_under_hold(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3), event("b1", 2, 1)]).await;
     fail(rig, "a1").await;
     assert_eq!(due(rig, start()).await, ["a2", "a3", "b1"]);
@@ -182,7 +182,7 @@ pub async fn a_failed_row_holds_back_later_ones_only_under_hold(rig: &dyn StoreR
 }
 
 /// Under `Hold` a failed row blocks later rows, not earlier ones.
-pub async fn a_failed_row_does_not_hold_back_earlier_ones(rig: &dyn StoreRig) {
+pub async fn a_failed_row_does_not_block_earlier_rows(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3)]).await;
     fail(rig, "a2").await;
     assert_eq!(due_under_hold(rig).await, ["a1"]);
@@ -190,7 +190,7 @@ pub async fn a_failed_row_does_not_hold_back_earlier_ones(rig: &dyn StoreRig) {
 }
 
 /// An unordered event waits for no other event.
-pub async fn an_event_of_an_unordered_type_is_never_held_back(rig: &dyn StoreRig) {
+pub async fn an_event_of_an_unordered_type_is_never_blocked(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), of_type(BOOK_OVERDUE, event("overdue", 1, 2)), event("a3", 1, 3)]).await;
     retry(rig, "a1", Some(later(5))).await;
     assert_eq!(due(rig, start()).await, ["overdue"]);
@@ -243,7 +243,7 @@ pub async fn rows_of_an_aggregate_are_ordered_by_sequence_then_id(rig: &dyn Stor
 }
 
 /// Of two rows with the same sequence number the smaller id is earlier: it blocks the other, not the reverse.
-pub async fn of_rows_with_one_sequence_number_the_smaller_id_is_the_earlier(rig: &dyn StoreRig) {
+pub async fn rows_with_the_same_sequence_are_ordered_by_id(rig: &dyn StoreRig) {
     append(
         rig,
         &[event("a-first", 1, 1), event("a-second", 1, 1), event("b-first", 2, 1), event("b-second", 2, 1)],
@@ -255,7 +255,7 @@ pub async fn of_rows_with_one_sequence_number_the_smaller_id_is_the_earlier(rig:
 }
 
 /// A row with a greater id but a smaller sequence number (0 if inserted by SQL) blocks the later rows.
-pub async fn an_earlier_sequence_number_holds_back_a_smaller_id(rig: &dyn StoreRig) {
+pub async fn an_earlier_sequence_number_blocks_a_smaller_id(rig: &dyn StoreRig) {
     append(rig, &[event("a2", 1, 2), event("by-sql", 1, 0), event("b", 2, 1)]).await;
     retry(rig, "by-sql", Some(later(5))).await;
     assert_eq!(due(rig, start()).await, ["b"]);
@@ -292,7 +292,7 @@ pub async fn no_limit_separates_a_row_from_its_earlier_due_rows(rig: &dyn StoreR
 }
 
 /// Blocked rows do not count against the limit, so they delay no other row.
-pub async fn rows_that_are_held_back_do_not_count_against_the_limit(rig: &dyn StoreRig) {
+pub async fn blocked_rows_do_not_count_against_the_limit(rig: &dyn StoreRig) {
     let blocked: Vec<_> = (1..=40)
         .flat_map(|n| {
             [

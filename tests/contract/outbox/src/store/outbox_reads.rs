@@ -15,7 +15,7 @@ async fn about(rig: &dyn StoreRig, aggregates: &[AggregateRef]) -> Vec<String> {
 }
 
 /// All rows of the aggregates are returned by aggregate, sequence and id, whatever their status and type.
-pub async fn rows_about_aggregates_come_by_aggregate_sequence_and_id(rig: &dyn StoreRig) {
+pub async fn rows_of_aggregates_are_ordered_by_aggregate_sequence_and_id(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     let other_kind = AggregateRef { kind: "book".into(), ..aggregate(7) };
     append(
@@ -43,7 +43,7 @@ pub async fn rows_about_aggregates_come_by_aggregate_sequence_and_id(rig: &dyn S
 }
 
 /// Rows of many aggregates are returned completely.
-pub async fn rows_about_a_great_many_aggregates_come_whole(rig: &dyn StoreRig) {
+pub async fn rows_of_many_aggregates_are_returned_completely(rig: &dyn StoreRig) {
     let events: Vec<_> = (1..=300).map(|n| event(&format!("e{n:03}"), n, 1)).collect();
     append(rig, &events).await;
     let aggregates: Vec<_> = (1..=300).rev().chain([5, 7]).map(aggregate).collect();

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use handover_events::ConsumeStatus;
-use handover_outbox::ports::{Changed, Consumption, Expected, OutboxFilter, PartitionHold, StoreError};
+use handover_outbox::ports::{Changed, Consumption, Expected, OutboxFilter, OwnedPartition, StoreError};
 use tokio::sync::{Barrier, oneshot};
 
-use super::super::{PATIENCE, within};
+use super::super::{TIMEOUT, within};
 use super::{StoreRig, begin, in_unit, view};
-use crate::racing::{RACERS, one_changed, one_succeeded, race};
+use crate::concurrency::{RACERS, one_changed, one_succeeded, race};
 use crate::samples::{confirmed, consumption, dead_letter, event, event_id, partition, relay, start};
 use crate::work::{changes_one, commit};
 
@@ -46,7 +46,7 @@ async fn one_effect(rig: &dyn StoreRig) {
 }
 
 /// Eight workers that consume one event for the first time have one effect.
-pub async fn of_workers_that_record_one_event_first_exactly_one_does(rig: &dyn StoreRig) {
+pub async fn exactly_one_of_concurrent_workers_records_a_new_event(rig: &dyn StoreRig) {
     let outcomes = race(&rig.store(), |unit, n| {
         Box::pin(async move {
             unit.outbox().append(&[event(&format!("effect-{n}"), n as i64, 1)]).await?;
@@ -59,7 +59,7 @@ pub async fn of_workers_that_record_one_event_first_exactly_one_does(rig: &dyn S
 }
 
 /// Eight workers that retry one event have one effect.
-pub async fn of_workers_that_try_one_event_again_exactly_one_does(rig: &dyn StoreRig) {
+pub async fn exactly_one_of_concurrent_workers_retries_an_event(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().record(&[failed(1)]).await.unwrap());
     let outcomes = race(&rig.store(), |unit, n| {
         Box::pin(async move {
@@ -73,10 +73,10 @@ pub async fn of_workers_that_try_one_event_again_exactly_one_does(rig: &dyn Stor
 }
 
 /// The same for workers that read first and then write: a worker with a stale read has no effect.
-pub async fn of_workers_that_read_and_then_try_again_exactly_one_does(rig: &dyn StoreRig) {
+pub async fn exactly_one_of_concurrent_workers_with_reads_retries_an_event(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().record(&[failed(1)]).await.unwrap());
     // With concurrent units, all of them read before one of them writes; a retried unit does not wait.
-    let side_by_side = rig.capabilities().side_by_side;
+    let concurrent_units = rig.capabilities().concurrent_units;
     let all_have_read = Arc::new(Barrier::new(RACERS));
     let waited: Arc<[AtomicBool; RACERS]> = Arc::default();
     let outcomes = race(&rig.store(), move |unit, n| {
@@ -84,7 +84,7 @@ pub async fn of_workers_that_read_and_then_try_again_exactly_one_does(rig: &dyn 
         let waited = waited.clone();
         Box::pin(async move {
             let seen = unit.outbox().consumption("inventory", &event_id("e")).await?.unwrap();
-            if side_by_side && !waited[n].swap(true, Ordering::Relaxed) {
+            if concurrent_units && !waited[n].swap(true, Ordering::Relaxed) {
                 all_have_read.wait().await;
             }
             if seen.status != ConsumeStatus::Failed {
@@ -123,7 +123,9 @@ pub async fn exactly_one_of_concurrent_relays_takes_a_partition(rig: &dyn StoreR
     let free = seen.clone();
     let outcomes = race(&rig.store(), move |unit, n| {
         let free = free.clone();
-        Box::pin(async move { unit.outbox().take_partition(&relay(&format!("r{n}")), &free, 60_000).await })
+        Box::pin(
+            async move { unit.outbox().acquire_partition(&relay(&format!("r{n}")), &free, 60_000).await },
+        )
     })
     .await;
     let winner = one_changed(outcomes);
@@ -138,11 +140,11 @@ pub async fn a_fenced_partition_changes_its_owner_only_after_the_settlement(rig:
     let index = usize::from(of.number());
     let free = view(rig).await.outbox_view().partition_leases().await.unwrap().remove(index);
     in_unit!(rig, |unit| {
-        changes_one(unit.outbox().take_partition(&relay("r1"), &free, 60_000).await);
+        changes_one(unit.outbox().acquire_partition(&relay("r1"), &free, 60_000).await);
         unit.outbox().append(&[event("e", 7, 1)]).await.unwrap();
     });
     let current = view(rig).await.outbox_view().partition_leases().await.unwrap().remove(index);
-    let owned = PartitionHold { partition: of, epoch: current.epoch };
+    let owned = OwnedPartition { partition: of, epoch: current.epoch };
     let mut settling = begin(rig).await;
     assert!(settling.outbox().fence(&relay("r1"), &[owned]).await.unwrap().contains(of));
 
@@ -152,7 +154,7 @@ pub async fn a_fenced_partition_changes_its_owner_only_after_the_settlement(rig:
         loop {
             let work = async {
                 let mut unit = store.begin().await?;
-                let taken = unit.outbox().take_partition(&relay("r2"), &current, 60_000).await?;
+                let taken = unit.outbox().acquire_partition(&relay("r2"), &current, 60_000).await?;
                 unit.commit().await?;
                 Ok(taken)
             };
@@ -173,7 +175,7 @@ pub async fn a_fenced_partition_changes_its_owner_only_after_the_settlement(rig:
     }
     assert_eq!(settling.outbox().mark_sent(&[&confirmed("e")], start()).await.unwrap(), 1);
     commit(settling).await;
-    let taken = tokio::time::timeout(PATIENCE, taker).await.expect("it can be taken afterwards").unwrap();
+    let taken = tokio::time::timeout(TIMEOUT, taker).await.expect("it can be taken afterwards").unwrap();
     assert_eq!(taken.unwrap(), Changed::One);
 }
 

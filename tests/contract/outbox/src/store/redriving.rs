@@ -33,7 +33,7 @@ async fn one_sent_and_one_failed(rig: &dyn StoreRig) {
 }
 
 /// A redriven row waits for its time without counted attempts, and keeps its last error.
-pub async fn a_redriven_row_has_all_its_attempts_again(rig: &dyn StoreRig) {
+pub async fn a_redriven_row_has_no_counted_attempts(rig: &dyn StoreRig) {
     one_sent_and_one_failed(rig).await;
     for (id, book) in [("sent", 7), ("failed", 8)] {
         let before = row(rig, id).await;
@@ -54,7 +54,7 @@ pub async fn a_redriven_row_has_all_its_attempts_again(rig: &dyn StoreRig) {
 }
 
 /// A pending row is not changed by a redrive, and a missing row is ignored; neither is counted.
-pub async fn a_redrive_moves_no_row_that_is_on_its_way(rig: &dyn StoreRig) {
+pub async fn a_redrive_does_not_change_a_pending_row(rig: &dyn StoreRig) {
     one_sent_and_one_failed(rig).await;
     append(rig, &[event("new", 9, 1), event("retry", 9, 2)]).await;
     in_unit!(rig, |unit| {
@@ -69,7 +69,7 @@ pub async fn a_redrive_moves_no_row_that_is_on_its_way(rig: &dyn StoreRig) {
 }
 
 /// A redrive returns each changed row once, with its earlier values, ordered by event id.
-pub async fn redriven_rows_are_returned_as_they_stood_before(rig: &dyn StoreRig) {
+pub async fn redriven_rows_are_returned_with_their_earlier_values(rig: &dyn StoreRig) {
     one_sent_and_one_failed(rig).await;
     append(rig, &[event("new", 9, 1)]).await;
     let all = ["sent", "new", "failed", "missing", "sent"].map(|id| redrive(id, later(60)));
@@ -120,7 +120,7 @@ pub async fn a_redriven_row_can_be_settled_again(rig: &dyn StoreRig) {
 }
 
 /// Many rows are redriven in one call, each with its own time.
-pub async fn a_great_many_rows_are_redriven_each_for_its_time(rig: &dyn StoreRig) {
+pub async fn many_rows_are_redriven_each_with_its_own_time(rig: &dyn StoreRig) {
     let ids: Vec<_> = (0..300).map(|n| format!("e{n:03}")).collect();
     append(rig, &ids.iter().enumerate().map(|(n, id)| event(id, n as i64 + 1, 1)).collect::<Vec<_>>()).await;
     let proofs: Vec<_> = ids.iter().map(|id| confirmed(id)).collect();

@@ -2,11 +2,13 @@
 
 use chrono::TimeDelta;
 use handover_events::{OutboxStatus, PARTITIONS, PartitionSet};
-use handover_outbox::ports::{FailedPublish, OutboxRow, PartitionHold};
+use handover_outbox::ports::{FailedPublish, OutboxRow, OwnedPartition};
 
 use super::outbox::{append, as_new, refs, row};
 use super::{StoreRig, in_unit};
-use crate::samples::{AWKWARD, confirmed, event, later, partition, relay, start, to_failed, to_retry};
+use crate::samples::{
+    SPECIAL_CHARACTERS, confirmed, event, later, partition, relay, start, to_failed, to_retry,
+};
 use crate::work::changes_one;
 
 /// A confirmed row becomes `SENT` and stores the time.
@@ -34,7 +36,7 @@ pub async fn a_confirmed_row_is_sent_with_its_time(rig: &dyn StoreRig) {
 }
 
 /// Only `NEW` and `RETRY` rows become `SENT`; settled rows are unchanged, missing rows are not counted.
-pub async fn a_confirm_moves_no_row_that_is_settled(rig: &dyn StoreRig) {
+pub async fn a_confirm_does_not_change_a_settled_row(rig: &dyn StoreRig) {
     append(rig, &[event("sent", 7, 1), event("failed", 8, 1), event("new", 9, 1)]).await;
     in_unit!(rig, |unit| {
         unit.outbox().mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
@@ -47,10 +49,12 @@ pub async fn a_confirm_moves_no_row_that_is_settled(rig: &dyn StoreRig) {
 }
 
 /// A failed publish stores status, count, next time and error.
-pub async fn a_failed_publish_leaves_its_mark(rig: &dyn StoreRig) {
+pub async fn a_failed_publish_is_stored(rig: &dyn StoreRig) {
     append(rig, &[event("a", 7, 1), event("b", 8, 1)]).await;
-    let first =
-        FailedPublish { error: format!("消息发送失败: {AWKWARD}"), ..to_retry("a", Some(later(5))) };
+    let first = FailedPublish {
+        error: format!("消息发送失败: {SPECIAL_CHARACTERS}"),
+        ..to_retry("a", Some(later(5)))
+    };
     let last = to_failed("b");
     let both = [first.clone(), last.clone()];
     assert_eq!(in_unit!(rig, |unit| unit.outbox().mark_failed(&both, later(1)).await.unwrap()), 2);
@@ -80,7 +84,7 @@ pub async fn a_failed_publish_does_not_change_a_settled_row(rig: &dyn StoreRig) 
 }
 
 /// Settling never changes the event of a row.
-pub async fn settling_leaves_the_event_as_it_was(rig: &dyn StoreRig) {
+pub async fn settling_does_not_change_the_event(rig: &dyn StoreRig) {
     let written = event("e", 7, 3);
     append(rig, std::slice::from_ref(&written)).await;
     in_unit!(rig, |unit| unit.outbox().mark_failed(&[to_retry("e", None)], later(1)).await.unwrap());
@@ -100,16 +104,16 @@ pub async fn settling_leaves_the_event_as_it_was(rig: &dyn StoreRig) {
     );
 }
 
-async fn take(rig: &dyn StoreRig, owner: &str, number: i64) -> PartitionHold {
+async fn take(rig: &dyn StoreRig, owner: &str, number: i64) -> OwnedPartition {
     let partition = partition(number);
     in_unit!(rig, |unit| {
         let seen = unit.outbox().partition_leases().await.unwrap().remove(usize::from(partition.number()));
-        changes_one(unit.outbox().take_partition(&relay(owner), &seen, 60_000).await);
-        PartitionHold { partition, epoch: seen.epoch + 1 }
+        changes_one(unit.outbox().acquire_partition(&relay(owner), &seen, 60_000).await);
+        OwnedPartition { partition, epoch: seen.epoch + 1 }
     })
 }
 
-async fn fenced(rig: &dyn StoreRig, owner: &str, owned_partitions: &[PartitionHold]) -> PartitionSet {
+async fn fenced(rig: &dyn StoreRig, owner: &str, owned_partitions: &[OwnedPartition]) -> PartitionSet {
     in_unit!(rig, |unit| unit
         .outbox()
         .fence(&relay(owner), owned_partitions)
@@ -127,14 +131,14 @@ pub async fn the_fence_accepts_owned_partitions(rig: &dyn StoreRig) {
 }
 
 /// The fence rejects partitions of another relay or epoch, released ones, and ones never taken.
-pub async fn the_fence_refuses_what_is_not_held(rig: &dyn StoreRig) {
+pub async fn the_fence_rejects_partitions_that_are_not_owned(rig: &dyn StoreRig) {
     let own = take(rig, "r1", 1).await;
     let other = take(rig, "r2", 2).await;
     let returned = take(rig, "r1", 3).await;
-    in_unit!(rig, |unit| unit.outbox().give_back(&relay("r1"), &[returned]).await.unwrap());
-    let old = PartitionHold { epoch: own.epoch - 1, ..own };
-    let future = PartitionHold { epoch: own.epoch + 1, ..own };
-    let never = PartitionHold { partition: partition(9), epoch: 0 };
+    in_unit!(rig, |unit| unit.outbox().release_partitions(&relay("r1"), &[returned]).await.unwrap());
+    let old = OwnedPartition { epoch: own.epoch - 1, ..own };
+    let future = OwnedPartition { epoch: own.epoch + 1, ..own };
+    let never = OwnedPartition { partition: partition(9), epoch: 0 };
     for refused in [old, future, other, returned, never] {
         assert!(fenced(rig, "r1", &[refused]).await.is_empty(), "{refused:?}");
     }
@@ -146,7 +150,7 @@ pub async fn the_fence_refuses_what_is_not_held(rig: &dyn StoreRig) {
 }
 
 /// A relay that lost a partition settles nothing with the old epoch, even if it owns the partition again.
-pub async fn the_fence_refuses_a_hold_that_was_lost_in_between(rig: &dyn StoreRig) {
+pub async fn the_fence_rejects_a_partition_that_was_lost_in_between(rig: &dyn StoreRig) {
     let first = take(rig, "r1", 1).await;
     let second = take(rig, "r2", 1).await;
     assert!(fenced(rig, "r1", &[first]).await.is_empty());

@@ -27,7 +27,7 @@ pub(super) async fn write_everything(unit: &mut dyn OutboxUnit) {
     unit.park(&[dead_letter("queue", "key")]).await.unwrap();
     unit.audit(&audit_entry("redrive")).await.unwrap();
     unit.heartbeat(&relay("r1"), 60_000).await.unwrap();
-    changes_one(unit.take_partition(&relay("r1"), &free, 60_000).await);
+    changes_one(unit.acquire_partition(&relay("r1"), &free, 60_000).await);
 }
 
 /// Names of the rows that are visible.
@@ -81,7 +81,7 @@ async fn attempts(view: &mut dyn OutboxView) -> Option<u32> {
 }
 
 /// Writes of a unit are invisible to others before its commit.
-pub async fn what_a_unit_writes_is_invisible_until_it_is_committed(rig: &dyn StoreRig) {
+pub async fn writes_of_a_unit_are_invisible_before_its_commit(rig: &dyn StoreRig) {
     let mut before = view(rig).await;
     let mut unit = begin(rig).await;
     write_everything(unit.outbox()).await;
@@ -122,7 +122,7 @@ pub async fn a_dropped_unit_undoes_everything(rig: &dyn StoreRig) {
 }
 
 /// Dropping a unit undoes its changes of existing rows.
-pub async fn a_dropped_unit_undoes_its_changes_of_old_rows(rig: &dyn StoreRig) {
+pub async fn a_dropped_unit_undoes_its_changes_of_existing_rows(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
         unit.outbox().record(&[tried(1)]).await.unwrap();
@@ -141,7 +141,7 @@ pub async fn a_dropped_unit_undoes_its_changes_of_old_rows(rig: &dyn StoreRig) {
 }
 
 /// Repeatedly dropped units do not affect later ones.
-pub async fn dropped_units_leave_later_units_working(rig: &dyn StoreRig) {
+pub async fn dropped_units_do_not_affect_later_units(rig: &dyn StoreRig) {
     for n in 1..=30 {
         let mut unit = begin(rig).await;
         unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
@@ -201,7 +201,7 @@ pub async fn dropped_views_free_their_resources(rig: &dyn StoreRig) {
 }
 
 /// A reader that sees one row of a commit sees all of them.
-pub async fn a_commit_is_seen_whole(rig: &dyn StoreRig) {
+pub async fn a_commit_is_visible_as_a_whole(rig: &dyn StoreRig) {
     const COMMITS: i64 = 25;
     let store = rig.store();
     let writer = tokio::spawn(async move {
@@ -248,8 +248,8 @@ pub async fn committed_data_survives_a_restart(rig: &dyn StoreRig) {
 }
 
 /// Concurrent units do not see each other's writes.
-pub async fn units_side_by_side_do_not_see_each_other(rig: &dyn StoreRig) {
-    if !rig.capabilities().side_by_side {
+pub async fn concurrent_units_do_not_see_each_other(rig: &dyn StoreRig) {
+    if !rig.capabilities().concurrent_units {
         return;
     }
     let mut one = begin(rig).await;

@@ -5,7 +5,7 @@ use handover_outbox::ports::*;
 
 use super::{Faulty, Unit};
 use crate::machines::NOTHING;
-use crate::setting::consumer_backoff;
+use crate::run_settings::consumer_backoff;
 
 impl ConsumeLogWrapper for Unit {
     async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {

@@ -2,8 +2,8 @@
 
 mod assets;
 mod consuming;
+mod dead_letters;
 mod effects;
-mod letters;
 mod market;
 mod outbox;
 mod reads;
@@ -14,7 +14,7 @@ use marketplace::ports::{IdBlocksWrapper, MarketView, RequestRepoWrapper, Work};
 
 use super::Process;
 use super::store::EngineFlavour;
-use super::wrote::UnitWrites;
+use super::unit_writes::UnitWrites;
 use crate::faults::{CrashPoint, Fault, OpenView};
 use crate::machines::NOTHING;
 

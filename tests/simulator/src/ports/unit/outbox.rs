@@ -11,10 +11,10 @@ use marketplace::ports::*;
 use marketplace_domain::*;
 
 use super::{Faulty, Unit};
-use crate::actors::rows_by_hand::{is_manual, is_unpublishable};
+use crate::actors::manual_rows::{is_manual, is_unpublishable};
 use crate::faults::{CrashPoint, Fault};
 use crate::oracle::is_ordered;
-use crate::setting::RELAY_BACKOFF;
+use crate::run_settings::RELAY_BACKOFF;
 
 impl OutboxRepoWrapper for Unit {
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
@@ -37,7 +37,7 @@ impl OutboxRepoWrapper for Unit {
         Ok(())
     }
 
-    async fn fence(&mut self, owner: &RelayId, holds: &[PartitionHold]) -> Result<PartitionSet, StoreError> {
+    async fn fence(&mut self, owner: &RelayId, holds: &[OwnedPartition]) -> Result<PartitionSet, StoreError> {
         let ours = self.inner.outbox().fence(owner, holds).await?;
         self.writes.settler = Some((owner.clone(), holds.to_vec()));
         if holds.iter().any(|hold| !ours.contains(hold.partition)) {
@@ -108,13 +108,13 @@ impl OutboxRepoWrapper for Unit {
 }
 
 impl LeaseRepoWrapper for Unit {
-    async fn take_partition(
+    async fn acquire_partition(
         &mut self,
         relay: &RelayId,
         observed: &PartitionLease,
         for_ms: u32,
     ) -> Result<Changed, StoreError> {
-        let changed = self.inner.outbox().take_partition(relay, observed, for_ms).await?;
+        let changed = self.inner.outbox().acquire_partition(relay, observed, for_ms).await?;
         self.writes.acquires_partitions |= changed == Changed::One;
         Ok(changed)
     }

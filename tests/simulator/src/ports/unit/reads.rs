@@ -39,21 +39,21 @@ impl<I: MarketView + ?Sized> AssetQueriesWrapper for Faulty<I> {
 }
 
 impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<I> {
-    async fn leftovers(
+    async fn stale_consumptions(
         &mut self,
         consumer: &str,
         idle_since: DateTime<Utc>,
         now: DateTime<Utc>,
         limit: u32,
     ) -> Result<Vec<EventId>, StoreError> {
-        let left = self.inner.outbox_view().leftovers(consumer, idle_since, now, limit).await?;
+        let left = self.inner.outbox_view().stale_consumptions(consumer, idle_since, now, limit).await?;
         if !left.is_empty() {
             self.process.maybe_crash(CrashPoint::InSweep).await;
         }
         Ok(left)
     }
 
-    async fn unseen(
+    async fn unconsumed_events(
         &mut self,
         consumer: &str,
         types: &[&str],
@@ -62,7 +62,11 @@ impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<I> {
         until: DateTime<Utc>,
         limit: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        let lost = self.inner.outbox_view().unseen(consumer, types, after_id, after, until, limit).await?;
+        let lost = self
+            .inner
+            .outbox_view()
+            .unconsumed_events(consumer, types, after_id, after, until, limit)
+            .await?;
         if !lost.is_empty() {
             self.cover("lost event found by the sweep");
             self.process.maybe_crash(CrashPoint::InSweep).await;

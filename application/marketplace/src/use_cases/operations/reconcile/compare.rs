@@ -21,7 +21,7 @@ pub(super) struct Consumers(Vec<Subscribed>);
 
 pub(super) struct Subscribed {
     pub(super) name: &'static str,
-    takes: &'static [&'static str],
+    event_types: &'static [&'static str],
     after_id: i64,
     delay: TimeDelta,
 }
@@ -35,7 +35,7 @@ impl Consumers {
             if let Some(subscription) = view.outbox_view().consumer_subscription(handler.name()).await? {
                 consumers.push(Subscribed {
                     name: handler.name(),
-                    takes: handler.takes(),
+                    event_types: handler.event_types(),
                     after_id: subscription.after_id,
                     delay: TimeDelta::from_std(handler.delay()).unwrap_or(TimeDelta::MAX),
                 });
@@ -51,7 +51,7 @@ impl Consumers {
     /// The consumers that must process an event.
     fn of_event<'a>(&'a self, row: &'a OutboxRow) -> impl Iterator<Item = &'a Subscribed> {
         self.0.iter().filter(|consumer| {
-            consumer.takes.contains(&row.event_type.as_str()) && row.id > consumer.after_id
+            consumer.event_types.contains(&row.event_type.as_str()) && row.id > consumer.after_id
         })
     }
 }

@@ -3,7 +3,7 @@
 use handover_events::{EventId, TenantId};
 use marketplace_domain::OrderId;
 
-use crate::ports::{EffectKind, EffectOfFact, LedgerFlaw};
+use crate::ports::{EffectKind, EffectOfFact, LedgerInconsistency};
 use handover_outbox::ports::DeadLetter;
 
 /// Kind of a finding.
@@ -68,28 +68,28 @@ impl FindingKind {
 
 /// How a finding was repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mended {
+pub enum Repair {
     /// The missing event was appended to the outbox.
     Announced,
     /// The event was redriven.
-    SentAgain,
+    Redriven,
     /// The event was scheduled to be applied again.
-    AppliedAgain,
+    Reapplied,
     /// Only a record was missing while its effect exists; the record was written.
-    WrittenDown,
+    RecordWritten,
 }
 
-impl Mended {
-    pub const ALL: &'static [Mended] =
-        &[Mended::Announced, Mended::SentAgain, Mended::AppliedAgain, Mended::WrittenDown];
+impl Repair {
+    pub const ALL: &'static [Repair] =
+        &[Repair::Announced, Repair::Redriven, Repair::Reapplied, Repair::RecordWritten];
 
     /// Name in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Mended::Announced => "announced",
-            Mended::SentAgain => "sentAgain",
-            Mended::AppliedAgain => "appliedAgain",
-            Mended::WrittenDown => "writtenDown",
+            Repair::Announced => "announced",
+            Repair::Redriven => "sentAgain",
+            Repair::Reapplied => "appliedAgain",
+            Repair::RecordWritten => "writtenDown",
         }
     }
 }
@@ -108,7 +108,7 @@ pub struct Finding {
     /// Description for operators.
     pub what: String,
     /// How it was repaired; `None` if it was not or could not be repaired.
-    pub mended: Option<Mended>,
+    pub mended: Option<Repair>,
 }
 
 impl Finding {
@@ -144,14 +144,14 @@ impl Finding {
         }
     }
 
-    pub(super) fn of_ledger(discrepancy: &LedgerFlaw) -> Finding {
+    pub(super) fn of_ledger(discrepancy: &LedgerInconsistency) -> Finding {
         let (kind, tenant, key, what) = match discrepancy {
-            LedgerFlaw::Unbalanced { tenant, key, sum } => {
+            LedgerInconsistency::Unbalanced { tenant, key, sum } => {
                 let what =
                     format!("the entries of {key} sum to {sum} instead of 0, or the operation is missing");
                 (FindingKind::Unbalanced, *tenant, Some(key.to_string()), what)
             }
-            LedgerFlaw::Drifted { tenant, user, account, balance, entries } => {
+            LedgerInconsistency::Drifted { tenant, user, account, balance, entries } => {
                 let asset = account.asset();
                 let balance = asset.show(*balance);
                 let entries = asset.show(*entries);

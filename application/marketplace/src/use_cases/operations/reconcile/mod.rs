@@ -5,9 +5,9 @@
 
 mod compare;
 mod findings;
-mod mend;
+mod repair;
 
-pub use findings::{Finding, FindingKind, Mended};
+pub use findings::{Finding, FindingKind, Repair};
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::ports::EffectKind;
 use crate::use_cases::UseCaseError;
 use crate::{App, CommandContext};
 use compare::{Comparison, Consumers};
-use handover_outbox::operations::{Action, Reason, asked, count, rfc3339};
+use handover_outbox::operations::{Action, Reason, count, present_fields, rfc3339};
 use handover_outbox::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
-use mend::RepairContext;
+use repair::RepairContext;
 
 /// Maximum number of findings that one call returns; see [`Reconciliation::more`].
 pub const MAX_FINDINGS: usize = 1_000;
@@ -136,7 +136,7 @@ pub async fn reconcile(
         drop(view);
         for mut finding in found {
             if command.repair {
-                finding.mended = mend::repair(app, context, &consumers, &finding).await?;
+                finding.mended = repair::repair(app, context, &consumers, &finding).await?;
             }
             add_finding(&mut report, finding);
         }
@@ -151,10 +151,10 @@ pub async fn reconcile(
         add_finding(&mut report, finding);
     }
     let limit = u32::try_from(MAX_FINDINGS + 1).unwrap_or(u32::MAX);
-    for discrepancy in &app.view().await?.ledger_flaws(tenant, limit).await? {
+    for discrepancy in &app.view().await?.ledger_inconsistencies(tenant, limit).await? {
         add_finding(&mut report, Finding::of_ledger(discrepancy));
     }
-    audit_action(&command).told(&app.outbox, &operator, tenant, count(report.findings.len())).await?;
+    audit_action(&command).record(&app.outbox, &operator, tenant, count(report.findings.len())).await?;
     Ok(report)
 }
 
@@ -193,7 +193,7 @@ async fn dead_letters_without_event(
 /// Audit action of the call. Each repaired finding has its own entry in addition.
 fn audit_action(command: &Reconcile) -> Action {
     let name = if command.repair { "reconciliation.repair" } else { "reconciliation.look" };
-    let selection = asked([
+    let selection = present_fields([
         ("from", Some(rfc3339(command.since))),
         ("to", Some(rfc3339(command.until))),
         ("tenantId", command.tenant.map(|tenant| tenant.get().into())),

@@ -122,7 +122,7 @@ pub async fn timeline(
     let Some((order, audience)) = found else {
         drop(view);
         if let Ok(operator) = context.operator() {
-            audit_action(&operator, tenant, id).told(&app.outbox, &operator, tenant, 0).await?;
+            audit_action(&operator, tenant, id).record(&app.outbox, &operator, tenant, 0).await?;
         }
         return Err(UseCaseError::NotFound { what: "order" });
     };
@@ -142,8 +142,8 @@ pub async fn timeline(
     let sees_assets = audience == Audience::Operator || context.user() == Some(order.buyer);
     // An operator who is not a party of the order sees free text only with the role `pii`.
     let is_party = order.tenant == context.tenant
-        && context.user().is_some_and(|user| order.party(user) != OrderActor::Stranger);
-    let sees_free_text = is_party || privacy::sees_people(context);
+        && context.user().is_some_and(|user| order.role_of(user) != OrderActor::Unrelated);
+    let sees_free_text = is_party || privacy::sees_personal_data(context);
     let mut items =
         Items::new(app, audience, Visibility { assets: sees_assets, free_text: sees_free_text }, &rows);
     items.of_payments(&payments);
@@ -175,7 +175,7 @@ pub async fn timeline(
     if audience == Audience::Operator {
         let operator = context.operator()?;
         audit_action(&operator, tenant, id)
-            .told(&app.outbox, &operator, Some(order.tenant), count(items.len()))
+            .record(&app.outbox, &operator, Some(order.tenant), count(items.len()))
             .await?;
     }
     Ok(Timeline { order: id, items })
@@ -185,7 +185,7 @@ pub async fn timeline(
 fn audit_action(operator: &Operator, requested: Option<TenantId>, order: OrderId) -> Action {
     let selection =
         [("orderId", Some(order.get().into())), ("tenantId", requested.map(|tenant| tenant.get().into()))];
-    Action::look_at_people("order.timeline", operator, selection)
+    Action::read_personal_data("order.timeline", operator, selection)
 }
 
 async fn dead_letters_of(

@@ -5,8 +5,9 @@ use handover_events::TenantId;
 use handover_outbox::ports::OutboxRow;
 use marketplace::ports::AccountTotal;
 use marketplace_domain::{
-    Account, AskedAssets, Asset, AssetOperation, Balance, Coupon, CouponStatus, Entry, EventBody, Hold,
-    Money, OperationKey, OperationKind, Order, Payment, Purse, Refund, RefundCause, RefundResult, UserId,
+    Account, Asset, AssetOperation, Balance, Coupon, CouponStatus, Entry, EventBody, Hold, Money,
+    OperationKey, OperationKind, Order, Payment, Purse, Refund, RefundCause, RefundResult, RequestedAssets,
+    UserId,
 };
 
 use super::{REFUNDED, REFUSED, SmallDay, WITH_ASSETS};
@@ -17,11 +18,11 @@ const POINTS: i64 = 200;
 
 impl SmallDay {
     /// Grants a coupon, wallet balance and points to the buyer of an order and returns the assets that the order uses.
-    pub(super) fn grant_and_use_assets(&mut self, number: i64, buyer: UserId) -> AskedAssets {
+    pub(super) fn grant_and_use_assets(&mut self, number: i64, buyer: UserId) -> RequestedAssets {
         let wallet = match number {
             REFUNDED | WITH_ASSETS => WALLET / 2,
             REFUSED => WALLET * 2,
-            _ => return AskedAssets::NONE,
+            _ => return RequestedAssets::NONE,
         };
         for (purse, amount, from) in
             [(Purse::Wallet, WALLET, Account::Gateway), (Purse::Points, POINTS, Account::PointsIssued)]
@@ -43,7 +44,7 @@ impl SmallDay {
         };
         self.database.assets.coupons.push(coupon.clone());
         let points = if number == REFUSED { 0 } else { POINTS / 2 };
-        AskedAssets {
+        RequestedAssets {
             coupon: Some(coupon),
             wallet: Money::from_minor(wallet).unwrap(),
             points: points.try_into().unwrap(),
@@ -72,7 +73,7 @@ impl SmallDay {
             }
             EventBody::OrderRefunded(_) => {
                 self.change_balance(order.buyer, Purse::Points, |balance, now| {
-                    balance.take_back(earned, now).unwrap()
+                    balance.revoke(earned, now).unwrap()
                 });
                 self.operate(cause, Asset::Points, OperationKind::Unearn, earned);
             }
@@ -137,7 +138,7 @@ impl SmallDay {
             OperationKind::Freeze => coupon.lock(order.buyer, order.id, now),
             OperationKind::Commit => coupon.commit(order.id, now),
             OperationKind::Release => coupon.release(order.id, now),
-            _ => coupon.give_back(order.id, now),
+            _ => coupon.return_used(order.id, now),
         };
         *coupon = after.unwrap();
     }

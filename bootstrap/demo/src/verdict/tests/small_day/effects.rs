@@ -5,7 +5,7 @@ use handover_outbox::ports::OutboxRow;
 use marketplace::ports::{
     BuyerCredit, CreditChange, ListingChange, ListingChangeKind, NewShipmentTask, Notification, OrderSide,
 };
-use marketplace_domain::{CreditStep, EventBody, OrderId, UserId};
+use marketplace_domain::{CreditOutcome, EventBody, OrderId, UserId};
 
 use super::SmallDay;
 
@@ -50,12 +50,12 @@ impl SmallDay {
                     });
                 }
                 if body.new_status.as_str() == "completed" {
-                    self.count(row, CreditStep::Completed, buyer);
+                    self.count(row, CreditOutcome::Completed, buyer);
                 }
             }
             EventBody::OrderCancelled(body) => {
                 self.database.listing_changes.push(listing(ListingChangeKind::Released));
-                if let Some(step) = CreditStep::of_cancellation(body.reason) {
+                if let Some(step) = CreditOutcome::of_cancellation(body.reason) {
                     self.count(row, step, buyer);
                 }
             }
@@ -66,7 +66,7 @@ impl SmallDay {
         }
     }
 
-    fn count(&mut self, row: &OutboxRow, step: CreditStep, buyer: UserId) {
+    fn count(&mut self, row: &OutboxRow, step: CreditOutcome, buyer: UserId) {
         self.database.credit_changes.push(CreditChange {
             tenant: TenantId::DEFAULT,
             buyer,

@@ -1,0 +1,102 @@
+//! Fixture of the access table: a market with resources in every relevant state.
+
+use std::time::Duration;
+
+use handover_outbox::WakeupNotifier;
+use handover_outbox::ports::OnFailed;
+use marketplace::Settings;
+use marketplace::service::{self, Roles};
+use serde_json::json;
+
+use super::caller::{OTHER_BUYER, OTHER_SELLER};
+use crate::world::{BUYER, SELLER, Setup, World, report};
+
+/// Tables that background tasks change: relays, partition leases and id blocks.
+const NO_STATE: [&str; 3] = ["relays ", "partitions ", "id_blocks "];
+
+/// Time after which all events have been applied.
+const SETTLED: Duration = Duration::from_secs(2);
+
+pub(crate) struct AccessFixture {
+    pub(crate) world: World,
+    names: Vec<(&'static str, String)>,
+}
+
+impl AccessFixture {
+    pub(crate) async fn create() -> AccessFixture {
+        let world = World::with(Setup { on_failed: OnFailed::Hold, ..World::with_metrics() }).await;
+        let (blocked, failed) = world.failed_order().await;
+        let (_, dead) = world.dead_order().await;
+        world.deposit_to_buyer("50").await;
+        world.grant_points_to_buyer(300).await;
+        world.coupon("20").await;
+        let hidden = world.product().await;
+        let off = format!("/api/v1/products/{hidden}/off-shelf");
+        world.post_as(SELLER, &off).send().await.expect(200, "00000");
+        let product = world.product().await;
+        let pending = world.order().await;
+        let (_, payment) = world.order_with_payment().await;
+        let paid = paid_order(&world).await;
+        let refunding = paid_order(&world).await;
+        let refunds = format!("/api/v1/orders/{refunding}/refunds");
+        let requested = world.post_as(BUYER, &refunds).json(r#"{"reason":"it is too tall"}"#).send().await;
+        let refund = requested.expect(201, "00000").id("refundId");
+        let shipped = shipped_order(&world).await;
+        let completed = shipped_order(&world).await;
+        let complete = format!("/api/v1/orders/{completed}/complete");
+        world.post_as(BUYER, &complete).send().await.expect(200, "00000");
+        others_order(&world).await;
+        service::start(&world.app, &WakeupNotifier::default(), Roles::ALL, &Settings::default());
+        world.app.tx.clock.sleep(SETTLED).await;
+        let id = |id: i64| id.to_string();
+        let names = vec![
+            ("{product}", id(product)),
+            ("{hidden}", id(hidden)),
+            ("{pending}", id(pending)),
+            ("{payment}", id(payment)),
+            ("{paid}", id(paid)),
+            ("{refunding}", id(refunding)),
+            ("{refund}", id(refund)),
+            ("{shipped}", id(shipped)),
+            ("{blocked}", id(blocked)),
+            ("{failed}", failed[0].clone()),
+            ("{dead}", dead),
+        ];
+        AccessFixture { world, names }
+    }
+
+    /// Replaces the names in braces by the ids of this fixture.
+    pub(crate) fn named(&self, text: &str) -> String {
+        self.names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+    }
+
+    /// All rows of the store, without those of background tasks.
+    pub(crate) fn rows(&self) -> Vec<String> {
+        let mut rows = self.world.memory.rows();
+        rows.retain(|row| !NO_STATE.iter().any(|table| row.starts_with(table)));
+        rows
+    }
+}
+
+async fn paid_order(world: &World) -> i64 {
+    let (order, payment) = world.order_with_payment().await;
+    let report = report(payment, &format!("txn-of-{order}"), "SUCCESS", "88.50");
+    world.callback(&report).await.expect(200, "00000");
+    order
+}
+
+async fn shipped_order(world: &World) -> i64 {
+    let order = paid_order(world).await;
+    let shipment = r#"{"carrier":"SF","trackingNo":"SF-1"}"#;
+    let ship = world.post_as(SELLER, &format!("/api/v1/orders/{order}/ship")).json(shipment);
+    ship.send().await.expect(200, "00000");
+    order
+}
+
+/// An order between two other users, who are not parties of any other order.
+async fn others_order(world: &World) {
+    let product = world.post_as(OTHER_SELLER, "/api/v1/products").json(r#"{"title":"a chair","price":7}"#);
+    let product = product.send().await.expect(201, "00000").id("productId");
+    let order = json!({ "productId": product }).to_string();
+    world.post_as(OTHER_BUYER, "/api/v1/orders").json(order).send().await.expect(201, "00000");
+}

@@ -1,0 +1,115 @@
+//! Multi-transaction requests: the response is stored afterwards, and the keys are kept outside of the database.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use handover_outbox::ports::Changed;
+use marketplace::Role;
+use marketplace::ports::{IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, StoredResponse};
+
+use crate::access::routes;
+use crate::world::{OTHER_USER, Setup, World};
+
+const KEY: &str = "x-idempotency-key";
+const REDRIVE: &str = "/api/v1/ops/outbox/redrive";
+
+/// Routes that use more than one transaction.
+const AFTERWARDS: [&str; 5] = [
+    "POST /api/v1/ops/blocked/Order/1/release",
+    "POST /api/v1/ops/dead-letters/discard",
+    "POST /api/v1/ops/dead-letters/replay",
+    "POST /api/v1/ops/outbox/redrive",
+    "POST /api/v1/ops/reconciliation/repair",
+];
+
+/// A key store that is unavailable: always, or after a key was claimed.
+#[derive(Default)]
+struct UnavailableKeys {
+    after_the_claim: bool,
+    claimed_routes: Mutex<BTreeSet<String>>,
+}
+
+fn unavailable<T>() -> Result<T, IdempotencyError> {
+    Err(IdempotencyError::Unavailable("hush".into()))
+}
+
+#[async_trait]
+impl IdempotencyStore for UnavailableKeys {
+    async fn claim(&self, claim: &RequestRecord) -> Result<Option<StoredResponse>, IdempotencyError> {
+        self.claimed_routes.lock().unwrap().insert(claim.scope.route.clone());
+        if self.after_the_claim { Ok(None) } else { unavailable() }
+    }
+
+    async fn store_response(&self, _: &str, _: &RequestRecord) -> Result<Changed, IdempotencyError> {
+        unavailable()
+    }
+
+    async fn release(&self, _: &RequestScope, _: &str) -> Result<Changed, IdempotencyError> {
+        unavailable()
+    }
+}
+
+async fn world(keys: Arc<UnavailableKeys>) -> World {
+    World::with(Setup { keys: Some(keys), ..Setup::default() }).await
+}
+
+/// Calls every POST route of the router, with every role.
+#[tokio::test(start_paused = true)]
+async fn only_multi_transaction_routes_use_the_separate_key_store() {
+    let keys = Arc::<UnavailableKeys>::default();
+    let world = world(keys.clone()).await;
+    let token = world.token(OTHER_USER, 1, &[Role::User, Role::Operator, Role::Platform]);
+    let posts: Vec<String> = routes(&world.router)
+        .into_iter()
+        .filter(|(method, _)| method == "POST")
+        .map(|(_, path)| path.replace("{aggregateType}", "Order"))
+        .map(|path| {
+            ["{id}", "{userId}", "{aggregateId}"].iter().fold(path, |path, name| path.replace(name, "1"))
+        })
+        .collect();
+    assert!(posts.len() > 15, "{posts:?}");
+    for path in posts {
+        let refused = world.post(&path).token(&token).header(KEY, "k").json("{}").send().await;
+        let uses_key_store = AFTERWARDS.contains(&format!("POST {path}").as_str());
+        assert_eq!(refused.status == 503, uses_key_store, "{path}: {}", refused.text);
+    }
+    let claimed_routes = keys.claimed_routes.lock().unwrap();
+    assert_eq!(claimed_routes.iter().collect::<Vec<_>>(), AFTERWARDS.iter().collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn unavailable_key_store_is_503_before_anything_is_done() {
+    let world = world(Arc::default()).await;
+    // Routes that store their response in their own transaction are not affected.
+    world.order().await;
+    world.run_until_idle().await;
+    let redrive = || world.post_as_operator(REDRIVE).json(r#"{"filter":{"status":"SENT"},"reason":"again"}"#);
+    let refused = redrive().header(KEY, "k").send().await.expect(503, "C0001");
+    assert_eq!((&refused.headers["retry-after"], refused.data.is_null()), (&"5".parse().unwrap(), true));
+    assert!(
+        refused.message.contains("nothing was done") && refused.message.contains("same key"),
+        "{}",
+        refused.text
+    );
+    assert!(!refused.text.contains("hush"));
+    let chinese = redrive().header(KEY, "k").header("accept-language", "zh-CN").send().await;
+    assert!(chinese.expect(503, "C0001").message.contains("操作未执行"));
+    assert_eq!(world.audited_changes().await.len(), 0);
+    redrive().send().await.expect(200, "00000");
+    assert_eq!(world.audited_changes().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn response_is_returned_if_it_cannot_be_stored() {
+    let world =
+        world(Arc::new(UnavailableKeys { after_the_claim: true, ..UnavailableKeys::default() })).await;
+    world.order().await;
+    world.run_until_idle().await;
+    let body = r#"{"filter":{"status":"SENT"},"reason":"again"}"#;
+    let done = world.post_as_operator(REDRIVE).header(KEY, "k").json(body).send().await.expect(200, "00000");
+    assert!(!done.headers.contains_key("idempotent-replayed"));
+    assert_eq!(world.audited_changes().await.len(), 1);
+    let invalid = world.post_as_operator(REDRIVE).header(KEY, "k").json("{}").send().await;
+    invalid.expect(400, "A0400");
+}

@@ -1,0 +1,56 @@
+//! The queries of jobs and long pages. They must use an index, so that their cost does not depend on the table size.
+
+use chrono::{DateTime, Duration, Utc};
+use handover_events::TenantId;
+use handover_outbox::ports::StoreError;
+use marketplace_domain::{Asset, OrderId, Purse, UserId};
+
+use super::assets::{coupons, holds, operations};
+use super::{orders, refunds};
+use crate::session::MarketSession;
+use handover_sql::{Dialect, Value};
+
+/// A query: the index that it must use, its statement and its parameters.
+pub(crate) type IndexedQuery = (&'static str, (String, Vec<Value>));
+
+/// The queries, for the first page and with a cursor.
+pub(crate) fn sweeps(
+    dialect: &dyn Dialect,
+    now: DateTime<Utc>,
+    order: OrderId,
+    user: UserId,
+) -> Vec<IndexedQuery> {
+    let tenant = TenantId::DEFAULT;
+    let before = now - Duration::hours(1);
+    let holds = |after| holds::pending(dialect, now, after, 100);
+    let orders = |of, after| orders::changed_within(dialect, of, before, now, after, 100);
+    let entries = |purse, before| operations::entries(dialect, (tenant, user), purse, before, 100);
+    vec![
+        ("idx_holds_frozen", holds(None)),
+        ("idx_holds_frozen", holds(Some((before, order, Asset::Wallet)))),
+        ("idx_refunds_due", refunds::due(dialect, now, 100)),
+        ("idx_coupons_expiry", coupons::to_expire(dialect, now, 100)),
+        ("idx_orders_updated", orders(None, None)),
+        ("idx_orders_updated", orders(Some(tenant), Some((before, order)))),
+        ("idx_ledger_account", entries(Purse::Wallet, None)),
+        ("idx_ledger_account", entries(Purse::Points, Some(9))),
+    ]
+}
+
+impl MarketSession {
+    /// The query plans of [`sweeps`], in the format of the engine, each with the index that it must use.
+    pub(super) async fn explain_job_queries(
+        &mut self,
+        now: DateTime<Utc>,
+        order: OrderId,
+        user: UserId,
+    ) -> Result<Vec<(&'static str, String)>, StoreError> {
+        let mut plans = Vec::new();
+        for (index, (sql, values)) in sweeps(self.dialect(), now, order, user) {
+            let sql = format!("{} {sql}", self.dialect().explain());
+            let rows = self.fetch(&sql, values).await?;
+            plans.push((index, rows.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")));
+        }
+        Ok(plans)
+    }
+}

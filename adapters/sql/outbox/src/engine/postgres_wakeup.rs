@@ -1,0 +1,74 @@
+//! WakeupNotifier-up notifications between processes on PostgreSQL: LISTEN and NOTIFY.
+//!
+//! NOTIFY is sent after the commit, on a dedicated connection and at a limited rate: inside transactions it serializes
+//! all commits.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the notification rate uses the local clock and affects no decision"
+)]
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::wakeup::CommitNotifier;
+
+const CHANNEL: &str = "handover";
+/// Minimum interval between two notifications.
+const MIN_INTERVAL: Duration = Duration::from_millis(20);
+/// Pause before a reconnect.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+/// Time limit for sending a notification.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(super) async fn watch(connect: &PgConnectOptions, notifier: &CommitNotifier) {
+    loop {
+        if let Err(error) = listen(connect, notifier).await {
+            tracing::debug!(%error, "store: LISTEN connection lost; reconnecting in 1 s");
+        }
+        sleep(RECONNECT_PAUSE).await;
+    }
+}
+
+async fn listen(connect: &PgConnectOptions, notifier: &CommitNotifier) -> Result<(), sqlx::Error> {
+    // A separate pool: the listener occupies its connection permanently, and the store's pool needs all of its own.
+    let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(connect.clone());
+    let mut listener = PgListener::connect_with(&pool).await?;
+    listener.listen(CHANNEL).await?;
+    let own_pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut listener).await?;
+    // Notifications sent before LISTEN were missed.
+    notifier.notify_all_local();
+    let mut next = Instant::now();
+    loop {
+        tokio::select! {
+            received = listener.try_recv() => match received? {
+                Some(notification) if notification.process_id() == own_pid.cast_unsigned() => {}
+                Some(notification) => notifier.on_notification(notification.payload()),
+                // The connection was lost, and notifications may have been missed.
+                None => return Ok(()),
+            },
+            () = pending_at(notifier, next) => {
+                if let Some(payload) = notifier.take_pending() {
+                    let notify = sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(payload);
+                    timeout(RESPONSE_TIMEOUT, notify.execute(&mut listener))
+                        .await
+                        .map_err(|elapsed| sqlx::Error::Io(elapsed.into()))??;
+                    next = Instant::now() + MIN_INTERVAL;
+                }
+            }
+        }
+    }
+}
+
+/// Waits until notifications are pending and the time `earliest` has passed.
+async fn pending_at(notifier: &CommitNotifier, earliest: Instant) {
+    notifier.wait_for_pending().await;
+    sleep_until(earliest).await;
+}
+
+pub(super) async fn notify(connection: &mut PgConnection, text: &str) -> Result<(), sqlx::Error> {
+    sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(text).execute(connection).await?;
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Metrics of the marketplace and its HTTP requests (004 "Monitoring"). The outbox has its own metrics
+//! (`handover_outbox::METRICS`).
+
+use handover_outbox::Metric;
+
+/// Requests rejected by the concurrency limit.
+pub const OVERLOAD_REFUSED: &str = "handover.overload.refused";
+/// Requests rejected by the rate limit.
+pub const LIMIT_REFUSED: &str = "handover.ratelimit.refused";
+/// Requests limited by the process-local buckets because Redis was unavailable.
+pub const LIMIT_FALLBACK: &str = "handover.ratelimit.fallback";
+/// 1 while the rate limiter cannot reach Redis.
+pub const LIMIT_REDIS_UNAVAILABLE: &str = "handover.ratelimit.redis.unavailable";
+/// 1 while the idempotency store cannot reach Redis.
+pub const IDEMPOTENCY_REDIS_UNAVAILABLE: &str = "handover.idempotency.redis.unavailable";
+
+/// Every metric of the marketplace. Names that 004 does not define begin with `handover`. The adapters of HTTP, rate limit
+/// and idempotency keys set the metrics of their area.
+pub const METRICS: [Metric; 8] = [
+    Metric::counter("reaper.lock.released", "Asset locks released by the reaper after their timeout"),
+    Metric::counter(
+        "consistency.event.missing",
+        "Events missing in the outbox, found by the consistency job and by reconciliation",
+    ),
+    Metric::counter(
+        "consistency.event.repaired",
+        "Findings repaired: events appended or redriven, effects applied again",
+    ),
+    Metric::counter(OVERLOAD_REFUSED, "Requests rejected by the concurrency limit"),
+    Metric::counter(LIMIT_REFUSED, "Requests rejected by the rate limit"),
+    Metric::counter(LIMIT_FALLBACK, "Requests limited by this process only, because Redis was unavailable"),
+    Metric::gauge(
+        LIMIT_REDIS_UNAVAILABLE,
+        "1 while Redis is unavailable and this process limits requests on its own",
+    ),
+    Metric::gauge(
+        IDEMPOTENCY_REDIS_UNAVAILABLE,
+        "1 while Redis is unavailable and this process rejects operator requests that have an idempotency key",
+    ),
+];

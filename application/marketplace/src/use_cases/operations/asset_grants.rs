@@ -1,0 +1,242 @@
+//! Use case: an operator grants wallet balance, points or a coupon to a user.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use handover_events::TenantId;
+use marketplace_domain::{
+    Account, Asset, AssetOperation, Coupon, CouponId, CouponStatus, Money, OperationKey, OperationKind,
+    Points, Posting, Purse, UserId,
+};
+
+use crate::idempotency::{SuccessStatus, with_stored_response};
+use crate::ids::{IdInUse, require_unused, with_unused_ids};
+use crate::ports::{IdKind, Work};
+use crate::use_cases::UseCaseError;
+use crate::{App, CommandContext, Role};
+use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};
+use handover_outbox::ports::{AuditEntry, StoreError};
+
+/// An asset to grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AssetGrant {
+    /// Amount for the wallet.
+    Deposit(Money),
+    /// Number of points.
+    Grant(Points),
+}
+
+/// Grants wallet balance or points. With an idempotency key, the grant is applied once per operator and key, without time
+/// limit, and the first result is returned; the same key with another grant is rejected. Without a key, every call grants.
+pub async fn grant_asset(
+    app: &App,
+    context: &CommandContext,
+    user: UserId,
+    grant: AssetGrant,
+    reason: Option<Reason>,
+) -> Result<AssetOperation, UseCaseError> {
+    let (user_id, operator) = granting_operator(context)?;
+    let tenant = context.tenant;
+    let now = app.now();
+    let (purse, kind, amount, from) = match grant {
+        AssetGrant::Deposit(amount) => {
+            (Purse::Wallet, OperationKind::Deposit, amount.minor(), Account::Gateway)
+        }
+        AssetGrant::Grant(points) => {
+            (Purse::Points, OperationKind::Grant, points.get(), Account::PointsIssued)
+        }
+    };
+    let key = match &context.idempotency {
+        Some(ticket) => OperationKey::by_operator(kind, user, user_id, ticket.key()),
+        None => OperationKey::by_operator(kind, user, user_id, app.ids.event().as_str()),
+    };
+    let entry = entry(&operator, purse.asset(), kind, (user, amount), reason, now);
+    let by = context.clone();
+    with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
+        let key = key.clone();
+        let context = by.clone();
+        let entry = entry.clone();
+        Box::pin(async move {
+            let users = [(tenant, user)];
+            let balance = unit
+                .lock_balances(purse, &users, now)
+                .await?
+                .pop()
+                .ok_or(StoreError::Backend("the store did not return the locked balance".into()))?;
+            if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(&key)).await?.pop() {
+                if (before.user, before.kind, before.amount) != (user, kind, amount) {
+                    return Err(UseCaseError::KeyReused);
+                }
+                record_already_done(unit.outbox(), attempt, &entry).await?;
+                return Ok(before);
+            }
+            let (after, entries) = balance.receive(amount, from, now)?;
+            let operation = AssetOperation {
+                tenant,
+                key,
+                asset: purse.asset(),
+                kind,
+                user,
+                order: None,
+                refund: None,
+                coupon: None,
+                amount,
+                balance_after: Some(after.available),
+                event_id: None,
+                trace_id: Some(context.trace.trace_id.clone()),
+                at: now,
+            };
+            unit.put_balances(&[after]).await?;
+            unit.post(&[Posting { operation: operation.clone(), entries }]).await?;
+            unit.outbox().audit(&entry).await?;
+            Ok(operation)
+        })
+    })
+    .await
+}
+
+/// A coupon to issue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssueCoupon {
+    /// Owner of the coupon.
+    pub user: UserId,
+    /// Amount that the coupon deducts from the price.
+    pub discount: Money,
+    /// Minimum price for which the coupon can be used.
+    pub min_spend: Money,
+    /// Time from which the coupon can no longer be used.
+    pub expires_at: DateTime<Utc>,
+    pub reason: Option<Reason>,
+}
+
+/// Issues a coupon. With an idempotency key, it is issued once per operator and key, without time limit, and the first coupon
+/// is returned.
+pub async fn issue_coupon(
+    app: &App,
+    context: &CommandContext,
+    command: IssueCoupon,
+) -> Result<Coupon, UseCaseError> {
+    with_unused_ids(&app.ids, || issue(app, context, command.clone())).await
+}
+
+async fn issue(app: &App, context: &CommandContext, command: IssueCoupon) -> Result<Coupon, UseCaseError> {
+    let (user_id, operator) = granting_operator(context)?;
+    let tenant = context.tenant;
+    let now = app.now();
+    let id: CouponId = app.ids.next(IdKind::Coupon).await?;
+    let key = match &context.idempotency {
+        Some(ticket) => OperationKey::by_operator(OperationKind::Issue, command.user, user_id, ticket.key()),
+        None => OperationKey::issue(id),
+    };
+    let is_keyed = context.idempotency.is_some();
+    let user_and_amount = (command.user, command.discount.minor());
+    let entry =
+        entry(&operator, Asset::Coupon, OperationKind::Issue, user_and_amount, command.reason.clone(), now);
+    let request = Arc::new((key, context.trace.clone(), command, entry));
+    with_stored_response(app, context, SuccessStatus::Created, move |unit, attempt| {
+        let request = Arc::clone(&request);
+        Box::pin(async move {
+            let (key, trace, command, entry) = &*request;
+            if let Some(before) = unit.operations_by_key(tenant, std::slice::from_ref(key)).await?.pop() {
+                // Without an idempotency key, the operation key is derived from the coupon id, which does not prove that
+                // the row belongs to this command.
+                let is_ours = attempt.may_be_committed() && before.at == now && before.user == command.user;
+                if !is_keyed && !is_ours {
+                    return Err(IdInUse::refusal(IdKind::Coupon, id.get()));
+                }
+                let coupon = issued_before(unit, tenant, &before, command).await?;
+                record_already_done(unit.outbox(), attempt, entry).await?;
+                return Ok(coupon);
+            }
+            if attempt.may_be_committed() {
+                require_unused(unit, IdKind::Coupon, id.get()).await?;
+            }
+            let coupon = Coupon {
+                id,
+                tenant,
+                user: command.user,
+                discount: command.discount,
+                min_spend: command.min_spend,
+                expires_at: command.expires_at,
+                status: CouponStatus::Available,
+                order: None,
+                version: 1,
+                create_time: now,
+                update_time: now,
+            };
+            unit.insert_coupon(&coupon).await?;
+            let operation = AssetOperation {
+                tenant,
+                key: key.clone(),
+                asset: Asset::Coupon,
+                kind: OperationKind::Issue,
+                user: command.user,
+                order: None,
+                refund: None,
+                coupon: Some(id),
+                amount: command.discount.minor(),
+                balance_after: None,
+                event_id: None,
+                trace_id: Some(trace.trace_id.clone()),
+                at: now,
+            };
+            unit.post(&[Posting { operation, entries: Vec::new() }]).await?;
+            unit.outbox().audit(entry).await?;
+            Ok(coupon)
+        })
+    })
+    .await
+}
+
+async fn issued_before(
+    unit: &mut Work,
+    tenant: TenantId,
+    before: &AssetOperation,
+    command: &IssueCoupon,
+) -> Result<Coupon, UseCaseError> {
+    let found = match before.coupon {
+        Some(id) => unit.coupon_by_id(tenant, id).await?,
+        None => None,
+    };
+    let coupon = found.ok_or(UseCaseError::NotFound { what: "coupon" })?;
+    let requested = (command.user, command.discount, command.min_spend, command.expires_at);
+    let same = (coupon.user, coupon.discount, coupon.min_spend, coupon.expires_at) == requested;
+    if same { Ok(coupon) } else { Err(UseCaseError::KeyReused) }
+}
+
+/// Returns the user id of the actor, if it has one, and the actor as an operator.
+fn granting_operator(context: &CommandContext) -> Result<(Option<UserId>, Operator), UseCaseError> {
+    if context.has(Role::Operator) {
+        Ok((context.user(), context.operator()?))
+    } else {
+        Err(UseCaseError::NotAllowed { what: "the role operator" })
+    }
+}
+
+/// Audit entry of a grant: `wallet.deposit`, `points.grant` or `coupon.issue`.
+fn entry(
+    operator: &Operator,
+    asset: Asset,
+    kind: OperationKind,
+    (user, amount): (UserId, i64),
+    reason: Option<Reason>,
+    at: DateTime<Utc>,
+) -> AuditEntry {
+    let name = match kind {
+        OperationKind::Deposit => "wallet.deposit",
+        OperationKind::Grant => "points.grant",
+        OperationKind::Issue => "coupon.issue",
+        OperationKind::Freeze
+        | OperationKind::Commit
+        | OperationKind::Release
+        | OperationKind::Revert
+        | OperationKind::Earn
+        | OperationKind::Unearn
+        | OperationKind::Capture
+        | OperationKind::Payout => kind.as_str(),
+    };
+    let selection =
+        present_fields([("userId", Some(user.get().into())), ("amount", Some(asset.show(amount).into()))]);
+    let action = Action { name, selection, reason };
+    AuditEntry { matched: 1, changed: 1, ..action.entry(operator, (1, 1), at) }
+}

@@ -1,0 +1,275 @@
+//! Repair of one finding in its own unit of work, based on the rows at that time.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use handover_events::{ConsumeStatus, EventId};
+use marketplace_domain::{
+    Asset, AssetOperation, Entry, EventBody, OperationKey, OperationKind, Order, OrderId, Payment,
+    PaymentStatus, Posting, Refund, RefundStatus,
+};
+use serde_json::{Value, json};
+
+use super::compare::Consumers;
+use super::{Finding, FindingKind, Repair};
+use crate::App;
+use crate::consistency::{Effect, announce_missing, read_effects, reconstructed_hold};
+use crate::ports::Work;
+use crate::use_cases::{captured, paid_out};
+use handover_outbox::consumers::{backfilled_record, retry_record};
+use handover_outbox::history::{self, RedrivenBy};
+use handover_outbox::operations::{Action, Operator, Reason, changed_by_earlier_attempt, present_fields};
+use handover_outbox::ports::{AuditEntry, OutboxRow, Redrive, StoreError};
+use handover_outbox::relay::envelope_of;
+use handover_outbox::with_tx;
+
+/// Operator and reason of a repair.
+#[derive(Clone, Copy)]
+pub(super) struct RepairContext<'a> {
+    pub(super) operator: &'a Operator,
+    pub(super) reason: Option<&'a Reason>,
+}
+
+/// Repairs a finding if possible. Returns how.
+pub(super) async fn repair(
+    app: &App,
+    by: RepairContext<'_>,
+    consumers: &Consumers,
+    finding: &Finding,
+) -> Result<Option<Repair>, StoreError> {
+    match (finding.kind, finding.order) {
+        (FindingKind::MissingEvent, Some(order)) => {
+            // One call appends all missing events of the order.
+            announce_missing(app, finding.tenant, order, Some(entry(by, finding, app.now()))).await?;
+            Ok(Some(Repair::Announced))
+        }
+        (
+            FindingKind::UnknownEvent
+            | FindingKind::DoubledEffect
+            | FindingKind::EffectWithoutFact
+            | FindingKind::Unbalanced
+            | FindingKind::Drifted,
+            _,
+        )
+        | (_, None) => Ok(None),
+        (
+            FindingKind::NotConfirmed
+            | FindingKind::NotConsumed
+            | FindingKind::MissingEffect
+            | FindingKind::MissingHold
+            | FindingKind::NotBooked,
+            Some(order),
+        ) => {
+            let consumer = finding.consumer.as_deref().and_then(|name| consumers.named(name));
+            let job = Arc::new(RepairJob {
+                app: app.clone(),
+                finding: finding.clone(),
+                order,
+                consumer,
+                entry: entry(by, finding, app.now()),
+            });
+            with_tx(&app.tx, move |unit, attempt| {
+                let job = Arc::clone(&job);
+                Box::pin(async move {
+                    if changed_by_earlier_attempt(unit.outbox(), attempt, &job.entry).await?.is_some() {
+                        return Ok(Some(Repair::RecordWritten));
+                    }
+                    let repaired = job.run(unit).await?;
+                    if repaired.is_some() {
+                        unit.outbox().audit(&AuditEntry { changed: 1, ..job.entry.clone() }).await?;
+                    }
+                    Ok(repaired)
+                })
+            })
+            .await
+        }
+    }
+}
+
+fn entry(
+    RepairContext { operator, reason }: RepairContext<'_>,
+    finding: &Finding,
+    at: DateTime<Utc>,
+) -> AuditEntry {
+    let text = |text: &Option<String>| text.as_deref().map(Value::from);
+    let selection = present_fields([
+        ("finding", Some(finding.kind.as_str().into())),
+        ("orderId", finding.order.map(|order| json!(order.get()))),
+        ("eventId", finding.event_id.as_ref().map(|id| id.as_str().into())),
+        ("consumer", text(&finding.consumer)),
+        ("idempotencyKey", text(&finding.key)),
+    ]);
+    let action = Action { name: "reconciliation.repair", selection, reason: reason.cloned() };
+    AuditEntry { matched: 1, tenant: finding.tenant, ..action.entry(operator, (1, 1), at) }
+}
+
+/// Repair of one finding.
+struct RepairJob {
+    app: App,
+    finding: Finding,
+    order: OrderId,
+    consumer: Option<&'static str>,
+    entry: AuditEntry,
+}
+
+impl RepairJob {
+    async fn run(&self, unit: &mut Work) -> Result<Option<Repair>, StoreError> {
+        let tenant = self.finding.tenant;
+        let Some(order) = unit.order_by_id(tenant, self.order).await? else { return Ok(None) };
+        if self.finding.kind == FindingKind::NotBooked {
+            return self.post_missing(unit, &order).await;
+        }
+        if self.finding.kind == FindingKind::MissingHold {
+            return self.restore_hold(unit, &order).await;
+        }
+        let Some(event) = &self.finding.event_id else { return Ok(None) };
+        let Some(row) = unit.outbox().outbox_by_event(std::slice::from_ref(event)).await?.pop() else {
+            return Ok(None);
+        };
+        let (Some(consumer), true) = (self.consumer, self.finding.kind != FindingKind::NotConfirmed) else {
+            return self.redrive(unit, event).await;
+        };
+        let Some(body) = envelope_of(&row).ok().and_then(|envelope| EventBody::of(&envelope).ok()) else {
+            return Ok(None);
+        };
+        let effect = read_effects(unit, &order).await?.of(consumer, &body, (&order, self.app.rules.points));
+        let record = unit.outbox().consumption(consumer, event).await?;
+        match record.as_ref().map(|record| record.status) {
+            None if effect.is_present() => {
+                unit.outbox().record(&[backfilled_record(consumer, &row, self.entry.at)]).await?;
+                Ok(Some(Repair::RecordWritten))
+            }
+            None => self.redrive(unit, event).await,
+            Some(ConsumeStatus::Success) if effect.is_missing() => {
+                if let Effect::Operations { missing } = &effect
+                    && self.write_operations(unit, &order, (&row, &body), missing).await?
+                {
+                    return Ok(Some(Repair::RecordWritten));
+                }
+                unit.outbox().record(&[retry_record(consumer, &row, record.as_ref(), self.entry.at)]).await?;
+                Ok(Some(Repair::Reapplied))
+            }
+            Some(
+                ConsumeStatus::Success
+                | ConsumeStatus::Processing
+                | ConsumeStatus::Waiting
+                | ConsumeStatus::Failed
+                | ConsumeStatus::Dead,
+            ) => Ok(None),
+        }
+    }
+
+    async fn redrive(&self, unit: &mut Work, event: &EventId) -> Result<Option<Repair>, StoreError> {
+        let redrive = Redrive { event_id: event.clone(), due: self.entry.at };
+        let by = RedrivenBy { actor: &self.entry.actor, reason: self.entry.reason.as_deref() };
+        let moved = history::redrive(unit.outbox(), &[redrive], by, self.entry.at).await?;
+        Ok((moved > 0).then_some(Repair::Redriven))
+    }
+
+    /// Writes lost operations whose entries exist. No amount is moved. `false` if entries are missing, too.
+    async fn write_operations(
+        &self,
+        unit: &mut Work,
+        order: &Order,
+        (row, body): (&OutboxRow, &EventBody),
+        missing: &[OperationKey],
+    ) -> Result<bool, StoreError> {
+        let entries = unit.entries_by_key(order.tenant, missing).await?;
+        let mut postings = Vec::with_capacity(missing.len());
+        for key in missing {
+            let of_key: Vec<&Entry> =
+                entries.iter().filter(|(of, _)| of == key).map(|(_, entry)| entry).collect();
+            let Some(kind) = kind_of(key) else { return Ok(false) };
+            if of_key.is_empty() {
+                return Ok(false);
+            }
+            let refund = match body {
+                EventBody::OrderRefunded(body) => Some(body.refund),
+                EventBody::OrderCreated(_)
+                | EventBody::OrderPaid(_)
+                | EventBody::OrderStatusChanged(_)
+                | EventBody::OrderTimeout(_)
+                | EventBody::OrderCancelled(_)
+                | EventBody::PaymentSucceeded(_)
+                | EventBody::PaymentFailed(_)
+                | EventBody::RefundSucceeded(_)
+                | EventBody::RefundFailed(_)
+                | EventBody::InvoiceGenerated(_) => None,
+            };
+            let asset = if key.as_str().starts_with("wallet:") { Asset::Wallet } else { Asset::Points };
+            let operation = AssetOperation {
+                tenant: order.tenant,
+                key: key.clone(),
+                asset,
+                kind,
+                user: order.buyer,
+                order: Some(order.id),
+                refund,
+                coupon: None,
+                amount: of_key.iter().map(|entry| entry.amount.max(0)).sum(),
+                balance_after: None,
+                event_id: Some(row.event_id.clone()),
+                trace_id: Some(row.trace_id().to_owned()),
+                at: self.entry.at,
+            };
+            postings.push(Posting { operation, entries: Vec::new() });
+        }
+        unit.post(&postings).await?;
+        Ok(true)
+    }
+
+    /// Writes a lost hold, reconstructed from other rows. No amount is moved.
+    async fn restore_hold(&self, unit: &mut Work, order: &Order) -> Result<Option<Repair>, StoreError> {
+        let of = |asset: &Asset| Some(asset.as_str()) == self.finding.consumer.as_deref();
+        let Some(asset) = Asset::HELD.into_iter().find(of) else { return Ok(None) };
+        if !unit.lock_holds(asset, &[(order.tenant, order.id)]).await?.is_empty() {
+            return Ok(None);
+        }
+        let operations = unit.operations_of(order.tenant, order.id).await?;
+        let Some(hold) = reconstructed_hold(order, asset, &operations, self.entry.at) else {
+            return Ok(None);
+        };
+        unit.put_holds(&[hold]).await?;
+        Ok(Some(Repair::RecordWritten))
+    }
+
+    /// Posts a captured or refunded amount that is not in the ledger.
+    async fn post_missing(&self, unit: &mut Work, order: &Order) -> Result<Option<Repair>, StoreError> {
+        let payments = unit.payments_of(order.tenant, order.id).await?;
+        let refunds = unit.refunds_of(order.tenant, order.id).await?;
+        let is_captured = |payment: &&Payment| payment.status == PaymentStatus::Success;
+        let is_paid_out = |refund: &&Refund| refund.status == RefundStatus::Success;
+        let event_factory = self.app.empty_event_factory(&self.entry.trace_id, self.entry.at);
+        let mut postings: Vec<Posting> = Vec::new();
+        for payment in payments.iter().filter(is_captured) {
+            postings.extend(captured(payment, order, &event_factory));
+        }
+        for refund in refunds.iter().filter(is_paid_out) {
+            postings.extend(paid_out(refund, order, &event_factory));
+        }
+        postings.retain(|posting| Some(posting.operation.key.as_str()) == self.finding.key.as_deref());
+        let Some(posting) = postings.first_mut() else { return Ok(None) };
+        let key = posting.operation.key.clone();
+        if !unit.operations_by_key(order.tenant, std::slice::from_ref(&key)).await?.is_empty() {
+            return Ok(None);
+        }
+        if !unit.entries_by_key(order.tenant, &[key]).await?.is_empty() {
+            posting.entries.clear();
+        }
+        unit.post(&postings).await?;
+        Ok(Some(Repair::RecordWritten))
+    }
+}
+
+/// Kind of an operation of a consumer, from its key.
+fn kind_of(key: &OperationKey) -> Option<OperationKind> {
+    match key.as_str().rsplit(':').next()? {
+        "freeze" => Some(OperationKind::Freeze),
+        "commit" => Some(OperationKind::Commit),
+        "release" => Some(OperationKind::Release),
+        "revert" => Some(OperationKind::Revert),
+        "earn" => Some(OperationKind::Earn),
+        "unearn" => Some(OperationKind::Unearn),
+        _ => None,
+    }
+}

@@ -1,0 +1,78 @@
+//! Event types and consumers in addition to those of the marketplace.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use handover_events::AggregateRef;
+use handover_outbox::EventSpec;
+use handover_outbox::consumers::{Applied, Event, Handler, HandlerError, Subscriber};
+use handover_outbox::ports::*;
+use marketplace::Settings;
+use marketplace::ports::*;
+use marketplace::service::{self, Roles};
+use marketplace_domain::UserId;
+
+use super::scripted::write_effect;
+use crate::support::{TENANT, World, event_id, eventually, secs};
+
+const QUEUE: &str = "library.loans.queue";
+
+/// Opens a shipment task per lent book.
+struct Loans;
+
+#[derive(serde::Deserialize)]
+struct Lent {
+    reader: i64,
+}
+
+#[async_trait]
+impl Handler<Work> for Loans {
+    fn name(&self) -> &'static str {
+        "loans"
+    }
+
+    fn event_types(&self) -> &'static [&'static str] {
+        &["BOOK_LENT"]
+    }
+
+    async fn apply(&self, unit: &mut Work, events: &[Event]) -> Result<Vec<Applied>, HandlerError> {
+        for event in events {
+            let lent: Lent = event.payload()?;
+            UserId::try_from(lent.reader)
+                .map_err(|_| HandlerError::Unrecoverable("invalid reader".into()))?;
+            write_effect(unit, event, event.row.create_time).await?;
+        }
+        Ok(events.iter().map(|_| Applied::default()).collect())
+    }
+}
+
+fn book(world: &World, id: &str, event_type: &str, book: i64, seq: i64, payload: &str) -> NewEvent {
+    NewEvent {
+        event_id: event_id(id),
+        event_type: event_type.to_owned(),
+        aggregate: AggregateRef { tenant: TENANT, kind: "Book".to_owned(), id: book },
+        aggregate_seq: seq,
+        payload: payload.to_owned(),
+        metadata: EventMetadata::default(),
+        occurred_at: world.now(),
+        max_retry_count: 0,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn custom_event_type_is_delivered_once_and_in_order() {
+    let world = World::new().await;
+    let mut process = world.process();
+    let loans = Subscriber { queue: QUEUE, handler: Arc::new(Loans) };
+    let app = process.app.clone().with_event(EventSpec::new("BOOK_LENT", "book.lent"));
+    process.app = app.with_consumer(loans, &["book.*"]);
+    service::prepare(&process.app).await.unwrap();
+    service::start(&process.app, &process.wake, Roles::ALL, &Settings::default());
+    let lent = |id: &str, seq| book(&world, id, "BOOK_LENT", 7, seq, r#"{"reader":3}"#);
+    process.commit(vec![lent("first", 1), lent("second", 2)]).await;
+    eventually(secs(5), async || world.effects(7).await == ["first", "second"]).await;
+    world.deliver(QUEUE, "first").await;
+    eventually(secs(5), async || world.depth(QUEUE).await.ready == 0).await;
+    assert_eq!(world.effects(7).await, ["first", "second"], "the second copy changes nothing");
+    assert_eq!(process.app.outbox.topology.queues.len(), 12);
+}

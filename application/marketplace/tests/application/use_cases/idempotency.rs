@@ -1,0 +1,138 @@
+//! Requests with an idempotency key whose attempts overlap.
+
+use std::time::Duration;
+
+use marketplace::idempotency::*;
+use marketplace::ports::{RequestScope, StoredResponse};
+use marketplace::use_cases::*;
+use marketplace::{App, CommandContext};
+
+use crate::support::{CommitFault, SELLER, TENANT, World, by, millis, money, pass, secs};
+
+fn keyed_request(key: &str) -> IdempotentRequest {
+    IdempotentRequest {
+        scope: RequestScope {
+            tenant: TENANT,
+            user: SELLER.try_into().unwrap(),
+            route: "POST /api/v1/products".into(),
+            key: key.into(),
+        },
+        body_hash: "b".into(),
+        trace_id: "t".into(),
+    }
+}
+
+fn write_response(result: CommandResult<'_>) -> Result<String, serde_json::Error> {
+    let CommandResult::Product(product) = result else { panic!("{result:?}") };
+    Ok(product.id.to_string())
+}
+
+async fn listed(app: &App, ticket: Ticket) -> Option<String> {
+    let context = CommandContext { idempotency: Some(ticket), ..by(SELLER) };
+    let command = ListProduct { title: "Desk".to_owned().try_into().unwrap(), price: money(100) };
+    list_product(app, &context, command).await.ok().map(|product| product.id.to_string())
+}
+
+/// An attempt whose lease has expired finishes while another attempt takes the key over. Exactly one of the two commits,
+/// for every interleaving.
+#[tokio::test(start_paused = true)]
+async fn exactly_one_attempt_completes_when_an_expired_lease_is_taken_over() {
+    let mut late = 0;
+    let mut taken_over = 0;
+    for steps in 0..20 {
+        let world = World::new().await;
+        let lease = Duration::from_secs(5);
+        let settings = RequestSettings { lease, ..RequestSettings::default() };
+        let one = world.process();
+        let other = world.process();
+        let app = one.app.clone().with_requests(settings.clone());
+        let ClaimOutcome::New(slow) = begin(&app, keyed_request("key"), write_response).await.unwrap() else {
+            panic!("new")
+        };
+        pass(secs(6)).await;
+        one.faults.next_commits([CommitFault::Slow; 2]);
+        let second = async {
+            pass(millis(steps * 150)).await;
+            begin(&other.app.with_requests(settings), keyed_request("key"), write_response).await
+        };
+        let (first, second) = tokio::join!(listed(&app, slow), second);
+        match (first, second.unwrap()) {
+            (None, ClaimOutcome::New(ticket)) => {
+                taken_over += 1;
+                assert!(listed(&app, ticket).await.is_some(), "after {steps} steps");
+            }
+            (Some(id), ClaimOutcome::Replayed(response)) => {
+                late += 1;
+                assert_eq!(response.data, id);
+            }
+            other => panic!("after {steps} steps: {other:?}"),
+        }
+    }
+    assert!(late > 0 && taken_over > 0, "{late} completed late, {taken_over} taken over");
+}
+
+/// A process crashed during a request, then the clock was set back by more than the lease. The client MUST NOT wait until
+/// the clock has caught up.
+#[tokio::test(start_paused = true)]
+async fn claim_with_a_future_lease_is_taken_over_after_the_clock_is_set_back() {
+    let world = World::new().await;
+    let one = world.process();
+    let other = world.process();
+    let ClaimOutcome::New(lost) = begin(&one.app, keyed_request("key"), write_response).await.unwrap() else {
+        panic!("new")
+    };
+    world.clock.set_skew(chrono::TimeDelta::minutes(-5));
+    let ClaimOutcome::New(ticket) = begin(&other.app, keyed_request("key"), write_response).await.unwrap()
+    else {
+        panic!("not taken over")
+    };
+    assert_eq!(listed(&one.app, lost).await, None, "the replaced claim commits nothing");
+    assert!(listed(&other.app, ticket).await.is_some());
+}
+
+/// A commit whose reply is lost is repeated and finds its own changes: for the claim, the id blocks and the command.
+#[tokio::test(start_paused = true)]
+async fn response_is_replayed_after_a_lost_commit_reply() {
+    for nth in 0..4 {
+        let world = World::new().await;
+        let process = world.process();
+        let mut faults = vec![CommitFault::None; nth];
+        faults.push(CommitFault::ReplyLost);
+        process.faults.next_commits(faults);
+        let ClaimOutcome::New(ticket) =
+            begin(&process.app, keyed_request("key"), write_response).await.unwrap()
+        else {
+            panic!("new")
+        };
+        let id = listed(&process.app, ticket).await.expect("the product is listed");
+        let again = begin(&process.app, keyed_request("key"), write_response).await.unwrap();
+        let ClaimOutcome::Replayed(response) = again else { panic!("{nth}: {again:?}") };
+        assert_eq!(response.data, id);
+        let listed = world.view().await.products_page(TENANT, None, None, 10).await.unwrap();
+        assert_eq!(listed.len(), 1, "{nth}");
+    }
+}
+
+/// A command that stores its response in its own unit of work MUST refuse a key that was claimed for a deferred response: a
+/// crash would lose the response, and the command would run twice.
+#[tokio::test(start_paused = true)]
+async fn command_refuses_a_key_claimed_for_a_deferred_response() {
+    let world = World::new().await;
+    let app = world.process().app;
+    let ClaimOutcome::New(ticket) = begin_with_deferred_response(&app, keyed_request("key")).await.unwrap()
+    else {
+        panic!("new")
+    };
+    let context = CommandContext { idempotency: Some(ticket.clone()), ..by(SELLER) };
+    let command = ListProduct { title: "Desk".to_owned().try_into().unwrap(), price: money(100) };
+    let refused = list_product(&app, &context, command).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("POST /api/v1/products stores its response in its transaction"),
+        "{refused}"
+    );
+    assert!(world.view().await.products_page(TENANT, None, None, 10).await.unwrap().is_empty());
+    // A deferred response is stored in the database unless another store is configured.
+    ticket.done(StoredResponse { status: 200, data: "1".into() }).await.unwrap();
+    let again = begin(&app, keyed_request("key"), write_response).await.unwrap();
+    assert!(matches!(again, ClaimOutcome::Replayed(StoredResponse { status: 200, .. })), "{again:?}");
+}

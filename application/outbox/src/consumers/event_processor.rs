@@ -1,0 +1,350 @@
+//! Units of work of one consumer: read unsettled events, apply them, record the result.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKind, TenantId};
+use tracing::info;
+
+use super::bound::{Bound, HandlerUnit};
+use super::{Applied, Event, HandlerError};
+use crate::metrics::{CONSUMED, IDEMPOTENT, count_on_commit};
+use crate::ports::{
+    ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected,
+    HistoryEntry, MAX_DEAD_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow, StoreError, Unapplied,
+};
+use crate::relay::envelope_of;
+use crate::settings::ConsumerSettings;
+use crate::storable_text::{hash, storable};
+use crate::{EventRegistry, Outbox, Transactor, UnitError, texts};
+
+/// Time limit for waiting for locks; one statement may exceed it by its own lock timeout. After it the delivery is
+/// left to the sweep.
+pub(super) const LOCK_WAIT_LIMIT: Duration = Duration::from_secs(1);
+
+/// Reads and applies the events of one consumer.
+#[derive(Clone)]
+pub(super) struct EventProcessor {
+    pub(super) outbox: Outbox,
+    /// Begins the units of work in which the handler runs.
+    pub(super) tx: Transactor<dyn HandlerUnit>,
+    pub(super) bound: Bound,
+    pub(super) settings: Arc<ConsumerSettings>,
+    /// Outbox rows up to this id are ignored.
+    pub(super) after_id: i64,
+}
+
+/// Why a unit of work of a consumer was not committed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ProcessError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The handler failed.
+    #[error(transparent)]
+    Handler(HandlerError),
+    /// Data that was read before the unit has changed: read it again.
+    #[error("the consume log has changed since it was read")]
+    Stale,
+}
+
+impl UnitError for ProcessError {
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            ProcessError::Store(error) | ProcessError::Handler(HandlerError::Store(error)) => Some(error),
+            ProcessError::Handler(HandlerError::Recoverable(_) | HandlerError::Unrecoverable(_))
+            | ProcessError::Stale => None,
+        }
+    }
+}
+
+/// Result of comparing a message with its outbox row.
+#[derive(Debug)]
+pub(super) enum Identity {
+    /// The message matches this row.
+    Known(Box<OutboxRow>),
+    /// The message is not an event of this outbox; with the reason.
+    Unknown(String),
+}
+
+impl Identity {
+    fn unknown(why: String) -> Identity {
+        Identity::Unknown(storable(&why, MAX_DEAD_LETTER_REASON_BYTES).into_owned())
+    }
+}
+
+impl EventProcessor {
+    pub(super) fn new(
+        outbox: &Outbox,
+        bound: &Bound,
+        settings: &Arc<ConsumerSettings>,
+        after_id: i64,
+    ) -> EventProcessor {
+        let mut outbox = outbox.clone();
+        outbox.tx.policy.max_elapsed = LOCK_WAIT_LIMIT;
+        EventProcessor {
+            tx: outbox.tx.with_store(Arc::clone(&bound.store)),
+            outbox,
+            bound: bound.clone(),
+            settings: Arc::clone(settings),
+            after_id,
+        }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.bound.name
+    }
+
+    pub(super) fn queue(&self) -> &'static str {
+        self.bound.queue
+    }
+
+    /// Unsettled events of these aggregates, without those older than the subscription.
+    pub(super) async fn unapplied<V: ConsumeQueries + ?Sized>(
+        &self,
+        view: &mut V,
+        aggregates: &[AggregateRef],
+    ) -> Result<Vec<Unapplied>, StoreError> {
+        view.unapplied(self.name(), self.bound.event_types, self.after_id, aggregates).await
+    }
+
+    /// Runs the handler on these events, in order and within the time limit, and records them as applied. Returns the
+    /// handler's result for each. Envelopes that are already parsed are passed in `envelopes`.
+    pub(super) async fn apply(
+        &self,
+        unit: &mut dyn HandlerUnit,
+        steps: &[&Unapplied],
+        envelopes: &BTreeMap<EventId, Arc<Envelope>>,
+        limit: Duration,
+    ) -> Result<Vec<Applied>, ProcessError> {
+        let started_at = self.outbox.now();
+        let event = |step: &&Unapplied| match envelopes.get(&step.event.event_id) {
+            Some(envelope) => Ok(Event { row: step.event.clone(), envelope: Arc::clone(envelope) }),
+            None => Event::of(&step.event),
+        };
+        let events = steps.iter().map(event).collect::<Result<Vec<_>, _>>();
+        let events = events.map_err(ProcessError::Handler)?;
+        let applied = tokio::time::timeout(limit, unit.apply(&events))
+            .await
+            .unwrap_or_else(|_| Err(HandlerError::Recoverable(format!("handler timed out after {limit:?}"))))
+            .map_err(ProcessError::Handler)?;
+        if applied.len() != events.len() {
+            let why = format!("the handler returned {} results for {} events", applied.len(), events.len());
+            return Err(ProcessError::Handler(HandlerError::Recoverable(why)));
+        }
+        let now = self.outbox.now();
+        let cost_ms = (now - started_at).num_milliseconds();
+        let records: Vec<Consumption> = steps
+            .iter()
+            .zip(applied.iter().cloned())
+            .map(|(step, Applied { result, idempotency_key, .. })| {
+                let attempts = match step.record.as_ref() {
+                    // The running attempt was already counted.
+                    Some(record) if record.status == ConsumeStatus::Processing => record.attempts,
+                    Some(record) => record.attempts.saturating_add(1),
+                    None => 1,
+                };
+                let record = self.record(step, ConsumeStatus::Success, attempts, now);
+                Consumption { cost_ms, consume_result: result, idempotency_key, ..record }
+            })
+            .collect();
+        unit.outbox().record(&records).await?;
+        count_on_commit(metrics::counter!(CONSUMED, "consumer" => self.name()), records.len());
+        Ok(applied)
+    }
+
+    /// Logs that an event was applied; called after the commit.
+    pub(super) fn log_applied(&self, event: &DeliveryFields<'_>, applied: &Applied) {
+        let result = applied.result.as_deref();
+        let key = applied.idempotency_key.as_deref();
+        let _span = self.outbox.registry.span(event.kind, event.aggregate).entered();
+        info!(hop = "consume", eventId = %event.id, eventType = event.kind, traceId = event.trace,
+            traceparent = event.traceparent, durationMs = event.elapsed.num_milliseconds(), aggregateType = event.aggregate_type,
+            aggregateId = event.aggregate, queue = self.queue(), consumer = self.name(), idempotencyKey = key, result,
+            "[{}] Message consumed successfully", self.name());
+        if applied.is_repeated {
+            metrics::counter!(IDEMPOTENT, "consumer" => self.name()).increment(1);
+        }
+    }
+
+    /// Logs and counts an ignored duplicate; called after the commit.
+    pub(super) fn log_duplicate(&self, event: &EventId, trace_id: &str) {
+        metrics::counter!(IDEMPOTENT, "consumer" => self.name()).increment(1);
+        info!(eventId = %event, traceId = trace_id, queue = self.queue(), consumer = self.name(), "{}", texts::DUPLICATE);
+    }
+
+    /// History entry for an ignored duplicate.
+    pub(super) fn duplicate_entry(&self, row: &OutboxRow, at: DateTime<Utc>) -> HistoryEntry {
+        HistoryEntry {
+            tenant: row.aggregate.tenant,
+            event_id: row.event_id.clone(),
+            kind: HistoryKind::Duplicate,
+            consumer: Some(self.name().to_owned()),
+            attempts: 0,
+            detail: None,
+            at,
+        }
+    }
+
+    /// Consume-log record that replaces the one that was read.
+    pub(super) fn record(
+        &self,
+        step: &Unapplied,
+        status: ConsumeStatus,
+        attempts: u32,
+        now: DateTime<Utc>,
+    ) -> Consumption {
+        next_record(self.name(), &step.event, step.record.as_ref(), status, attempts, now)
+    }
+
+    /// Dead letter of an event of this outbox.
+    pub(super) fn dead_letter(&self, row: &OutboxRow, reason: &str, now: DateTime<Utc>) -> DeadLetter {
+        DeadLetter {
+            queue: self.queue().to_owned(),
+            key: row.event_id.as_str().to_owned(),
+            tenant: row.aggregate.tenant,
+            event_type: Some(row.event_type.clone()),
+            trace_id: Some(row.trace_id().to_owned()),
+            body: envelope_of(row).map_or_else(|_| row.payload.clone(), |envelope| envelope.to_json()),
+            reason: reason.to_owned(),
+            died_at: now,
+            status: DeadLetterStatus::Open,
+            decided_at: None,
+            note: None,
+        }
+    }
+
+    /// A target as the gate needs it: outbox row and consume-log record.
+    pub(super) async fn target<V: OutboxQueries + ConsumeQueries + ?Sized>(
+        &self,
+        view: &mut V,
+        id: &EventId,
+    ) -> Result<Option<Unapplied>, StoreError> {
+        let Some(event) = view.outbox_by_event(std::slice::from_ref(id)).await?.pop() else {
+            return Ok(None);
+        };
+        let record = view.consumption(self.name(), id).await?;
+        Ok(Some(Unapplied { event, record }))
+    }
+}
+
+/// Fields of the log line for an applied event.
+pub(super) struct DeliveryFields<'a> {
+    pub(super) id: &'a EventId,
+    pub(super) kind: &'a str,
+    pub(super) trace: &'a str,
+    pub(super) traceparent: Option<&'a str>,
+    /// Time from the start of the unit of work to its commit.
+    pub(super) elapsed: TimeDelta,
+    pub(super) aggregate_type: &'a str,
+    pub(super) aggregate: i64,
+}
+
+/// Consume-log record that replaces the one that was read, if there was one.
+pub(super) fn next_record(
+    consumer: &str,
+    event: &OutboxRow,
+    record: Option<&ConsumeRecord>,
+    status: ConsumeStatus,
+    attempts: u32,
+    now: DateTime<Utc>,
+) -> Consumption {
+    Consumption {
+        consumer: consumer.to_owned(),
+        event_id: event.event_id.clone(),
+        event_type: event.event_type.clone(),
+        aggregate: event.aggregate.clone(),
+        aggregate_seq: event.aggregate_seq,
+        expected: record.map_or(Expected::Absent, |record| Expected::At(record.status, record.attempts)),
+        status,
+        attempts,
+        next_retry_time: None,
+        lease_until: None,
+        error_message: record.and_then(|record| record.error_message.clone()),
+        idempotency_key: None,
+        consume_result: None,
+        payload_hash: hash(&event.payload),
+        trace_id: event.trace_id().to_owned(),
+        cost_ms: 0,
+        consume_time: now,
+    }
+}
+
+/// Compares a message with its outbox row. The row is authoritative; the message is only a trigger. The reason why a
+/// message is unknown may quote it, so its length is limited.
+pub(super) async fn identify<V: OutboxQueries + ?Sized>(
+    view: &mut V,
+    registry: &EventRegistry,
+    message: &Message,
+) -> Result<Identity, StoreError> {
+    let envelope = match Envelope::parse(&message.body) {
+        Ok(envelope) => envelope,
+        Err(error) => return Ok(Identity::unknown(format!("{}: {error}", texts::CONSUME_FAILED))),
+    };
+    let Some(row) = view.outbox_by_event(std::slice::from_ref(&envelope.event_id)).await?.pop() else {
+        let Envelope { event_id, event_type, .. } = &envelope;
+        return Ok(Identity::unknown(if registry.contains(event_type) {
+            format!("{}: no outbox row for event {event_id}", texts::CONSUME_FAILED)
+        } else {
+            format!("{}: {event_type}", texts::UNSUPPORTED_TYPE)
+        }));
+    };
+    if matches_row(&envelope, &row) {
+        Ok(Identity::Known(Box::new(row)))
+    } else {
+        let id = &envelope.event_id;
+        Ok(Identity::unknown(format!(
+            "{}: the outbox row of event {id} has different content",
+            texts::CONSUME_FAILED
+        )))
+    }
+}
+
+/// Whether envelope and outbox row have the same content.
+pub(super) fn matches_row(envelope: &Envelope, row: &OutboxRow) -> bool {
+    envelope.event_id == row.event_id
+        && envelope.event_type == row.event_type
+        && envelope.aggregate_type == row.aggregate.kind
+        && envelope.aggregate_id == row.aggregate.id
+        && is_payload(&envelope.payload, &row.payload)
+}
+
+/// Whether a payload equals that of a row. In our own serialization it needs no parsing.
+fn is_payload(payload: &serde_json::Value, row: &str) -> bool {
+    let written = payload.to_string();
+    written == row || serde_json::from_str::<serde_json::Value>(row).is_ok_and(|parsed| parsed == *payload)
+}
+
+/// A delivery with its envelope, parsed once.
+#[derive(Debug)]
+pub(super) struct ParsedDelivery {
+    pub(super) delivery: Delivery,
+    /// `None` if the body is not an envelope.
+    pub(super) envelope: Option<Arc<Envelope>>,
+}
+
+impl ParsedDelivery {
+    pub(super) fn of(delivery: Delivery) -> ParsedDelivery {
+        ParsedDelivery { envelope: Envelope::parse(&delivery.message.body).ok().map(Arc::new), delivery }
+    }
+
+    /// The aggregate that the message claims. A message without an envelope gets a lane of its own.
+    pub(super) fn lane(&self) -> AggregateRef {
+        match &self.envelope {
+            Some(envelope) => claimed_aggregate(envelope, &self.delivery.message),
+            None => AggregateRef {
+                tenant: TenantId::DEFAULT,
+                kind: String::new(),
+                id: i64::try_from(self.delivery.tag.0).unwrap_or(i64::MAX),
+            },
+        }
+    }
+}
+
+/// The aggregate that a message claims; its outbox row is authoritative.
+pub(super) fn claimed_aggregate(envelope: &Envelope, message: &Message) -> AggregateRef {
+    let tenant =
+        message.headers.get("tenantId").and_then(|text| text.parse().ok()).unwrap_or(TenantId::DEFAULT);
+    AggregateRef { tenant, kind: envelope.aggregate_type.clone(), id: envelope.aggregate_id }
+}

@@ -1,0 +1,175 @@
+//! Processes one event at a time. Only this path counts attempts, waits for backoffs and parks dead letters.
+
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
+use handover_events::{ConsumeStatus, EventId, FailureKind};
+
+use super::attempt::AttemptOutcome;
+use super::event_processor::EventProcessor;
+use super::gate::{Verdict, plan};
+use crate::ports::{OutboxRow, StoreError, Unapplied};
+use crate::{history, texts, with_tx};
+
+/// How the delivery of one event has to be settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SingleOutcome {
+    /// Applied, recorded as WAITING, or a duplicate: ack.
+    Done,
+    /// An attempt failed and the next one is due at this time: wait, then requeue.
+    Failed(DateTime<Utc>),
+    /// Owned by another worker, or in backoff, until this time: then check again.
+    Busy(DateTime<Utc>),
+    /// DEAD: dead-letter it.
+    Dead,
+}
+
+/// Whether an attempt is counted before it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CountFirst {
+    /// The event was, or may have been, delivered before. It, or an earlier event that runs first, may crash the
+    /// process.
+    Yes,
+    /// First delivery.
+    No,
+}
+
+/// An attempt that was counted before it runs. It belongs to this caller while the log still contains it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CountedAttempt {
+    pub(super) event: EventId,
+    pub(super) attempts: u32,
+}
+
+impl CountedAttempt {
+    pub(super) fn is(&self, step: &Unapplied) -> bool {
+        step.event.event_id == self.event
+            && step.record.as_ref().is_some_and(|record| {
+                record.status == ConsumeStatus::Processing && record.attempts == self.attempts
+            })
+    }
+}
+
+impl EventProcessor {
+    /// Settles one event, first the earlier events that the gate requires, and then the events that wait for it, each
+    /// in a separate unit of work.
+    ///
+    /// An error is an outage of the store: no attempt was counted except `counted`. Call again later with the same
+    /// `counted`.
+    pub(super) async fn apply_single(
+        &self,
+        event: &EventId,
+        count: CountFirst,
+        counted: &mut Option<CountedAttempt>,
+    ) -> Result<SingleOutcome, StoreError> {
+        let mut worked = false;
+        loop {
+            let mut list = self.load_aggregate(event).await?;
+            let now = self.outbox.now();
+            let Some(target) = list.iter().find(|u| u.event.event_id == *event) else {
+                // Deleted from the outbox since the message was checked: archived, so it was applied.
+                return Ok(SingleOutcome::Done);
+            };
+            let end = match target.record.as_ref().map(|record| record.status) {
+                Some(ConsumeStatus::Success) => Some(SingleOutcome::Done),
+                Some(ConsumeStatus::Dead) => Some(SingleOutcome::Dead),
+                Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None => {
+                    None
+                }
+            };
+            if end == Some(SingleOutcome::Done) && !worked {
+                self.record_duplicate(&target.event, now).await?;
+            }
+            worked = true;
+            let takes = self.bound.event_types.contains(&target.event.event_type.as_str());
+            if end.is_none() && !takes {
+                let why = format!("{}: {}", texts::UNSUPPORTED_TYPE, target.event.event_type);
+                self.fail(target, FailureKind::Unrecoverable, &why, now).await?;
+                continue;
+            }
+            let targets: BTreeSet<EventId> = end.is_none().then(|| event.clone()).into_iter().collect();
+            // After the target is settled, continue with the events that wait for it.
+            list.retain(|u| end.is_none() || u.event.event_id != *event);
+            let own_attempt = counted.as_ref().filter(|counted| list.iter().any(|u| counted.is(u)));
+            let unordered = self.outbox.registry.unordered();
+            let steps = plan(&list, &targets, unordered, own_attempt.map(|counted| &counted.event), now);
+            let Some(step) = steps.first() else { return Ok(end.unwrap_or(SingleOutcome::Done)) };
+            match step.verdict {
+                Verdict::Busy(until) => return Ok(SingleOutcome::Busy(until)),
+                Verdict::Wait => {
+                    if step.event.record.is_some() {
+                        return Ok(SingleOutcome::Done);
+                    }
+                    // Check again: the earlier event may have been settled before this record became visible.
+                    let waiting = self.record(step.event, ConsumeStatus::Waiting, 0, now);
+                    self.write(waiting, None).await?;
+                }
+                Verdict::Apply => {
+                    let is_target = step.event.event.event_id == *event;
+                    // Until the target is settled, only the target or an event that it waits for runs.
+                    let count = if end.is_none() { count } else { CountFirst::No };
+                    let failed = self.run_step(step.event, count, counted, now).await?;
+                    if is_target && let Some(SingleOutcome::Failed(due)) = failed {
+                        return Ok(SingleOutcome::Failed(due));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Records a delivery of an event that was already applied.
+    async fn record_duplicate(&self, row: &OutboxRow, now: DateTime<Utc>) -> Result<(), StoreError> {
+        let entry = self.duplicate_entry(row, now);
+        with_tx(&self.outbox.tx, move |unit, attempt| {
+            let entries = vec![entry.clone()];
+            Box::pin(async move { history::add(unit.outbox(), attempt, entries).await })
+        })
+        .await?;
+        self.log_duplicate(&row.event_id, row.trace_id());
+        Ok(())
+    }
+
+    /// Makes one step for an event that may run now: marks it DEAD, counts its attempt, or runs the attempt. Returns
+    /// how it failed, if it did.
+    async fn run_step(
+        &self,
+        step: &Unapplied,
+        count: CountFirst,
+        counted: &mut Option<CountedAttempt>,
+        now: DateTime<Utc>,
+    ) -> Result<Option<SingleOutcome>, StoreError> {
+        let is_mine = counted.as_ref().is_some_and(|counted| counted.is(step));
+        if !is_mine && self.has_exhausted_attempts(step) {
+            let why = "the process ended during every attempt";
+            return self.fail(step, FailureKind::Unrecoverable, why, now).await;
+        }
+        if !is_mine && (is_processing(step) || count == CountFirst::Yes) {
+            *counted = self.count(step, now).await?;
+            return Ok(None);
+        }
+        match self.attempt(step).await? {
+            AttemptOutcome::Applied | AttemptOutcome::Stale => Ok(None),
+            AttemptOutcome::Failed(kind, why) => self.fail(step, kind, &why, self.outbox.now()).await,
+        }
+    }
+
+    /// The unsettled events of the target's aggregate in order, including the target whatever its state.
+    async fn load_aggregate(&self, event: &EventId) -> Result<Vec<Unapplied>, StoreError> {
+        let mut view = self.outbox.view().await?;
+        let Some(target) = self.target(view.outbox_view(), event).await? else { return Ok(Vec::new()) };
+        let mut list =
+            self.unapplied(view.outbox_view(), std::slice::from_ref(&target.event.aggregate)).await?;
+        match list.iter_mut().find(|u| u.event.event_id == *event) {
+            Some(same) => *same = target,
+            None => {
+                list.push(target);
+                list.sort_by_key(|u| (u.event.aggregate_seq, u.event.id));
+            }
+        }
+        Ok(list)
+    }
+}
+
+fn is_processing(step: &Unapplied) -> bool {
+    step.record.as_ref().is_some_and(|record| record.status == ConsumeStatus::Processing)
+}

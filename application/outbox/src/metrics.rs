@@ -1,0 +1,106 @@
+//! Metric names and counters (004 "Monitoring"). Without a metrics recorder, counting costs nothing.
+//!
+//! **Invariant:** changes made in a unit of work are counted once, after its commit; no id is a label.
+
+use std::cell::RefCell;
+
+use metrics::Counter;
+
+use crate::ports::{NewEvent, OutboxUnit, StoreError};
+
+/// A metric: name, help text and kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// Name as in 004, with dots.
+    pub name: &'static str,
+    /// Help text for the metrics endpoint.
+    pub help: &'static str,
+    /// Kind of the metric.
+    pub kind: MetricKind,
+}
+
+/// Kind of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Counter without labels.
+    Counter,
+    /// Counter with the label `consumer`.
+    CounterOfConsumer,
+    /// Value at the last sample.
+    Gauge,
+}
+
+impl Metric {
+    /// Describes a counter.
+    pub const fn counter(name: &'static str, help: &'static str) -> Metric {
+        Metric { name, help, kind: MetricKind::Counter }
+    }
+
+    /// Describes a gauge.
+    pub const fn gauge(name: &'static str, help: &'static str) -> Metric {
+        Metric { name, help, kind: MetricKind::Gauge }
+    }
+}
+
+const fn counter_of_consumer(name: &'static str, help: &'static str) -> Metric {
+    Metric { name, help, kind: MetricKind::CounterOfConsumer }
+}
+
+pub(crate) const CREATED: &str = "outbox.event.created";
+pub(crate) const SENT: &str = "outbox.event.sent";
+pub(crate) const FAILED: &str = "outbox.event.failed";
+pub(crate) const DEAD: &str = "outbox.event.dead";
+/// Gauge of events that are not published yet.
+pub const PENDING: &str = "outbox.event.pending";
+pub(crate) const CONSUMED: &str = "consumer.event.consumed";
+pub(crate) const IDEMPOTENT: &str = "consumer.event.idempotent";
+pub(crate) const NOT_CONSUMED: &str = "consumer.event.failed";
+
+/// Every metric of the outbox. The caller sets [`PENDING`]: this crate does not sample the table.
+pub const METRICS: [Metric; 8] = [
+    Metric::counter(
+        CREATED,
+        "Events committed to the outbox by this process; rows inserted by SQL are not counted",
+    ),
+    Metric::counter(SENT, "Events that the broker confirmed to this process"),
+    Metric::counter(FAILED, "Failed publishes of events, including the last one before FAILED"),
+    Metric::counter(DEAD, "Events marked as FAILED after their last publish failed"),
+    Metric::gauge(PENDING, "Events that are not published yet (NEW and RETRY)"),
+    counter_of_consumer(CONSUMED, "Events applied and committed"),
+    counter_of_consumer(IDEMPOTENT, "Ignored deliveries of events that were already applied"),
+    counter_of_consumer(
+        NOT_CONSUMED,
+        "Failed attempts to apply an event, including the last one before DEAD",
+    ),
+];
+
+tokio::task_local! {
+    /// Counters to increment once the unit of work of this task is committed.
+    static PENDING_COUNTERS: RefCell<Vec<(Counter, u64)>>;
+}
+
+/// Runs one attempt at a unit of work and increments its counters if it succeeds.
+pub(crate) async fn with_pending_counters<T, E>(attempt: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    let counting = async {
+        let done = attempt.await?;
+        for (counter, by) in PENDING_COUNTERS.with(RefCell::take) {
+            counter.increment(by);
+        }
+        Ok(done)
+    };
+    PENDING_COUNTERS.scope(RefCell::default(), counting).await
+}
+
+/// Increments the counter once the current unit of work is committed. Does nothing outside of a unit of work.
+pub fn count_on_commit(counter: Counter, by: usize) {
+    let by = u64::try_from(by).unwrap_or(u64::MAX);
+    // An error means that no unit of work is running.
+    let _ = PENDING_COUNTERS.try_with(|counters| counters.borrow_mut().push((counter, by)));
+}
+
+/// Appends events to the outbox and counts them once they are committed.
+pub async fn append(unit: &mut dyn OutboxUnit, events: &[NewEvent]) -> Result<(), StoreError> {
+    unit.append(events).await?;
+    count_on_commit(metrics::counter!(CREATED), events.len());
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Selection of dead letters by an operator.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use handover_events::TenantId;
+use serde_json::{Map, Value};
+
+use super::{Named, OperationError, Operator, present_fields};
+use crate::Outbox;
+use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
+
+/// Maximum number of dead letters per call.
+pub const MAX_DEAD_LETTERS_PER_CALL: u32 = 1_000;
+
+/// Number of dead letters read at a time in the search for the oldest.
+const PAGE: u32 = 500;
+
+/// Statuses in which an operator still has to decide.
+pub(super) const UNDECIDED: [DeadLetterStatus; 2] = [DeadLetterStatus::Open, DeadLetterStatus::Replaying];
+
+/// Selects dead letters by key or by filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeadLetterSelection {
+    /// Dead letters with these keys, in any status.
+    Keys {
+        /// Keys: event ids, or body hashes of unknown messages.
+        keys: Named<String>,
+        /// Only this queue: an event can be dead-lettered at several.
+        queue: Option<String>,
+    },
+    /// Undecided dead letters, the oldest first.
+    Filter {
+        /// Queue at which they were dead-lettered.
+        queue: Option<String>,
+        /// Event type.
+        event_type: Option<String>,
+        /// Tenant.
+        tenant: Option<TenantId>,
+    },
+}
+
+/// A dead letter that was not changed, or was only closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Queue at which it was dead-lettered.
+    pub queue: String,
+    /// Key within the queue.
+    pub key: String,
+    /// Reason, and what the operator can do.
+    pub why: String,
+}
+
+/// Why a decided dead letter cannot be changed.
+pub(super) fn already_decided(status: DeadLetterStatus) -> Option<&'static str> {
+    match status {
+        DeadLetterStatus::Open | DeadLetterStatus::Replaying => None,
+        DeadLetterStatus::Replayed => Some("it was replayed already"),
+        DeadLetterStatus::Discarded => Some("it was discarded"),
+    }
+}
+
+/// Selected dead letters.
+pub(super) struct Selected {
+    /// In the order in which they were parked.
+    pub(super) dead_letters: Vec<DeadLetter>,
+    /// Requested keys that do not exist or belong to another tenant.
+    pub(super) missing: Vec<String>,
+    /// Whether the filter matches further dead letters.
+    pub(super) more: bool,
+}
+
+impl DeadLetterSelection {
+    pub(super) async fn select(
+        &self,
+        outbox: &Outbox,
+        operator: &Operator,
+    ) -> Result<Selected, OperationError> {
+        match self {
+            DeadLetterSelection::Keys { keys, queue } => {
+                let tenant = operator.visible(None)?;
+                let mut dead_letters =
+                    outbox.view().await?.outbox_view().dead_letters_of(keys.as_slice()).await?;
+                dead_letters.retain(|dead_letter| {
+                    tenant.is_none_or(|tenant| dead_letter.tenant == tenant)
+                        && queue.as_ref().is_none_or(|queue| dead_letter.queue == *queue)
+                });
+                let found: BTreeSet<&str> =
+                    dead_letters.iter().map(|dead_letter| dead_letter.key.as_str()).collect();
+                let missing = keys.as_slice().iter().filter(|key| !found.contains(key.as_str()));
+                let missing = missing.cloned().collect();
+                Ok(Selected { dead_letters, missing, more: false })
+            }
+            DeadLetterSelection::Filter { queue, event_type, tenant } => {
+                let filter = DeadLetterFilter {
+                    tenant: operator.visible(*tenant)?,
+                    queue: queue.clone(),
+                    event_type: event_type.clone(),
+                    status: None,
+                };
+                undecided(outbox, &filter).await
+            }
+        }
+    }
+
+    /// Tenant, if the filter names one.
+    pub(super) fn tenant(&self) -> Option<TenantId> {
+        match self {
+            DeadLetterSelection::Keys { .. } => None,
+            DeadLetterSelection::Filter { tenant, .. } => *tenant,
+        }
+    }
+
+    /// The selection, for the audit log.
+    pub(super) fn selection(&self) -> Map<String, Value> {
+        match self {
+            DeadLetterSelection::Keys { keys, queue } => present_fields([
+                ("keys", Some(keys.as_slice().iter().map(String::as_str).collect())),
+                ("queue", queue.as_deref().map(Value::from)),
+            ]),
+            DeadLetterSelection::Filter { queue, event_type, tenant } => {
+                let filter = present_fields([
+                    ("queue", queue.as_deref().map(Value::from)),
+                    ("eventType", event_type.as_deref().map(Value::from)),
+                    ("tenantId", tenant.map(|tenant| tenant.get().into())),
+                ]);
+                present_fields([("filter", Some(Value::Object(filter)))])
+            }
+        }
+    }
+}
+
+/// The oldest undecided dead letters that match a filter.
+async fn undecided(outbox: &Outbox, filter: &DeadLetterFilter) -> Result<Selected, OperationError> {
+    let mut view = outbox.view().await?;
+    let mut dead_letters = Vec::new();
+    let mut more = false;
+    for status in UNDECIDED {
+        let filter = DeadLetterFilter { status: Some(status), ..filter.clone() };
+        // Pages are read newest first: the rows read last are the oldest.
+        let mut oldest = VecDeque::new();
+        let mut before = None;
+        loop {
+            let page = view.outbox_view().dead_letters_page(&filter, before, PAGE).await?;
+            before = page.last().map(|dead_letter| dead_letter.id);
+            let is_last = page.len() < PAGE as usize;
+            oldest.extend(page);
+            let surplus = oldest.len().saturating_sub(MAX_DEAD_LETTERS_PER_CALL as usize);
+            more |= surplus > 0;
+            oldest.drain(..surplus);
+            if is_last {
+                break;
+            }
+        }
+        dead_letters.extend(oldest);
+    }
+    dead_letters.sort_by_key(|dead_letter| dead_letter.id);
+    // A dead letter whose status changed between two pages was read twice.
+    dead_letters.dedup_by_key(|dead_letter| dead_letter.id);
+    more |= dead_letters.len() > MAX_DEAD_LETTERS_PER_CALL as usize;
+    dead_letters.truncate(MAX_DEAD_LETTERS_PER_CALL as usize);
+    Ok(Selected {
+        dead_letters: dead_letters.into_iter().map(|dead_letter| dead_letter.effect).collect(),
+        missing: Vec::new(),
+        more,
+    })
+}

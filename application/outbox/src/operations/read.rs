@@ -1,0 +1,188 @@
+//! Read operations: events, blocked aggregates, dead letters, the consume log, queues, the audit log.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use handover_events::{EventId, TenantId};
+use serde_json::Value;
+
+use super::{Action, OperationError, Operator, count, filter_fields};
+use crate::ports::{
+    AuditEntry, AuditFilter, Blocked, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered,
+    OnFailed, OutboxFilter, OutboxRow, QueueDepth,
+};
+use crate::{Outbox, Page, privacy};
+
+/// Finds an event in any status. For an operator without access to personal data, fields that its type does not
+/// declare as visible are masked.
+pub async fn find_event(
+    outbox: &Outbox,
+    operator: &Operator,
+    id: &EventId,
+) -> Result<OutboxRow, OperationError> {
+    let tenant = operator.visible(None)?;
+    let mut rows = outbox.view().await?.outbox_view().outbox_by_event(std::slice::from_ref(id)).await?;
+    rows.retain(|row| tenant.is_none_or(|tenant| row.aggregate.tenant == tenant));
+    let owner = rows.first().map_or(tenant, |row| Some(row.aggregate.tenant));
+    let read = Action::read_personal_data("outbox.show", operator, [("eventId", Some(id.as_str().into()))]);
+    read.record(outbox, operator, owner, count(rows.len())).await?;
+    let mut row = rows.pop().ok_or(OperationError::NotFound { what: "event" })?;
+    row.payload = privacy::visible_json(&outbox.registry, operator, row.payload);
+    Ok(row)
+}
+
+/// Aggregates whose next event cannot be published: it is not due yet, or, with `outbox.on-failed = "hold"`, it is
+/// behind a failed event that an operator has to decide about.
+pub async fn blocked(
+    outbox: &Outbox,
+    operator: &Operator,
+    tenant: Option<TenantId>,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<Numbered<Blocked>>, OperationError> {
+    let tenant = operator.visible(tenant)?;
+    let max_rows = limit.saturating_add(1);
+    let unordered = outbox.registry.unordered();
+    let mut view = outbox.view().await?;
+    let mut items =
+        view.outbox_view().waiting_page(unordered, tenant, outbox.now(), before, max_rows).await?;
+    if outbox.on_failed == OnFailed::Hold {
+        items.extend(view.outbox_view().blocked_page(unordered, tenant, before, max_rows).await?);
+        items.sort_by_key(|row| Reverse(row.id));
+        items.truncate(max_rows as usize);
+    }
+    drop(view);
+    let page = Page::cut(items, limit, |row| row.id);
+    let read = Action::read("outbox.blocked", [tenant_field(tenant), ("cursor", before.map(Value::from))]);
+    read.record(outbox, operator, tenant, count(page.items.len())).await?;
+    Ok(page)
+}
+
+/// A dead letter with its event, if it is an event of this outbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParkedDeadLetter {
+    /// Number of the dead letter; cursor for paging.
+    pub id: i64,
+    /// Dead letter.
+    pub letter: DeadLetter,
+    /// Event with this key in the outbox.
+    pub event: Option<EventId>,
+}
+
+/// Dead letters, the last parked first; payloads are masked as in [`find_event`].
+pub async fn dead_letters(
+    outbox: &Outbox,
+    operator: &Operator,
+    mut filter: DeadLetterFilter,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<ParkedDeadLetter>, OperationError> {
+    filter.tenant = operator.visible(filter.tenant)?;
+    let mut view = outbox.view().await?;
+    let dead_letters = view.outbox_view().dead_letters_page(&filter, before, limit.saturating_add(1)).await?;
+    let ids: Vec<EventId> =
+        dead_letters.iter().filter_map(|dead_letter| dead_letter.effect.key.parse().ok()).collect();
+    let rows = view.outbox_view().outbox_by_event(&ids).await?;
+    drop(view);
+    let ours: BTreeSet<&str> = rows.iter().map(|row| row.event_id.as_str()).collect();
+    let parked = dead_letters.into_iter().map(|Numbered { id, effect: mut dead_letter }| {
+        dead_letter.body = privacy::visible_json(&outbox.registry, operator, dead_letter.body);
+        let event = dead_letter.key.parse().ok().filter(|_| ours.contains(dead_letter.key.as_str()));
+        ParkedDeadLetter { id, letter: dead_letter, event }
+    });
+    let page = Page::cut(parked.collect(), limit, |dead_letter| dead_letter.id);
+    let selection = [
+        ("queue", filter.queue.as_deref().map(Value::from)),
+        ("eventType", filter.event_type.as_deref().map(Value::from)),
+        ("status", filter.status.map(|status| status.as_str().into())),
+        tenant_field(filter.tenant),
+        ("cursor", before.map(Value::from)),
+    ];
+    let read = Action::read_personal_data("dead-letters.list", operator, selection);
+    read.record(outbox, operator, filter.tenant, count(page.items.len())).await?;
+    Ok(page)
+}
+
+/// The consume log, the last written first.
+pub async fn consumptions(
+    outbox: &Outbox,
+    operator: &Operator,
+    mut filter: ConsumedFilter,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<Numbered<Consumed>>, OperationError> {
+    filter.tenant = operator.visible(filter.tenant)?;
+    let items =
+        outbox.view().await?.outbox_view().consumed_page(&filter, before, limit.saturating_add(1)).await?;
+    let page = Page::cut(items, limit, |row| row.id);
+    let selection = [
+        ("eventId", filter.event_id.as_ref().map(|id| id.as_str().into())),
+        ("consumer", filter.consumer.as_deref().map(Value::from)),
+        ("status", filter.status.map(|status| status.as_str().into())),
+        tenant_field(filter.tenant),
+        ("cursor", before.map(Value::from)),
+    ];
+    let read = Action::read("consumptions.list", selection);
+    read.record(outbox, operator, filter.tenant, count(page.items.len())).await?;
+    Ok(page)
+}
+
+/// Audit log of a tenant, the last call first.
+pub async fn audit_log(
+    outbox: &Outbox,
+    operator: &Operator,
+    mut filter: AuditFilter,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<Numbered<AuditEntry>>, OperationError> {
+    filter.tenant = operator.visible(filter.tenant)?;
+    let items =
+        outbox.view().await?.outbox_view().audit_page(&filter, before, limit.saturating_add(1)).await?;
+    let page = Page::cut(items, limit, |row| row.id);
+    let selection = [
+        tenant_field(filter.tenant),
+        ("changes", filter.changes.then_some(Value::Bool(true))),
+        ("cursor", before.map(Value::from)),
+    ];
+    Action::read("audit.list", selection)
+        .record(outbox, operator, filter.tenant, count(page.items.len()))
+        .await?;
+    Ok(page)
+}
+
+/// A page of the outbox, newest first. An operator sees its own tenant, `platform` every tenant. Payloads are masked
+/// without the role `pii`.
+pub async fn outbox(
+    outbox: &Outbox,
+    operator: &Operator,
+    mut filter: OutboxFilter,
+    before: Option<i64>,
+    limit: u32,
+) -> Result<Page<OutboxRow>, OperationError> {
+    filter.tenant = operator.visible(filter.tenant)?;
+    let mut items =
+        outbox.view().await?.outbox_view().outbox_page(&filter, before, limit.saturating_add(1)).await?;
+    for row in &mut items {
+        row.payload = privacy::visible_json(&outbox.registry, operator, std::mem::take(&mut row.payload));
+    }
+    let page = Page::cut(items, limit, |row| row.id);
+    let mut read = Action::read_personal_data("outbox.list", operator, [("cursor", before.map(Value::from))]);
+    read.selection.extend(filter_fields(&filter));
+    read.record(outbox, operator, filter.tenant, count(page.items.len())).await?;
+    Ok(page)
+}
+
+/// Depths of all queues. They contain no payloads and are available to every operator.
+pub async fn queues(outbox: &Outbox, operator: &Operator) -> Result<Vec<QueueDepth>, OperationError> {
+    operator.visible(None)?;
+    let queues = outbox.broker.queues().await?;
+    // Recorded in the operator's own tenant, because it reads no rows.
+    Action::read("queues.list", [])
+        .record(outbox, operator, Some(operator.tenant), count(queues.len()))
+        .await?;
+    Ok(queues)
+}
+
+fn tenant_field(tenant: Option<TenantId>) -> (&'static str, Option<Value>) {
+    ("tenantId", tenant.map(|tenant| tenant.get().into()))
+}

@@ -1,0 +1,172 @@
+//! A lending library on in-memory adapters: one store, one broker, one virtual clock, one process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, TenantId};
+use handover_memory::{MemoryBroker, MemoryStore, MemoryUnit, SeededRandom, VirtualClock};
+use handover_outbox::consumers::{Bound, Subscriber};
+use handover_outbox::ports::*;
+use handover_outbox::relay::envelope_of;
+use handover_outbox::topology::Topology;
+use handover_outbox::{
+    ConsumerSettings, EventSpec, Outbox, RelaySettings, Tasks, Transactor, TxPolicy, WakeupNotifier, runtime,
+    with_tx,
+};
+
+use crate::log;
+
+pub(crate) const QUEUE: &str = "library.loans";
+
+/// Waits in virtual time until the condition is true, at most one minute.
+#[allow(clippy::disallowed_methods, reason = "the runtime's clock is paused: no real waiting")]
+pub(crate) async fn eventually(mut condition: impl AsyncFnMut() -> bool) {
+    let started_at = tokio::time::Instant::now();
+    while !condition().await {
+        assert!(started_at.elapsed() <= Duration::from_secs(60), "condition not met within a minute");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub(crate) struct Library {
+    pub(crate) outbox: Outbox,
+    pub(crate) tx: Transactor<MemoryUnit, MemoryUnit>,
+    broker: MemoryBroker,
+    consumers: Vec<Bound>,
+    wake: WakeupNotifier,
+}
+
+impl Library {
+    /// A library with these event types.
+    pub(crate) fn sending(events: impl IntoIterator<Item = EventSpec>) -> Library {
+        log::capture();
+        let clock = Arc::new(VirtualClock::new("2026-02-04T10:30:00Z".parse().unwrap()));
+        let wake = WakeupNotifier::default();
+        let broker = MemoryBroker::new(clock.clone());
+        let tx = Transactor {
+            store: Arc::new(MemoryStore::<()>::new(clock.clone(), wake.clone())) as Arc<_>,
+            tasks: Tasks::default(),
+            clock,
+            random: Arc::new(SeededRandom::new(7)),
+            policy: TxPolicy::default(),
+        };
+        let topology = Topology::new("library.events", "library.dead-letters", "library.dead");
+        let outbox = Outbox::new(tx.outbox(), Arc::new(broker.clone()), topology);
+        let outbox = events.into_iter().fold(outbox, Outbox::with_event);
+        Library { outbox, tx, broker, consumers: Vec::new(), wake }
+    }
+
+    /// Adds a consumer of all book events.
+    pub(crate) fn with(self, subscriber: &Subscriber<MemoryUnit>) -> Library {
+        let bound = subscriber.bind(&self.tx.store);
+        let outbox = self.outbox.clone().with_consumer(subscriber, &["book.*"]);
+        Library { outbox, consumers: vec![bound], ..self }
+    }
+
+    /// Adds a consumer whose unit of work has only an outbox.
+    pub(crate) fn with_outbox_consumer(self, subscriber: &Subscriber<dyn UnitOfWork>) -> Library {
+        let bound = subscriber.bind(&self.outbox.tx.store);
+        let outbox = self.outbox.clone().with_consumer(subscriber, &["book.*"]);
+        Library { outbox, consumers: vec![bound], ..self }
+    }
+
+    pub(crate) async fn prepare(&self) {
+        runtime::prepare(&self.outbox).await.unwrap();
+    }
+
+    pub(crate) fn start(&self) {
+        runtime::start_relay(&self.outbox, &self.wake, &RelaySettings::default());
+        runtime::start_consumers(&self.outbox, self.consumers.clone(), &ConsumerSettings::default());
+    }
+
+    pub(crate) async fn started(self) -> Library {
+        self.prepare().await;
+        self.start();
+        self
+    }
+
+    /// An event of a book aggregate.
+    pub(crate) fn event(&self, id: &str, event_type: &str, book: i64, seq: i64, payload: &str) -> NewEvent {
+        NewEvent {
+            event_id: event_id(id),
+            event_type: event_type.to_owned(),
+            aggregate: AggregateRef { tenant: TenantId::DEFAULT, kind: "Book".to_owned(), id: book },
+            aggregate_seq: seq,
+            payload: payload.to_owned(),
+            metadata: EventMetadata::default(),
+            occurred_at: self.outbox.now(),
+            max_retry_count: 0,
+        }
+    }
+
+    pub(crate) async fn commit(&self, events: Vec<NewEvent>) {
+        let appended = with_tx(&self.tx, move |unit, _| {
+            let events = events.clone();
+            Box::pin(async move { unit.outbox().append(&events).await })
+        });
+        appended.await.unwrap();
+    }
+
+    /// Adds the message of an event to the queue, as relay and broker do.
+    pub(crate) async fn deliver(&self, id: &str) {
+        let row = self.row(id).await;
+        let headers = [
+            ("tenantId", row.aggregate.tenant.to_string()),
+            ("aggregateType", row.aggregate.kind.clone()),
+            ("aggregateId", row.aggregate.id.to_string()),
+        ];
+        let message = Message {
+            message_id: Some(row.event_id.to_string()),
+            kind: Some(row.event_type.clone()),
+            correlation_id: None,
+            headers: headers.map(|(name, value)| (name.to_owned(), value)).into(),
+            body: envelope_of(&row).unwrap().to_json(),
+        };
+        assert!(self.broker.inject(QUEUE, message));
+    }
+
+    /// Redrives a sent event and waits until its message was processed.
+    pub(crate) async fn redrive(&self, id: &str) {
+        let again = Redrive { event_id: event_id(id), due: self.outbox.now() };
+        let mut unit = self.tx.store.begin().await.unwrap();
+        assert_eq!(unit.outbox().redrive(&[again], self.outbox.now()).await.unwrap().len(), 1);
+        unit.commit().await.unwrap();
+        eventually(async || self.row(id).await.status == OutboxStatus::Sent && self.is_quiet().await).await;
+    }
+
+    pub(crate) async fn is_quiet(&self) -> bool {
+        let queues = self.outbox.broker.queues().await.unwrap();
+        queues.iter().all(|queue| queue.ready + queue.unacked == 0)
+    }
+
+    pub(crate) async fn row(&self, id: &str) -> OutboxRow {
+        let mut view = self.outbox.view().await.unwrap();
+        view.outbox_view().outbox_by_event(&[event_id(id)]).await.unwrap().remove(0)
+    }
+
+    /// Ids of the events of this type, in the order in which they were appended.
+    pub(crate) async fn ids(&self, event_type: &str) -> Vec<String> {
+        let filter = OutboxFilter { event_type: Some(event_type.to_owned()), ..OutboxFilter::default() };
+        let mut view = self.outbox.view().await.unwrap();
+        let newest_first = view.outbox_view().outbox_page(&filter, None, 100).await.unwrap();
+        newest_first.iter().rev().map(|row| row.event_id.to_string()).collect()
+    }
+
+    /// Consume-log status and number of attempts of an event.
+    pub(crate) async fn consumed(&self, consumer: &str, id: &str) -> Option<(ConsumeStatus, u32)> {
+        let mut view = self.outbox.view().await.unwrap();
+        let record = view.outbox_view().consumption(consumer, &event_id(id)).await.unwrap();
+        record.map(|record| (record.status, record.attempts))
+    }
+
+    pub(crate) async fn dead_letters(&self) -> Vec<DeadLetter> {
+        let mut view = self.outbox.view().await.unwrap();
+        let dead_letters =
+            view.outbox_view().dead_letters_page(&DeadLetterFilter::default(), None, 100).await;
+        dead_letters.unwrap().into_iter().map(|dead_letter| dead_letter.effect).collect()
+    }
+}
+
+pub(crate) fn event_id(id: &str) -> EventId {
+    id.parse().unwrap()
+}

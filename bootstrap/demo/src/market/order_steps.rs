@@ -1,0 +1,175 @@
+//! Steps of one order after it is placed, up to the gateway's last report.
+
+use std::time::Duration;
+
+use handover_outbox::ports::Clock;
+use handover_system::SystemClock;
+use marketplace_domain::{OrderId, PaymentId, RefundId, UserId};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::super::client::{ApiResponse, NoResponse, Report};
+use super::super::journal::Step;
+use super::super::plan::{Deal, Scenario};
+use super::{Market, RedriveRate};
+
+/// First pause before a request is repeated because assets are not locked yet; doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// Maximum pause.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+/// A request is not repeated after this time.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
+
+const REASON: &str = "not as described";
+
+impl Market {
+    /// Plays the scenario of an order that has been placed.
+    pub(super) async fn continue_order(&self, deal: &Deal, order: OrderId) -> Option<()> {
+        match deal.scenario {
+            Scenario::Unpaid => Some(()),
+            Scenario::Cancelled => {
+                self.in_time("cancel", self.api.cancel(deal.buyer, order).await)?;
+                self.journal.step(order, Step::Cancelled);
+                Some(())
+            }
+            Scenario::Paid => self.pay(deal, order, Report::Success).await,
+            Scenario::PaidOnRetry => {
+                self.pay(deal, order, Report::Failed).await?;
+                self.pay(deal, order, Report::Success).await
+            }
+            Scenario::PaymentFailed => {
+                self.pay(deal, order, Report::Failed).await?;
+                self.journal.step(order, Step::PaymentFailed);
+                Some(())
+            }
+            Scenario::PaidAfterCancel => self.pay_too_late(deal, order).await,
+            Scenario::Shipped => {
+                self.pay(deal, order, Report::Success).await?;
+                self.ship(deal, order).await
+            }
+            Scenario::Completed => {
+                self.pay(deal, order, Report::Success).await?;
+                self.ship(deal, order).await?;
+                self.in_time("complete", self.api.complete(deal.buyer, order).await)?;
+                self.journal.step(order, Step::Completed);
+                Some(())
+            }
+            Scenario::Refunded => {
+                self.pay(deal, order, Report::Success).await?;
+                self.refund(deal, (deal.buyer, order), Report::Success).await
+            }
+            Scenario::RefundedOnRetry => {
+                self.pay(deal, order, Report::Success).await?;
+                self.refund(deal, (deal.buyer, order), Report::Failed).await?;
+                self.refund(deal, (self.operator, order), Report::Success).await
+            }
+        }
+    }
+
+    async fn pay(&self, deal: &Deal, order: OrderId, report: Report) -> Option<()> {
+        let started = self.retry_until_ready(|| self.api.pay(deal.buyer, order)).await;
+        let started = self.in_time("pay", started)?;
+        if !started.is_settled() {
+            self.report(deal, &started, report).await?;
+        }
+        if report == Report::Success {
+            self.journal.step(order, Step::Paid);
+        }
+        Some(())
+    }
+
+    /// The buyer cancels while the payment is in progress; then the gateway reports success.
+    async fn pay_too_late(&self, deal: &Deal, order: OrderId) -> Option<()> {
+        let started = self.retry_until_ready(|| self.api.pay(deal.buyer, order)).await;
+        let started = self.in_time("pay", started)?;
+        self.in_time("cancel", self.api.cancel(deal.buyer, order).await)?;
+        self.journal.step(order, Step::Cancelled);
+        self.report(deal, &started, Report::Success).await?;
+        self.journal.step(order, Step::PaidAfterCancel);
+        self.report_open_refunds(order, deal.reported_twice).await
+    }
+
+    /// RefundReports the result of a payment; repeats a report that the service cannot process yet.
+    async fn report(&self, deal: &Deal, started: &ApiResponse, report: Report) -> Option<()> {
+        let payment: PaymentId = self.expected(started.id("paymentId"), "paymentId", started)?;
+        let amount = self.expected(started.money("amount"), "amount", started)?;
+        for _ in 0..report_count(deal.reported_twice) {
+            let response = self.retry_until_ready(|| self.api.report(payment, amount, report)).await;
+            self.in_time("report", response)?;
+        }
+        Some(())
+    }
+
+    async fn ship(&self, deal: &Deal, order: OrderId) -> Option<()> {
+        self.in_time("ship", self.api.ship(deal.seller, order).await)?;
+        self.journal.step(order, Step::Shipped);
+        Some(())
+    }
+
+    /// Requests a refund and reports its result.
+    async fn refund(&self, deal: &Deal, (requester, order): (UserId, OrderId), report: Report) -> Option<()> {
+        let requested = self.in_time("refund", self.api.refund(requester, order, REASON).await)?;
+        let refund: RefundId = self.expected(requested.id("refundId"), "refundId", &requested)?;
+        let is_complete = requested.is_settled();
+        if !is_complete {
+            for _ in 0..report_count(deal.reported_twice) {
+                self.in_time("refund report", self.api.report_refund(refund, report).await)?;
+            }
+        }
+        if is_complete || report == Report::Success {
+            self.journal.step(order, Step::Refunded);
+        }
+        // A refund without an amount for the gateway succeeds at once: it cannot fail, so it is not retried.
+        (report == Report::Success || !is_complete).then_some(())
+    }
+
+    /// RefundReports success for every refund of an order that is in progress.
+    async fn report_open_refunds(&self, order: OrderId, twice: bool) -> Option<()> {
+        let listed = self.acknowledged("refunds", self.api.refunds(self.operator, order).await)?;
+        for item in listed.items() {
+            if item.get("status").and_then(Value::as_str) != Some("PROCESSING") {
+                continue;
+            }
+            let id = item.get("refundId").and_then(Value::as_i64).and_then(|id| RefundId::try_from(id).ok());
+            let refund = self.expected(id, "refundId", &listed)?;
+            for _ in 0..report_count(twice) {
+                let response = self.api.report_refund(refund, Report::Success).await;
+                self.acknowledged("refund report", response)?;
+            }
+        }
+        Some(())
+    }
+
+    /// RefundReports success for the refunds that were not planned: payments that arrived after the deadline or after a refused
+    /// lock, which the service refunds automatically.
+    pub(in super::super) async fn report_unplanned_refunds(&self) {
+        let clients = self.journal.read();
+        let paid = clients.orders.iter().filter(|(_, order)| order.step == Step::Paid);
+        let orders: Vec<OrderId> = paid.map(|(order, _)| *order).collect();
+        self.for_each(orders, RedriveRate::Full, |market, order| async move {
+            market.report_open_refunds(order, false).await
+        })
+        .await;
+    }
+
+    /// Repeats a request until the service can process it, as a gateway or a waiting buyer would.
+    async fn retry_until_ready<F>(&self, request: impl Fn() -> F) -> Result<ApiResponse, NoResponse>
+    where
+        F: Future<Output = Result<ApiResponse, NoResponse>>,
+    {
+        let (started, mut pause) = (Instant::now(), FIRST_PAUSE);
+        loop {
+            let response = request().await;
+            if !response.as_ref().is_ok_and(ApiResponse::is_retryable) || started.elapsed() > RETRY_TIMEOUT {
+                return response;
+            }
+            self.journal.note(|record| record.retried_requests += 1);
+            SystemClock.sleep(pause).await;
+            pause = (pause * 2).min(MAX_PAUSE);
+        }
+    }
+}
+
+const fn report_count(twice: bool) -> u8 {
+    if twice { 2 } else { 1 }
+}

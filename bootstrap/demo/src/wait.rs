@@ -1,0 +1,118 @@
+//! Waits until no work is pending, with a timeout.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use handover_events::ConsumeStatus;
+use handover_outbox::ports::{Clock, StoreError};
+use handover_system::SystemClock;
+use marketplace::App;
+use marketplace::ports::MarketStore;
+use tokio::time::Instant;
+
+use marketplace_wiring::terminal::progress::Progress;
+
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Waiting ends with pending work if nothing changes for this long.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WaitFor {
+    /// No order is pending.
+    NoUnpaidOrders,
+    /// No event has to be published, delivered or settled.
+    Idle,
+}
+
+/// Pending work, and a count of finished work that shows whether there is progress.
+#[derive(Debug, PartialEq, Eq)]
+struct PendingWork {
+    pending: Vec<String>,
+    done: u64,
+}
+
+/// Waits until the condition holds, or until nothing has changed for [`STALL_TIMEOUT`]; then the report shows the pending
+/// work as a broken promise.
+pub(super) async fn wait(
+    condition: WaitFor,
+    app: &App,
+    store: &MarketStore,
+    progress: &Progress,
+) -> Result<(), StoreError> {
+    let mut before: Option<PendingWork> = None;
+    let mut last_change = Instant::now();
+    loop {
+        let work = read_pending_work(condition, app, store).await?;
+        if work.pending.is_empty() {
+            return Ok(());
+        }
+        progress.waiting(&work.pending.join(", "));
+        if before.as_ref() != Some(&work) {
+            before = Some(work);
+            last_change = Instant::now();
+        } else if last_change.elapsed() > STALL_TIMEOUT {
+            return Ok(());
+        }
+        SystemClock.sleep(POLL_INTERVAL).await;
+    }
+}
+
+async fn read_pending_work(
+    condition: WaitFor,
+    app: &App,
+    store: &MarketStore,
+) -> Result<PendingWork, StoreError> {
+    let mut work = PendingWork { pending: Vec::new(), done: 0 };
+    let mut pending = |count: u64, what: &str| {
+        if count > 0 {
+            work.pending.push(format!("{count} {what}"));
+        }
+    };
+    let mut view = store.view().await?;
+    // Every pending order is overdue at that time.
+    let unpaid = view.orders_overdue(app.now() + TimeDelta::days(1), 1_000).await?;
+    pending(unpaid.len() as u64, "unpaid orders");
+    if condition == WaitFor::NoUnpaidOrders {
+        return Ok(work);
+    }
+    let counts = view.outbox_view().outbox_counts(None).await?;
+    pending(counts.new + counts.retry, "events to publish");
+    let (mut unsettled, mut settled) = (0, 0);
+    for count in view.outbox_view().consume_counts(None).await? {
+        match count.status {
+            ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed => {
+                unsettled += count.events
+            }
+            ConsumeStatus::Success | ConsumeStatus::Dead => settled += count.events,
+        }
+    }
+    pending(unsettled, "events to settle");
+    pending(queued(app).await, "messages queued");
+    if work.pending.is_empty() {
+        // A more expensive query, so it runs last: events whose messages were lost, which consumers find by scanning.
+        let mut unseen = 0;
+        for subscriber in app.subscribers() {
+            let (name, takes) = (subscriber.handler.name(), subscriber.handler.event_types());
+            if let Some(mark) = view.outbox_view().consumer_subscription(name).await? {
+                let rows = view
+                    .outbox_view()
+                    .unconsumed_events(name, takes, mark.after_id, chrono::DateTime::UNIX_EPOCH, app.now(), 1)
+                    .await?;
+                unseen += rows.len();
+            }
+        }
+        if unseen > 0 {
+            work.pending.push("events without a message".to_owned());
+        }
+    }
+    work.done = counts.sent + settled;
+    Ok(work)
+}
+
+/// Number of messages in the queues; `u64::MAX` if the broker cannot be queried.
+pub(super) async fn queued(app: &App) -> u64 {
+    match app.outbox.broker.queues().await {
+        Ok(queues) => queues.iter().map(|queue| queue.ready + queue.unacked).sum(),
+        Err(_) => u64::MAX,
+    }
+}

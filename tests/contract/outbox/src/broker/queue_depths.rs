@@ -1,0 +1,54 @@
+//! Queue depths.
+
+use super::super::{eventually, within};
+use super::{
+    BrokerRig, CONTROL, QUEUE, ack, declare, declare_one, depth, publish, queue, receive, settles_at,
+    subscribe, tags,
+};
+use handover_outbox::ports::Requeue;
+
+/// Every declared queue is listed, ordered by name.
+pub async fn every_declared_queue_is_listed_by_name(rig: &dyn BrokerRig) {
+    declare(rig, &[queue("b", &["b"]), queue("c", &[]), queue("a", &["b"])]).await;
+    let names: Vec<_> = rig.broker().queues().await.unwrap().into_iter().map(|depth| depth.name).collect();
+    assert_eq!(names, ["a", "b", "c", CONTROL]);
+}
+
+/// Before a declaration the list is empty.
+pub async fn no_queue_is_listed_before_a_declaration(rig: &dyn BrokerRig) {
+    assert_eq!(rig.broker().queues().await.unwrap(), []);
+}
+
+/// A message is counted as ready, then as unsettled, then not at all.
+pub async fn a_message_is_counted_by_its_state(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    settles_at(rig, QUEUE, 0, 0).await;
+    publish(rig, &["a", "b", "c"]).await;
+    settles_at(rig, QUEUE, 3, 0).await;
+    let consumer = subscribe(rig, QUEUE, 2).await;
+    let unsettled = receive(consumer.as_ref(), 2).await;
+    settles_at(rig, QUEUE, 1, 2).await;
+    ack(consumer.as_ref(), &unsettled[..1]).await;
+    settles_at(rig, QUEUE, 1, 1).await;
+    within("nack", consumer.nack(&tags(&unsettled[1..]), Requeue::Yes)).await.unwrap();
+    settles_at(rig, QUEUE, 2, 0).await;
+}
+
+/// Active subscriptions are counted; closed and dropped ones are not.
+pub async fn live_subscriptions_are_counted(rig: &dyn BrokerRig) {
+    declare_one(rig).await;
+    let consumers = async |count: u64| {
+        eventually("the consumers are counted", || async {
+            (depth(rig, QUEUE).await.consumers == count).then_some(())
+        })
+        .await;
+    };
+    consumers(0).await;
+    let one = subscribe(rig, QUEUE, 1).await;
+    let two = subscribe(rig, QUEUE, 1).await;
+    consumers(2).await;
+    within("close", one.close()).await.unwrap();
+    consumers(1).await;
+    drop(two);
+    consumers(0).await;
+}

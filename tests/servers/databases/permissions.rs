@@ -1,0 +1,132 @@
+//! The database users of `.deploy`: one migrates; the other one runs the service and can change neither tables nor the audit
+//! log nor the ledger.
+
+use std::path::Path;
+
+use handover_tests::client::Api;
+use handover_tests::process::{Launch, fresh};
+use handover_tests::server_rigs::shared;
+use handover_tests::servers::PASSWORD;
+use handover_tests::servers::database::{DatabaseServer, ServerKind};
+use sqlx::mysql::MySqlConnection;
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, Connection as _};
+
+use super::on_every_server;
+
+on_every_server!(least_privileged_user_can_serve_and_nothing_more);
+
+async fn least_privileged_user_can_serve_and_nothing_more(kind: ServerKind) {
+    let server = shared(kind).await;
+    let url = |user: &str| {
+        server
+            .url("rights", server.port())
+            .replace(&format!("//handover:{PASSWORD}@"), &format!("//{user}:change-me@"))
+    };
+    match kind {
+        ServerKind::MariaDb => {
+            administer(server, &script("mysql-users.sql")).await;
+            migrate(&url("shop_owner"));
+            administer(server, &script("mysql-rights.sql")).await;
+        }
+        ServerKind::Postgres => {
+            administer(server, &script("postgres-rights.sql")).await;
+            migrate(&url("shop_owner"));
+        }
+    }
+    let (_folder, launch) = fresh();
+    let launch = on(launch, &url("shop_service"));
+    let running = launch.start().unwrap();
+    let api = Api::of(&running);
+    let product = api.list_product(1, "Desk lamp").await.unwrap().id("productId");
+    let order = api.place_order(2, product).await.unwrap().id("orderId");
+    assert!(api.cancel(2, order).await.unwrap().done());
+    // Relay, consumers and an operator with an audit entry write too.
+    handover_tests::process::eventually(handover_contract::TIMEOUT, async || {
+        let (_, sent, _) = launch.run(&["outbox", "list", "--status", "sent", "--output", "json"])?;
+        if sent.matches("ORDER_CANCELLED").count() == 1 { Ok(()) } else { Err(sent.into()) }
+    })
+    .await;
+    let (code, out, err) =
+        launch.run(&["outbox", "redrive", "--status", "sent", "--reason", "test"]).unwrap();
+    assert_eq!(code, Some(0), "{out}{err}");
+    let (_, audit, _) = launch.run(&["audit", "list"]).unwrap();
+    assert!(audit.contains("test"), "{audit}");
+    assert!(!launch.log().contains("denied"), "{}", launch.log());
+    let (_, report, _) = launch.run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap();
+    assert!(report.contains("schema") && !report.contains("audit log"), "{report}");
+    if kind == ServerKind::MariaDb {
+        let (_folder, owning) = fresh();
+        let doctor = on(owning, &url("shop_owner")).run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap();
+        assert!(doctor.1.contains("can change the audit log"), "{doctor:?}");
+    }
+    for forbidden in [
+        "UPDATE outbox_audit_log SET reason = 'nothing'",
+        "DELETE FROM outbox_audit_log",
+        "UPDATE ledger_entries SET amount = 0",
+        "DELETE FROM asset_operations",
+        "UPDATE outbox_history SET attempts = 0",
+        "DELETE FROM outbox_history",
+        "DROP TABLE orders",
+        "ALTER TABLE orders ADD COLUMN more BIGINT",
+        "CREATE TABLE mine (id BIGINT)",
+    ] {
+        let refused = as_service(kind, &url("shop_service"), forbidden).await.unwrap_err().to_string();
+        let is_expected = ["denied", "must be owner", "audit"].iter().any(|word| refused.contains(word));
+        assert!(is_expected, "{forbidden}: {refused}");
+    }
+}
+
+/// A script of `.deploy` with other names, because the server and its users are shared with other tests.
+fn script(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deploy").join(name);
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
+    let names = [
+        ("handover_owner", "shop_owner"),
+        ("'handover'@", "'shop_service'@"),
+        ("ROLE handover ", "ROLE shop_service "),
+        (" TO handover;", " TO shop_service;"),
+        ("DATABASE handover", "DATABASE rights"),
+        ("\\connect handover", "\\connect rights"),
+        ("ON handover.", "ON rights."),
+    ];
+    names.iter().fold(lines.join("\n"), |text, (from, to)| text.replace(from, to))
+}
+
+/// Runs a script as administrator, each statement separately; the part after `\connect` runs in that database.
+async fn administer(server: &DatabaseServer, script: &str) {
+    let (first, second) = script.split_once("\\connect rights").unwrap_or((script, ""));
+    for statement in first.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
+        server.execute(statement).await.unwrap();
+    }
+    if !second.is_empty() {
+        let mut connection = PgConnection::connect(&server.url("rights", server.port())).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(second.to_owned())).execute(&mut connection).await.unwrap();
+    }
+}
+
+fn on(launch: Launch, url: &str) -> Launch {
+    launch
+        .set("HANDOVER_DATABASE__URL", url)
+        .set("HANDOVER_AUTH__JWT_SECRET", &"5f".repeat(32))
+        .set("HANDOVER_GATEWAY__SECRET", &format!("whsec_{}", "5f".repeat(32)))
+}
+
+fn migrate(url: &str) {
+    let (_folder, launch) = fresh();
+    let (code, out, err) = on(launch, url).run(&["migrate"]).unwrap();
+    assert_eq!(code, Some(0), "{out}{err}");
+}
+
+async fn as_service(kind: ServerKind, url: &str, sql: &str) -> Result<(), sqlx::Error> {
+    let sql = AssertSqlSafe(sql.to_owned());
+    match kind {
+        ServerKind::MariaDb => {
+            sqlx::raw_sql(sql).execute(&mut MySqlConnection::connect(url).await?).await.map(drop)
+        }
+        ServerKind::Postgres => {
+            sqlx::raw_sql(sql).execute(&mut PgConnection::connect(url).await?).await.map(drop)
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Grants of operators: wallet balance, points and coupons, some of them small, some that expire soon.
+
+use chrono::TimeDelta;
+use handover_events::*;
+use marketplace::App;
+use marketplace::use_cases::operations::{AssetGrant as Given, IssueCoupon, grant_asset, issue_coupon};
+use marketplace_domain::*;
+
+use super::journal::{ClientResponse, GrantRecord, IssuedCoupon, Journal};
+use super::{by_operator, tenants, user};
+use crate::faults::Faults;
+
+/// Grants a random asset to a random buyer of a tenant.
+pub(crate) async fn grant_one(app: &App, faults: &Faults, journal: &Journal, tenant: TenantId) {
+    let random = &faults.random;
+    let user = user(100 + random.below(5));
+    let amount = |most: u64| i64::try_from(random.below(most)).unwrap_or(0) + 1;
+    let context = by_operator(faults, tenant);
+    let trace = context.trace.trace_id.clone();
+    let (asset, granted) = match random.below(3) {
+        0 => {
+            let money = Money::from_minor(amount(50_000)).expect("a valid amount");
+            (Asset::Wallet, grant_asset(app, &context, user, Given::Deposit(money), None).await)
+        }
+        1 => {
+            let points = Points::try_from(amount(20_000)).expect("a valid number");
+            (Asset::Points, grant_asset(app, &context, user, Given::Grant(points), None).await)
+        }
+        _ => return coupon(app, faults, journal, (tenant, user)).await,
+    };
+    match granted {
+        Ok(operation) => {
+            let grant = GrantRecord { tenant, user, asset, amount: operation.amount, trace };
+            journal.record("an operator", ClientResponse::AssetGranted(grant));
+        }
+        Err(error) => faults.note("an operator", || format!("outcome of the {asset} grant unknown: {error}")),
+    }
+}
+
+async fn coupon(app: &App, faults: &Faults, journal: &Journal, (tenant, user): (TenantId, UserId)) {
+    let random = &faults.random;
+    let amount = |most: u64| Money::from_minor(i64::try_from(random.below(most)).unwrap_or(0) + 1);
+    let soon = TimeDelta::milliseconds(i64::try_from(1_000 + random.below(10_000)).unwrap_or(0));
+    let life = if random.permille(300) { soon } else { TimeDelta::days(1) };
+    let command = IssueCoupon {
+        user,
+        discount: amount(9_500).expect("a valid amount"),
+        min_spend: amount(5_000).expect("a valid amount"),
+        expires_at: app.now() + life,
+        reason: None,
+    };
+    let context = by_operator(faults, tenant);
+    match issue_coupon(app, &context, command).await {
+        Ok(coupon) => {
+            let (amount, trace) = (coupon.discount.minor(), context.trace.trace_id);
+            journal.record_coupon(IssuedCoupon { tenant, user, id: coupon.id, discount: coupon.discount });
+            journal.record(
+                "an operator",
+                ClientResponse::AssetGranted(GrantRecord {
+                    tenant,
+                    user,
+                    asset: Asset::Coupon,
+                    amount,
+                    trace,
+                }),
+            );
+        }
+        Err(error) => faults.note("an operator", || format!("outcome of the coupon grant unknown: {error}")),
+    }
+}
+
+/// Grants at the begin of a run; none in some runs.
+pub(crate) async fn grant_at_begin(app: &App, faults: &Faults, journal: &Journal) {
+    let [first, second] = tenants();
+    if faults.random.permille(300) {
+        return;
+    }
+    for _ in 0..8 + faults.random.below(10) {
+        grant_one(app, faults, journal, first).await;
+    }
+    for _ in 0..2 + faults.random.below(4) {
+        grant_one(app, faults, journal, second).await;
+    }
+}

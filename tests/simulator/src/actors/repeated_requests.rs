@@ -1,0 +1,124 @@
+//! Sellers who list products with an idempotency key and repeat the request: at the same time, later, at another process,
+//! after the key lease has expired, with another body.
+
+use marketplace::App;
+use marketplace::idempotency::{ClaimOutcome, CommandResult, IdempotentRequest, begin};
+use marketplace::ports::{IdempotencyError, RequestScope};
+use marketplace::use_cases::{ListProduct, UseCaseError, list_product};
+use marketplace_domain::{Money, Title};
+
+use super::journal::{Journal, KeyedListing};
+use super::{by_user, tenants, user};
+use crate::faults::{Fault, Faults};
+
+/// Sends one request several times, often an earlier one.
+pub(super) async fn send_repeatedly(app: &App, faults: &Faults, journal: &Journal) {
+    let random = &faults.random;
+    let request = match random.pick(&journal.keyed()) {
+        Some(earlier) if random.permille(500) => earlier.clone(),
+        Some(_) | None => new_request(faults, journal),
+    };
+    for _ in 0..1 + random.below(3) {
+        if faults.occurs(Fault::ConcurrentRepeat) {
+            tokio::join!(
+                send_once(app, faults, journal, &request),
+                send_once(app, faults, journal, &request)
+            );
+        } else {
+            send_once(app, faults, journal, &request).await;
+        }
+        app.tx.clock.sleep(random.millis(1..1_500)).await;
+    }
+    if journal.has_response(&request) {
+        send_another_body(app, faults, &request).await;
+    }
+}
+
+fn new_request(faults: &Faults, journal: &Journal) -> KeyedListing {
+    let [first, second] = tenants();
+    let tenant = if faults.random.permille(600) { first } else { second };
+    let number = faults.random.below(u64::MAX);
+    let request = KeyedListing {
+        scope: RequestScope {
+            tenant,
+            user: user(200 + faults.random.below(4)),
+            route: "POST /api/v1/products".to_owned(),
+            key: format!("key-{number:x}"),
+        },
+        title: Title::try_from(format!("keyed {number:x}")).expect("a valid title"),
+    };
+    journal.record_request(request.clone());
+    request
+}
+
+/// One attempt, as the HTTP adapter makes it.
+async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &KeyedListing) {
+    let who = format!("seller {}", request.scope.user);
+    let mut context = by_user(faults, request.scope.tenant, request.scope.user);
+    let keyed = keyed_request(request, request.title.as_str(), &context.trace.trace_id);
+    let ticket = match begin(app, keyed, serialize).await {
+        Ok(ClaimOutcome::New(ticket)) => ticket,
+        Ok(ClaimOutcome::Replayed(stored)) => {
+            faults.cover(|coverage| coverage.situation("replayed response"));
+            return journal.record_keyed_response(request, &stored.data);
+        }
+        Err(IdempotencyError::KeyReused) => {
+            return faults.violation(format!(
+                "a repetition with {} was treated as another request",
+                request.scope.key
+            ));
+        }
+        Err(IdempotencyError::InProgress) => {
+            return faults.cover(|coverage| coverage.situation("repetition while the first is in progress"));
+        }
+        Err(error) => return faults.note(&who, || format!("outcome unknown: {error}")),
+    };
+    if faults.random.permille(250) {
+        // Sometimes longer than the key lease.
+        app.tx.clock.sleep(faults.random.millis(1..3_000)).await;
+    }
+    context.idempotency = Some(ticket.clone());
+    let price = Money::from_minor(1_000).expect("a valid price");
+    match list_product(app, &context, ListProduct { title: request.title.clone(), price }).await {
+        Ok(product) => match serialize(CommandResult::Product(&product)) {
+            Ok(data) => journal.record_keyed_response(request, &data),
+            Err(error) => faults.violation(format!("the response cannot be serialized: {error}")),
+        },
+        Err(error) => {
+            if matches!(error, UseCaseError::InProgress) {
+                faults.cover(|coverage| coverage.situation("request whose key lease expired"));
+            }
+            faults.note(&who, || format!("outcome unknown: {error}"));
+            if let Err(error) = ticket.refused().await {
+                faults.note(&who, || format!("could not release its key: {error}"));
+            }
+        }
+    }
+}
+
+/// Sends another body with the key of a completed request, which must be refused.
+async fn send_another_body(app: &App, faults: &Faults, request: &KeyedListing) {
+    let keyed = keyed_request(request, "another body", "otherwise");
+    if let Ok(begun) = begin(app, keyed, serialize).await {
+        faults.violation(format!("another body with {} was accepted: {begun:?}", request.scope.key));
+    }
+}
+
+fn keyed_request(request: &KeyedListing, body: &str, trace_id: &str) -> IdempotentRequest {
+    IdempotentRequest {
+        scope: request.scope.clone(),
+        body_hash: body.to_owned(),
+        trace_id: trace_id.to_owned(),
+    }
+}
+
+fn serialize(answered: CommandResult<'_>) -> Result<String, serde_json::Error> {
+    match answered {
+        CommandResult::Product(product) => Ok(product.id.to_string()),
+        CommandResult::Order(_)
+        | CommandResult::Payment(_)
+        | CommandResult::Refund(_)
+        | CommandResult::Operation(_)
+        | CommandResult::Coupon(_) => Ok("other".to_owned()),
+    }
+}

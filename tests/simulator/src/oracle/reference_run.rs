@@ -1,0 +1,303 @@
+//! Reference run: repeats the committed commands of a run without faults.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use handover_events::*;
+use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
+use handover_outbox::ports::*;
+use handover_outbox::*;
+use marketplace::ports::*;
+use marketplace::use_cases::operations::{AssetGrant, IssueCoupon, grant_asset, issue_coupon};
+use marketplace::use_cases::*;
+use marketplace::*;
+use marketplace_domain::*;
+use marketplace_memory::MemoryStore;
+
+use super::{ALL, Evidence, unsettled};
+use crate::actors;
+
+/// Payment timeout of the reference run: longer than its commands take.
+const PENDING: Duration = Duration::from_secs(30);
+
+/// An order with its tenant.
+pub(super) type OrderKey = (TenantId, OrderId);
+
+/// A reference run.
+pub(super) struct ReferenceRun {
+    app: App,
+    pub(super) evidence: Evidence,
+    products: BTreeMap<ProductId, ProductId>,
+    /// Orders of the run mapped to those of the reference run.
+    pub(super) orders: BTreeMap<OrderKey, OrderKey>,
+    /// The same for coupons.
+    pub(super) coupons: BTreeMap<(TenantId, CouponId), CouponId>,
+    /// Payments that wait for a report, by order of the run.
+    payments: BTreeMap<OrderKey, Payment>,
+}
+
+impl ReferenceRun {
+    pub(super) async fn begin(run: &Evidence) -> Result<ReferenceRun, UseCaseError> {
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(run.app.now()));
+        let wake = WakeupNotifier::default();
+        let store: Arc<MarketStore> = Arc::new(MemoryStore::new(Arc::clone(&clock), wake.clone()));
+        let broker: Arc<dyn Broker> = Arc::new(MemoryBroker::new(Arc::clone(&clock)));
+        let tx = Transactor {
+            store: Arc::clone(&store),
+            tasks: Tasks::default(),
+            clock,
+            random: Arc::new(SeededRandom::new(0)),
+            policy: TxPolicy::default(),
+        };
+        let rules = Rules { pending_timeout: PENDING, ..(*run.app.rules).clone() };
+        let app = App::new(tx, Arc::clone(&broker), rules);
+        service::prepare(&app).await?;
+        service::start(&app, &wake, service::Roles::ALL, &Settings::default());
+        let mut products = BTreeMap::new();
+        for listed in run.journal.products() {
+            let original = run.store.view().await?.product_by_id(listed.tenant, listed.id).await?;
+            let Some(original) = original else { continue };
+            let command = ListProduct { title: original.title, price: original.price };
+            let seller = actors::by_user(&run.faults, listed.tenant, listed.seller);
+            products.insert(listed.id, list_product(&app, &seller, command).await?.id);
+        }
+        let (journal, faults) = (run.journal.clone(), run.faults.clone());
+        let gateway_model = run.gateway_model.clone();
+        let evidence =
+            Evidence { store, broker, app: app.clone(), journal, gateway_model, faults, recovered: true };
+        let (orders, payments, coupons) = Default::default();
+        let mut reference = ReferenceRun { app, evidence, products, orders, coupons, payments };
+        reference.repeat_grants(run).await?;
+        Ok(reference)
+    }
+
+    /// Repeats all grants of the run at the begin. No coupon expires.
+    async fn repeat_grants(&mut self, run: &Evidence) -> Result<(), UseCaseError> {
+        let mut view = run.store.view().await?;
+        for (tenant, user) in
+            actors::tenants().into_iter().flat_map(|it| actors::buyers().map(move |user| (it, user)))
+        {
+            let operator = actors::by_operator(&run.faults, tenant);
+            for purse in [Purse::Wallet, Purse::Points] {
+                let mut grants: BTreeMap<OperationKey, i64> = BTreeMap::new();
+                for entry in view.entries_page(tenant, user, purse, None, ALL).await? {
+                    let operation = entry.effect.operation;
+                    if matches!(operation.kind, OperationKind::Deposit | OperationKind::Grant) {
+                        grants.insert(operation.key, operation.amount);
+                    }
+                }
+                for amount in grants.into_values() {
+                    let gift = match purse {
+                        Purse::Wallet => {
+                            AssetGrant::Deposit(Money::from_minor(amount).expect("a valid amount"))
+                        }
+                        Purse::Points => AssetGrant::Grant(Points::try_from(amount).expect("a valid number")),
+                    };
+                    grant_asset(&self.app, &operator, user, gift, None).await?;
+                }
+            }
+            for coupon in view.coupons_page(tenant, user, None, ALL).await? {
+                let Coupon { discount, min_spend, .. } = coupon;
+                let expires_at = self.app.now() + TimeDelta::days(100);
+                let command = IssueCoupon { user, discount, min_spend, expires_at, reason: None };
+                let same = issue_coupon(&self.app, &operator, command).await?;
+                self.coupons.insert((tenant, coupon.id), same.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Repeats the command that caused this event. The order of the rows is one in which all commands succeed.
+    pub(super) async fn repeat(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
+        let tenant = row.aggregate.tenant;
+        let by = |id| actors::by_user(&run.faults, tenant, id);
+        match row.event_type.parse::<EventType>() {
+            Ok(EventType::OrderCreated) => self.place(run, row).await?,
+            Ok(EventType::OrderStatusChanged) => {
+                let Some((_, order)) = self.order(row).await? else { return Ok(()) };
+                if row.payload.contains("\"newStatus\":\"shipped\"") {
+                    let shipment =
+                        Shipment::new("SF".into(), format!("SF{}", order.id)).expect("a valid shipment");
+                    ship_order(&self.app, &by(order.seller), order.id, shipment).await?;
+                } else {
+                    complete_order(&self.app, &by(order.buyer), order.id).await?;
+                }
+            }
+            Ok(EventType::OrderCancelled) => {
+                let Some((_, order)) = self.order(row).await? else { return Ok(()) };
+                let has = |reason: CancelReason| row.payload.contains(&format!("\"reason\":\"{reason}\""));
+                if has(CancelReason::Buyer) {
+                    cancel_order(&self.app, &by(order.buyer), order.id).await?;
+                } else if has(CancelReason::Timeout) {
+                    self.cancel_overdue(tenant, order.id).await?;
+                }
+                // Other reasons: the failed payment cancels the order in the reference run as well.
+            }
+            Ok(EventType::PaymentSucceeded | EventType::PaymentFailed) => self.settle(run, row).await?,
+            Ok(EventType::RefundSucceeded | EventType::RefundFailed) => self.repeat_refund(run, row).await?,
+            Ok(
+                EventType::OrderPaid
+                | EventType::OrderTimeout
+                | EventType::OrderRefunded
+                | EventType::InvoiceGenerated,
+            )
+            | Err(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn place(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
+        let order_key = order_key(row);
+        let Some(order) = run.store.view().await?.order_by_id(order_key.0, order_key.1).await? else {
+            return Ok(());
+        };
+        let Some(product) = self.products.get(&order.product).copied() else { return Ok(()) };
+        let buyer = actors::by_user(&run.faults, order_key.0, order.buyer);
+        let coupon = order.assets.coupon.and_then(|used| self.coupons.get(&(order_key.0, used.id)).copied());
+        let OrderAssets { wallet, points, .. } = order.assets;
+        let command = PlaceOrder { product, coupon, wallet, points };
+        let placed = place_order(&self.app, &buyer, command).await?;
+        self.orders.insert(order_key, (order_key.0, placed.id));
+        self.start_next(run, order_key).await
+    }
+
+    /// Starts the next payment that the order had in the run, so that its report can also be late.
+    async fn start_next(&mut self, run: &Evidence, order_key: OrderKey) -> Result<(), UseCaseError> {
+        let Some((tenant, id)) = self.orders.get(&order_key).copied() else { return Ok(()) };
+        let original = run.store.view().await?.payments_of(order_key.0, order_key.1).await?.len();
+        let mut view = self.evidence.store.view().await?;
+        let copy = view.payments_of(tenant, id).await?.len();
+        let order = view.order_by_id(tenant, id).await?.filter(|order| order.status == OrderStatus::Pending);
+        drop(view);
+        if let Some(order) = order.filter(|order| copy < original && order.payable > Money::ZERO) {
+            let payment = self.start(run, &order).await?;
+            self.payments.insert(order_key, payment);
+        }
+        Ok(())
+    }
+
+    async fn start(&self, run: &Evidence, order: &Order) -> Result<Payment, UseCaseError> {
+        let buyer = actors::by_user(&run.faults, order.tenant, order.buyer);
+        let start = StartPayment { order: order.id, method: "card".into() };
+        start_payment(&self.app, &buyer, start).await
+    }
+
+    /// Waits until the locks of this order are made or refused, at most 10 s.
+    async fn wait_for_locks(&self, (tenant, id): OrderKey) -> Result<(), StoreError> {
+        for _ in 0..100 {
+            let mut view = self.evidence.store.view().await?;
+            let order = view.order_by_id(tenant, id).await?;
+            let holds = view.holds_of(tenant, id).await?;
+            let named = order.map_or(0, |order| order.assets.named().count());
+            if holds.len() >= named {
+                break;
+            }
+            self.evidence.faults.sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    async fn settle(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
+        let Ok(id) = PaymentId::try_from(row.aggregate.id) else { return Ok(()) };
+        let Some(original) = run.store.view().await?.payment_by_id(id).await? else { return Ok(()) };
+        let order_key = (original.tenant, original.order);
+        let Some(copy) = self.orders.get(&order_key).copied() else { return Ok(()) };
+        self.wait_for_locks(copy).await?;
+        if original.amount == Money::ZERO {
+            let order = self.evidence.store.view().await?.order_by_id(copy.0, copy.1).await?;
+            if let Some(order) = order {
+                self.start(run, &order).await?;
+            }
+            return Ok(());
+        }
+        let Some(payment) = self.payments.remove(&order_key) else { return Ok(()) };
+        let result = match original.status {
+            PaymentStatus::Success => PaymentResult::Success,
+            PaymentStatus::Failed | PaymentStatus::Processing => PaymentResult::Failed,
+        };
+        let transaction_id = format!("txn-{}", payment.id);
+        let report = Settlement { transaction_id, result, amount: payment.amount };
+        let gateway = CommandContext {
+            actor: Actor::Gateway,
+            ..actors::by_user(&run.faults, original.tenant, actors::user(1))
+        };
+        settle_payment(&self.app, &gateway, SettlePayment { payment: payment.id, report }).await?;
+        self.start_next(run, order_key).await
+    }
+
+    /// Requests the refund, unless the service did it automatically, and reports its result.
+    async fn repeat_refund(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
+        let Ok(id) = RefundId::try_from(row.aggregate.id) else { return Ok(()) };
+        let Some(original) = run.store.view().await?.refund_by_id(id).await? else { return Ok(()) };
+        let Some((tenant, id)) = self.orders.get(&(original.tenant, original.order)).copied() else {
+            return Ok(());
+        };
+        let mut view = self.evidence.store.view().await?;
+        let Some(order) = view.order_by_id(tenant, id).await? else { return Ok(()) };
+        let mut refunds = view.refunds_of(tenant, id).await?;
+        drop(view);
+        if original.cause != RefundCause::LatePayment {
+            let command = RequestRefund { order: id, reason: original.reason };
+            let buyer = actors::by_user(&run.faults, tenant, order.buyer);
+            refunds = vec![request_refund(&self.app, &buyer, command).await?];
+        }
+        let result = match original.status {
+            RefundStatus::Success => RefundResult::Success,
+            RefundStatus::Failed | RefundStatus::Processing => RefundResult::Failed,
+        };
+        for refund in refunds.iter().filter(|refund| refund.status == RefundStatus::Processing) {
+            let command = SettleRefund { refund: refund.id, result };
+            settle_refund(&self.app, &actors::by_gateway(&run.faults, tenant), command).await?;
+        }
+        Ok(())
+    }
+
+    /// Cancels an order as if its deadline had passed.
+    async fn cancel_overdue(&self, tenant: TenantId, order: OrderId) -> Result<(), UseCaseError> {
+        let rules = Rules { pending_timeout: Duration::ZERO, ..(*self.app.rules).clone() };
+        let late = App { rules: Arc::new(rules), ..self.app.clone() };
+        let trace = Trace { trace_id: "reference-run".to_owned(), traceparent: None };
+        let command = close_overdue_order::command(&late, "reference run", tenant, order, trace);
+        with_tx(&self.app.tx, move |unit, _| {
+            let command = command.clone();
+            Box::pin(async move { command.run(unit).await.map(|_| ()) })
+        })
+        .await
+    }
+
+    /// The order of the reference run that corresponds to the order of this event.
+    async fn order(&self, row: &OutboxRow) -> Result<Option<(OrderKey, Order)>, StoreError> {
+        let Some(copy) = self.orders.get(&order_key(row)).copied() else { return Ok(None) };
+        let order = self.evidence.store.view().await?.order_by_id(copy.0, copy.1).await?;
+        Ok(order.map(|order| (copy, order)))
+    }
+
+    /// Waits until no work is pending, at most until the last deadline has passed.
+    pub(super) async fn wait_until_idle(&self) -> Result<(), StoreError> {
+        let step = Duration::from_secs(2);
+        let mut left = 4 * PENDING;
+        while !unsettled(&self.evidence, 1).await?.is_empty() && !left.is_zero() {
+            self.evidence.faults.sleep(step).await;
+            left = left.saturating_sub(step);
+        }
+        Ok(())
+    }
+
+    /// Ends the reference run.
+    pub(super) async fn end(self) {
+        self.app.tx.tasks.kill();
+        self.app.tx.tasks.ended().await;
+    }
+
+    /// Orders of the reference run mapped to those of the run.
+    pub(super) fn original_orders(&self) -> BTreeMap<OrderKey, OrderKey> {
+        self.orders.iter().map(|(run, reference)| (*reference, *run)).collect()
+    }
+}
+
+fn order_key(row: &OutboxRow) -> OrderKey {
+    let id = OrderId::try_from(row.aggregate.id).expect("an order has a valid id");
+    (row.aggregate.tenant, id)
+}

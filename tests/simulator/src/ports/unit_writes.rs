@@ -1,0 +1,153 @@
+//! The writes of a unit of work, and the checks at its commit.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use handover_events::{AggregateRef, EventId, Partition};
+use handover_outbox::ports::{OwnedPartition, RelayId, StoreError};
+use marketplace::ports::Work;
+use marketplace_domain::Balance;
+
+use super::Process;
+use crate::faults::CrashPoint;
+use crate::machines::{self, Transition};
+
+/// The writes of a unit of work.
+#[derive(Default)]
+pub(super) struct UnitWrites {
+    /// Transitions of state machines.
+    transitions: Vec<Transition>,
+    /// The same as log lines, if the log is recorded.
+    lines: Vec<String>,
+    /// The unit appended events.
+    pub(super) appends_events: bool,
+    /// The unit settled outbox rows.
+    pub(super) settles_rows: bool,
+    /// The unit counted an attempt that has not begun.
+    pub(super) counts_attempt: bool,
+    /// The unit recorded a failed attempt.
+    pub(super) records_failure: bool,
+    /// The unit acquired partitions.
+    pub(super) acquires_partitions: bool,
+    /// The unit began a replay.
+    pub(super) begins_replay: bool,
+    /// The unit recorded a refund request to the gateway.
+    pub(super) records_refund_request: bool,
+    /// Balances that the unit wrote.
+    pub(super) balances: Vec<Balance>,
+    /// The unit is an operator's action.
+    pub(super) by_operator: bool,
+    /// The unit wrote to the audit log.
+    pub(super) audited: bool,
+    /// Failed events with their backoff.
+    pub(super) backoffs: Vec<(EventId, Duration)>,
+    pub(super) redriven: Vec<EventId>,
+    pub(super) released: Vec<AggregateRef>,
+    /// Events that the unit set to FAILED or DEAD.
+    pub(super) failed_or_dead: Vec<EventId>,
+    /// Events whose effects the unit wrote, by consumer.
+    pub(super) effects: BTreeSet<(&'static str, EventId)>,
+    /// Events that the unit recorded as SUCCESS, by consumer.
+    pub(super) applied: BTreeSet<(String, EventId)>,
+    /// The relay that settles, with the epochs of its partitions.
+    pub(super) settler: Option<(RelayId, Vec<OwnedPartition>)>,
+    /// Partitions of the settled rows.
+    pub(super) settled: BTreeSet<Partition>,
+    /// Violations; they count only if the unit is committed.
+    pub(super) violations: Vec<String>,
+}
+
+impl UnitWrites {
+    /// Adds a transition; `what` is the object's name in the log.
+    pub(super) fn transition(
+        &mut self,
+        process: &Process,
+        (machine, from, to): (&'static str, &'static str, &'static str),
+        what: impl FnOnce() -> String,
+    ) {
+        let transition = Transition { machine, from, to };
+        self.transitions.push(transition);
+        if !machines::is_legal(transition) {
+            self.violations.push(format!("{}: illegal transition from {from} to {to}", what()));
+        } else if process.faults.is_recording() {
+            self.lines.push(format!("{}: {from} -> {to}", what()));
+        }
+    }
+
+    /// Before the commit: the relay that settles a partition must own it in the epoch that it used, according to the leases.
+    pub(super) async fn check_owner(&mut self, unit: &mut Work) -> Result<(), StoreError> {
+        if self.settled.is_empty() {
+            return Ok(());
+        }
+        let leases = unit.outbox().partition_leases().await?;
+        let (relay, holds) = self.settler.take().unzip();
+        for partition in &self.settled {
+            let epoch =
+                holds.iter().flatten().find(|hold| hold.partition == *partition).map(|hold| hold.epoch);
+            let owned = leases.iter().any(|lease| {
+                lease.partition == *partition && lease.owner == relay && Some(lease.epoch) == epoch
+            });
+            if relay.is_none() || !owned {
+                self.violations.push(format!("{relay:?} settled {partition:?} without owning it"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Before the commit: the frozen amount of a purse must equal its holds. A purse that is written is locked, and so are
+    /// its holds.
+    pub(super) async fn check_purses(&mut self, unit: &mut Work) -> Result<(), StoreError> {
+        for balance in std::mem::take(&mut self.balances) {
+            let (user, purse) = (balance.user, balance.purse);
+            let holds = unit.holds_of_user(balance.tenant, user, purse.asset()).await?;
+            let held: i64 = holds.iter().map(|hold| hold.amount).sum();
+            if held != balance.frozen {
+                let frozen = balance.frozen;
+                self.violations
+                    .push(format!("{frozen} are frozen in the {purse} of {user}, the holds sum to {held}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// After the commit: records the observations and violations.
+    pub(super) fn record_commit(&self, process: &Process) {
+        self.lines.iter().for_each(|line| process.note(|| line.clone()));
+        process.faults.cover(|coverage| {
+            self.transitions.iter().for_each(|transition| coverage.transition(*transition))
+        });
+        for (consumer, event) in &self.effects {
+            if !self.applied.contains(&((*consumer).to_owned(), event.clone())) {
+                process.faults.violation(format!(
+                    "{consumer} applied an effect of {event} without a consume-log record"
+                ));
+            }
+        }
+        if self.by_operator && !self.audited {
+            process.faults.violation("a change of an operator is not in the audit log".to_owned());
+        }
+        process.faults.observed(|observed| {
+            observed.failed_or_dead.extend(self.failed_or_dead.iter().cloned());
+            observed.released.extend(self.released.iter().cloned());
+            self.backoffs.iter().for_each(|(event, backoff)| observed.record_backoff(event, *backoff));
+            self.redriven.iter().for_each(|event| observed.record_redrive(event));
+        });
+        for violation in &self.violations {
+            process.faults.violation(violation.clone());
+        }
+    }
+
+    /// The crash points that follow the commit.
+    pub(super) fn crash_points(&self) -> impl Iterator<Item = CrashPoint> {
+        let points = [
+            (self.appends_events, CrashPoint::AfterCommitBeforePublish),
+            (self.settles_rows, CrashPoint::AfterMark),
+            (self.counts_attempt, CrashPoint::AfterCountBeforeAttempt),
+            (self.records_failure, CrashPoint::AfterFailureBeforeNack),
+            (self.acquires_partitions, CrashPoint::InPartitionAcquisition),
+            (self.begins_replay, CrashPoint::InReplayBeforeSending),
+            (self.records_refund_request, CrashPoint::AfterClaimBeforeGateway),
+        ];
+        points.into_iter().filter(|(reached, _)| *reached).map(|(_, point)| point)
+    }
+}

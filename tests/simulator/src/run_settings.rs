@@ -1,0 +1,104 @@
+//! Configuration of the processes of a run. Times are short, so that a run takes less than a minute of virtual time.
+
+use std::num::{NonZeroU16, NonZeroU32};
+use std::time::Duration;
+
+use handover_events::{Jitter, RetryPolicy};
+use handover_outbox::ports::OnFailed;
+use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
+use marketplace::{ConsistencySettings, RefundSettings, Rules, Settings, TimeoutSettings};
+use marketplace_domain::PointsRules;
+
+use super::ports::store::EngineFlavour;
+use super::random_numbers::RandomNumbers;
+
+/// Maximum number of attempts of a consumer.
+pub(crate) const ATTEMPTS: u32 = 4;
+/// Backoff of the relay after the first, second and third refusal of an event. Their sum fits into the shortest fault
+/// phase, so that events become FAILED while other faults occur.
+pub(crate) const RELAY_BACKOFF: [Duration; 3] =
+    [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
+/// Backoff of a consumer after its first failed attempt; doubles with each further one.
+const CONSUMER_BACKOFF_BASE: Duration = Duration::from_millis(200);
+/// Maximum backoff of a consumer.
+const CONSUMER_BACKOFF_CAP: Duration = Duration::from_secs(3);
+
+/// Backoff of a consumer after this many failed attempts. Computed independently of [`RetryPolicy`], which it verifies.
+pub(crate) fn consumer_backoff(attempts: u32) -> Duration {
+    let doublings = attempts.clamp(1, 5) - 1;
+    (CONSUMER_BACKOFF_BASE * (1 << doublings)).min(CONSUMER_BACKOFF_CAP)
+}
+
+/// Configuration shared by all processes of a run.
+#[derive(Clone)]
+pub(crate) struct RunSettings {
+    pub(crate) flavour: EngineFlavour,
+    pub(crate) on_failed: OnFailed,
+    pub(crate) settings: Settings,
+    points: PointsRules,
+}
+
+impl RunSettings {
+    /// The defaults with shorter times, and small batches so that there are several.
+    pub(crate) fn of(random: &RandomNumbers) -> RunSettings {
+        let second = Duration::from_secs(1);
+        let on_failed = if random.permille(300) { OnFailed::Hold } else { OnFailed::Continue };
+        let on_outage = if random.permille(200) { OnOutage::Count } else { OnOutage::Wait };
+        let below = |n: u64| u32::try_from(random.below(n)).unwrap_or(0);
+        let settings = Settings {
+            relay: RelaySettings {
+                retry: RetryPolicy::Schedule { delays: RELAY_BACKOFF.to_vec() },
+                on_failed,
+                on_outage,
+                lease_ms: 2_000,
+                confirm_timeout: second * 4,
+                scan_interval: second * 3,
+                batch: NonZeroU32::MIN.saturating_add(below(20)),
+                ..RelaySettings::default()
+            },
+            consumer: ConsumerSettings {
+                prefetch: NonZeroU16::MIN.saturating_add(u16::try_from(below(20)).unwrap_or(0)),
+                retry: RetryPolicy::Exponential {
+                    base: CONSUMER_BACKOFF_BASE,
+                    cap: CONSUMER_BACKOFF_CAP,
+                    max_attempts: NonZeroU32::new(ATTEMPTS).unwrap_or(NonZeroU32::MIN),
+                    jitter: Jitter::NONE,
+                },
+                attempt_timeout: second * 4,
+                lease: second * 6,
+                sweep_interval: second * 4,
+                lost_after: second * 6,
+            },
+            timeout: TimeoutSettings { sweep_interval: second * 4, ..TimeoutSettings::default() },
+            refund: RefundSettings {
+                scan_interval: second,
+                batch: NonZeroU32::MIN.saturating_add(below(4)),
+                timeout: second * 3,
+                retry_base: second,
+                retry_cap: second * 4,
+            },
+            // Locks time out before or after the payment deadline of their order, depending on the run.
+            consistency: ConsistencySettings {
+                lock_timeout: second * (3 + below(5)),
+                reaper_interval: second * (1 + below(4)),
+                scan_window: second * 60,
+                scan_interval: second * (4 + below(8)),
+                batch: NonZeroU32::MIN.saturating_add(1 + below(8)),
+            },
+        };
+        let flavour = if random.permille(500) { EngineFlavour::MariaDb } else { EngineFlavour::Postgres };
+        // With a high rate, buyers spend earned points before a refund revokes them.
+        let earned_per_unit = if random.permille(300) { 50 } else { 1 };
+        let points = PointsRules { earned_per_unit, ..PointsRules::default() };
+        RunSettings { flavour, on_failed, settings, points }
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        Rules {
+            pending_timeout: Duration::from_secs(5),
+            max_retry_count: u32::try_from(RELAY_BACKOFF.len()).unwrap_or(u32::MAX),
+            on_failed: self.on_failed,
+            points: self.points,
+        }
+    }
+}

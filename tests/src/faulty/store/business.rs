@@ -1,0 +1,120 @@
+//! Faults of products, orders and payments.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use handover_events::*;
+use handover_outbox::ports::*;
+use marketplace::ports::*;
+use marketplace_domain::*;
+
+use super::{Fault, Faulty, Unit, Wraps, yield_to_others};
+
+impl<U: MarketView + ?Sized> ProductQueriesWrapper for Faulty<U> {
+    async fn products_page(
+        &mut self,
+        tenant: TenantId,
+        status: Option<ProductStatus>,
+        before: Option<ProductId>,
+        limit: u32,
+    ) -> Result<Vec<Product>, StoreError> {
+        let repeats = self.has(Fault::PagesRepeatLastRow);
+        let before =
+            before.map(|id| if repeats { ProductId::try_from(id.get() + 1).unwrap_or(id) } else { id });
+        self.inner().products_page(tenant, status, before, limit).await
+    }
+}
+
+impl ProductRepoWrapper for Unit {
+    async fn insert_product(&mut self, product: &Product) -> Result<(), StoreError> {
+        if self.has(Fault::InsertIgnoresTakenIds)
+            && self.inner().product_by_id(product.tenant, product.id).await?.is_some()
+        {
+            return Ok(());
+        }
+        if self.has(Fault::ProductsAreWrittenOutsideUnit) {
+            let mut own = self.shared.inner.begin().await?;
+            if let Err(error) = own.insert_product(product).await {
+                self.failed = true;
+                return Err(error);
+            }
+            own.commit().await?;
+            yield_to_others().await;
+            return Ok(());
+        }
+        if self.has(Fault::TitlesAreTrimmed) {
+            let title =
+                Title::try_from(product.title.as_str().trim().to_owned()).expect("a trimmed title is valid");
+            return self.inner().insert_product(&Product { title, ..product.clone() }).await;
+        }
+        self.inner().insert_product(product).await
+    }
+}
+
+impl<U: MarketView + ?Sized> OrderQueriesWrapper for Faulty<U> {
+    async fn order_by_id(&mut self, tenant: TenantId, id: OrderId) -> Result<Option<Order>, StoreError> {
+        let found = self.inner().order_by_id(tenant, id).await?;
+        if found.is_none() && self.has(Fault::OrdersLeakToOtherTenants) {
+            return self.inner().order_by_id(TenantId::DEFAULT, id).await;
+        }
+        Ok(found)
+    }
+
+    async fn orders_changed(
+        &mut self,
+        tenant: Option<TenantId>,
+        since: DateTime<Utc>,
+        until: DateTime<Utc>,
+        after: Option<(DateTime<Utc>, OrderId)>,
+        limit: u32,
+    ) -> Result<Vec<Order>, StoreError> {
+        let tenant = if self.has(Fault::ChangedOrdersLeakToOtherTenants) { None } else { tenant };
+        self.inner().orders_changed(tenant, since, until, after, limit).await
+    }
+
+    async fn orders_overdue(
+        &mut self,
+        created_by: DateTime<Utc>,
+        limit: u32,
+    ) -> Result<Vec<(TenantId, OrderId)>, StoreError> {
+        let excludes_deadline = self.has(Fault::OverdueExcludesDeadline);
+        let created_by = if excludes_deadline { created_by - TimeDelta::microseconds(1) } else { created_by };
+        self.inner().orders_overdue(created_by, limit).await
+    }
+}
+
+impl OrderRepoWrapper for Unit {
+    async fn advance_order(&mut self, after: &Order) -> Result<Changed, StoreError> {
+        while self.has(Fault::UpdatesIgnoreVersion)
+            && let Some(now) = self.inner().order_by_id(after.tenant, after.id).await?
+        {
+            let blind = Order { version: now.version + 1, ..after.clone() };
+            if self.inner().advance_order(&blind).await? == Changed::One {
+                return Ok(Changed::One);
+            }
+        }
+        self.inner().advance_order(after).await
+    }
+}
+
+impl<U: MarketView + ?Sized> PaymentQueriesWrapper for Faulty<U> {
+    async fn payments_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Payment>, StoreError> {
+        let mut found = self.inner().payments_of(tenant, order).await?;
+        if self.has(Fault::PaymentsAreSortedByTime) {
+            found.sort_by_key(|payment| (payment.update_time, std::cmp::Reverse(payment.id)));
+        }
+        Ok(found)
+    }
+}
+
+impl PaymentRepoWrapper for Unit {
+    async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
+        if self.has(Fault::SecondPaymentInProcessingIsIgnored) {
+            self.serialize().await;
+            if self.inner().payment_by_id(payment.id).await?.is_none()
+                && self.inner().payment_in_processing(payment.tenant, payment.order).await?.is_some()
+            {
+                return Ok(());
+            }
+        }
+        self.inner().insert_payment(payment).await
+    }
+}

@@ -1,0 +1,58 @@
+//! Faults of leases and id blocks.
+
+use handover_outbox::ports::*;
+use marketplace::ports::*;
+
+use super::{Fault, Faulty, Unit, Wraps};
+
+impl<U: MarketView + ?Sized> LeaseQueriesWrapper for Faulty<U> {}
+
+impl LeaseRepoWrapper for Unit {
+    async fn delete_heartbeat(&mut self, relay: &RelayId) -> Result<(), StoreError> {
+        if self.has(Fault::DeletedRelaysKeepHeartbeat) {
+            Ok(())
+        } else {
+            self.inner().outbox().delete_heartbeat(relay).await
+        }
+    }
+
+    async fn renew_partitions(
+        &mut self,
+        relay: &RelayId,
+        holds: &[OwnedPartition],
+        for_ms: u32,
+    ) -> Result<Vec<OwnedPartition>, StoreError> {
+        let mut holds = holds.to_vec();
+        if self.has(Fault::ExpiredLeasesAreNotRenewed) {
+            let now = self.inner().outbox().database_now().await?;
+            let leases = self.inner().outbox().partition_leases().await?;
+            let ended = |hold: &OwnedPartition| {
+                let lease = &leases[usize::from(hold.partition.number())];
+                lease.lease_until.is_none_or(|until| until <= now)
+            };
+            holds.retain(|hold| !ended(hold));
+        }
+        self.inner().outbox().renew_partitions(relay, &holds, for_ms).await
+    }
+}
+
+impl<U: MarketView + ?Sized> IdQueriesWrapper for Faulty<U> {
+    async fn id_is_taken(&mut self, kind: IdKind, id: i64) -> Result<bool, StoreError> {
+        Ok(!self.has(Fault::TakenIdsAreNotFound) && self.inner().id_is_taken(kind, id).await?)
+    }
+}
+
+impl IdBlocksWrapper for Unit {
+    async fn raise_id_block(&mut self, kind: IdKind, next: i64) -> Result<(), StoreError> {
+        if self.has(Fault::IdBlocksAreNotRaised) {
+            Ok(())
+        } else {
+            self.inner().raise_id_block(kind, next).await
+        }
+    }
+
+    async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError> {
+        let first = self.inner().take_id_block(kind, size).await?;
+        Ok(if self.has(Fault::IdBlocksOverlap) && first > 1 { first - 1 } else { first })
+    }
+}

@@ -1,0 +1,307 @@
+//! A store with one fault: the list of faults, and how units begin and end. The other files of this folder contain the
+//! faults of each port.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+
+use crate::rigs::MemoryStoreRig;
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use handover_contract::store::StoreRig;
+use handover_events::{EventId, Partition};
+use handover_outbox::WakeupNotifier;
+use handover_outbox::ports::{NewEvent, OutboxStore, Store, StoreError, outbox_of};
+use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
+use marketplace::ports::{MarketStore, MarketView, Work};
+use marketplace_contract::store::MarketRig;
+
+/// The broken promise; `None` is a correct store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    None,
+    EventsAreAppendedAfterCommit,
+    AppendKeepsFirstHundredOnly,
+    AppendIgnoresCase,
+    AppendReformatsPayloads,
+    RetryTimesAreTruncatedToMilliseconds,
+    InsertIgnoresTakenIds,
+    SecondPaymentInProcessingIsIgnored,
+    TitlesAreTrimmed,
+    OrdersLeakToOtherTenants,
+    PagesRepeatLastRow,
+    OverdueExcludesDeadline,
+    UpdatesIgnoreVersion,
+    DueIncludesBlockedRows,
+    BlockedRowsCountAgainstLimit,
+    NextDueIsNotAfterNow,
+    MarkSentMovesFailedRows,
+    FenceAlwaysSucceeds,
+    RecordIgnoresExpectedState,
+    UnappliedExcludesFailed,
+    EffectsAreDeduplicated,
+    FirstListingReleaseIsIgnored,
+    NotificationsAreDeduplicated,
+    NotificationsLeakToOtherTenants,
+    CreditIsCountedOncePerEvent,
+    CreditIsCountedFromStaleRead,
+    CreditLeaksToOtherTenants,
+    ScoresHaveNoUpperLimit,
+    IdBlocksOverlap,
+    IdBlocksAreNotRaised,
+    TakenIdsAreNotFound,
+    DeletedRelaysKeepHeartbeat,
+    ExpiredLeasesAreNotRenewed,
+    CommitSucceedsAfterFailedStatement,
+    CommitSendsNoNotification,
+    DroppedUnitsCommit,
+    ProductsAreWrittenOutsideUnit,
+    CancelledBeginLosesNextUnit,
+    PaymentsAreSortedByTime,
+    RowsOfAggregatesAreSortedById,
+    BlockedLeaksToOtherTenants,
+    BlockedCountsAllPendingRows,
+    CountsIncludeAllTenants,
+    RedriveMovesNewRows,
+    RedriveKeepsAttempts,
+    RedriveReportsUnchangedRows,
+    RedriveAndReleaseSendNoNotification,
+    HistoryIsSortedByTime,
+    HistoryIsDeduplicated,
+    HistoryIsWrittenOutsideUnit,
+    ReleaseReachesOtherTenants,
+    LogPagesIgnoreTenant,
+    ConsumeRecordsAreSortedByConsumer,
+    DeadLetterPagesIgnoreStatus,
+    DeadLettersOfKeyIncludeOneQueueOnly,
+    ParkIgnoresDeadLetterBeingReplayed,
+    ParkRefusesNul,
+    DeadLettersAreParkedOutsideUnit,
+    DecideIgnoresStatus,
+    DecideClearsNote,
+    AuditLeaksToOtherTenants,
+    AuditChangesIncludeReads,
+    AuditIsWrittenOutsideUnit,
+    TakenOperationKeysAreIgnored,
+    OperationsLeakToOtherTenants,
+    UnbalancedPostingsAreIgnored,
+    BalancesAreNotLocked,
+    NegativeBalancesAreIgnored,
+    BalancesLeakToOtherTenants,
+    FrozenHoldPagesRestart,
+    HoldsOverwriteOthers,
+    SecondRefundsAreIgnored,
+    RefundsAreDueLate,
+    CouponsExpireLate,
+    ChangedOrdersLeakToOtherTenants,
+    DriftIsNotReported,
+    TakenScopesAreIgnored,
+    RequestsAdvanceByAnyToken,
+    AnsweredRequestsAreDropped,
+}
+
+struct Shared {
+    inner: Arc<MarketStore>,
+    fault: Fault,
+    /// Events that were marked as sent, for [`Fault::MarkSentMovesFailedRows`].
+    marked: Mutex<BTreeSet<EventId>>,
+    /// Serializes units whose fault would otherwise show only under some interleavings.
+    serial: Arc<tokio::sync::Mutex<()>>,
+    /// Notified of appended events only, for [`Fault::RedriveAndReleaseSendNoNotification`].
+    appended_wake: WakeupNotifier,
+    /// A transaction was left open, for [`Fault::CancelledBeginLosesNextUnit`].
+    left_open: AtomicBool,
+}
+
+/// Rig of the in-memory store with one fault.
+pub struct FaultyStoreRig {
+    correct: MemoryStoreRig,
+    shared: Arc<Shared>,
+}
+
+impl FaultyStoreRig {
+    /// A fresh rig with this fault.
+    pub fn new(fault: Fault) -> FaultyStoreRig {
+        let correct = MemoryStoreRig::new();
+        let inner = correct.market();
+        let shared = Shared {
+            inner,
+            fault,
+            marked: Mutex::default(),
+            serial: Arc::default(),
+            appended_wake: WakeupNotifier::default(),
+            left_open: AtomicBool::new(false),
+        };
+        FaultyStoreRig { correct, shared: Arc::new(shared) }
+    }
+}
+
+#[async_trait]
+impl StoreRig for FaultyStoreRig {
+    fn store(&self) -> Arc<OutboxStore> {
+        outbox_of(&self.market())
+    }
+
+    fn wake(&self) -> WakeupNotifier {
+        match self.shared.fault {
+            Fault::CommitSendsNoNotification => WakeupNotifier::default(),
+            Fault::RedriveAndReleaseSendNoNotification => self.shared.appended_wake.clone(),
+            _ => self.correct.wake(),
+        }
+    }
+
+    fn move_database_clock(&self, by: TimeDelta) {
+        self.correct.move_database_clock(by);
+    }
+}
+
+#[async_trait]
+impl MarketRig for FaultyStoreRig {
+    fn market(&self) -> Arc<MarketStore> {
+        Arc::new(FaultyStore(self.shared.clone()))
+    }
+}
+
+struct FaultyStore(Arc<Shared>);
+
+/// Guard of a `begin` call; `cut` stays set if the call is dropped.
+struct Begun<'a> {
+    shared: &'a Shared,
+    cut: bool,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if self.cut {
+            self.shared.left_open.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    type Unit = Work;
+    type View = dyn MarketView;
+
+    async fn begin(&self) -> Result<Box<Work>, StoreError> {
+        let swallows = self.0.fault == Fault::CancelledBeginLosesNextUnit;
+        let mut begun = Begun { shared: &self.0, cut: swallows };
+        let inner = self.0.inner.begin().await?;
+        begun.cut = false;
+        Ok(Box::new(Wrapped(Faulty::new(inner, &self.0))))
+    }
+
+    async fn view(&self) -> Result<Box<dyn MarketView>, StoreError> {
+        Ok(Box::new(Wrapped(Faulty::new(self.0.inner.view().await?, &self.0))))
+    }
+}
+
+/// A unit of work or a view with the fault.
+struct Faulty<U: ?Sized + Send + 'static> {
+    inner: Option<Box<U>>,
+    shared: Arc<Shared>,
+    /// A statement failed because of the fault.
+    failed: bool,
+    /// For [`Fault::EventsAreAppendedAfterCommit`].
+    events: Vec<NewEvent>,
+    /// Partitions of appended events, for [`Fault::RedriveAndReleaseSendNoNotification`].
+    appended: Vec<Partition>,
+    serial_lock: Option<tokio::sync::OwnedMutexGuard<()>>,
+}
+
+/// Yields often enough for every other task to observe the current state.
+async fn yield_to_others() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+type Unit = Faulty<Work>;
+
+impl<U: ?Sized + Send> Faulty<U> {
+    fn new(inner: Box<U>, shared: &Arc<Shared>) -> Faulty<U> {
+        Faulty {
+            inner: Some(inner),
+            shared: shared.clone(),
+            failed: false,
+            events: Vec::new(),
+            appended: Vec::new(),
+            serial_lock: None,
+        }
+    }
+
+    /// Holds the lock until the unit ends.
+    async fn serialize(&mut self) {
+        if self.serial_lock.is_none() {
+            self.serial_lock = Some(self.shared.serial.clone().lock_owned().await);
+        }
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        self.shared.fault == fault
+    }
+
+    /// The upper bound of a page.
+    fn first_below(&self, before: Option<i64>) -> Option<i64> {
+        before.map(|id| id + i64::from(self.has(Fault::PagesRepeatLastRow)))
+    }
+}
+
+impl<U: ?Sized + Send> Drop for Faulty<U> {
+    fn drop(&mut self) {
+        if self.has(Fault::DroppedUnitsCommit)
+            && let Some(inner) = self.inner.take()
+            && let Some(unit) = (Box::new(inner) as Box<dyn std::any::Any>).downcast::<Box<Work>>().ok()
+        {
+            // The in-memory store never waits, so polling alone completes the commit.
+            let mut commit = pin!(unit.commit());
+            let mut context = Context::from_waker(Waker::noop());
+            while commit.as_mut().poll(&mut context).is_pending() {}
+        }
+    }
+}
+
+mod assets;
+mod business;
+mod consuming;
+mod effects;
+mod leases;
+mod operations;
+mod outbox;
+mod requests;
+
+impl<U: MarketView + ?Sized> Wraps for Faulty<U> {
+    type Inner = U;
+
+    fn inner(&mut self) -> &mut U {
+        self.inner.as_mut().expect("a unit is used until it ends")
+    }
+}
+
+impl UnitWrapper for Unit {
+    async fn commit(mut self) -> Result<(), StoreError> {
+        let inner = self.inner.take().expect("a unit is committed once");
+        if self.failed {
+            return Err(StoreError::Backend("a statement failed".into()));
+        }
+        if self.has(Fault::CancelledBeginLosesNextUnit)
+            && self.shared.left_open.swap(false, Ordering::Relaxed)
+        {
+            return Ok(());
+        }
+        let committed = inner.commit().await;
+        if committed.is_ok() && !self.appended.is_empty() {
+            self.shared.appended_wake.notify(self.appended.drain(..).collect());
+        }
+        if committed.is_ok() && !self.events.is_empty() {
+            yield_to_others().await;
+            let mut second = self.shared.inner.begin().await?;
+            second.outbox().append(&self.events).await?;
+            second.commit().await?;
+        }
+        if self.has(Fault::CommitSucceedsAfterFailedStatement) { Ok(()) } else { committed }
+    }
+}

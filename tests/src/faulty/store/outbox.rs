@@ -1,0 +1,238 @@
+//! Faults of the outbox.
+
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use handover_events::*;
+use handover_outbox::ports::*;
+use marketplace::ports::*;
+
+use super::{Fault, Faulty, Unit, Wraps};
+
+impl<U: MarketView + ?Sized> Faulty<U> {
+    /// All due rows, including those held back by an earlier row of the aggregate, in order of id.
+    async fn pending(
+        &mut self,
+        DueQuery { partitions, now, .. }: &DueQuery,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut rows =
+            self.inner().outbox_view().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
+        rows.retain(|row| {
+            let is_due = row.next_retry_time.is_none_or(|due| due <= *now);
+            row.status.is_pending() && is_due && partitions.contains(row.partition())
+        });
+        rows.sort_by_key(|row| row.id);
+        Ok(rows)
+    }
+}
+
+impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
+    async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError> {
+        let limit_of = usize::try_from(query.limit).unwrap_or(usize::MAX);
+        if self.has(Fault::DueIncludesBlockedRows) {
+            let mut rows = self.pending(query).await?;
+            // Rows of one aggregate stay in order: that promise is not the broken one.
+            let slots: Vec<_> = rows.iter().map(|row| row.aggregate.clone()).collect();
+            rows.sort_by_key(|row| (row.aggregate_seq, row.id));
+            let mut ordered = Vec::new();
+            for slot in slots {
+                let at = rows.iter().position(|row| row.aggregate == slot).expect("as many rows as slots");
+                ordered.push(rows.remove(at));
+            }
+            ordered.truncate(limit_of);
+            return Ok(ordered);
+        }
+        if self.has(Fault::BlockedRowsCountAgainstLimit) {
+            let mut first = self.pending(query).await?;
+            let due =
+                self.inner().outbox_view().outbox_due(&DueQuery { limit: u32::MAX, ..query.clone() }).await?;
+            if first.len() != due.len() {
+                first.truncate(limit_of);
+                first.retain(|row| due.contains(row));
+                return Ok(first);
+            }
+        }
+        self.inner().outbox_view().outbox_due(query).await
+    }
+
+    async fn outbox_next_due(
+        &mut self,
+        partitions: PartitionSet,
+        now: DateTime<Utc>,
+    ) -> Result<Option<DateTime<Utc>>, StoreError> {
+        let early = self.has(Fault::NextDueIsNotAfterNow);
+        let now = if early { now - TimeDelta::microseconds(1) } else { now };
+        self.inner().outbox_view().outbox_next_due(partitions, now).await
+    }
+
+    async fn outbox_by_event(&mut self, events: &[EventId]) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut rows = self.inner().outbox_view().outbox_by_event(events).await?;
+        if self.has(Fault::MarkSentMovesFailedRows) {
+            let marked = self.shared.marked.lock().unwrap_or_else(PoisonError::into_inner);
+            for row in rows.iter_mut().filter(|row| row.status == OutboxStatus::Failed) {
+                if marked.contains(&row.event_id) {
+                    row.status = OutboxStatus::Sent;
+                }
+            }
+        }
+        Ok(rows)
+    }
+
+    async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError> {
+        let mut rows = self.inner().outbox_view().outbox_about(aggregates).await?;
+        if self.has(Fault::RowsOfAggregatesAreSortedById) {
+            rows.sort_by_key(|row| row.id);
+        }
+        Ok(rows)
+    }
+
+    async fn blocked_page(
+        &mut self,
+        unordered: &UnorderedTypes,
+        tenant: Option<TenantId>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
+        let tenant = if self.has(Fault::BlockedLeaksToOtherTenants) { None } else { tenant };
+        let before = self.first_below(before);
+        let mut page = self.inner().outbox_view().blocked_page(unordered, tenant, before, limit).await?;
+        if self.has(Fault::BlockedCountsAllPendingRows) {
+            for row in &mut page {
+                let about = self
+                    .inner()
+                    .outbox_view()
+                    .outbox_about(std::slice::from_ref(&row.effect.aggregate))
+                    .await?;
+                row.effect.held = about.iter().filter(|row| row.status.is_pending()).count() as u64;
+            }
+        }
+        Ok(page)
+    }
+
+    async fn waiting_page(
+        &mut self,
+        unordered: &UnorderedTypes,
+        tenant: Option<TenantId>,
+        now: DateTime<Utc>,
+        before: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
+        let tenant = if self.has(Fault::BlockedLeaksToOtherTenants) { None } else { tenant };
+        self.inner().outbox_view().waiting_page(unordered, tenant, now, before, limit).await
+    }
+
+    async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {
+        let tenant = if self.has(Fault::CountsIncludeAllTenants) { None } else { tenant };
+        self.inner().outbox_view().outbox_counts(tenant).await
+    }
+}
+
+impl OutboxRepoWrapper for Unit {
+    async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let mut failed = failed.to_vec();
+        if self.has(Fault::RetryTimesAreTruncatedToMilliseconds) {
+            for publish in &mut failed {
+                publish.next_retry_time = publish.next_retry_time.map(|due| due.trunc_subsecs(3));
+            }
+        }
+        self.inner().outbox().mark_failed(&failed, now).await
+    }
+
+    async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError> {
+        let mut events = events.to_vec();
+        if self.has(Fault::EventsAreAppendedAfterCommit) {
+            self.events.extend(events);
+            return Ok(());
+        }
+        if self.has(Fault::AppendKeepsFirstHundredOnly) {
+            events.truncate(100);
+        }
+        if self.has(Fault::AppendIgnoresCase) {
+            let rows = self.inner().outbox().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
+            let mut taken: BTreeSet<_> =
+                rows.iter().map(|row| row.event_id.as_str().to_lowercase()).collect();
+            for event in &events {
+                if !taken.insert(event.event_id.as_str().to_lowercase()) {
+                    self.failed = true;
+                    return Err(StoreError::Conflict { what: "event_id".into() });
+                }
+            }
+        }
+        for event in &mut events {
+            if self.has(Fault::AppendReformatsPayloads) {
+                let value: Result<serde_json::Value, _> = serde_json::from_str(&event.payload);
+                event.payload = value.map_or_else(|_| event.payload.clone(), |value| format!("{value:#}"));
+            }
+        }
+        self.appended
+            .extend(events.iter().map(|event| Partition::of(event.aggregate.tenant, event.aggregate.id)));
+        self.inner().outbox().append(&events).await
+    }
+
+    async fn fence(&mut self, owner: &RelayId, holds: &[OwnedPartition]) -> Result<PartitionSet, StoreError> {
+        let valid = self.inner().outbox().fence(owner, holds).await?;
+        let all = holds.iter().map(|hold| hold.partition).collect();
+        Ok(if self.has(Fault::FenceAlwaysSucceeds) { all } else { valid })
+    }
+
+    async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError> {
+        let ids = confirmed.iter().map(|proof| proof.event_id().clone());
+        self.shared.marked.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
+        self.inner().outbox().mark_sent(confirmed, now).await
+    }
+
+    async fn redrive(
+        &mut self,
+        rows: &[Redrive],
+        now: DateTime<Utc>,
+    ) -> Result<Vec<RedrivenRow>, StoreError> {
+        let events: Vec<_> = rows.iter().map(|row| row.event_id.clone()).collect();
+        let before = self.inner().outbox().outbox_by_event(&events).await?;
+        let mut moved = self.inner().outbox().redrive(rows, now).await?;
+        for Redrive { event_id, due } in rows {
+            let Some(row) = before.iter().find(|row| row.event_id == *event_id) else { continue };
+            let again = FailedPublish {
+                event_id: event_id.clone(),
+                status: OutboxStatus::Retry,
+                retry_count: row.retry_count,
+                next_retry_time: Some(*due),
+                error: row.last_error.clone().unwrap_or_default(),
+            };
+            let reported = RedrivenRow {
+                tenant: row.aggregate.tenant,
+                event_id: row.event_id.clone(),
+                status: row.status,
+                retry_count: row.retry_count,
+                sent_time: row.sent_time,
+            };
+            if self.has(Fault::RedriveMovesNewRows) && row.status == OutboxStatus::New {
+                if self.inner().outbox().mark_failed(&[again], now).await? > 0 {
+                    moved.push(reported);
+                }
+            } else if self.has(Fault::RedriveReportsUnchangedRows) && row.status.is_pending() {
+                moved.push(reported);
+            } else if self.has(Fault::RedriveKeepsAttempts) && !moved.is_empty() && !row.status.is_pending() {
+                self.inner().outbox().mark_failed(&[again], now).await?;
+            }
+        }
+        Ok(moved)
+    }
+
+    async fn release(
+        &mut self,
+        aggregate: &AggregateRef,
+        unordered: &UnorderedTypes,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let mut released = self.inner().outbox().release(aggregate, unordered, now).await?;
+        if self.has(Fault::ReleaseReachesOtherTenants) {
+            let all = self.inner().outbox().outbox_page(&OutboxFilter::default(), None, u32::MAX).await?;
+            let others = all.into_iter().map(|row| row.aggregate);
+            for other in others.filter(|other| (&other.kind, other.id) == (&aggregate.kind, aggregate.id)) {
+                released += self.inner().outbox().release(&other, unordered, now).await?;
+            }
+        }
+        Ok(released)
+    }
+}

@@ -1,0 +1,44 @@
+//! Faults of requests under idempotency keys.
+
+use handover_outbox::ports::*;
+use marketplace::ports::*;
+
+use super::{Fault, Faulty, Unit, Wraps};
+
+impl<U: MarketView + ?Sized> RequestQueriesWrapper for Faulty<U> {}
+
+impl RequestRepoWrapper for Unit {
+    async fn insert_request(&mut self, request: &RequestRecord) -> Result<(), StoreError> {
+        if self.has(Fault::TakenScopesAreIgnored) {
+            self.serialize().await;
+            if self.inner().request_of(&request.scope).await?.is_some() {
+                return Ok(());
+            }
+        }
+        self.inner().insert_request(request).await
+    }
+
+    async fn advance_request(&mut self, token: &str, after: &RequestRecord) -> Result<Changed, StoreError> {
+        if self.has(Fault::RequestsAdvanceByAnyToken) {
+            self.serialize().await;
+            if let Some(before) = self.inner().request_of(&after.scope).await? {
+                return self.inner().advance_request(&before.token, after).await;
+            }
+        }
+        self.inner().advance_request(token, after).await
+    }
+
+    async fn drop_request(&mut self, scope: &RequestScope, token: &str) -> Result<Changed, StoreError> {
+        let found = self.inner().request_of(scope).await?;
+        if let Some(before) = found.filter(|before| before.token == token)
+            && self.has(Fault::AnsweredRequestsAreDropped)
+            && let RequestState::Success(_) = before.state
+        {
+            let until = before.expire_time;
+            let again = RequestRecord { state: RequestState::Processing { until }, ..before };
+            let changed = self.inner().advance_request(token, &again).await?;
+            assert_eq!(changed, Changed::One, "it was read in this unit");
+        }
+        self.inner().drop_request(scope, token).await
+    }
+}
