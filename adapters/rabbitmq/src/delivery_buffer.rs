@@ -116,7 +116,7 @@ mod tests {
             buffer.push(Delivery {
                 tag: DeliveryTag(tag),
                 redelivered: false,
-                rejected_in: None,
+                died_in: None,
                 message: Message::default(),
             });
         }

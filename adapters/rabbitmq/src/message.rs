@@ -84,7 +84,7 @@ pub(crate) fn delivery_of(delivery: lapin::message::Delivery) -> Delivery {
     Delivery {
         tag: DeliveryTag(delivery.delivery_tag),
         redelivered: delivery.redelivered,
-        rejected_in: properties.headers().as_ref().and_then(rejected_in),
+        died_in: properties.headers().as_ref().and_then(died_in),
         message,
     }
 }
@@ -110,7 +110,7 @@ fn headers_of(table: &FieldTable) -> BTreeMap<String, String> {
 }
 
 /// Queue whose consumer last rejected the message; `x-death` lists the latest entry first.
-fn rejected_in(headers: &FieldTable) -> Option<String> {
+fn died_in(headers: &FieldTable) -> Option<String> {
     let deaths = headers.inner().get("x-death")?.as_array()?;
     deaths.as_slice().iter().filter_map(AMQPValue::as_field_table).find_map(|death| {
         let field = |name: &str| text_of(death.inner().get(name)?);
@@ -172,16 +172,16 @@ mod tests {
     #[test]
     fn died_in_is_the_queue_of_the_last_rejection() {
         assert_eq!(
-            rejected_in(&deaths(vec![death("b", "rejected"), death("a", "rejected")])).as_deref(),
+            died_in(&deaths(vec![death("b", "rejected"), death("a", "rejected")])).as_deref(),
             Some("b")
         );
         assert_eq!(
-            rejected_in(&deaths(vec![death("b", "expired"), death("a", "rejected")])).as_deref(),
+            died_in(&deaths(vec![death("b", "expired"), death("a", "rejected")])).as_deref(),
             Some("a")
         );
-        assert_eq!(rejected_in(&deaths(vec![death("b", "expired")])), None);
-        assert_eq!(rejected_in(&deaths(vec![death("a", "delivery_limit")])).as_deref(), Some("a"));
-        assert_eq!(rejected_in(&table([("x-death", text("not a list"))])), None);
+        assert_eq!(died_in(&deaths(vec![death("b", "expired")])), None);
+        assert_eq!(died_in(&deaths(vec![death("a", "delivery_limit")])).as_deref(), Some("a"));
+        assert_eq!(died_in(&table([("x-death", text("not a list"))])), None);
     }
 
     #[test]

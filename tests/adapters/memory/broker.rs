@@ -85,7 +85,7 @@ async fn delayed_message_reaches_waiting_consumer_when_ttl_expires() {
     let (deliveries, ()) = tokio::join!(subscription.next(), publishes);
     let deliveries = deliveries.unwrap();
     assert_eq!(ids(&deliveries), [("a", false)]);
-    assert_eq!(deliveries[0].rejected_in, None, "an expired message was not rejected by a consumer");
+    assert_eq!(deliveries[0].died_in, None, "an expired message was not rejected by a consumer");
     assert_eq!(started.elapsed(), DELAY);
 }
 
@@ -145,7 +145,7 @@ async fn rejected_message_is_dead_lettered_and_dropped_when_rejected_again() {
     let dead = subscribe(&broker, DEAD_LETTER_QUEUE, 1).await;
     let dead_letters = dead.next().await.unwrap();
     assert_eq!(ids(&dead_letters), [("a", false)]);
-    assert_eq!(dead_letters[0].rejected_in.as_deref(), Some(FULFILLMENT_QUEUE));
+    assert_eq!(dead_letters[0].died_in.as_deref(), Some(FULFILLMENT_QUEUE));
     dead.nack(&tags(&dead_letters), Requeue::No).await.unwrap();
     assert!(
         broker

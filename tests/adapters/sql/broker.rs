@@ -60,10 +60,7 @@ async fn message_is_published_claimed_requeued_acked_and_dead_lettered() {
     subscription.ack(&[again[0].tag]).await.unwrap();
     let dead = broker.subscribe(DEAD_LETTER_QUEUE, PREFETCH).await.unwrap();
     let dead_letters = next(dead.as_ref()).await;
-    assert_eq!(
-        (ids(&dead_letters), dead_letters[0].rejected_in.as_deref()),
-        (vec!["c"], Some(INVENTORY_QUEUE))
-    );
+    assert_eq!((ids(&dead_letters), dead_letters[0].died_in.as_deref()), (vec!["c"], Some(INVENTORY_QUEUE)));
     drop(dead);
     let dead = broker.subscribe(DEAD_LETTER_QUEUE, PREFETCH).await.unwrap();
     assert!(next(dead.as_ref()).await[0].redelivered);

@@ -106,7 +106,7 @@ faults! { broken_by(Fault) {
         "rows_with_the_same_sequence_are_ordered_by_id",
         "blocked_rows_do_not_count_against_the_limit",
         "a_failure_after_a_release_blocks_again",
-        "which_types_are_unordered_is_asked_for",
+        "the_caller_defines_the_unordered_types",
     ]
     blocked_rows_count_against_limit: BlockedRowsCountAgainstLimit breaks [
         "blocked_rows_do_not_count_against_the_limit",
@@ -199,7 +199,7 @@ faults! { broken_by(Fault) {
         "a_commit_that_appended_events_notifies_for_their_partitions",
         "a_commit_that_redrove_rows_notifies_for_their_partitions",
         "a_commit_that_released_an_aggregate_notifies_for_its_partition",
-        "whoever_is_woken_sees_the_events",
+        "a_notified_relay_sees_the_events",
     ]
     dropped_units_commit: DroppedUnitsCommit breaks [
         "a_begin_cancelled_at_any_point_does_not_affect_later_units",
@@ -241,7 +241,7 @@ faults! { broken_by(Fault) {
     ]
     blocked_counts_all_pending_rows: BlockedCountsAllPendingRows breaks [
         "an_aggregate_is_blocked_by_its_first_failed_event",
-        "what_waits_behind_a_failed_event_is_counted",
+        "events_held_by_a_failed_event_are_counted",
     ]
     counts_include_all_tenants: CountsIncludeAllTenants breaks [
         "rows_are_counted_for_one_tenant_or_all",

@@ -219,7 +219,7 @@ impl Subscription for FaultySubscription {
         for delivery in &mut deliveries {
             match self.fault {
                 Fault::RedeliveredFlagIsMissing => delivery.redelivered = false,
-                Fault::DeadLettersLoseTheirOrigin => delivery.rejected_in = None,
+                Fault::DeadLettersLoseTheirOrigin => delivery.died_in = None,
                 _ => {}
             }
         }

@@ -178,7 +178,7 @@ impl DeadLetterDrainer {
     /// without its body if that is rejected too.
     async fn park_rejected(&self, delivery: &Delivery, rejection: &ProcessError) -> Result<(), ProcessError> {
         let why = format!("{}: the store refused to park it: {rejection}", texts::CONSUME_FAILED);
-        let unknown = unknown_dead_letter(self.rejected_in(delivery), delivery, why, self.outbox.now());
+        let unknown = unknown_dead_letter(self.died_in(delivery), delivery, why, self.outbox.now());
         let mut outcome = Ok(());
         for most in [MAX_DEAD_LETTER_BODY_BYTES, 0] {
             let dead_letter = Arc::new(unknown.shortened(most));
@@ -208,7 +208,7 @@ impl DeadLetterDrainer {
         unit: &mut dyn OutboxUnit,
         delivery: &Delivery,
     ) -> Result<Option<UnknownMessage>, ProcessError> {
-        let queue = self.rejected_in(delivery);
+        let queue = self.died_in(delivery);
         let processor = self.processors.iter().find(|processor| processor.queue() == queue);
         let now = self.outbox.now();
         let reason = match (identify(unit, &self.outbox.registry, &delivery.message).await?, processor) {
@@ -226,8 +226,8 @@ impl DeadLetterDrainer {
         Ok(Some(UnknownMessage::of(delivery, &dead_letter)))
     }
 
-    fn rejected_in<'a>(&'a self, delivery: &'a Delivery) -> &'a str {
-        delivery.rejected_in.as_deref().unwrap_or(&self.queue)
+    fn died_in<'a>(&'a self, delivery: &'a Delivery) -> &'a str {
+        delivery.died_in.as_deref().unwrap_or(&self.queue)
     }
 }
 

@@ -174,7 +174,7 @@ pub struct Delivery {
     /// Whether the message was, or may have been, delivered before.
     pub redelivered: bool,
     /// In a dead-letter queue: the queue from which the message was last dead-lettered.
-    pub rejected_in: Option<String>,
+    pub died_in: Option<String>,
     /// The message.
     pub message: Message,
 }

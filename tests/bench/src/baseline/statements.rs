@@ -188,7 +188,7 @@ macro_rules! engine {
                 for rows in rows.chunks(MAX_ROWS) {
                     let mut insert = Builder::new(
                         "INSERT INTO outbox_broker_messages (queue, message_id, kind, correlation_id, headers, body, \
-                         expires_at, rejected_in) ",
+                         expires_at, died_in) ",
                     );
                     insert.push_values(rows, |mut row, (queue, expires, event)| {
                         row.push_bind((*queue).to_owned()).push_bind(event.event_id.clone());

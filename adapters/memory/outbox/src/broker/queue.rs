@@ -17,7 +17,7 @@ pub(super) struct Stored {
     pub(super) message: Arc<Message>,
     pub(super) redelivered: bool,
     /// The last queue in which the message was dead-lettered by a rejection.
-    pub(super) rejected_in: Option<String>,
+    pub(super) died_in: Option<String>,
     /// The queues in which the message expired since it was last published or rejected, to detect dead-letter cycles.
     pub(super) expired_in: Vec<String>,
     pub(super) expires_at: Option<DateTime<Utc>>,
@@ -25,7 +25,7 @@ pub(super) struct Stored {
 
 impl Stored {
     pub(super) fn new(message: Arc<Message>) -> Stored {
-        Stored { message, redelivered: false, rejected_in: None, expired_in: Vec::new(), expires_at: None }
+        Stored { message, redelivered: false, died_in: None, expired_in: Vec::new(), expires_at: None }
     }
 }
 

@@ -208,7 +208,7 @@ impl State {
             deliveries.push(Delivery {
                 tag,
                 redelivered: stored.redelivered,
-                rejected_in: stored.rejected_in.clone(),
+                died_in: stored.died_in.clone(),
                 message: Message::clone(&stored.message),
             });
             subscriber.unsettled.insert(tag, Unsettled { position, stored });
@@ -246,7 +246,7 @@ impl State {
                     // A rejection is a decision of a consumer, so RabbitMQ does not treat it as a cycle.
                     stored.expired_in.clear();
                     // Set only on rejection: expired messages were not rejected by a consumer.
-                    stored.rejected_in = Some(name.clone());
+                    stored.died_in = Some(name.clone());
                     self.dead_letter(&name, stored, now);
                 }
             }

@@ -12,9 +12,9 @@ use crate::session::Session;
 use crate::value::{Value, values};
 
 pub(super) const COLUMNS: &str =
-    "id, queue, message_id, kind, correlation_id, headers, body, redelivered, rejected_in";
+    "id, queue, message_id, kind, correlation_id, headers, body, redelivered, died_in";
 pub(super) const INSERT: &str = "INSERT INTO outbox_broker_messages \
-    (queue, message_id, kind, correlation_id, headers, body, expires_at, rejected_in)";
+    (queue, message_id, kind, correlation_id, headers, body, expires_at, died_in)";
 pub(super) const INSERTED: usize = 8;
 
 /// A message in a queue.
@@ -22,7 +22,7 @@ pub(super) struct Queued {
     pub(super) id: i64,
     pub(super) queue: String,
     pub(super) redelivered: bool,
-    pub(super) rejected_in: Option<String>,
+    pub(super) died_in: Option<String>,
     pub(super) message: Message,
 }
 
@@ -34,7 +34,7 @@ impl Queued {
             id: row.int("id")?,
             queue: row.string("queue")?,
             redelivered: row.flag("redelivered")?,
-            rejected_in: row.opt_string("rejected_in")?,
+            died_in: row.opt_string("died_in")?,
             message: Message {
                 message_id: row.opt_string("message_id")?,
                 kind: row.opt_string("kind")?,
@@ -49,7 +49,7 @@ impl Queued {
         Delivery {
             tag: DeliveryTag(self.id.unsigned_abs()),
             redelivered: self.redelivered,
-            rejected_in: self.rejected_in,
+            died_in: self.died_in,
             message: self.message,
         }
     }
@@ -60,7 +60,7 @@ pub(super) fn row(
     queue: &str,
     message: &Message,
     expiry: Option<DateTime<Utc>>,
-    rejected_in: Option<&str>,
+    died_in: Option<&str>,
 ) -> Vec<Value> {
     values![
         queue,
@@ -70,7 +70,7 @@ pub(super) fn row(
         serde_json::to_string(&message.headers).unwrap_or_else(|_| "{}".to_owned()),
         &message.body,
         expiry,
-        rejected_in,
+        died_in,
     ]
 }
 
@@ -110,13 +110,13 @@ pub(super) async fn move_by_dead_letter_key(
                 "broker: dead letter dropped; no queue is bound to its key"
             );
         }
-        let rejected_in = match cause {
+        let died_in = match cause {
             Cause::Rejected => Some(queued.queue.as_str()),
-            Cause::Expired => queued.rejected_in.as_deref(),
+            Cause::Expired => queued.died_in.as_deref(),
         };
         for target in targets {
             let expiry = routes.expiry(target, now);
-            rows.extend(row(target, &queued.message, expiry, rejected_in));
+            rows.extend(row(target, &queued.message, expiry, died_in));
             moved.queues.insert(target.to_owned());
             moved.earliest_expiry = earlier(moved.earliest_expiry, expiry);
         }

@@ -2,7 +2,7 @@
 //!
 //! A replay has three steps; the process may end after any of them:
 //! 1. In one unit of work, the dead letter becomes `REPLAYING` and its event retryable in the consume log, with no
-//!   counted attempt.
+//!    counted attempt.
 //! 2. The event is published from its outbox row, only to that consumer's queue.
 //! 3. After the broker's confirm, the dead letter becomes `REPLAYED`.
 //!

@@ -29,7 +29,7 @@ pub async fn a_rejected_message_moves_to_the_dead_letters(rig: &dyn BrokerRig) {
     within("nack", consumer.nack(&tags(&unsettled[..1]), Requeue::No)).await.unwrap();
     settles_at(rig, QUEUE, 0, 1).await;
     let dead = drain(rig, "dead.queue", 1).await.remove(0);
-    assert_eq!(dead.rejected_in.as_deref(), Some(QUEUE));
+    assert_eq!(dead.died_in.as_deref(), Some(QUEUE));
     assert_eq!(dead.message, unsettled[0].message, "the message is unchanged");
 }
 
@@ -55,7 +55,7 @@ pub async fn a_dead_letter_reaches_every_queue_that_matches_its_key(rig: &dyn Br
     assert_eq!(ids(&drain(rig, "one", 1).await), ["a"]);
     let both = drain(rig, "two", 2).await;
     assert_eq!(
-        both.iter().map(|delivery| delivery.rejected_in.as_deref()).collect::<Vec<_>>(),
+        both.iter().map(|delivery| delivery.died_in.as_deref()).collect::<Vec<_>>(),
         [None, Some(QUEUE)]
     );
     drain(rig, "three", 1).await;
@@ -69,7 +69,7 @@ pub async fn a_message_dead_lettered_twice_names_the_last_queue(rig: &dyn Broker
     reject(rig, QUEUE, 1).await;
     reject(rig, "second", 1).await;
     let last = drain(rig, "last", 1).await;
-    assert_eq!((ids(&last), last[0].rejected_in.as_deref()), (vec!["a".to_owned()], Some("second")));
+    assert_eq!((ids(&last), last[0].died_in.as_deref()), (vec!["a".to_owned()], Some("second")));
 }
 
 /// A message that was requeued before it was rejected is dead-lettered like any other.
@@ -112,5 +112,5 @@ pub async fn a_message_published_again_is_not_dead_lettered(rig: &dyn BrokerRig)
     reject(rig, QUEUE, 1).await;
     drain(rig, "dead.queue", 1).await;
     publish(rig, &["a"]).await;
-    assert_eq!(drain(rig, QUEUE, 1).await[0].rejected_in, None);
+    assert_eq!(drain(rig, QUEUE, 1).await[0].died_in, None);
 }

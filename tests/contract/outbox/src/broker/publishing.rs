@@ -155,7 +155,7 @@ pub async fn a_message_is_delivered_as_it_was_published(rig: &dyn BrokerRig) {
         let deliveries = receive(consumer.as_ref(), 1).await;
         ack(consumer.as_ref(), &deliveries).await;
         assert_eq!(deliveries[0].message, message);
-        assert_eq!((deliveries[0].redelivered, deliveries[0].rejected_in.as_deref()), (false, None));
+        assert_eq!((deliveries[0].redelivered, deliveries[0].died_in.as_deref()), (false, None));
     }
     stays_empty(rig, consumer.as_ref()).await;
 }

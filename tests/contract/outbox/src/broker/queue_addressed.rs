@@ -38,7 +38,7 @@ pub async fn a_message_for_one_queue_reaches_only_that_queue(rig: &dyn BrokerRig
     is_confirmed(rig, vec![addressed("one", "book.queue"), addressed("two", "unbound")]).await;
     let deliveries = drain(rig, "book.queue", 1).await;
     assert_eq!(deliveries[0].message, message("one"));
-    assert_eq!((deliveries[0].redelivered, deliveries[0].rejected_in.as_deref()), (false, None));
+    assert_eq!((deliveries[0].redelivered, deliveries[0].died_in.as_deref()), (false, None));
     assert_eq!(ids(&drain(rig, "unbound", 1).await), ["two"]);
     drain(rig, "everything", 0).await;
     drain(rig, "namesake", 0).await;

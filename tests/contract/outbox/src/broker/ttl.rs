@@ -136,7 +136,7 @@ pub async fn an_expired_message_that_is_rejected_names_the_rejecting_queue(rig: 
     rig.advance(TTL + MARGIN).await;
     let consumer = subscribe(rig, "due", 5).await;
     let unsettled = receive(consumer.as_ref(), 1).await;
-    assert_eq!(unsettled[0].rejected_in, None, "it expired; no consumer received it");
+    assert_eq!(unsettled[0].died_in, None, "it expired; no consumer received it");
     within("nack", consumer.nack(&tags(&unsettled), Requeue::No)).await.unwrap();
-    assert_eq!(drain(rig, "dead", 1).await[0].rejected_in.as_deref(), Some("due"));
+    assert_eq!(drain(rig, "dead", 1).await[0].died_in.as_deref(), Some("due"));
 }
