@@ -42,7 +42,7 @@ impl RedisSettings {
             // An error means that a provider is already installed.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        // The error of the driver does not tell which part is wrong or how to correct it.
+        // The error of the driver does not state which part is wrong or how to correct it.
         let client = Client::open(url).map_err(|_| {
             InvalidSettings(
                 "it cannot be parsed as redis://user:password@host:port/number: the port must be a number up to 65535; in a \

@@ -90,7 +90,7 @@ impl Day<'_> {
         };
         for item in &items {
             let (queue, reason) = (text(item, "queue"), text(item, "reason"));
-            progress.tell(&marketplace_wiring::terminal::output::visible(&format!(
+            progress.print_line(&marketplace_wiring::terminal::output::visible(&format!(
                 "dead letter at {queue}: {reason}"
             )));
         }
@@ -100,7 +100,7 @@ impl Day<'_> {
             return;
         }
         match acknowledged("discard", api.discard(plan.operator, &keys, EXPLANATION).await) {
-            Ok(_) => progress.tell(&format!("discarded: {EXPLANATION}")),
+            Ok(_) => progress.print_line(&format!("discarded: {EXPLANATION}")),
             Err(unexpected) => journal.note(|record| record.unexpected.push(unexpected)),
         }
     }

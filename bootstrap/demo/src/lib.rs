@@ -91,7 +91,7 @@ pub async fn run(arguments: &DemoArgs) -> Result<Exit, Failure> {
     };
     let mut service = Service::start_with_wrappers(&config, Parts::ALL, wrappers).await?;
     let progress = Progress::start();
-    progress.tell(&format!("seed {seed}, log in {}", folder.path().join("demo.log").display()));
+    progress.print_line(&format!("seed {seed}, log in {}", folder.path().join("demo.log").display()));
     let played = async {
         let demo = Demo { arguments, seed, config: &config, faults: &faults, progress: &progress };
         let exit = demo.play(&service, &folder).await;

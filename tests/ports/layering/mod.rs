@@ -4,6 +4,7 @@
 
 mod fixture;
 mod rules;
+mod terms;
 mod vocabulary;
 
 use std::{

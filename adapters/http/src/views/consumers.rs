@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::{json_or_text, rfc3339, rfc3339_or_null};
 use crate::document::kinds;
 
-/// A dead letter: a message that a consumer could not process.
+/// A dead dead_letter: a message that a consumer could not process.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DeadLetter)]
@@ -43,20 +43,20 @@ pub struct DeadLetterView {
 }
 
 impl From<ParkedDeadLetter> for DeadLetterView {
-    fn from(ParkedDeadLetter { letter, event, .. }: ParkedDeadLetter) -> DeadLetterView {
+    fn from(ParkedDeadLetter { dead_letter, event, .. }: ParkedDeadLetter) -> DeadLetterView {
         DeadLetterView {
-            queue: letter.queue,
-            key: letter.key,
+            queue: dead_letter.queue,
+            key: dead_letter.key,
             event_id: event,
-            tenant_id: letter.tenant,
-            event_type: letter.event_type,
-            trace_id: letter.trace_id,
-            reason: letter.reason,
-            died_at: letter.died_at,
-            status: letter.status.as_str(),
-            decided_at: letter.decided_at,
-            note: letter.note,
-            body: json_or_text(letter.body),
+            tenant_id: dead_letter.tenant,
+            event_type: dead_letter.event_type,
+            trace_id: dead_letter.trace_id,
+            reason: dead_letter.reason,
+            died_at: dead_letter.died_at,
+            status: dead_letter.status.as_str(),
+            decided_at: dead_letter.decided_at,
+            note: dead_letter.note,
+            body: json_or_text(dead_letter.body),
         }
     }
 }

@@ -56,8 +56,9 @@ struct FindingView {
     #[schema(required)]
     idempotency_key: Option<String>,
     what: String,
+    #[serde(rename = "mended")]
     #[schema(value_type = Option<kinds::RepairName>, required)]
-    mended: Option<&'static str>,
+    repair: Option<&'static str>,
 }
 
 impl From<Reconciliation> for ReconciliationView {
@@ -83,7 +84,7 @@ impl From<Reconciliation> for ReconciliationView {
 
 impl From<Finding> for FindingView {
     fn from(finding: Finding) -> FindingView {
-        let Finding { kind, tenant, order, event_id, event_type, consumer, key, what, mended } = finding;
+        let Finding { kind, tenant, order, event_id, event_type, consumer, key, what, repair } = finding;
         FindingView {
             kind: kind.as_str(),
             tenant_id: tenant,
@@ -93,7 +94,7 @@ impl From<Finding> for FindingView {
             consumer,
             idempotency_key: key,
             what,
-            mended: mended.map(Repair::as_str),
+            repair: repair.map(Repair::as_str),
         }
     }
 }

@@ -64,7 +64,7 @@ pub struct ParkedDeadLetter {
     /// Number of the dead letter; cursor for paging.
     pub id: i64,
     /// Dead letter.
-    pub letter: DeadLetter,
+    pub dead_letter: DeadLetter,
     /// Event with this key in the outbox.
     pub event: Option<EventId>,
 }
@@ -88,7 +88,7 @@ pub async fn dead_letters(
     let parked = dead_letters.into_iter().map(|Numbered { id, effect: mut dead_letter }| {
         dead_letter.body = privacy::visible_json(&outbox.registry, operator, dead_letter.body);
         let event = dead_letter.key.parse().ok().filter(|_| ours.contains(dead_letter.key.as_str()));
-        ParkedDeadLetter { id, letter: dead_letter, event }
+        ParkedDeadLetter { id, dead_letter, event }
     });
     let page = Page::cut(parked.collect(), limit, |dead_letter| dead_letter.id);
     let selection = [

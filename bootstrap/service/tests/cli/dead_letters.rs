@@ -13,7 +13,7 @@ use crate::program::{World, eventually};
 
 const QUEUE: &str = "order.status.sync.queue";
 
-/// Parks an event of order 1 as a dead letter of its consumer. No message carries the event any more.
+/// Parks an event of order 1 as a dead dead_letter of its consumer. No message carries the event any more.
 async fn park_event(world: &World, id: &str) {
     let store = world.store().await;
     let mut view = store.view().await.unwrap();
@@ -53,7 +53,7 @@ async fn park_event(world: &World, id: &str) {
         cost_ms: 0,
         consume_time: now,
     };
-    let letter = DeadLetter {
+    let dead_letter = DeadLetter {
         queue: QUEUE.into(),
         key: id.into(),
         tenant: TenantId::DEFAULT,
@@ -73,7 +73,7 @@ async fn park_event(world: &World, id: &str) {
             // FAILED, so that the running relay does not publish it.
             assert_eq!(unit.outbox().mark_failed(&[failed_publish(&event)], now).await.unwrap(), 1);
             unit.outbox().record(&[consumption]).await.unwrap();
-            unit.outbox().park(&[letter]).await.unwrap();
+            unit.outbox().park(&[dead_letter]).await.unwrap();
         })
         .await;
 }
@@ -110,15 +110,15 @@ async fn replayed_dead_letter_is_applied_by_serving_process_without_waiting_for_
         items.iter().filter(|item| item["what"] == "buyer notified: paid -> shipped").count()
     };
     eventually(|| notifications() == 1);
-    let letters = world.run("dlq list --output json").json();
+    let page = world.run("dlq list --output json").json();
     assert_eq!(
-        (&letters["items"][0]["status"], &letters["items"][0]["note"]),
+        (&page["items"][0]["status"], &page["items"][0]["note"]),
         (&json!("REPLAYED"), &json!("corrected"))
     );
     let again = world.run("dlq replay e-1");
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(again.stdout.contains("it was replayed already"), "{again:?}");
-    assert!(again.stderr.contains("error: 1 of 1 dead letters was not replayed"), "{again:?}");
+    assert!(again.stderr.contains("error: 1 of 1 dead page was not replayed"), "{again:?}");
     assert_eq!(notifications(), 1);
     let table = world.run("order timeline 1");
     assert!(table.done().starts_with("at "), "{table:?}");
@@ -145,11 +145,11 @@ async fn discarded_dead_letter_keeps_its_reason_and_commands_equal_the_api() {
     let again = world.run("dlq discard e-1 --reason duplicate");
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(again.stdout.contains("it was discarded\n"), "{again:?}");
-    assert!(again.stderr.contains("error: 1 of 1 dead letters was not discarded"), "{again:?}");
+    assert!(again.stderr.contains("error: 1 of 1 dead page was not discarded"), "{again:?}");
     let rest = world.run("dlq discard --event-type ORDER_STATUS_CHANGED --reason too_late");
     assert!(rest.done().contains("discarded  1\n"), "{rest:?}");
-    let letters = world.run("dlq list --status discarded --output json").json();
-    let notes: Vec<&Value> = letters["items"].as_array().unwrap().iter().map(|item| &item["note"]).collect();
+    let page = world.run("dlq list --status discarded --output json").json();
+    let notes: Vec<&Value> = page["items"].as_array().unwrap().iter().map(|item| &item["note"]).collect();
     assert_eq!(notes, ["too_late", "duplicate"]);
     let operator = world.token("--user 9 --role operator --role pii");
     for (query, command) in [

@@ -158,7 +158,7 @@ fn demo_with_keep_prints_a_table_and_continues_to_serve_other_commands() {
     let paid = outbox(&day, "--event-type ORDER_PAID");
     let mut refunds = paid.iter().map(|event| format!("/api/v1/orders/{}/refunds", event["aggregateId"]));
     let starts = |path: &String| {
-        let (status, response) = market.post(path, r#"{"reason":"a gift twice"}"#);
+        let (status, response) = market.post(path, r#"{"reason":"the same grant twice"}"#);
         status < 300 && response["data"]["status"] == "PROCESSING"
     };
     let refunds = refunds.find(starts).expect("an order that is paid in money alone");

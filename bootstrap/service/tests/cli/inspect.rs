@@ -177,7 +177,7 @@ pub(crate) fn dead_letter(
 
 /// Parks two dead letters, one of them a message that is not an event of this service.
 async fn park(world: &World) {
-    let letters = [
+    let dead_letters = [
         dead_letter(
             "inventory.update.queue",
             "e-1",
@@ -187,7 +187,7 @@ async fn park(world: &World) {
         ),
         dead_letter("order.timeout.queue", "h-2", None, "not JSON", "\u{1b}[2Jnot an object\nat all"),
     ];
-    world.change(async move |unit| unit.outbox().park(&letters).await.unwrap()).await;
+    world.change(async move |unit| unit.outbox().park(&dead_letters).await.unwrap()).await;
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ impl Progress {
     }
 
     /// Prints a line above the bar.
-    pub fn tell(&self, line: &str) {
+    pub fn print_line(&self, line: &str) {
         let mut state = self.state();
         match &state.bar {
             Some(bar) => bar.suspend(|| write_line(line)),

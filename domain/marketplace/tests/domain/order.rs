@@ -317,7 +317,7 @@ proptest! {
     }
 
     #[test]
-    fn party_of_a_user_is_buyer_seller_or_stranger(user in ids::<UserId>()) {
+    fn role_of_a_user_is_buyer_seller_or_unrelated(user in ids::<UserId>()) {
         let order = order(OrderStatus::Pending);
         prop_assert_eq!(order.role_of(order.buyer), OrderActor::Buyer);
         prop_assert_eq!(order.role_of(order.seller), OrderActor::Seller);

@@ -124,12 +124,12 @@ async fn redrive(
     Ok(())
 }
 
-fn all_letters() -> DeadLetterSelection {
+fn all_dead_letters() -> DeadLetterSelection {
     DeadLetterSelection::Filter { queue: None, event_type: None, tenant: None }
 }
 
 async fn replay(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), OperationError> {
-    let command = ReplayDeadLetters { selection: all_letters(), dry_run: false, reason: Some(reason()) };
+    let command = ReplayDeadLetters { selection: all_dead_letters(), dry_run: false, reason: Some(reason()) };
     let result = replay_dead_letters(&app.outbox, &operator(faults, tenant), command).await?;
     faults.note("an operator", || {
         format!("replays {} of {} dead letters of tenant {tenant}", result.replayed, result.matched)
@@ -139,16 +139,17 @@ async fn replay(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), Oper
 
 async fn discard(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), OperationError> {
     let operator = operator(faults, tenant);
-    let mut letters =
+    let mut dead_letters =
         dead_letters(&app.outbox, &operator, DeadLetterFilter::default(), None, 20).await?.items;
-    letters.retain(|it| matches!(it.letter.status, DeadLetterStatus::Open | DeadLetterStatus::Replaying));
+    dead_letters
+        .retain(|it| matches!(it.dead_letter.status, DeadLetterStatus::Open | DeadLetterStatus::Replaying));
     // Prefer a dead letter that is being replayed: discarding it is the more difficult case.
-    if letters.iter().any(|it| it.letter.status == DeadLetterStatus::Replaying) {
-        letters.retain(|it| it.letter.status == DeadLetterStatus::Replaying);
+    if dead_letters.iter().any(|it| it.dead_letter.status == DeadLetterStatus::Replaying) {
+        dead_letters.retain(|it| it.dead_letter.status == DeadLetterStatus::Replaying);
     }
-    let Some(parked) = faults.random.pick(&letters) else { return Ok(()) };
-    let keys = Named::new(vec![parked.letter.key.clone()]).expect("one name");
-    let selection = DeadLetterSelection::Keys { keys, queue: Some(parked.letter.queue.clone()) };
+    let Some(parked) = faults.random.pick(&dead_letters) else { return Ok(()) };
+    let keys = Named::new(vec![parked.dead_letter.key.clone()]).expect("one name");
+    let selection = DeadLetterSelection::Keys { keys, queue: Some(parked.dead_letter.queue.clone()) };
     let result = discard_dead_letters(
         &app.outbox,
         &operator,
@@ -156,7 +157,10 @@ async fn discard(app: &App, faults: &Faults, tenant: TenantId) -> Result<(), Ope
     )
     .await?;
     faults.note("an operator", || {
-        format!("discards {} dead letter: {} at {}", result.discarded, parked.letter.key, parked.letter.queue)
+        format!(
+            "discards {} dead letter: {} at {}",
+            result.discarded, parked.dead_letter.key, parked.dead_letter.queue
+        )
     });
     Ok(())
 }
@@ -179,12 +183,13 @@ async fn read(app: &App, faults: &Faults, tenant: TenantId) {
     {
         faults.violation(format!("an operator of tenant {tenant} saw {} of another tenant", row.event_id));
     }
-    if let Ok(letters) = dead_letters(&app.outbox, &operator, DeadLetterFilter::default(), None, 50).await
-        && let Some(parked) = letters.items.iter().find(|parked| parked.letter.tenant != tenant)
+    if let Ok(dead_letters) =
+        dead_letters(&app.outbox, &operator, DeadLetterFilter::default(), None, 50).await
+        && let Some(parked) = dead_letters.items.iter().find(|parked| parked.dead_letter.tenant != tenant)
     {
         faults.violation(format!(
             "an operator of tenant {tenant} saw dead letter {} of another tenant",
-            parked.letter.key
+            parked.dead_letter.key
         ));
     }
 }

@@ -89,13 +89,13 @@ impl ReferenceRun {
                     }
                 }
                 for amount in grants.into_values() {
-                    let gift = match purse {
+                    let grant = match purse {
                         Purse::Wallet => {
                             AssetGrant::Deposit(Money::from_minor(amount).expect("a valid amount"))
                         }
                         Purse::Points => AssetGrant::Grant(Points::try_from(amount).expect("a valid number")),
                     };
-                    grant_asset(&self.app, &operator, user, gift, None).await?;
+                    grant_asset(&self.app, &operator, user, grant, None).await?;
                 }
             }
             for coupon in view.coupons_page(tenant, user, None, ALL).await? {

@@ -1,5 +1,5 @@
-//! Adapters with one defect each, between the application and the observed ports: what is observed is right, what the
-//! application is told is not. The simulator must notice each.
+//! Adapters with one defect each, between the application and the observed ports: the
+//! simulator observes what the ports did, and the application gets a wrong result. The simulator must detect each defect.
 
 use std::num::NonZeroU16;
 
@@ -65,7 +65,7 @@ defects! {
     HoldIgnored => "hold-ignored",
     /// Store: a commit of unknown outcome is reported as done.
     ///
-    /// Observable as: a client was told of a change that is not in the database.
+    /// Observable as: a client received a success response for a change that is not in the database.
     UnknownCommitReportedAsDone => "unknown-commit-reported-as-done",
     /// Store: a conditional update that matched no row reports one row.
     ///

@@ -88,10 +88,10 @@ async fn replay(
     Operator(context): Operator,
     JsonBody(mut body): JsonBody,
 ) -> RouteResult {
-    let letters = selection(&mut body);
+    let selected = selection(&mut body);
     let dry_run = body.optional("dryRun", fields::boolean);
     let reason = body.optional("reason", fields::reason);
-    let command = letters.zip(dry_run).zip(reason).map(|((selection, dry_run), reason)| ReplayDeadLetters {
+    let command = selected.zip(dry_run).zip(reason).map(|((selection, dry_run), reason)| ReplayDeadLetters {
         selection,
         dry_run: dry_run.unwrap_or(false),
         reason,
@@ -118,13 +118,11 @@ async fn discard(
     Operator(context): Operator,
     JsonBody(mut body): JsonBody,
 ) -> RouteResult {
-    let letters = selection(&mut body);
+    let selected = selection(&mut body);
     let dry_run = body.optional("dryRun", fields::boolean);
     let reason = body.required("reason", fields::reason);
-    let command = letters.zip(dry_run).zip(reason).map(|((selection, dry_run), reason)| DiscardDeadLetters {
-        selection,
-        dry_run: dry_run.unwrap_or(false),
-        reason,
+    let command = selected.zip(dry_run).zip(reason).map(|((selection, dry_run), reason)| {
+        DiscardDeadLetters { selection, dry_run: dry_run.unwrap_or(false), reason }
     });
     let command = body.finish(command)?;
     let discarded = operations::discard_dead_letters(&edge.app.outbox, &context.operator()?, command).await?;

@@ -17,7 +17,7 @@ async fn asset_grant_with_one_key_happens_once_and_returns_its_first_result() {
     let scope = RequestScope {
         tenant: TENANT,
         user: operator().user().unwrap(),
-        route: "POST /gifts".into(),
+        route: "POST /asset-grants".into(),
         key: "may-2026".into(),
     };
     let request = IdempotentRequest { scope, body_hash: String::new(), trace_id: "t".into() };

@@ -77,7 +77,7 @@ async fn order_changed_without_an_event_is_found_and_its_event_appended() {
     assert_eq!(report.findings[0].order, Some(order.id));
     assert!(!report.is_sound());
     let report = run_reconciliation(&market, true).await;
-    assert_eq!(report.findings[0].mended, Some(Repair::Announced));
+    assert_eq!(report.findings[0].repair, Some(Repair::Announced));
     pass(secs(120)).await;
     assert_eq!(run_reconciliation(&market, false).await.findings, []);
     let notifications = market.world.view().await.notifications_about(TENANT, order.id).await.unwrap();
@@ -137,7 +137,7 @@ async fn consumed_event_without_its_effect_is_found_and_applied_again() {
     let kinds: Vec<_> = report.findings.iter().map(|it| (it.kind, it.consumer.clone())).collect();
     assert_eq!(kinds, [(FindingKind::MissingEffect, Some("fulfillment".to_owned()))]);
     assert_eq!(report.findings[0].event_id, Some(paid.event_id.clone()));
-    assert_eq!(run_reconciliation(&market, true).await.findings[0].mended, Some(Repair::Reapplied));
+    assert_eq!(run_reconciliation(&market, true).await.findings[0].repair, Some(Repair::Reapplied));
     pass(secs(120)).await;
     let tasks = market.world.view().await.shipment_tasks(TENANT, order.id).await.unwrap();
     assert_eq!(tasks.len(), 1);
@@ -176,7 +176,7 @@ async fn missing_hold_is_found_and_restored() {
             (found.kind, found.order, found.key.as_ref()),
             (FindingKind::MissingHold, Some(hold.order), Some(&key))
         );
-        assert_eq!(run_reconciliation(&market, true).await.findings[0].mended, Some(Repair::RecordWritten));
+        assert_eq!(run_reconciliation(&market, true).await.findings[0].repair, Some(Repair::RecordWritten));
         assert_eq!(run_reconciliation(&market, false).await.findings, []);
         let restored = market.hold(hold.order, hold.asset).await.unwrap();
         let is_tombstone = tombstone(&&hold);
@@ -241,7 +241,7 @@ async fn open_dead_letter_whose_event_has_no_outbox_row_is_a_finding() {
         let report = run_reconciliation(&market, repair).await;
         assert_eq!(report.findings.len(), 1, "{report:?}");
         let finding = &report.findings[0];
-        assert_eq!((finding.kind, finding.mended), (FindingKind::UnknownEvent, None));
+        assert_eq!((finding.kind, finding.repair), (FindingKind::UnknownEvent, None));
         assert_eq!(finding.event_id.as_ref().map(EventId::as_str), Some("unknown-1"));
         assert!(finding.what.contains("there is no outbox row of event unknown-1"), "{}", finding.what);
         assert!(!report.is_sound());

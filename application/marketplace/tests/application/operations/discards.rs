@@ -128,12 +128,12 @@ async fn discard_happens_and_is_audited_once_after_a_commit_fault() {
             .map(|entry| entry.changed)
             .collect();
         assert_eq!(discards, [3], "{faults:?}");
-        for (id, letter_status, log_status) in [
+        for (id, dead_letter_status, log_status) in [
             ("e-1", DeadLetterStatus::Discarded, ConsumeStatus::Dead),
             ("e-2", DeadLetterStatus::Discarded, ConsumeStatus::Dead),
             ("e-3", DeadLetterStatus::Replayed, ConsumeStatus::Success),
         ] {
-            assert_eq!(world.dead_letter(QUEUE, id).await.status, letter_status, "{faults:?} {id}");
+            assert_eq!(world.dead_letter(QUEUE, id).await.status, dead_letter_status, "{faults:?} {id}");
             assert_eq!(world.log_status(NAME, id).await, Some(log_status), "{faults:?} {id}");
         }
     }

@@ -245,7 +245,7 @@ impl Comparison<'_> {
             consumer: None,
             key: None,
             what: what.into(),
-            mended: None,
+            repair: None,
         }
     }
 

@@ -108,7 +108,7 @@ pub struct Finding {
     /// Description for operators.
     pub what: String,
     /// How it was repaired; `None` if it was not or could not be repaired.
-    pub mended: Option<Repair>,
+    pub repair: Option<Repair>,
 }
 
 impl Finding {
@@ -122,7 +122,7 @@ impl Finding {
             consumer: None,
             what: format!("{} has {}, but the order does not exist", kind.table(), effect.fact),
             key: Some(effect.fact),
-            mended: None,
+            repair: None,
         }
     }
 
@@ -140,7 +140,7 @@ impl Finding {
             event_type: dead_letter.event_type,
             consumer: None,
             key: None,
-            mended: None,
+            repair: None,
         }
     }
 
@@ -169,7 +169,7 @@ impl Finding {
             consumer: None,
             key,
             what,
-            mended: None,
+            repair: None,
         }
     }
 }

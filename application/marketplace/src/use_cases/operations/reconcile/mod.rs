@@ -85,7 +85,7 @@ pub struct Reconciliation {
 impl Reconciliation {
     /// Whether there are no findings, or all of them were repaired.
     pub fn is_sound(&self) -> bool {
-        !self.more && self.findings.iter().all(|finding| finding.mended.is_some())
+        !self.more && self.findings.iter().all(|finding| finding.repair.is_some())
     }
 
     /// Number of findings of a kind.
@@ -136,7 +136,7 @@ pub async fn reconcile(
         drop(view);
         for mut finding in found {
             if command.repair {
-                finding.mended = repair::repair(app, context, &consumers, &finding).await?;
+                finding.repair = repair::repair(app, context, &consumers, &finding).await?;
             }
             add_finding(&mut report, finding);
         }
@@ -204,7 +204,7 @@ fn audit_action(command: &Reconcile) -> Action {
 fn add_finding(report: &mut Reconciliation, finding: Finding) {
     metrics::counter!("consistency.event.missing")
         .increment(u64::from(finding.kind == FindingKind::MissingEvent));
-    if finding.mended.is_some() {
+    if finding.repair.is_some() {
         metrics::counter!("consistency.event.repaired").increment(1);
     }
     if report.findings.len() < MAX_FINDINGS {

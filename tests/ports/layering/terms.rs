@@ -1,0 +1,100 @@
+//! No word of a private dialect where the field has a term (application/README.md, "Terms").
+
+use std::{fs, path::Path, process::Command};
+
+use super::{Outcome, root};
+
+/// Words that have a term: "recorded", "reported", "received", "read", "wake-up notification", "dead letter", "grant",
+/// "message", "unrelated user", "repair".
+const WORDS: [&str; 22] = [
+    "told",
+    "tell",
+    "tells",
+    "heard",
+    "looked",
+    "bell",
+    "bells",
+    "rung",
+    "letter",
+    "letters",
+    "gift",
+    "gifts",
+    "parcel",
+    "parcels",
+    "stranger",
+    "strangers",
+    "mend",
+    "mends",
+    "mended",
+    "mending",
+    "untold",
+    "sabotage",
+];
+
+const PHRASES: [&str; 6] =
+    ["comes again", "begins anew", "is away", "turned away", "taken apart", "given back"];
+
+/// Frozen names of the JSON interface and of the log, an actor in both, and letters of an alphabet.
+const ALLOWED: [&str; 5] = ["\"mended\"", "turnedAway", "\"stranger\"", "=stranger", "capital letter"];
+
+/// Files that others wrote, and this list.
+const OTHERS: [&str; 3] = ["Cargo.lock", ".licenses/", "tests/ports/layering/terms.rs"];
+
+#[test]
+fn no_text_or_name_uses_a_word_that_has_a_term() -> Outcome {
+    let root = root();
+    let mut found = Vec::new();
+    for file in files(&root)? {
+        if OTHERS.iter().any(|other| file.starts_with(other)) {
+            continue;
+        }
+        // Keys and certificates are no text.
+        let Ok(text) = fs::read_to_string(root.join(&file)) else { continue };
+        for (number, line) in (1..).zip(text.lines()) {
+            found.extend(
+                words_of(line).into_iter().map(|word| format!("{file}:{number}: {word}: {}", line.trim())),
+            );
+        }
+    }
+    assert!(found.is_empty(), "write the term of application/README.md instead:\n{}", found.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn words_are_found_in_sentences_and_in_names() {
+    for line in ["it was told", "fn open_letters()", "struct RefusedLetter", "the broker is away", "LETTERS"]
+    {
+        assert_eq!(words_of(line).len(), 1, "{line}");
+    }
+    for line in
+        ["a dead letter", "DeadLetters", "dead_letters", "telling", "\"mended\": null", "the next day"]
+    {
+        assert!(words_of(line).is_empty(), "{line}");
+    }
+}
+
+/// The words of the lists in a line; identifiers are split into their parts.
+fn words_of(line: &str) -> Vec<&'static str> {
+    let line = ALLOWED.iter().fold(line.to_owned(), |line, allowed| line.replace(allowed, " "));
+    let mut parts = String::with_capacity(line.len() + 8);
+    let mut before = ' ';
+    for character in line.chars() {
+        if character.is_uppercase() && before.is_lowercase() {
+            parts.push(' ');
+        }
+        parts.push(if character.is_alphabetic() { character.to_ascii_lowercase() } else { ' ' });
+        before = character;
+    }
+    let words: Vec<&str> = parts.split_whitespace().collect();
+    let text = words.join(" ").replace("dead letters", "").replace("dead letter", "");
+    let alone = |word: &&&str| text.split(' ').any(|other| other == **word);
+    let phrases = PHRASES.iter().filter(|phrase| text.contains(**phrase));
+    WORDS.iter().filter(alone).chain(phrases).copied().collect()
+}
+
+/// What is committed; without git, for instance in an archive, nothing.
+fn files(root: &Path) -> Result<Vec<String>, Box<dyn std::error::Error>> {
+    let listed = Command::new("git").arg("-C").arg(root).args(["ls-files", "-z"]).output()?;
+    let files = String::from_utf8(listed.stdout)?;
+    Ok(files.split_terminator('\0').map(str::to_owned).collect())
+}
