@@ -1,4 +1,4 @@
-//! Measurements on a quiet machine: latency from commit to effect, and CPU time when idle.
+//! Measurements on an otherwise idle machine: latency from commit to effect, and CPU time when idle.
 
 use std::time::{Duration, Instant};
 

@@ -19,7 +19,7 @@ use crate::{WITHIN, assert_progress, share_of, with_short_timeouts};
 handover_tests::on_pairs!([kills_under_load_lose_and_duplicate_nothing]:
     sqlite_and_database SqliteAlone, mariadb_and_rabbitmq MariaDbRabbitMq, postgres_and_rabbitmq PostgresRabbitMq);
 
-/// Maximum start time after a crash on a quiet machine.
+/// Maximum start time after a crash on an otherwise idle machine.
 const READY_AGAIN_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

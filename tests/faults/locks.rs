@@ -20,7 +20,7 @@ const SELLER: i64 = 1;
 const LOCKED: i64 = 2;
 /// More events than a consumer processes at a time.
 const EVENTS: i64 = 25;
-/// How soon the other events are applied; 10 s on a quiet machine.
+/// How soon the other events are applied; 10 s on an otherwise idle machine.
 const OTHERS_WITHIN: Duration = Duration::from_secs(30);
 const OTHERS: std::ops::RangeInclusive<i64> = 3..=12;
 

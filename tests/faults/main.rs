@@ -3,7 +3,7 @@
 //! event must take effect exactly once and in order, and the sums of money and points must be correct.
 //!
 //! Tests that need servers have `rabbitmq`, `mariadb` or `postgres` in their path. `HANDOVER_LONG=1` kills ten times as often
-//! and enforces the recovery times promised for a quiet machine. Tests that measure are ignored without
+//! and enforces the recovery times promised for an otherwise idle machine. Tests that measure are ignored without
 //! `--include-ignored` and must run one at a time.
 
 #![allow(
@@ -44,7 +44,7 @@ use handover_tests::snapshot::DatabaseSnapshot;
 /// Timeout for something that is due immediately; far longer than a busy machine needs.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Maximum recovery time on a quiet machine after a dependency is available again.
+/// Maximum recovery time on an otherwise idle machine after a dependency is available again.
 const RECOVERY_WITHIN: Duration = Duration::from_secs(10);
 
 /// Generates tests for MariaDB and RabbitMQ, and in long runs also for PostgreSQL and RabbitMQ.
@@ -76,7 +76,7 @@ fn literal(time: DateTime<Utc>) -> String {
 }
 
 /// Settings with short timeouts: unpaid orders are closed after six seconds, so that timeouts happen during the faults, and
-/// stale_consumptions are found soon. Leases keep their default with HANDOVER_LONG, where takeovers are measured.
+/// Interrupted events are found soon. Leases keep their default with HANDOVER_LONG, where takeovers are measured.
 fn with_short_timeouts(launch: Launch) -> Launch {
     let lease = if long() { "5s" } else { "2s" };
     launch

@@ -15,7 +15,7 @@ use crate::figures::{percentile, summary};
 use crate::fresh;
 
 const CONNECTIONS: usize = 2_000;
-/// Limits on a quiet machine.
+/// Maximum time until slow clients are disconnected, on an otherwise idle machine.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
 const BODIES_WITHIN: Duration = Duration::from_secs(30);
 

@@ -21,7 +21,7 @@ const FAILING_CENTS: i64 = 13;
 /// Receives the results of refunds, instead of a signed callback.
 #[async_trait]
 pub trait RefundReports: Send + Sync {
-    /// RefundReports the result of a refund. After an error the report is repeated with the next request for the refund.
+    /// Reports the result of a refund. After an error the report is repeated with the next request for the refund.
     async fn refund_ended(
         &self,
         request: &RefundRequest,

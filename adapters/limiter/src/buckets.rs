@@ -14,7 +14,7 @@ use marketplace::ports::LimitKey;
 /// Maximum number of stored buckets of one size (about 20 MB).
 pub const MAX_BUCKETS: usize = 100_000;
 
-/// The time at which each bucket is full again, in the units of `governor`.
+/// The time at which each bucket is full again, in the units of work of `governor`.
 #[derive(Default)]
 pub(crate) struct Buckets(Mutex<Inner>);
 

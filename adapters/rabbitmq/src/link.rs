@@ -92,7 +92,7 @@ impl Link {
         }
     }
 
-    /// Largest frame that the server accepts, in bytes.
+    /// Negotiated `frame_max` of the connection, in bytes; 0 without a connection.
     pub(crate) fn frame_max(&self) -> usize {
         let negotiated = self.connection.as_ref().map(|connection| connection.configuration().frame_max());
         negotiated.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0)

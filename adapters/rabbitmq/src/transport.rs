@@ -111,7 +111,7 @@ pub(crate) async fn dial(settings: &RabbitSettings, host: &Host) -> io::Result<(
     tokio::time::timeout(settings.connect_timeout, dialling).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// TLS with ring, with_ca_certificates the public authorities and these (PEM).
+/// TLS with ring, trusting the public authorities and these (PEM).
 fn client_config(authorities: Option<&str>) -> io::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());

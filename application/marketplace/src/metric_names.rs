@@ -7,7 +7,7 @@ use handover_outbox::Metric;
 pub const OVERLOAD_REFUSED: &str = "handover.overload.refused";
 /// Requests rejected by the rate limit.
 pub const LIMIT_REFUSED: &str = "handover.ratelimit.refused";
-/// Requests limited by the process-local buckets because Redis was unavailable.
+/// Requests checked against process-local token buckets because Redis was unavailable.
 pub const LIMIT_FALLBACK: &str = "handover.ratelimit.fallback";
 /// 1 while the rate limiter cannot reach Redis.
 pub const LIMIT_REDIS_UNAVAILABLE: &str = "handover.ratelimit.redis.unavailable";

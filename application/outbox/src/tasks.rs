@@ -13,7 +13,7 @@ use tracing::Instrument;
 /// Limit of concurrent units of work for requests, and also for background work.
 pub const MAX_UNITS: usize = 64;
 
-/// Tasks of one process. Clones share them.
+/// Tasks of one process, its shutdown signals and its limits on concurrent units of work. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Tasks {
     tracker: TaskTracker,

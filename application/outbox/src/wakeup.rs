@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use handover_events::{Partition, PartitionSet};
 use tokio::sync::Notify;
 
-/// WakeupNotifier-up signal with the partitions to read. Clones share it.
+/// Wake-up signal with the partitions to read. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct WakeupNotifier {
     inner: Arc<Inner>,

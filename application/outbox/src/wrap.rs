@@ -2,7 +2,7 @@
 //! methods that it changes.
 //!
 //! For each port `P` marked `#[wrappable]` the macro generates a trait `PWrapper`, whose default methods call the
-//! inner unit. [`Wrapped<W>`](Wrapped) implements `P` if `W` implements `PWrapper`.
+//! inner unit of work. [`Wrapped<W>`](Wrapped) implements `P` if `W` implements `PWrapper`.
 
 use std::future::{Future, ready};
 
@@ -12,10 +12,10 @@ use crate::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 
 /// A wrapper around a unit of work or view.
 pub trait Wraps: Send {
-    /// Type of the wrapped unit or view.
+    /// Type of the wrapped unit of work or view.
     type Inner: ?Sized + Send;
 
-    /// The wrapped unit or view.
+    /// The wrapped unit of work or view.
     fn inner(&mut self) -> &mut Self::Inner;
 
     /// Called before each method of a port. If it returns an error, the method is not called and the error is
@@ -31,11 +31,11 @@ pub trait Wraps: Send {
 
 /// A wrapper around a unit of work.
 pub trait UnitWrapper: Wraps<Inner: UnitOfWork> {
-    /// Commits the inner unit, or not; see [`UnitOfWork::commit`].
+    /// Commits the inner unit of work, or not; see [`UnitOfWork::commit`].
     fn commit(self) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
-/// A unit or view that behaves as its wrapper `W` defines.
+/// A unit of work or view that behaves as its wrapper `W` defines.
 pub struct Wrapped<W>(pub W);
 
 impl<W: Wraps> View for Wrapped<W>

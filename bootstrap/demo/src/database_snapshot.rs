@@ -17,7 +17,7 @@ use marketplace_domain::{AggregateType, Order, OrderId, Payment, Product, Produc
 
 pub(super) use assets::Assets;
 
-/// RedriveSelection per query.
+/// Rows per query.
 const PAGE: u32 = 1_000;
 const TENANT: TenantId = TenantId::DEFAULT;
 

@@ -41,7 +41,7 @@ impl Offer {
     }
 }
 
-/// RedriveRate at which orders are placed.
+/// Rate at which orders are placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RedriveRate {
     /// As fast as the service responds.

@@ -31,7 +31,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 type ServeResult = Option<std::io::Result<()>>;
 
-/// Binds the address.
+/// Opens the listening socket; the error names the address.
 pub async fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(listen).await.map_err(|cause| Failure::Listen { listen, cause })
 }
@@ -176,7 +176,7 @@ impl HttpServer {
         self.operators
     }
 
-    /// RefundReports not ready and stops accepting connections.
+    /// Reports not ready and stops accepting connections.
     pub(crate) fn close(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.stop.cancel();

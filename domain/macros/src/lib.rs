@@ -10,11 +10,13 @@ use syn::{Error, FnArg, Ident, ItemTrait, Pat, ReturnType, TraitItem, TraitItemF
 /// Generates the trait `PWrapper` for a port `P` of a unit of work or view, and implements `P` for `Wrapped<W>`
 /// (`handover_outbox::wrap`) where `W` implements `PWrapper`.
 ///
-/// `PWrapper` has the methods of `P`. By default each calls the same method of the inner unit; a wrapper can override it.
+/// `PWrapper` has the methods of `P`. By default each calls the same method of the inner unit of work; a wrapper can
+/// override it.
 ///
-/// The argument selects the implementation of the port: `#[wrappable]` uses the inner unit itself, `#[wrappable(outbox)]` its
-/// `outbox()`, `#[wrappable(outbox_view)]` its `outbox_view()`. The attribute MUST precede `#[async_trait]`, which replaces the
-/// `async fn` that this macro reads. Any item of the port other than an `async fn` with plain arguments is a compile error.
+/// The argument selects the implementation of the port: `#[wrappable]` uses the inner unit of work itself,
+/// `#[wrappable(outbox)]` its `outbox()`, `#[wrappable(outbox_view)]` its `outbox_view()`. The attribute MUST precede
+/// `#[async_trait]`, which replaces the `async fn` that this macro reads. Any item of the port other than an `async
+/// fn` with plain arguments is a compile error.
 #[proc_macro_attribute]
 pub fn wrappable(part: TokenStream, port: TokenStream) -> TokenStream {
     let part = parse_macro_input!(part as Option<Ident>);

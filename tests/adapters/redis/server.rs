@@ -113,6 +113,6 @@ fn reply(command: &[String], state: &mut State) -> String {
         4 => ":0\r\n".to_owned(),
         // release.lua
         1 => ":1\r\n".to_owned(),
-        others => panic!("a script with {others} arguments"),
+        others => panic!("unexpected script: {others} arguments"),
     }
 }

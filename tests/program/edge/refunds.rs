@@ -68,7 +68,11 @@ fn reads(market: &Market) -> Vec<Case> {
         read("by the same user id in another tenant").by(FOREIGN_BUYER).refused(404, "A0404", &[]),
         read("by another tenant's operator").by(FOREIGN_OPERATOR).refused(404, "A0404", &[]),
         get("refunds, with a parameter", &format!("{path}?limit=1")).by(BUYER).invalid(&["limit"]),
-        get("refunds of no order", "/api/v1/orders/0/refunds").by(BUYER).refused(404, "A0404", &[]),
+        get("refunds of an order that does not exist", "/api/v1/orders/0/refunds").by(BUYER).refused(
+            404,
+            "A0404",
+            &[],
+        ),
     ]
 }
 

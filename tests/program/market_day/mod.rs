@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 /// Timeout for a verdict. It is long because the machine may be busy.
 const VERDICT_WITHIN: Duration = Duration::from_secs(600);
-/// Maximum duration of a day of 200 orders on a quiet machine.
+/// Maximum duration of a day of 200 orders on an otherwise idle machine.
 const A_DAY: Duration = Duration::from_secs(60);
 
 /// A demo process that is killed when the test ends.

@@ -38,8 +38,8 @@ async fn pay(unit: &mut Work, order: &Order) -> Result<Changed, StoreError> {
     unit.advance_order(&order_moved_to(order, OrderStatus::Paid, later(1))).await
 }
 
-/// MariaDB undoes only the failed statement (error 1205), and PostgreSQL rejects all later statements; yet both accept COMMIT,
-/// which would commit a part of the unit, or nothing.
+/// MariaDB undoes only the failed statement (error 1205), and PostgreSQL rejects all later statements; yet both
+/// accept COMMIT, which would commit a part of the unit of work, or nothing.
 async fn lock_timeout_is_transient_and_unit_cannot_be_committed(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let [order, _] = two_orders(&fixture).await;
@@ -73,7 +73,7 @@ async fn deadlock_is_transient_for_one_of_two_units(kind: ServerKind) {
     let outcomes = within("both units end", async { [first.await.unwrap(), second.await.unwrap()] }).await;
     let transient = |error: &Result<(), StoreError>| matches!(error, Err(StoreError::Transient(_)));
     assert_eq!(outcomes.iter().filter(|(_, paid, _)| transient(paid)).count(), 1, "{outcomes:?}");
-    // The unit with the transient error has committed nothing, the other one everything.
+    // The unit of work with the transient error has committed nothing, the other one everything.
     assert!(outcomes.iter().all(|(paid, _, committed)| *paid == committed.is_ok()), "{outcomes:?}");
 }
 
@@ -128,8 +128,8 @@ async fn killed_idle_connections_cause_no_error(kind: ServerKind) {
     }
 }
 
-/// Drops units at any time before their commit. The next user of the connection must not be inside the old transaction: its
-/// writes would be lost, and the dropped writes would be committed with a later unit.
+/// Drops units of work at any time before their commit. The next user of the connection must not be inside the old
+/// transaction: its writes would be lost, and the dropped writes would be committed with a later unit of work.
 async fn dropped_units_leave_no_transaction_open(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let broker = DatabaseBroker::new(&fixture.store);

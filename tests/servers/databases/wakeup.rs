@@ -1,4 +1,4 @@
-//! WakeupNotifier-up notifications between processes: two stores on one database, as two processes have them. Their clocks do not
+//! Wake-up notifications between processes: two stores on one database, as two processes have them. Their clocks do not
 //! advance, so that no store polls.
 
 use std::num::NonZeroU16;

@@ -87,7 +87,7 @@ async fn missing_event_is_reported_by_get_and_repaired_by_post() {
     assert_eq!(theirs.data["findings"], json!([]));
     let repaired = world
         .post_as_operator(REPAIR)
-        .json(r#"{"reason":"the disk is back"}"#)
+        .json(r#"{"reason":"disk replaced"}"#)
         .send()
         .await
         .expect(200, "00000")
@@ -96,7 +96,7 @@ async fn missing_event_is_reported_by_get_and_repaired_by_post() {
     let changes = world.audited_changes().await;
     let entry = &changes[0];
     assert_eq!((&entry["action"], &entry["changed"]), (&json!("reconciliation.repair"), &json!(1)));
-    assert_eq!(entry["reason"], "the disk is back");
+    assert_eq!(entry["reason"], "disk replaced");
     assert_eq!(entry["selection"]["finding"], "missingEvent");
     world.wait_until_idle().await;
     let result = world.reconciled("").await;

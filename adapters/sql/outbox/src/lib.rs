@@ -7,9 +7,9 @@
 //! engine), and they are committed atomically with the events that it appends.
 //!
 //! **Invariant:** transactions are managed by plain statements, and a connection is rolled back before it is reused:
-//! dropping a unit, or the future that begins one, leaves no transaction open.
+//! dropping a unit of work, or the future that begins one, leaves no transaction open.
 //!
-//! **Invariant:** a unit never commits after a failed or abandoned statement.
+//! **Invariant:** a unit of work never commits after a failed or abandoned statement.
 //!
 //! **Invariant:** time enters as a bound value; only leases and heartbeats use the clock of the database.
 

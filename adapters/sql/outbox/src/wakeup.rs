@@ -1,4 +1,4 @@
-//! WakeupNotifier-up notifications: a commit wakes the relay and consumers that wait for it.
+//! Wake-up notifications: a commit wakes the relay and consumers that wait for it.
 //!
 //! Within a process a commit wakes the relay for its partitions and the consumers of its queues directly. The
 //! notification also stays pending until it is sent to other processes, if the engine supports that.

@@ -60,7 +60,7 @@ impl AssetOutcome {
     }
 }
 
-/// RedriveSelection to read and lock.
+/// Rows to read and lock.
 #[derive(Debug, Default)]
 pub(crate) struct RowSelection {
     /// Holds of these orders.

@@ -41,7 +41,7 @@ impl Effect {
     pub(crate) fn is_missing(&self) -> bool {
         match self {
             Effect::Invisible => false,
-            Effect::RedriveSelection { found, expected, .. } => found < expected,
+            Effect::Rows { found, expected, .. } => found < expected,
             Effect::Operations { missing } => !missing.is_empty(),
         }
     }
@@ -50,7 +50,7 @@ impl Effect {
     pub(crate) fn is_present(&self) -> bool {
         match self {
             Effect::Invisible => false,
-            Effect::RedriveSelection { found, expected, .. } => *expected > 0 && found >= expected,
+            Effect::Rows { found, expected, .. } => *expected > 0 && found >= expected,
             Effect::Operations { missing } => missing.is_empty(),
         }
     }
@@ -60,7 +60,7 @@ impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Effect::Invisible => f.write_str("no rows to compare"),
-            Effect::RedriveSelection { table, found, expected } => {
+            Effect::Rows { table, found, expected } => {
                 write!(f, "{table} has {found} rows, expected {expected}")
             }
             Effect::Operations { missing } => {
@@ -97,11 +97,8 @@ impl OrderEffects {
         body: &EventBody,
         (order, rules): (&Order, PointsRules),
     ) -> Effect {
-        let rows = |kind: EffectKind, found: usize, expected| Effect::RedriveSelection {
-            table: kind.table(),
-            found,
-            expected,
-        };
+        let rows =
+            |kind: EffectKind, found: usize, expected| Effect::Rows { table: kind.table(), found, expected };
         match (consumer, body) {
             ("inventory", EventBody::OrderCreated(_)) => {
                 let found = self.listings.iter().filter(|it| it.kind == ListingChangeKind::Occupied).count();

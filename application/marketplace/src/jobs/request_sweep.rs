@@ -8,7 +8,7 @@ use crate::App;
 use handover_outbox::ports::StoreError;
 use handover_outbox::with_tx;
 
-/// RedriveSelection removed per transaction, so that each transaction is short.
+/// Rows removed per transaction, so that each transaction is short.
 const BATCH: NonZeroU32 = NonZeroU32::MIN.saturating_add(499);
 
 /// Sweep over idempotency keys.

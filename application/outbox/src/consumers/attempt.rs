@@ -40,7 +40,7 @@ pub(super) enum WriteOutcome {
 
 impl EventProcessor {
     /// Runs one attempt in a unit of work. The conditional write checks the log record again, and the gate is checked
-    /// again inside the unit.
+    /// again inside the unit of work.
     pub(super) async fn attempt(&self, step: &Unapplied) -> Result<AttemptOutcome, StoreError> {
         let processor = self.clone();
         let planned = Arc::new(step.clone());
@@ -85,7 +85,7 @@ impl EventProcessor {
             Err(ProcessError::Handler(HandlerError::Unrecoverable(why))) => {
                 Ok(AttemptOutcome::Failed(FailureKind::Unrecoverable, why))
             }
-            // Not a conflict on the log: the handler's own writes conflicted in every attempt at the unit.
+            // Not a conflict on the log: the handler's own writes conflicted in every attempt at the unit of work.
             Err(ProcessError::Handler(HandlerError::Store(error @ StoreError::Conflict { .. }))) => {
                 Ok(AttemptOutcome::Failed(FailureKind::Recoverable, error.to_string()))
             }

@@ -44,7 +44,7 @@ pub(super) enum ProcessError {
     /// The handler failed.
     #[error(transparent)]
     Handler(HandlerError),
-    /// Data that was read before the unit has changed: read it again.
+    /// Data that was read before the unit of work has changed: read it again.
     #[error("the consume log has changed since it was read")]
     Stale,
 }

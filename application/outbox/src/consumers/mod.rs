@@ -108,8 +108,8 @@ pub trait Handler<U: ?Sized>: Send + Sync + 'static {
         Duration::ZERO
     }
 
-    /// Applies the events in the order given and returns one result per event. After an error the unit is rolled
-    /// back. MUST NOT wait for anything except the unit.
+    /// Applies the events in the order given and returns one result per event. After an error the unit of work is
+    /// rolled back. MUST NOT wait for anything except the unit of work.
     ///
     /// An event may arrive after later events of its aggregate if it was redriven or replayed. Its effect must then
     /// commute with theirs, or be empty.

@@ -242,7 +242,7 @@ async fn close_in_unit(
             && is_repeated
             && dead_letter.decided_at == Some(entry.at)
         {
-            // Decided by an earlier attempt at this unit.
+            // Decided by an earlier attempt at this unit of work.
             match dead_letter.status {
                 DeadLetterStatus::Discarded => {
                     reasons.push(None);

@@ -1,13 +1,13 @@
 //! Operations for operators: reading, redriving, releasing, replaying and discarding.
 //!
 //! **Invariant:** each call is recorded in the audit log (who, what, which rows, how many, why): a change in the unit
-//! of work that made it; a call without changes (read, dry run, no matching rows) before its result is returned. An
-//! entry belongs to the tenant of the affected rows, whoever made the call; only operators of that tenant and
-//! `platform` see it. A read of all tenants is recorded in the caller's tenant.
+//! of work of work that made it; a call without changes (read, dry run, no matching rows) before its result is
+//! returned. An entry belongs to the tenant of the affected rows, whoever made the call; only operators of that
+//! tenant and `platform` see it. A read of all tenants is recorded in the caller's tenant.
 //!
 //! An action on many rows runs in units of work of limited size, each for one tenant and with one entry. If a later
-//! unit fails after an earlier one was committed, the result reports what was done and sets `more`; repeating the
-//! call continues from there.
+//! unit of work fails after an earlier one was committed, the result reports what was done and sets `more`; repeating
+//! the call continues from there.
 
 mod dead_letter_selection;
 mod discard;
@@ -150,8 +150,8 @@ impl Action {
         .await
     }
 
-    /// Divides rows of several tenants into units of at most `size` rows of one tenant, each with an entry in that
-    /// tenant's log. The rows of a tenant keep their order.
+    /// Divides rows of several tenants into units of work of at most `size` rows of one tenant, each with an entry in
+    /// that tenant's log. The rows of a tenant keep their order.
     fn units<T>(
         &self,
         operator: &Operator,
@@ -177,7 +177,7 @@ impl Action {
         units
     }
 
-    /// Audit entry of one unit, without the number of changed rows. It is built before the first attempt.
+    /// Audit entry of one unit of work, without the number of changed rows. It is built before the first attempt.
     pub fn entry(&self, operator: &Operator, (part, parts): (usize, usize), at: DateTime<Utc>) -> AuditEntry {
         let mut selection = self.selection.clone();
         if parts > 1 {
@@ -198,13 +198,14 @@ impl Action {
     }
 }
 
-/// RedriveSelection of one tenant to be changed in one unit of work, with the audit entry without the number of changed rows.
+/// Rows of one tenant to be changed in one unit of work, with the audit entry without the number of changed rows.
 struct ActionUnit<T> {
     rows: Vec<T>,
     entry: AuditEntry,
 }
 
-/// Number of rows changed by an earlier attempt at this unit, if that was committed: then its audit entry exists.
+/// Number of rows changed by an earlier attempt at this unit of work, if that was committed: then its audit entry
+/// exists.
 pub async fn changed_by_earlier_attempt<U: AuditQueries + ?Sized>(
     unit: &mut U,
     attempt: Attempt,

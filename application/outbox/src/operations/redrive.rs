@@ -1,4 +1,4 @@
-//! Redrive: publishes events again that failed finally, or that consumers should process again.
+//! Redrive: publishes events again that failed permanently, or that consumers should process again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
@@ -84,7 +84,7 @@ impl RedriveFilter {
 pub enum RedriveSelection {
     /// These events.
     Events(Named<EventId>),
-    /// RedriveSelection that match a filter, oldest first.
+    /// Rows that match a filter, oldest first.
     Filter {
         /// The filter.
         filter: RedriveFilter,
@@ -190,7 +190,7 @@ pub async fn redrive_events(
     }
 }
 
-/// RedriveSelection of one tenant that are redriven in one unit of work, with the audit entry.
+/// Rows of one tenant that are redriven in one unit of work, with the audit entry.
 struct Unit {
     due: Vec<Redrive>,
     entry: AuditEntry,

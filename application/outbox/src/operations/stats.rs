@@ -27,7 +27,7 @@ pub struct ConsumerStats {
     pub success: u64,
     /// Failed, to be retried.
     pub failed: u64,
-    /// Failed finally.
+    /// Failed permanently.
     pub dead: u64,
 }
 

@@ -215,7 +215,7 @@ pub trait ConsumeQueries: Send {
 #[async_trait]
 pub trait ConsumeLog: Send {
     /// Writes records, each only if the log contains its expected state. Otherwise the result MUST be `Conflict`, and
-    /// the unit MUST NOT be committable. Consumer and event id are unique and compared byte by byte.
+    /// the unit of work MUST NOT be committable. Consumer and event id are unique and compared byte by byte.
     async fn record(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError>;
 
     /// Subscribes a consumer to all events after the greatest outbox id, checked until `now`. A consumer that has

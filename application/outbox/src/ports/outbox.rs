@@ -214,7 +214,7 @@ pub struct OutboxCounts {
     pub retry: u64,
     /// Confirmed by the broker.
     pub sent: u64,
-    /// Failed finally.
+    /// Failed permanently.
     pub failed: u64,
     /// Creation time of the oldest `NEW` or `RETRY` event that was never confirmed (`create_time`).
     pub oldest_pending: Option<DateTime<Utc>>,

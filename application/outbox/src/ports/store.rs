@@ -14,20 +14,20 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// Store errors, classified by how the caller can react.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A unique key exists already, or a row changed concurrently. The unit cannot be committed; start again with
-    /// current data.
+    /// A unique key exists already, or a row changed concurrently. The unit of work cannot be committed; start again
+    /// with current data.
     #[error("conflict on {what}")]
     Conflict {
         /// Key or row.
         what: String,
     },
-    /// Deadlock, lock timeout, serialization failure or busy: the whole unit may be retried immediately.
+    /// Deadlock, lock timeout, serialization failure or busy: the whole unit of work may be retried immediately.
     #[error("transient database error: {0}")]
     Transient(#[source] Cause),
     /// The database is unreachable, or no connection became free in time. Nothing was changed.
     #[error("database unavailable: {0}")]
     Unavailable(#[source] Cause),
-    /// The connection was lost during COMMIT: the unit may be committed or not. Repeat it with the same ids.
+    /// The connection was lost during COMMIT: the unit of work may be committed or not. Repeat it with the same ids.
     #[error("the outcome of the commit is unknown: {0}")]
     CommitUnknown(#[source] Cause),
     /// A stored value violates the rules of its column. An operator has to correct it.
@@ -48,7 +48,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether an immediate retry of the whole unit may succeed.
+    /// Whether an immediate retry of the whole unit of work may succeed.
     pub fn is_retryable(&self) -> bool {
         matches!(self, StoreError::Transient(_) | StoreError::CommitUnknown(_) | StoreError::Conflict { .. })
     }
@@ -75,7 +75,7 @@ impl Changed {
         if rows == 0 { Changed::None } else { Changed::One }
     }
 
-    /// Requires that one row changed. Otherwise the unit is based on stale data and fails with a conflict.
+    /// Requires that one row changed. Otherwise the unit of work is based on stale data and fails with a conflict.
     pub fn or_conflict(self, what: &str) -> Result<(), StoreError> {
         match self {
             Changed::One => Ok(()),
@@ -84,8 +84,8 @@ impl Changed {
     }
 }
 
-/// Begins units of work and views. An application names its own types once: `type MarketStore = dyn Store<Unit = dyn
-/// MarketUnit, View = dyn MarketView>`.
+/// Begins units of work and views. An application names its own types once: `type MarketStore = dyn Store<Unit of
+/// work = dyn MarketUnit, View = dyn MarketView>`.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Unit of work: one transaction.
@@ -97,13 +97,14 @@ pub trait Store: Send + Sync {
     ///
     /// - Its writes MUST be invisible to others until [`UnitOfWork::commit`] returned `Ok`, and then visible as a
     ///   whole.
-    /// - Dropping it, or dropping this future, MUST undo everything, and MUST NOT leave a later unit inside its
-    ///   transaction.
-    /// - It MUST read its own writes, and data that was committed when the statement or the unit began.
+    /// - Dropping it, or dropping this future, MUST undo everything, and MUST NOT leave a later unit of work inside
+    ///   its transaction.
+    /// - It MUST read its own writes, and data that was committed when the statement or the unit of work began.
     /// - After a failed statement, `commit` MUST NOT report success.
     async fn begin(&self) -> Result<Box<Self::Unit>, StoreError>;
 
-    /// Opens a view for reads only. It MUST see every unit committed before this call, and MUST NOT block writers.
+    /// Opens a view for reads only. It MUST see every unit of work committed before this call, and MUST NOT block
+    /// writers.
     async fn view(&self) -> Result<Box<Self::View>, StoreError>;
 }
 
@@ -152,8 +153,8 @@ pub trait UnitOfWork: View {
 
     /// Commits: all changes become visible and durable, or none.
     ///
-    /// `Ok` MUST mean durable. [`StoreError::CommitUnknown`] is the only error after which the unit may be committed.
-    /// A commit that appended events MUST wake the relay of this process (`WakeupNotifier`).
+    /// `Ok` MUST mean durable. [`StoreError::CommitUnknown`] is the only error after which the unit of work may be
+    /// committed. A commit that appended events MUST wake the relay of this process (`WakeupNotifier`).
     async fn commit(self: Box<Self>) -> Result<(), StoreError>;
 }
 
@@ -162,7 +163,8 @@ pub fn outbox_of<S: Store + ?Sized + 'static>(store: &Arc<S>) -> Arc<OutboxStore
     Arc::new(Erased(Arc::clone(store)))
 }
 
-/// Wraps a pointer to a store, unit or view, so that it can be converted to a trait object of the outbox ports.
+/// Wraps a pointer to a store, unit of work or view, so that it can be converted to a trait object of the outbox
+/// ports.
 pub(crate) struct Erased<P>(pub(crate) P);
 
 #[async_trait]

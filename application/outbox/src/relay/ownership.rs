@@ -208,7 +208,7 @@ impl Ownership {
             let free = free.clone();
             Box::pin(async move {
                 if attempt.may_be_committed() {
-                    // An earlier attempt may have been committed and have taken some of them.
+                    // An earlier attempt may have committed: this relay then already owns some of the partitions.
                     let of_free = |lease: &PartitionLease| OwnedPartition {
                         partition: lease.partition,
                         epoch: lease.epoch + 1,

@@ -38,7 +38,7 @@ impl Relay {
         }
         let rows: BTreeMap<&EventId, &OutboxRow> = due.iter().map(|row| (&row.event_id, row)).collect();
         let partition = |event: &EventId| rows.get(event).map(|row| row.partition());
-        // The same time in every attempt at the unit: it identifies an entry that an earlier attempt added.
+        // The same time in every attempt at the unit of work: it identifies an entry that an earlier attempt added.
         let at = self.outbox.now();
         let entry = |failed: &FailedPublish| Some(history_of(rows.get(&failed.event_id)?, failed, at));
         let history = by_partition(results.failed.iter().filter_map(entry).collect(), |entry| {

@@ -25,7 +25,7 @@ impl Report {
 }
 
 impl Api {
-    /// RefundReports the result of a payment.
+    /// Reports the result of a payment.
     pub(in super::super) async fn report(
         &self,
         payment: PaymentId,
@@ -39,7 +39,7 @@ impl Api {
         self.signed("/api/v1/payments/callback", format!("msg-{payment}"), &body).await
     }
 
-    /// RefundReports the result of a refund.
+    /// Reports the result of a refund.
     pub(in super::super) async fn report_refund(
         &self,
         refund: RefundId,

@@ -89,7 +89,7 @@ impl Market {
         self.report_open_refunds(order, deal.reported_twice).await
     }
 
-    /// RefundReports the result of a payment; repeats a report that the service cannot process yet.
+    /// Reports the result of a payment; repeats a report that the service cannot process yet.
     async fn report(&self, deal: &Deal, started: &ApiResponse, report: Report) -> Option<()> {
         let payment: PaymentId = self.expected(started.id("paymentId"), "paymentId", started)?;
         let amount = self.expected(started.money("amount"), "amount", started)?;
@@ -123,7 +123,7 @@ impl Market {
         (report == Report::Success || !is_complete).then_some(())
     }
 
-    /// RefundReports success for every refund of an order that is in progress.
+    /// Reports success for every refund of an order that is in progress.
     async fn report_open_refunds(&self, order: OrderId, twice: bool) -> Option<()> {
         let listed = self.acknowledged("refunds", self.api.refunds(self.operator, order).await)?;
         for item in listed.items() {
@@ -140,7 +140,7 @@ impl Market {
         Some(())
     }
 
-    /// RefundReports success for the refunds that were not planned: payments that arrived after the deadline or after a refused
+    /// Reports success for the refunds that were not planned: payments that arrived after the deadline or after a refused
     /// lock, which the service refunds automatically.
     pub(in super::super) async fn report_unplanned_refunds(&self) {
         let clients = self.journal.read();

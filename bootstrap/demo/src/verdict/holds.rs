@@ -125,5 +125,5 @@ pub(super) fn coupons(evidence: &Evidence<'_>) -> Promise {
     }
     uses.keys().for_each(|id| violations.add(|| format!("coupon {id}: not in the table")));
     let promised = format!("{} coupons", assets.coupons.len());
-    promise("a coupon is used once", promised, format!("{used} used, {left} left"), &violations)
+    promise("no coupon is used twice", promised, format!("{used} used, {left} left"), &violations)
 }

@@ -54,7 +54,7 @@ pub struct DlqListArgs {
     /// Only dead letters in this status: open, replaying, replayed, discarded
     #[arg(long, value_name = "STATUS", value_parser = dead_letter_status)]
     pub status: Option<DeadLetterStatus>,
-    /// Only rows of this marketplace [default: all]
+    /// Only rows of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
     /// Maximum number of rows, 1 to 10000
@@ -80,7 +80,7 @@ pub struct DeadLetterArgs {
     /// Dead letters of this event type, such as ORDER_CREATED
     #[arg(long, value_name = "TYPE", group = "which")]
     pub event_type: Option<String>,
-    /// Dead letters of this marketplace
+    /// Dead letters of this tenant
     #[arg(long, value_name = "ID", group = "which", value_parser = tenant)]
     pub tenant: Option<TenantId>,
     /// All open dead letters

@@ -76,7 +76,7 @@ pub struct OutboxListArgs {
     /// Only events about this order, payment, ...
     #[arg(long, value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
     pub aggregate_id: Option<i64>,
-    /// Only rows of this marketplace [default: all]
+    /// Only rows of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
     #[command(flatten)]
@@ -112,7 +112,7 @@ pub struct OutboxRedriveArgs {
     /// Events about this order, payment, ...
     #[arg(long, value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
     pub aggregate_id: Option<i64>,
-    /// Events of this marketplace
+    /// Events of this tenant
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
     /// Events that occurred at or after this time, such as 2026-01-31T08:00:00Z
@@ -144,7 +144,7 @@ pub struct OutboxRedriveArgs {
 pub struct OutboxBlockedArgs {
     #[command(flatten)]
     pub common: Common,
-    /// Only rows of this marketplace [default: all]
+    /// Only rows of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
     #[command(flatten)]
@@ -162,7 +162,7 @@ pub struct OutboxReleaseArgs {
     /// Aggregate id
     #[arg(value_name = "ID", value_parser = whole(i64::MIN..=i64::MAX), allow_negative_numbers = true)]
     pub aggregate_id: i64,
-    /// The marketplace
+    /// The tenant
     #[arg(long, value_name = "ID", value_parser = tenant, default_value = "1")]
     pub tenant: TenantId,
     /// Reason, recorded in the audit log

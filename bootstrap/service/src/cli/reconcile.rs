@@ -36,7 +36,7 @@ pub struct ReconcileArgs {
     /// Orders that changed before this time [default: now]
     #[arg(long, value_name = "TIME", value_parser = time, requires = "from")]
     pub to: Option<DateTime<Utc>>,
-    /// Only orders of this marketplace [default: all]
+    /// Only orders of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
     /// Repair what can be repaired

@@ -19,7 +19,7 @@ pub struct TokenArgs {
     /// Role of the user: user, operator, platform, pii; can be repeated
     #[arg(long = "role", value_name = "ROLE", value_parser = parse_role, default_value = "user")]
     pub roles: Vec<Role>,
-    /// The marketplace
+    /// The tenant
     #[arg(long, value_name = "ID", value_parser = whole(1..=handover_events::MAX_ID), default_value = "1")]
     pub tenant: i64,
     /// Validity of the token

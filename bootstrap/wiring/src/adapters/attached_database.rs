@@ -67,7 +67,7 @@ impl AttachedDatabase {
         Ok(database)
     }
 
-    /// An application for commands: it ends no broker sessions and takes no leases.
+    /// An application for one command. Unlike the service, it removes no expired broker sessions and acquires no leases.
     pub fn application(&self, config: &Config, reach: Reach) -> Result<App, Failure> {
         let clock = &self.clock;
         let broker: Arc<dyn Broker> = match reach {

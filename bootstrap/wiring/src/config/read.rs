@@ -14,7 +14,7 @@ use super::layers::{Setting, Settings};
 pub(super) struct Unit {
     name: &'static str,
     seconds: f64,
-    /// One millisecond in this unit, rounded up.
+    /// One millisecond in this unit of work, rounded up.
     least: &'static str,
     example: &'static str,
 }

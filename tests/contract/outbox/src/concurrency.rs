@@ -1,6 +1,6 @@
 //! Units of work that start at the same time at a barrier, for the store of any application.
 //!
-//! A unit with a transient error is retried, as by `with_tx`.
+//! A unit of work with a transient error is retried, as by `with_tx`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,14 +11,14 @@ use tokio::sync::Barrier;
 
 use super::within;
 
-/// Number of concurrent units.
+/// Number of concurrent units of work.
 pub const RACERS: usize = 8;
 
 /// The work of one unit of work, up to its commit.
 pub type Attempt<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// Runs the work in [`RACERS`] concurrent units and returns the outcome of each. A conflict is an outcome and is not
-/// retried.
+/// Runs the work in [`RACERS`] concurrent units of work and returns the outcome of each. A conflict is an outcome and
+/// is not retried.
 pub async fn race<S, T, F>(store: &Arc<S>, work: F) -> Vec<Result<T, StoreError>>
 where
     S: Store + ?Sized + 'static,
@@ -61,7 +61,7 @@ where
     Ok(out)
 }
 
-/// Asserts that exactly one unit changed its row and the others found none to change; returns its number.
+/// Asserts that exactly one unit of work changed its row and the others found none to change; returns its number.
 pub fn one_changed(outcomes: Vec<Result<Changed, StoreError>>) -> usize {
     let changed: Vec<_> = outcomes.into_iter().map(|outcome| outcome.expect("losing is no error")).collect();
     let winners: Vec<_> = (0..RACERS).filter(|n| changed[*n] == Changed::One).collect();
@@ -69,7 +69,7 @@ pub fn one_changed(outcomes: Vec<Result<Changed, StoreError>>) -> usize {
     winners[0]
 }
 
-/// Asserts that exactly one unit succeeded and the others had a conflict; returns its number.
+/// Asserts that exactly one unit of work succeeded and the others had a conflict; returns its number.
 pub fn one_succeeded(outcomes: Vec<Result<(), StoreError>>) -> usize {
     let winners: Vec<_> = (0..RACERS).filter(|n| outcomes[*n].is_ok()).collect();
     assert_eq!(winners.len(), 1, "{outcomes:?}");

@@ -47,7 +47,7 @@ macro_rules! view {
     };
 }
 
-/// Statements of a unit of work. On empty tables the unit ends with a conflict.
+/// Statements of a unit of work. On empty tables the unit of work ends with a conflict.
 macro_rules! unit {
     ($name:literal, $indexes:expr, |$unit:ident| $work:expr) => {
         Case {

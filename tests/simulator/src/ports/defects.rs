@@ -82,7 +82,7 @@ defects! {
     /// Store: the query for interrupted events returns none.
     ///
     /// Observable as: an event stays WAITING, FAILED or PROCESSING after its lease has ended.
-    LeftoversHidden => "stale_consumptions-hidden",
+    LeftoversHidden => "leftovers-hidden",
     /// Store: the query for events that no consumer received returns none.
     ///
     /// Observable as: a SENT event is missing from the consume log for ever.

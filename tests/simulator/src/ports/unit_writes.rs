@@ -19,41 +19,41 @@ pub(super) struct UnitWrites {
     transitions: Vec<Transition>,
     /// The same as log lines, if the log is recorded.
     lines: Vec<String>,
-    /// The unit appended events.
+    /// The unit of work appended events.
     pub(super) appends_events: bool,
-    /// The unit settled outbox rows.
+    /// The unit of work settled outbox rows.
     pub(super) settles_rows: bool,
-    /// The unit counted an attempt that has not begun.
+    /// The unit of work counted an attempt that has not begun.
     pub(super) counts_attempt: bool,
-    /// The unit recorded a failed attempt.
+    /// The unit of work recorded a failed attempt.
     pub(super) records_failure: bool,
-    /// The unit acquired partitions.
+    /// The unit of work acquired partitions.
     pub(super) acquires_partitions: bool,
-    /// The unit began a replay.
+    /// The unit of work began a replay.
     pub(super) begins_replay: bool,
-    /// The unit recorded a refund request to the gateway.
+    /// The unit of work recorded a refund request to the gateway.
     pub(super) records_refund_request: bool,
-    /// Balances that the unit wrote.
+    /// Balances that the unit of work wrote.
     pub(super) balances: Vec<Balance>,
-    /// The unit is an operator's action.
+    /// The unit of work is an operator's action.
     pub(super) by_operator: bool,
-    /// The unit wrote to the audit log.
+    /// The unit of work wrote to the audit log.
     pub(super) audited: bool,
     /// Failed events with their backoff.
     pub(super) backoffs: Vec<(EventId, Duration)>,
     pub(super) redriven: Vec<EventId>,
     pub(super) released: Vec<AggregateRef>,
-    /// Events that the unit set to FAILED or DEAD.
+    /// Events that the unit of work set to FAILED or DEAD.
     pub(super) failed_or_dead: Vec<EventId>,
-    /// Events whose effects the unit wrote, by consumer.
+    /// Events whose effects the unit of work wrote, by consumer.
     pub(super) effects: BTreeSet<(&'static str, EventId)>,
-    /// Events that the unit recorded as SUCCESS, by consumer.
+    /// Events that the unit of work recorded as SUCCESS, by consumer.
     pub(super) applied: BTreeSet<(String, EventId)>,
     /// The relay that settles, with the epochs of its partitions.
     pub(super) settler: Option<(RelayId, Vec<OwnedPartition>)>,
     /// Partitions of the settled rows.
     pub(super) settled: BTreeSet<Partition>,
-    /// Violations; they count only if the unit is committed.
+    /// Violations; they count only if the unit of work is committed.
     pub(super) violations: Vec<String>,
 }
 

@@ -40,7 +40,7 @@ pub(crate) async fn play(rig: &dyn MarketRig, steps: &[Step]) -> Vec<String> {
                     }
                 }
                 if *commit {
-                    // How a failed unit refuses the commit is specific to the store.
+                    // How a failed unit of work refuses the commit is specific to the store.
                     let committed =
                         unit.commit().await.map_err(|error| if failed { "refused" } else { kind(&error) });
                     results.push(format!("{number}: commit: {committed:?}"));

@@ -1,5 +1,5 @@
-//! A store with one fault: the list of faults, and how units begin and end. The other files of this folder contain the
-//! faults of each port.
+//! A store with one fault: the list of faults, and how units of work begin and end. The other files of this folder
+//! contain the faults of each port.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -108,7 +108,7 @@ struct Shared {
     fault: Fault,
     /// Events that were marked as sent, for [`Fault::MarkSentMovesFailedRows`].
     marked: Mutex<BTreeSet<EventId>>,
-    /// Serializes units whose fault would otherwise show only under some interleavings.
+    /// Serializes units of work whose fault would otherwise show only under some interleavings.
     serial: Arc<tokio::sync::Mutex<()>>,
     /// Notified of appended events only, for [`Fault::RedriveAndReleaseSendNoNotification`].
     appended_wake: WakeupNotifier,
@@ -233,7 +233,7 @@ impl<U: ?Sized + Send> Faulty<U> {
         }
     }
 
-    /// Holds the lock until the unit ends.
+    /// Holds the lock until the unit of work ends.
     async fn serialize(&mut self) {
         if self.serial_lock.is_none() {
             self.serial_lock = Some(self.shared.serial.clone().lock_owned().await);

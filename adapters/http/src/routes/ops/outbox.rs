@@ -171,7 +171,7 @@ fn pace(value: &Value) -> Result<RedriveRate, Text> {
     per_second.and_then(RedriveRate::new).ok_or(messages::PACE_RANGE)
 }
 
-/// Lists aggregates whose next event waits until it is due, or is blocked by a failed event until an operator decides.
+/// Lists aggregates whose next event cannot be published yet: it is not due, or it waits behind a FAILED event that was not released.
 #[utoipa::path(
     get,
     path = "/blocked",

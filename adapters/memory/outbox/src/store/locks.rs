@@ -1,6 +1,7 @@
 //! Row locks: exclusive, held until the unit of work ends.
 //!
-//! **Invariant:** a unit waits for at most one other unit, so a deadlock is found by following a single chain.
+//! **Invariant:** a unit of work waits for at most one other unit of work, so a deadlock is found by following a
+//! single chain.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ pub(super) enum AnyLock<L> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct UnitId(pub(super) u64);
 
-/// The holder of each lock, and the units that wait for others.
+/// The holder of each lock, and the units of work that wait for others.
 #[derive(Debug)]
 pub(super) struct LockTable<L> {
     holders: BTreeMap<AnyLock<L>, Holder>,
@@ -86,7 +87,8 @@ impl<L: Clone + Ord> LockTable<L> {
         LockAttempt::Busy(holder.ended.clone())
     }
 
-    /// Releases the locks of an ended unit, and notifies its waiters in the order in which they started to wait.
+    /// Releases the locks of an ended unit of work, and notifies its waiters in the order in which they started to
+    /// wait.
     pub(super) fn release(&mut self, held: Vec<AnyLock<L>>, ended: &Notify) {
         for lock in &held {
             self.holders.remove(lock);
@@ -95,7 +97,7 @@ impl<L: Clone + Ord> LockTable<L> {
     }
 }
 
-/// Registers a waiting unit; unregisters it when the wait ends or its future is dropped.
+/// Registers a waiting unit of work; unregisters it when the wait ends or its future is dropped.
 struct Waiting<'a, X: Tables> {
     shared: &'a Shared<X>,
     unit: UnitId,
@@ -108,7 +110,7 @@ impl<X: Tables> Drop for Waiting<'_, X> {
 }
 
 impl<X: Tables> MemoryUnit<X> {
-    /// Acquires locks in the given order, and waits for those held by other units.
+    /// Acquires locks in the given order, and waits for those held by other units of work.
     pub(super) async fn take_locks(&mut self, locks: Vec<AnyLock<X::Lock>>) -> Result<(), StoreError> {
         let shared = self.shared.clone();
         let mut timeout = None;
@@ -123,7 +125,7 @@ impl<X: Tables> MemoryUnit<X> {
                             break;
                         }
                         LockAttempt::Deadlock => return Err(transient("deadlock")),
-                        // Created while the state is locked, so that the end of that unit is not missed.
+                        // Created while the state is locked, so that the end of that unit of work is not missed.
                         LockAttempt::Busy(ended) => ended.notified_owned(),
                     }
                 };

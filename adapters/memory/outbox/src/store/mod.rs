@@ -1,6 +1,7 @@
 //! In-memory store: READ COMMITTED with row locks, like the SQL adapters.
 //!
-//! **Invariant:** the changes of a unit are in its own overlay until the commit applies them atomically, under one mutex.
+//! **Invariant:** the changes of a unit of work are in its own overlay until the commit applies them atomically,
+//! under one mutex.
 //!
 //! **Invariant:** a conditional write locks first and then reads the latest committed row, so it never uses stale data.
 //!
@@ -105,7 +106,8 @@ impl<X: Tables> MemoryStore<X> {
         true
     }
 
-    /// Changes committed rows of the application, bypassing units and locks. `work` MUST NOT use the store: it would deadlock.
+    /// Changes committed rows of the application, bypassing units of work and locks. `work` MUST NOT use the store:
+    /// it would deadlock.
     pub fn modify_committed<T>(&self, work: impl FnOnce(&mut X) -> T) -> T {
         work(&mut self.shared.state().own.tables)
     }
@@ -142,12 +144,12 @@ impl<X: Tables> Store for MemoryStore<X> {
 
     async fn view(&self) -> Result<Box<MemoryUnit<X>>, StoreError> {
         yield_now().await;
-        // A unit that only reads takes no locks.
+        // A unit of work that only reads takes no locks.
         Ok(Box::new(self.unit()))
     }
 }
 
-/// The error for a violated unique key, or for a row that another unit changed.
+/// The error for a violated unique key, or for a row that another unit of work changed.
 pub fn conflict(what: impl Into<String>) -> StoreError {
     StoreError::Conflict { what: what.into() }
 }

@@ -269,7 +269,7 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
             .write_outbox(locks, |statement| {
                 let mut released = 0;
                 for event in &found {
-                    // Another unit may have released or redriven the row while this one waited for its lock.
+                    // Another unit of work may have released or redriven the row while this one waited for its lock.
                     let Some(row) = of_event(statement, event).filter(|row| is_unreleased(row)).cloned()
                     else {
                         continue;

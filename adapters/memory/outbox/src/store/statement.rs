@@ -15,10 +15,11 @@ pub trait Tables: Default + Send + 'static {
     type Changes: Default + Send;
     /// Lockable objects: rows and entries of unique keys.
     type Lock: Clone + Ord + Send;
-    /// The last assigned row ids. Ids of a unit that does not commit are not reused.
+    /// The last assigned row ids. Ids of a unit of work that does not commit are not reused.
     type Sequences: Default + Send;
 
-    /// Commits the changes of a unit. MUST NOT panic, because the changes of the outbox are committed together with them.
+    /// Commits the changes of a unit of work. MUST NOT panic, because the changes of the outbox are committed
+    /// together with them.
     fn apply(&mut self, changes: Self::Changes);
 
     /// All committed rows as text, prefixed with the table name.
@@ -66,7 +67,7 @@ macro_rules! tables {
             $(pub(crate) $name: $crate::store::tables::Table<$row, $tables>),+
         }
 
-        /// The uncommitted changes of a unit.
+        /// The uncommitted changes of a unit of work.
         #[derive(Default)]
         $changes_vis struct $changes {
             $(pub(crate) $name: $crate::store::tables::Overlay<$row, $tables>),+
@@ -119,13 +120,13 @@ pub fn next(sequence: &mut i64) -> i64 {
     *sequence
 }
 
-/// A statement of a unit. It sees the latest committed rows overlaid with the changes of the unit.
+/// A statement of a unit of work. It sees the latest committed rows overlaid with the changes of the unit of work.
 pub struct Statement<'s, X: Tables> {
-    /// The latest committed rows, without the changes of the unit.
+    /// The latest committed rows, without the changes of the unit of work.
     pub committed: &'s X,
-    /// The changes of the unit; a statement writes here.
+    /// The changes of the unit of work; a statement writes here.
     pub own: &'s mut X::Changes,
-    /// The last assigned row ids, shared by all units.
+    /// The last assigned row ids, shared by all units of work.
     pub sequences: &'s mut X::Sequences,
     clock: &'s dyn Clock,
     database_offset: TimeDelta,

@@ -1,4 +1,4 @@
-//! Tables with their indexes, and overlays with the uncommitted changes of a unit.
+//! Tables with their indexes, and overlays with the uncommitted changes of a unit of work.
 //!
 //! **Invariant:** only [`Table::put`] and [`Table::remove`] write an index, so it always matches the rows.
 //!
@@ -74,7 +74,8 @@ impl<R: Row<X>, X> Table<R, X> {
     }
 }
 
-/// Uncommitted changes of a unit to a table. Most units change few tables, so an empty overlay allocates nothing.
+/// Uncommitted changes of a unit of work to a table. Most units of work change few tables, so an empty overlay
+/// allocates nothing.
 pub struct Overlay<R: Row<X>, X>(Option<Box<Written<R, X>>>);
 
 /// The rows of an [`Overlay`].
@@ -96,14 +97,14 @@ impl<R: Row<X>, X> Default for Written<R, X> {
 }
 
 impl<R: Row<X>, X> Overlay<R, X> {
-    /// Inserts a row, or replaces the row with the same primary key, when the unit commits.
+    /// Inserts a row, or replaces the row with the same primary key, when the unit of work commits.
     pub fn put(&mut self, row: R) {
         let written = self.0.get_or_insert_default();
         written.removed.remove(&row.key());
         written.table.put(row);
     }
 
-    /// Deletes the row with a primary key when the unit commits.
+    /// Deletes the row with a primary key when the unit of work commits.
     pub fn remove(&mut self, key: &R::Key) {
         let written = self.0.get_or_insert_default();
         written.table.remove(key);
@@ -128,7 +129,7 @@ impl<R: Row<X>, X> Written<R, X> {
     }
 }
 
-/// A table as seen by a statement: the latest committed rows overlaid with the changes of the unit.
+/// A table as seen by a statement: the latest committed rows overlaid with the changes of the unit of work.
 pub struct Merged<'a, R: Row<X>, X> {
     committed: &'a Table<R, X>,
     own: Option<&'a Written<R, X>>,
@@ -160,7 +161,8 @@ impl<'a, R: Row<X>, X> Merged<'a, R, X> {
 
     /// Selects rows by an index. `pick` must yield pairs of sort key and row in ascending order of the key.
     ///
-    /// A committed row that the unit has changed is skipped, so that only the changed version is found, if it matches.
+    /// A committed row that the unit of work has changed is skipped, so that only the changed version is found, if it
+    /// matches.
     pub fn select<T: Ord, I: Iterator<Item = (T, &'a R)>>(
         self,
         pick: impl Fn(&'a Table<R, X>) -> I,

@@ -22,9 +22,9 @@ use super::{Shared, State};
 pub struct MemoryUnit<X: Tables = ()> {
     pub(super) shared: Arc<Shared<X>>,
     pub(super) id: UnitId,
-    /// The locks that the unit holds; released when it ends.
+    /// The locks that the unit of work holds; released when it ends.
     pub(super) held: Vec<AnyLock<X::Lock>>,
-    /// Notified when the unit ends.
+    /// Notified when the unit of work ends.
     pub(super) ended: Arc<Notify>,
     /// The partitions of appended, redriven and released rows, to notify their relays after the commit.
     pub(super) appended: Vec<Partition>,
@@ -33,7 +33,7 @@ pub struct MemoryUnit<X: Tables = ()> {
     wake: WakeupNotifier,
 }
 
-/// The uncommitted changes of a unit in both halves.
+/// The uncommitted changes of a unit of work in both halves.
 struct Changes<X: Tables> {
     outbox: OutboxChanges,
     own: X::Changes,
@@ -67,8 +67,8 @@ impl<X: Tables> MemoryUnit<X> {
         self.write(Vec::new(), |statement| Ok(work(statement))).await
     }
 
-    /// Runs a statement that writes the application's tables. It acquires the locks in the given order and then sees the rows
-    /// committed by then. After an error the unit rejects all further statements and the commit.
+    /// Runs a statement that writes the application's tables. It acquires the locks in the given order and then sees
+    /// the rows committed by then. After an error the unit of work rejects all further statements and the commit.
     pub async fn write<T>(
         &mut self,
         locks: Vec<X::Lock>,
@@ -155,7 +155,7 @@ impl<X: Tables> UnitOfWork for MemoryUnit<X> {
         if !self.appended.is_empty() {
             self.wake.notify(self.appended.iter().copied().collect());
         }
-        // The unit is committed from here on, even if the caller is cancelled.
+        // The unit of work is committed from here on, even if the caller is cancelled.
         yield_now().await;
         Ok(())
     }

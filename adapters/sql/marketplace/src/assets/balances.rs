@@ -116,8 +116,8 @@ pub(super) async fn lock(
     lock_existing(session, purse, owners.iter().copied(), &mut found).await?;
     let missing: Vec<Owner> = owners.into_iter().filter(|owner| !found.contains_key(owner)).collect();
     if !missing.is_empty() {
-        // A missing row cannot be locked, so it is created. If another unit of work creates it concurrently, the upsert
-        // waits for that unit and leaves the row unchanged.
+        // A missing row cannot be locked, so it is created. If another unit of work creates it concurrently, the
+        // upsert waits for that unit of work and leaves the row unchanged.
         let empty = |(tenant, user): &Owner| row_of(&Balance::empty(*tenant, *user, purse, now));
         put_rows(session, missing.iter().flat_map(empty).collect(), &["purse"]).await?;
         lock_existing(session, purse, missing.into_iter(), &mut found).await?;

@@ -77,7 +77,7 @@ pub(super) fn row(
 /// Why messages leave a queue without an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// A consumer refused them.
+    /// A consumer rejected the messages.
     Rejected,
     /// Their TTL in the queue has expired.
     Expired,

@@ -1,4 +1,4 @@
-//! WakeupNotifier-up notifications between processes on MySQL: polling, more often while there is activity.
+//! Wake-up notifications between processes on MySQL: polling, more often while there is activity.
 
 #![allow(
     clippy::disallowed_methods,

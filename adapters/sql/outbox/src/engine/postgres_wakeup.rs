@@ -1,4 +1,4 @@
-//! WakeupNotifier-up notifications between processes on PostgreSQL: LISTEN and NOTIFY.
+//! Wake-up notifications between processes on PostgreSQL: LISTEN and NOTIFY.
 //!
 //! NOTIFY is sent after the commit, on a dedicated connection and at a limited rate: inside transactions it serializes
 //! all commits.

@@ -1,4 +1,4 @@
-//! A consumer that fails permanently until it is repaired, and the resulting dead letters.
+//! A consumer whose handler returns a permanent error until the test fixes it, and the resulting dead letters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

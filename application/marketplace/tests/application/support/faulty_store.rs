@@ -47,7 +47,8 @@ impl StoreFaults {
         self.switches().lowered_by.insert(kind, by);
     }
 
-    /// Makes the store unavailable or available. While it is unavailable, no unit or view begins and no commit succeeds.
+    /// Makes the store unavailable or available. While it is unavailable, no unit of work or view begins and no
+    /// commit succeeds.
     pub(crate) fn set_unavailable(&self, unavailable: bool) {
         self.switches().unavailable = unavailable;
     }
@@ -57,7 +58,7 @@ impl StoreFaults {
         self.switches().commits.extend(faults);
     }
 
-    /// Number of begun units.
+    /// Number of begun units of work.
     pub(crate) fn begun_units(&self) -> u64 {
         self.switches().begun_units
     }

@@ -96,7 +96,7 @@ impl Batch {
         let mut changed = 0;
         for dead_letter in &self.dead_letters {
             // Change the dead letter before reading the log: a worker that marks the event DEAD again writes both;
-            // this unit either waits for that worker, or the worker reopens the dead letter afterwards.
+            // this unit of work either waits for that worker, or the worker reopens the dead letter afterwards.
             let note = self.entry.reason.clone();
             let decision =
                 Decision { note, ..dead_letter.decision(&UNDECIDED, DeadLetterStatus::Replaying, at) };
@@ -199,7 +199,7 @@ async fn publish<'a>(outbox: &Outbox, dead_letters: &[&'a Ready], end: &mut Batc
             }
         };
         warn!(eventId = %dead_letter.event.event_id, traceId = dead_letter.event.trace_id(), queue = dead_letter.queue, reason,
-            "[DeadLetters] replay not confirmed; it can be repeated");
+            "[DeadLetters] replay not confirmed by the broker; the dead letter stays REPLAYING, replay it again");
         end.refused.push(dead_letter.refused(why));
     }
     confirmed
@@ -254,7 +254,7 @@ async fn close(
     }
     let now = unit.dead_letter(&dead_letter.queue, &dead_letter.key).await?;
     Ok(match now.map(|now| (now.status, now.reason)) {
-        // Closed by another replay, or by an earlier attempt at this unit.
+        // Closed by another replay, or by an earlier attempt at this unit of work.
         Some((DeadLetterStatus::Replayed, _)) => None,
         Some((DeadLetterStatus::Open, reason)) => Some(format!("it was dead-lettered again: {reason}")),
         Some((DeadLetterStatus::Replaying, _)) => Some("another replay of it is in progress".to_owned()),

@@ -13,7 +13,7 @@ use super::small_day::{CANCELLED, PAID, PAID_AFTER_CANCEL, REFUNDED, REFUSED, Sm
 const ZERO: [&str; 1] = ["the ledger sums to zero"];
 const BALANCES: [&str; 1] = ["balances are the sum of their entries"];
 const ENDED: [&str; 1] = ["holds match their orders"];
-const COUPONS: [&str; 1] = ["a coupon is used once"];
+const COUPONS: [&str; 1] = ["no coupon is used twice"];
 const EARNED: [&str; 1] = ["earned points match payments"];
 const REFUNDS: [&str; 1] = ["refunds equal captured amounts"];
 const LATE: [&str; 1] = ["a late payment is refunded once"];

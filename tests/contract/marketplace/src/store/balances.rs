@@ -77,7 +77,7 @@ pub async fn lock_returns_each_balance_once(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 12, Wallet).await, None);
 }
 
-/// A balance may be written with any later version, and several times in one unit.
+/// A balance may be written with any later version, and several times in one unit of work.
 pub async fn balance_accepts_any_later_version(rig: &dyn MarketRig) {
     let at_version = |version, available| Balance { version, ..balance(10, Wallet, available) };
     put(rig, &[at_version(3, 5), balance(11, Wallet, 1)]).await;
@@ -156,7 +156,7 @@ pub async fn large_batch_of_balances_is_written_completely(rig: &dyn MarketRig) 
     }
 }
 
-/// Concurrent units that lock one balance lose no update, with and without an existing row.
+/// Concurrent units of work that lock one balance lose no update, with and without an existing row.
 pub async fn concurrent_updates_of_one_balance_are_not_lost(rig: &dyn MarketRig) {
     for round in 1..=3 {
         let outcomes = race(&rig.market(), |unit, _| {
@@ -179,7 +179,7 @@ pub async fn concurrent_updates_of_one_balance_are_not_lost(rig: &dyn MarketRig)
     }
 }
 
-/// Concurrent units that lock the same balances in different orders all succeed and lose no update.
+/// Concurrent units of work that lock the same balances in different orders all succeed and lose no update.
 pub async fn concurrent_balance_locks_in_any_order_succeed(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {

@@ -136,7 +136,7 @@ pub async fn expired_coupons_are_available_and_ordered_earliest_first(rig: &dyn 
     assert_eq!(numbers(view(rig).await.coupons_expired(start(), 10).await.unwrap()), [50, 3, 1]);
 }
 
-/// Of concurrent units that lock one coupon for different orders exactly one succeeds.
+/// If several units of work lock one coupon for different orders concurrently, exactly one succeeds.
 pub async fn concurrent_coupon_changes_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_coupon(&coupon(1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {

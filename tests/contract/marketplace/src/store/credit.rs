@@ -119,7 +119,7 @@ pub async fn credit_is_isolated_by_tenant(rig: &dyn MarketRig) {
     assert_eq!(view.credit_changes(tenant(3), order_id(7)).await.unwrap(), []);
 }
 
-/// Concurrent units that count for one buyer lose no change, with and without an existing row.
+/// Concurrent units of work that count for one buyer lose no change, with and without an existing row.
 pub async fn concurrent_credit_changes_are_not_lost(rig: &dyn MarketRig) {
     const UNITS: u32 = 8;
     async fn attempt(store: &MarketStore, change: &CreditChange) -> Result<(), StoreError> {

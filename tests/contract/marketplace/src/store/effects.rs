@@ -239,7 +239,7 @@ pub async fn listing_is_independent_of_order_of_changes(rig: &dyn MarketRig) {
     );
 }
 
-/// Concurrent units that change one listing lose no change, also if the listing has no row yet.
+/// Concurrent units of work that change one listing lose no change, also if the listing has no row yet.
 pub async fn concurrent_listing_changes_are_not_lost(rig: &dyn MarketRig) {
     async fn attempt(store: &MarketStore, changes: &[ListingChange]) -> Result<(), StoreError> {
         let mut unit = store.begin().await?;

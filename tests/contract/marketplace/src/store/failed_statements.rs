@@ -1,4 +1,4 @@
-//! Rules for units in which a write failed.
+//! Rules for units of work in which a write failed.
 
 use handover_contract::samples::{event, event_id};
 use handover_contract::work::{changes_none, changes_one, is_conflict};
@@ -36,7 +36,7 @@ async fn insert_conflicting_rows(rig: &dyn MarketRig) {
     });
 }
 
-/// Asserts that neither the product nor the event of a failed unit exists.
+/// Asserts that neither the product nor the event of a failed unit of work exists.
 async fn assert_rolled_back(rig: &dyn MarketRig, id: i64, kind: &str) {
     let mut view = view(rig).await;
     let product = view.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap();
@@ -45,7 +45,7 @@ async fn assert_rolled_back(rig: &dyn MarketRig, id: i64, kind: &str) {
     assert_eq!(events, [], "after a failed {kind}");
 }
 
-/// After a failed write the commit fails, and no rows or events of the unit exist.
+/// After a failed write the commit fails, and no rows or events of the unit of work exist.
 pub async fn commit_fails_after_failed_row_write(rig: &dyn MarketRig) {
     insert_conflicting_rows(rig).await;
     for (n, kind) in FAILURES.into_iter().enumerate() {
@@ -79,7 +79,7 @@ pub async fn statements_after_failed_row_write_are_not_committed(rig: &dyn Marke
     }
 }
 
-/// Units after a failed unit are not affected.
+/// Units of work after a failed unit of work are not affected.
 pub async fn later_units_work_after_failed_row_write(rig: &dyn MarketRig) {
     insert_conflicting_rows(rig).await;
     for (n, kind) in FAILURES.into_iter().enumerate() {
@@ -93,7 +93,7 @@ pub async fn later_units_work_after_failed_row_write(rig: &dyn MarketRig) {
     }
 }
 
-/// An advance that changes no row is a result, not a failure: the unit can be committed.
+/// An advance that changes no row is a result, not a failure: the unit of work can be committed.
 pub async fn advance_without_change_does_not_fail_unit(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| {
         unit.insert_product(&product(1)).await.unwrap();

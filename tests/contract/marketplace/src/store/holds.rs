@@ -233,7 +233,7 @@ pub async fn frozen_hold_pages_continue_after_the_last_hold(rig: &dyn MarketRig)
     assert_eq!(view(rig).await.holds_frozen(start(), absent, 9).await.unwrap(), all[4..]);
 }
 
-/// Concurrent units that lock one hold lose no update.
+/// Concurrent units of work that lock one hold lose no update.
 pub async fn concurrent_hold_updates_are_not_lost(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Wallet)]).await;
     let outcomes = race(&rig.market(), |unit, _| {
@@ -253,7 +253,7 @@ pub async fn concurrent_hold_updates_are_not_lost(rig: &dyn MarketRig) {
     assert_eq!((seen[0].version, seen[0].amount), (1 + RACERS as i64, 500 + RACERS as i64));
 }
 
-/// Of concurrent units that insert the hold of one order and asset exactly one succeeds.
+/// If several units of work insert the hold of one order and asset concurrently, exactly one succeeds.
 pub async fn concurrent_hold_inserts_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.put_holds(&[Hold { amount: n as i64, ..hold(1, Wallet) }]).await })
@@ -263,7 +263,7 @@ pub async fn concurrent_hold_inserts_succeed_exactly_once(rig: &dyn MarketRig) {
     assert_eq!(of(rig, 1).await, [Hold { amount: winner as i64, ..hold(1, Wallet) }]);
 }
 
-/// Of concurrent units that commit or release one hold exactly one succeeds.
+/// If several units of work commit or release one hold concurrently, exactly one succeeds.
 pub async fn concurrent_hold_endings_succeed_exactly_once(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Points)]).await;
     let ended = |n: usize| {

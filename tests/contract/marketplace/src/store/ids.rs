@@ -34,7 +34,7 @@ pub async fn block_starts_after_previous_block(rig: &dyn MarketRig) {
     }
 }
 
-/// Two blocks reserved in one unit do not overlap.
+/// Two blocks reserved in one unit of work do not overlap.
 pub async fn blocks_of_one_unit_do_not_overlap(rig: &dyn MarketRig) {
     let (first, second) = in_unit!(rig, |unit| {
         let first = unit.take_id_block(IdKind::Order, 10).await.unwrap();
@@ -44,7 +44,7 @@ pub async fn blocks_of_one_unit_do_not_overlap(rig: &dyn MarketRig) {
     assert!(take(rig, IdKind::Order, 10).await >= second + 10);
 }
 
-/// A dropped unit may leave a gap, but no id is reserved twice.
+/// A dropped unit of work may leave a gap, but no id is reserved twice.
 pub async fn dropped_unit_reserves_no_id_twice(rig: &dyn MarketRig) {
     let first = take(rig, IdKind::Order, 10).await;
     let mut unit = begin(rig).await;

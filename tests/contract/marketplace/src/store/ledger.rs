@@ -374,7 +374,7 @@ pub async fn large_batch_of_operations_is_posted_completely(rig: &dyn MarketRig)
     assert_eq!(amounts(&entries), (1..=100).rev().map(|n| 7 * n).collect::<Vec<_>>());
 }
 
-/// Of concurrent units that post the same key exactly one succeeds, with all its postings.
+/// If several units of work post the same key concurrently, exactly one succeeds, with all its postings.
 pub async fn concurrent_postings_of_one_key_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {

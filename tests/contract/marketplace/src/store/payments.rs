@@ -70,7 +70,7 @@ pub async fn payment_is_allowed_after_previous_is_settled(rig: &dyn MarketRig) {
     assert_eq!(open, Some(payment(3, 1)));
 }
 
-/// One unit may settle a payment and insert another one, which is then the one in `PROCESSING`.
+/// One unit of work may settle a payment and insert another one, which is then the one in `PROCESSING`.
 pub async fn unit_may_settle_payment_and_insert_another(rig: &dyn MarketRig) {
     for (old, new) in [(1, 2), (4, 3)] {
         let order = old;

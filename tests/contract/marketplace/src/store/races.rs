@@ -43,10 +43,12 @@ pub async fn concurrent_order_changes_succeed_exactly_once(rig: &dyn MarketRig) 
     assert_eq!((seen.version, seen.update_time), (2, later(winner as i64)));
 }
 
-/// The same for units that read before they write: a unit that read an outdated state changes nothing.
+/// The same for units of work that read before they write: a unit of work that read an outdated state changes
+/// nothing.
 pub async fn concurrent_read_then_change_succeeds_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_order(&order(1)).await.unwrap());
-    // If units run concurrently, all of them read before one writes; a retried unit does not wait again.
+    // If units of work run concurrently, all of them read before one writes; a retried unit of work does not wait
+    // again.
     let concurrent_units = rig.capabilities().concurrent_units;
     let all_have_read = Arc::new(Barrier::new(RACERS));
     let waited: Arc<[AtomicBool; RACERS]> = Arc::default();
@@ -70,7 +72,7 @@ pub async fn concurrent_read_then_change_succeeds_exactly_once(rig: &dyn MarketR
     assert_eq!(seen.version, 2);
 }
 
-/// Of concurrent units that settle one payment exactly one succeeds.
+/// If several units of work settle one payment concurrently, exactly one succeeds.
 pub async fn concurrent_payment_settlements_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_payment(&payment(1, 1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, _| {
@@ -99,7 +101,7 @@ pub async fn concurrent_uses_of_gateway_transaction_succeed_exactly_once(rig: &d
     one_succeeded(outcomes);
 }
 
-/// Of payments inserted concurrently for one order exactly one succeeds.
+/// If several payments are inserted concurrently for one order, exactly one insert succeeds.
 pub async fn concurrent_payments_of_order_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.insert_payment(&payment(n as i64 + 1, 1)).await })
@@ -110,7 +112,7 @@ pub async fn concurrent_payments_of_order_succeed_exactly_once(rig: &dyn MarketR
     assert_eq!(seen.map(|payment| payment.id.get()), Some(winner as i64 + 1));
 }
 
-/// Concurrent units that insert different rows all succeed.
+/// Concurrent units of work that insert different rows all succeed.
 pub async fn concurrent_inserts_of_different_rows_all_succeed(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {

@@ -90,7 +90,7 @@ pub async fn second_refund_of_payment_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 3).await, None);
 }
 
-/// After a failed refund its payment may have another one, also in the same unit, but again only one.
+/// After a failed refund its payment may have another one, also in the same unit of work, but again only one.
 pub async fn refund_is_allowed_after_previous_failed(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1)]).await;
     let first = settle(rig, &refund(1, 1), Failed).await;
@@ -188,7 +188,7 @@ pub async fn due_refunds_are_processing_and_ordered_earliest_first(rig: &dyn Mar
     assert_eq!(numbers(view(rig).await.refunds_due(later(9), 9).await.unwrap()), [50, 3, 1, 2]);
 }
 
-/// Of concurrent units that insert a refund of one payment exactly one succeeds.
+/// If several units of work insert a refund of one payment concurrently, exactly one succeeds.
 pub async fn concurrent_refunds_of_payment_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.insert_refund(&refund(n as i64 + 1, 1)).await })
@@ -199,7 +199,7 @@ pub async fn concurrent_refunds_of_payment_succeed_exactly_once(rig: &dyn Market
     assert_eq!(all, [refund(winner as i64 + 1, 1)]);
 }
 
-/// Of concurrent units that settle one refund exactly one succeeds.
+/// If several units of work settle one refund concurrently, exactly one succeeds.
 pub async fn concurrent_refund_settlements_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_refund(&refund(1, 1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {

@@ -147,7 +147,7 @@ pub async fn expired_requests_are_removed_earliest_first(rig: &dyn MarketRig) {
     assert!(stored(rig, &scope("d")).await.is_some());
 }
 
-/// Of concurrent units that insert one request exactly one succeeds.
+/// If several units of work insert one request concurrently, exactly one succeeds.
 pub async fn concurrent_request_inserts_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.insert_request(&processing_request("key", &format!("t{n}"))).await })
@@ -158,7 +158,7 @@ pub async fn concurrent_request_inserts_succeed_exactly_once(rig: &dyn MarketRig
     assert_eq!(token, Some(format!("t{winner}")));
 }
 
-/// Of concurrent units that take over one request exactly one succeeds.
+/// If several units of work take over one request concurrently, exactly one succeeds.
 pub async fn concurrent_request_takeovers_succeed_exactly_once(rig: &dyn MarketRig) {
     add(rig, &[processing_request("key", "t")]).await;
     let outcomes = race(&rig.market(), |unit, n| {

@@ -43,7 +43,7 @@ async fn has_event<V: MarketView + ?Sized>(view: &mut V, id: &str) -> bool {
     !view.outbox_view().outbox_by_event(&[event_id(id)]).await.unwrap().is_empty()
 }
 
-/// The writes of a unit are invisible to others before its commit and visible afterwards.
+/// The writes of a unit of work are invisible to others before its commit and visible afterwards.
 pub async fn uncommitted_rows_and_events_are_invisible(rig: &dyn MarketRig) {
     let mut before = view(rig).await;
     let mut unit = begin(rig).await;
@@ -56,7 +56,7 @@ pub async fn uncommitted_rows_and_events_are_invisible(rig: &dyn MarketRig) {
     assert_eq!(seen(begin(rig).await.as_mut()).await.len(), EVERYTHING, "also to later units");
 }
 
-/// A unit reads its own inserted and changed rows.
+/// A unit of work reads its own inserted and changed rows.
 pub async fn unit_reads_its_own_rows(rig: &dyn MarketRig) {
     let mut unit = begin(rig).await;
     write_rows(unit.as_mut()).await;
@@ -66,7 +66,7 @@ pub async fn unit_reads_its_own_rows(rig: &dyn MarketRig) {
     assert_eq!(unit.payment_by_id(payment_id(1)).await.unwrap(), Some(paid));
 }
 
-/// Dropping a unit rolls back its inserts.
+/// Dropping a unit of work rolls back its inserts.
 pub async fn dropped_unit_rolls_back_inserts(rig: &dyn MarketRig) {
     let mut unit = begin(rig).await;
     write_rows(unit.as_mut()).await;
@@ -75,7 +75,7 @@ pub async fn dropped_unit_rolls_back_inserts(rig: &dyn MarketRig) {
     assert_eq!(seen(begin(rig).await.as_mut()).await, [""; 0]);
 }
 
-/// Dropping a unit rolls back its changes of existing rows.
+/// Dropping a unit of work rolls back its changes of existing rows.
 pub async fn dropped_unit_rolls_back_updates(rig: &dyn MarketRig) {
     let old = product(1);
     in_unit!(rig, |unit| {
@@ -121,7 +121,7 @@ pub async fn rows_and_events_of_commit_become_visible_together(rig: &dyn MarketR
     writer.await.unwrap();
 }
 
-/// A commit whose future is dropped is applied completely or not at all, and later units work.
+/// A commit whose future is dropped is applied completely or not at all, and later units of work work.
 pub async fn dropped_commit_is_atomic_for_rows_and_events(rig: &dyn MarketRig) {
     for polls in 0..MAX_POLLS {
         let id = 1 + polls as i64;

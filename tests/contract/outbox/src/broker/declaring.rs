@@ -19,7 +19,7 @@ async fn refusal(rig: &dyn BrokerRig, spec: QueueSpec) -> String {
     }
 }
 
-/// Repeating a declaration changes nothing: messages, consumers and the number of deliveries.
+/// Declaring the same topology again does not affect messages, consumers or delivery counts.
 pub async fn a_repeated_declaration_changes_nothing(rig: &dyn BrokerRig) {
     let specs = [
         dead_lettered(expiring(queue(QUEUE, &[KEY]), Duration::from_secs(900)), "dead"),

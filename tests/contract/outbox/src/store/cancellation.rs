@@ -7,7 +7,7 @@ use super::units::{has_dead_letter, has_event};
 use super::{StoreRig, begin, in_unit, view};
 use crate::samples::{dead_letter, event};
 
-/// A `begin` that is cancelled at any point leaves no later unit inside its transaction.
+/// A `begin` that is cancelled at any point leaves no later unit of work inside its transaction.
 pub async fn a_begin_cancelled_at_any_point_does_not_affect_later_units(rig: &dyn StoreRig) {
     for polls in 0..MAX_POLLS {
         let store = rig.store();
@@ -47,7 +47,7 @@ pub async fn cancelled_begins_free_their_resources(rig: &dyn StoreRig) {
     assert_eq!(page.len(), 4);
 }
 
-/// A unit that is dropped during a statement is rolled back like any other.
+/// A unit of work that is dropped during a statement is rolled back like any other.
 pub async fn a_unit_cancelled_during_a_statement_is_rolled_back(rig: &dyn StoreRig) {
     for polls in 0..MAX_POLLS {
         let mut unit = begin(rig).await;
@@ -74,7 +74,7 @@ pub async fn a_unit_cancelled_during_a_statement_is_rolled_back(rig: &dyn StoreR
     panic!("append is not done after {MAX_POLLS} polls");
 }
 
-/// A cancelled commit happens as a whole or not at all, and later units work.
+/// A cancelled commit happens as a whole or not at all, and later units of work work.
 pub async fn a_commit_cancelled_at_any_point_is_atomic(rig: &dyn StoreRig) {
     for polls in 0..MAX_POLLS {
         let id = format!("e{polls}");

@@ -122,7 +122,7 @@ pub async fn a_record_in_an_unexpected_state_is_a_conflict(rig: &dyn StoreRig) {
     assert_eq!(logged(rig, "inventory", "missing").await, None);
 }
 
-/// After one conflict among many records, none of them is written, nor any other change of the unit.
+/// After one conflict among many records, none of them is written, nor any other change of the unit of work.
 pub async fn one_conflict_undoes_the_whole_unit(rig: &dyn StoreRig) {
     record(rig, &[consumption("inventory", &event("taken", 7, 1))]).await;
     let mut unit = begin(rig).await;

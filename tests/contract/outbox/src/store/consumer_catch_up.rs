@@ -167,7 +167,7 @@ async fn stale_consumptions(
     limit: u32,
 ) -> Vec<String> {
     let found = view(rig).await.outbox_view().stale_consumptions("inventory", idle_since, now, limit).await;
-    found.expect("stale_consumptions can be read").into_iter().map(String::from).collect()
+    found.expect("interrupted events can be read").into_iter().map(String::from).collect()
 }
 
 fn left(id: &str, status: ConsumeStatus, touched: i64) -> Consumption {
@@ -266,7 +266,7 @@ async fn unconsumed_events(
         .outbox_view()
         .unconsumed_events("inventory", types, after_id(rig).await, later(after), later(until), limit)
         .await;
-    rows.expect("unconsumed_events events can be read").into_iter().map(|row| row.event_id.into()).collect()
+    rows.expect("unconsumed events can be read").into_iter().map(|row| row.event_id.into()).collect()
 }
 
 async fn send(rig: &dyn StoreRig, id: &str, at: i64) {

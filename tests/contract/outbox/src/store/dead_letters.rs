@@ -113,7 +113,7 @@ pub async fn parking_an_open_dead_letter_again_changes_nothing(rig: &dyn StoreRi
     assert_eq!(keys(rig).await, ["key"]);
 }
 
-/// Parking a dead letter twice in one unit stores one row.
+/// Parking a dead letter twice in one unit of work stores one row.
 pub async fn parking_a_dead_letter_twice_in_a_unit_stores_one_row(rig: &dyn StoreRig) {
     let first = dead_letter("queue", "key");
     in_unit!(rig, |unit| {

@@ -31,7 +31,7 @@ async fn take_every_key(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| write_everything(unit.outbox()).await);
 }
 
-/// After a failed statement, commit reports no success, and nothing of the unit is stored.
+/// After a failed statement, commit reports no success, and nothing of the unit of work is stored.
 pub async fn after_a_failed_statement_nothing_can_be_committed(rig: &dyn StoreRig) {
     take_every_key(rig).await;
     for what in FAILURES {
@@ -67,7 +67,7 @@ pub async fn statements_after_a_failed_one_are_not_stored(rig: &dyn StoreRig) {
     }
 }
 
-/// A failed unit does not affect later units.
+/// A failed unit of work does not affect later units of work.
 pub async fn a_failed_unit_does_not_affect_later_units(rig: &dyn StoreRig) {
     take_every_key(rig).await;
     for (n, what) in FAILURES.into_iter().enumerate() {
@@ -80,7 +80,7 @@ pub async fn a_failed_unit_does_not_affect_later_units(rig: &dyn StoreRig) {
     }
 }
 
-/// A conditional write that changes no row is not a failure: the unit can be committed.
+/// A conditional write that changes no row is not a failure: the unit of work can be committed.
 pub async fn a_write_that_changes_no_row_is_not_a_failure(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         let unit = unit.outbox();

@@ -216,7 +216,7 @@ pub async fn only_own_leases_are_released(rig: &dyn StoreRig) {
     assert_eq!(lease(rig, owned.partition).await, before);
 }
 
-/// A dropped unit does not take, renew or release leases.
+/// A dropped unit of work does not take, renew or release leases.
 pub async fn a_dropped_unit_does_not_change_leases(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", partition(7)).await;
     let before = view(rig).await.outbox_view().partition_leases().await.unwrap();
@@ -273,7 +273,7 @@ pub async fn an_ended_relay_is_removed(rig: &dyn StoreRig) {
         unit.outbox().delete_heartbeat(&relay("r1")).await.unwrap();
         unit.outbox().delete_heartbeat(&relay("never-seen")).await.unwrap();
     });
-    assert_eq!(relays(rig).await, ["R1", "r2"], "relays are compared byte by byte");
+    assert_eq!(relays(rig).await, ["R1", "r2"], "relay ids are compared byte by byte");
 }
 
 /// Ending all leases removes every relay and frees every partition, without changing epochs.

@@ -56,7 +56,7 @@ pub trait StoreRig: Send + Sync {
 /// Capabilities in which stores differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreCapabilities {
-    /// Units of work run concurrently. Otherwise a second `begin` waits until the first unit has ended.
+    /// Units of work run concurrently. Otherwise a second `begin` waits until the first unit of work has ended.
     pub concurrent_units: bool,
 }
 
@@ -108,7 +108,7 @@ crate::rules! { store_rules: StoreRig;
         exactly_one_of_concurrent_workers_records_a_new_event,
         exactly_one_of_concurrent_workers_retries_an_event,
         exactly_one_of_concurrent_workers_with_reads_retries_an_event,
-        exactly_one_of_concurrent_units_settles_a_row,
+        a_row_confirmed_concurrently_becomes_sent_once,
         exactly_one_of_concurrent_relays_takes_a_partition,
         a_fenced_partition_changes_its_owner_only_after_the_settlement,
         units_that_write_different_rows_all_succeed,

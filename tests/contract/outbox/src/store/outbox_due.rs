@@ -313,7 +313,7 @@ pub async fn blocked_rows_do_not_count_against_the_limit(rig: &dyn StoreRig) {
     assert_eq!(due_of(rig, PartitionSet::ALL, start(), Hold, 2).await, ["free1", "free2"]);
 }
 
-/// A unit sees its own changes in the due rows.
+/// A unit of work sees its own changes in the due rows.
 pub async fn a_unit_sees_its_own_changes_in_due_rows(rig: &dyn StoreRig) {
     append(rig, &[event("a1", 1, 1), event("a2", 1, 2)]).await;
     in_unit!(rig, |unit| {

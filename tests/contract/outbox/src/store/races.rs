@@ -75,7 +75,8 @@ pub async fn exactly_one_of_concurrent_workers_retries_an_event(rig: &dyn StoreR
 /// The same for workers that read first and then write: a worker with a stale read has no effect.
 pub async fn exactly_one_of_concurrent_workers_with_reads_retries_an_event(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().record(&[failed(1)]).await.unwrap());
-    // With concurrent units, all of them read before one of them writes; a retried unit does not wait.
+    // With concurrent units of work, all of them read before one of them writes; a retried unit of work does not
+    // wait.
     let concurrent_units = rig.capabilities().concurrent_units;
     let all_have_read = Arc::new(Barrier::new(RACERS));
     let waited: Arc<[AtomicBool; RACERS]> = Arc::default();
@@ -105,7 +106,7 @@ pub async fn exactly_one_of_concurrent_workers_with_reads_retries_an_event(rig: 
 }
 
 /// One row confirmed concurrently is counted once.
-pub async fn exactly_one_of_concurrent_units_settles_a_row(rig: &dyn StoreRig) {
+pub async fn a_row_confirmed_concurrently_becomes_sent_once(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().append(&[event("e", 7, 1)]).await.unwrap());
     let outcomes = race(&rig.store(), |unit, _| {
         Box::pin(async move { unit.outbox().mark_sent(&[&confirmed("e")], start()).await })
@@ -179,7 +180,7 @@ pub async fn a_fenced_partition_changes_its_owner_only_after_the_settlement(rig:
     assert_eq!(taken.unwrap(), Changed::One);
 }
 
-/// Concurrent units that write different rows all succeed.
+/// Concurrent units of work that write different rows all succeed.
 pub async fn units_that_write_different_rows_all_succeed(rig: &dyn StoreRig) {
     let outcomes = race(&rig.store(), |unit, n| {
         Box::pin(async move {

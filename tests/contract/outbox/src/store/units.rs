@@ -80,7 +80,7 @@ async fn attempts(view: &mut dyn OutboxView) -> Option<u32> {
     view.consumption("inventory", &event_id("e")).await.unwrap().map(|row| row.attempts)
 }
 
-/// Writes of a unit are invisible to others before its commit.
+/// Writes of a unit of work are invisible to others before its commit.
 pub async fn writes_of_a_unit_are_invisible_before_its_commit(rig: &dyn StoreRig) {
     let mut before = view(rig).await;
     let mut unit = begin(rig).await;
@@ -99,7 +99,7 @@ pub async fn writes_of_a_unit_are_visible_after_its_commit(rig: &dyn StoreRig) {
     assert_eq!(seen(begin(rig).await.outbox_view()).await.len(), EVERYTHING, "also to later units");
 }
 
-/// A unit reads its own writes.
+/// A unit of work reads its own writes.
 pub async fn a_unit_reads_its_own_writes(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     write_everything(unit.outbox()).await;
@@ -112,7 +112,7 @@ pub async fn a_unit_reads_its_own_writes(rig: &dyn StoreRig) {
     assert_eq!(attempts(unit.outbox_view()).await, Some(2));
 }
 
-/// Dropping a unit undoes all its writes.
+/// Dropping a unit of work undoes all its writes.
 pub async fn a_dropped_unit_undoes_everything(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     write_everything(unit.outbox()).await;
@@ -121,7 +121,7 @@ pub async fn a_dropped_unit_undoes_everything(rig: &dyn StoreRig) {
     assert_eq!(seen(begin(rig).await.outbox_view()).await, [""; 0]);
 }
 
-/// Dropping a unit undoes its changes of existing rows.
+/// Dropping a unit of work undoes its changes of existing rows.
 pub async fn a_dropped_unit_undoes_its_changes_of_existing_rows(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
@@ -140,7 +140,7 @@ pub async fn a_dropped_unit_undoes_its_changes_of_existing_rows(rig: &dyn StoreR
     assert_eq!(view.dead_letter("queue", "key").await.unwrap(), Some(dead_letter("queue", "key")));
 }
 
-/// Repeatedly dropped units do not affect later ones.
+/// Repeatedly dropped units of work do not affect later ones.
 pub async fn dropped_units_do_not_affect_later_units(rig: &dyn StoreRig) {
     for n in 1..=30 {
         let mut unit = begin(rig).await;
@@ -151,7 +151,7 @@ pub async fn dropped_units_do_not_affect_later_units(rig: &dyn StoreRig) {
     assert_eq!(events(view(rig).await.outbox_view()).await, 30);
 }
 
-/// A view sees every unit committed before it was opened.
+/// A view sees every unit of work committed before it was opened.
 pub async fn a_view_sees_every_commit_before_it(rig: &dyn StoreRig) {
     for n in 1..=20 {
         in_unit!(rig, |unit| unit.outbox().record(&[tried(n)]).await.unwrap());
@@ -159,7 +159,7 @@ pub async fn a_view_sees_every_commit_before_it(rig: &dyn StoreRig) {
     }
 }
 
-/// A unit sees every unit committed before it began.
+/// A unit of work sees every unit of work committed before it began.
 pub async fn a_unit_sees_every_commit_before_it(rig: &dyn StoreRig) {
     for n in 1..=10 {
         in_unit!(rig, |unit| {
@@ -247,7 +247,7 @@ pub async fn committed_data_survives_a_restart(rig: &dyn StoreRig) {
     assert!(!has_event(view.outbox_view(), "dropped").await);
 }
 
-/// Concurrent units do not see each other's writes.
+/// Concurrent units of work do not see each other's writes.
 pub async fn concurrent_units_do_not_see_each_other(rig: &dyn StoreRig) {
     if !rig.capabilities().concurrent_units {
         return;

@@ -1,4 +1,4 @@
-//! WakeupNotifier-up notifications for the relay.
+//! Wake-up notifications for the relay.
 
 use futures_util::FutureExt;
 use handover_events::AggregateRef;
@@ -87,7 +87,7 @@ pub async fn a_notified_relay_sees_the_events(rig: &dyn StoreRig) {
     }
 }
 
-/// A unit that is not committed sends no notification.
+/// A unit of work that is not committed sends no notification.
 pub async fn an_uncommitted_unit_sends_no_notification(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().append(&[event("a", 5, 1)]).await.unwrap();

@@ -20,7 +20,7 @@ impl AssetRepoWrapper for Unit {
         let changed = self.inner.advance_coupon(after).await?;
         let free = CouponStatus::Available.as_str();
         let mut from = before.as_ref().map(|before| before.status.as_str());
-        // The coupon moves from one order to another in one unit: two transitions.
+        // The coupon moves from one order to another in one unit of work: two transitions.
         let of = before.and_then(|before| before.order);
         if of.is_some() && after.order.is_some() && of != after.order {
             self.advanced(changed, ("coupon", from, free), || of_coupon(after));
@@ -107,7 +107,7 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         let is_allowed = match hold.status {
             HoldStatus::Frozen => order.is_some(),
             HoldStatus::Committed => was_paid,
-            // A refused lock cancels the order in the same unit.
+            // A refused lock cancels the order in the same unit of work.
             HoldStatus::Released => order.as_ref().is_some_and(|it| it.status == OrderStatus::Cancelled),
         };
         let refused = before == NOTHING && hold.status == HoldStatus::Released;

@@ -36,7 +36,7 @@ pub enum TimelineKind {
     Effect,
     /// A consumer recorded an event in its consume log.
     Consumed,
-    /// A dead letter was created or decided.
+    /// A dead letter was created, replayed or discarded.
     DeadLetter,
 }
 
