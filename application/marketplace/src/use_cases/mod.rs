@@ -82,7 +82,7 @@ pub enum UseCaseError {
     /// There is nothing to release: failed events do not block later ones (`outbox.on-failed = "continue"`).
     #[error("nothing is held: outbox.on-failed is continue")]
     NothingHeld,
-    /// The store failed.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The broker failed.

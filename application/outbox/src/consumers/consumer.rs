@@ -81,7 +81,7 @@ impl Consumer {
         let _ = sweeper.await;
     }
 
-    /// Reads the start position of this consumer; retries during an outage of the store.
+    /// Reads the start position of this consumer; retries during an outage of the database.
     async fn processor(&self) -> Option<EventProcessor> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -209,7 +209,7 @@ impl Worker {
         }
     }
 
-    /// Settles one delivery. During an outage of the store the delivery stays unsettled and no attempt is counted.
+    /// Settles one delivery. During an outage of the database the delivery stays unsettled and no attempt is counted.
     async fn settle_one(&self, delivery: Delivery) {
         let count = if delivery.redelivered { CountFirst::Yes } else { CountFirst::No };
         let mut pause = FIRST_PAUSE;
@@ -226,7 +226,7 @@ impl Worker {
                 }
                 Ok(SingleOutcome::Busy(until)) => self.until(until),
                 Err(error) => {
-                    warn!(%error, queue = self.processor.queue(), "[{}] store failed; consumption paused, retrying",
+                    warn!(%error, queue = self.processor.queue(), "[{}] database unavailable; consumption paused, retrying",
                         self.processor.name());
                     pause = (pause * 2).min(LAST_PAUSE);
                     pause

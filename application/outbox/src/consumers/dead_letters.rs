@@ -113,7 +113,7 @@ impl DeadLetterDrainer {
             let parked = match self.park_all(&deliveries, 0..deliveries.len()).await {
                 Ok(()) => deliveries.iter().collect(),
                 Err(error) if error.store_error().is_some_and(StoreError::is_outage) => {
-                    return warn!(%error, "[DeadLetters] store failed; {} dead letters remain in the queue", deliveries.len());
+                    return warn!(%error, "[DeadLetters] database unavailable; {} dead letters remain in the queue", deliveries.len());
                 }
                 Err(error) => {
                     warn!(%error, "[DeadLetters] batch failed; parking its {} dead letters one by one", deliveries.len());

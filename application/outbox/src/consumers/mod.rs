@@ -88,7 +88,7 @@ pub enum HandlerError {
     /// No attempt can succeed (000 §9.3).
     #[error("{0}")]
     Unrecoverable(String),
-    /// The store failed.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -54,7 +54,7 @@ impl EventProcessor {
     /// Settles one event, first the earlier events that the gate requires, and then the events that wait for it, each
     /// in a separate unit of work.
     ///
-    /// An error is an outage of the store: no attempt was counted except `counted`. Call again later with the same
+    /// An error is an outage of the database: no attempt was counted except `counted`. Call again later with the same
     /// `counted`.
     pub(super) async fn apply_single(
         &self,

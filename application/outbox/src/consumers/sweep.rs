@@ -17,7 +17,7 @@ use crate::with_tx;
 const BATCH: u32 = 100;
 /// Number of lock timeouts after which a sweep ends.
 const MAX_POSTPONED: u32 = 3;
-/// Pause before the next attempt during an outage of the store.
+/// Pause before the next attempt during an outage of the database.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
 /// If the queue is not empty it may still contain the event: the time limit is extended to this percentage.
 const QUEUED_WAIT_PERCENT: i32 = 150;
@@ -146,7 +146,7 @@ async fn apply_event(processor: &EventProcessor, event: &EventId) -> Result<Swee
             }
             // `counted` is kept: an outage during an attempt does not count as another attempt.
             Err(error) if error.is_outage() => {
-                warn!(%error, consumer = processor.name(), "[{}] store failed; sweep paused, retrying in {OUTAGE_PAUSE:?}", processor.name());
+                warn!(%error, consumer = processor.name(), "[{}] database unavailable; sweep paused, retrying in {OUTAGE_PAUSE:?}", processor.name());
                 tokio::select! {
                     biased;
                     () = processor.outbox.tx.tasks.stopping().cancelled() => return Err(error),

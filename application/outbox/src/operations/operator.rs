@@ -47,7 +47,7 @@ pub enum OperationError {
     /// Nothing to release: failed events block no later events (`outbox.on-failed = "continue"`).
     #[error("nothing is held: outbox.on-failed is continue")]
     NothingHeld,
-    /// The store failed.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The broker failed.

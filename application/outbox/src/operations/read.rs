@@ -32,7 +32,7 @@ pub async fn find_event(
 }
 
 /// Aggregates whose next event cannot be published: it is not due yet, or, with `outbox.on-failed = "hold"`, it is
-/// behind a failed event that an operator has to decide about.
+/// behind a failed event that an operator must redrive, release or leave.
 pub async fn blocked(
     outbox: &Outbox,
     operator: &Operator,

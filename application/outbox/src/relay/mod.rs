@@ -63,7 +63,7 @@ impl Relay {
                 }
                 Ok(Step::BrokerUnreachable) => self.back_off().await,
                 Err(error) => {
-                    warn!(%error, "[OutboxRelay] store failed; retrying in {:?}", self.pause);
+                    warn!(%error, "[OutboxRelay] database error; retrying in {:?}", self.pause);
                     self.back_off().await;
                 }
             }

@@ -145,7 +145,7 @@ async fn decided_meanwhile(
             BeginOutcome::Applied
         }
         Some(now) => BeginOutcome::Decided(
-            already_decided(now.status).unwrap_or("another operator is deciding about it"),
+            already_decided(now.status).unwrap_or("another operator is replaying or discarding it"),
         ),
         None => BeginOutcome::Decided("it no longer exists"),
     })
