@@ -199,7 +199,7 @@ impl Session {
         rows: &[Redrive],
         now: DateTime<Utc>,
     ) -> Result<Vec<RedrivenRow>, StoreError> {
-        // Of two requests for one event the first applies: after it the row is pending.
+        // If an event is requested twice, the first request applies; after it the row is pending.
         let mut due: BTreeMap<&EventId, DateTime<Utc>> = BTreeMap::new();
         for row in rows {
             due.entry(&row.event_id).or_insert(row.due);

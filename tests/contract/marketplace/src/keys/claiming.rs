@@ -113,7 +113,7 @@ pub async fn scopes_differ_by_tenant_user_route_and_key(rig: &dyn KeysRig) {
     }
 }
 
-/// Of a hundred concurrent requests exactly one claims the key; all others get `InProgress`.
+/// If a hundred requests claim one key concurrently, exactly one succeeds; all others get `InProgress`.
 pub async fn concurrent_claims_succeed_exactly_once(rig: &dyn KeysRig) {
     let scope = fresh_scope();
     exactly_one_claims(rig, &scope, 0).await;

@@ -47,7 +47,7 @@ pub async fn late_owner_changes_nothing_after_takeover(rig: &dyn KeysRig) {
     assert_eq!(claim(rig, &claim_of(rig, &late.scope, "t6")).await, ClaimOutcome::Completed(answer));
 }
 
-/// Of a hundred concurrent requests that find an expired lease exactly one takes over.
+/// If a hundred concurrent requests find an expired lease, exactly one takes over.
 pub async fn concurrent_takeovers_succeed_exactly_once(rig: &dyn KeysRig) {
     let late = claim_of(rig, &fresh_scope(), "t1");
     assert_eq!(claim(rig, &late).await, ClaimOutcome::First);

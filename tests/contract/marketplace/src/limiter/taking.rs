@@ -97,7 +97,7 @@ pub async fn bucket_refills_at_its_rate_up_to_capacity(rig: &dyn LimiterRig) {
     }
 }
 
-/// Of many concurrent requests, as many are granted as there are tokens.
+/// Exactly as many concurrent requests are granted as there are tokens.
 pub async fn concurrent_requests_get_at_most_the_capacity(rig: &dyn LimiterRig) {
     const REQUESTS: usize = 40;
     for _ in 0..10 {

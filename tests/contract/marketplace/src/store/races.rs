@@ -13,7 +13,7 @@ use tokio::sync::Barrier;
 use super::{MarketRig, in_unit, view};
 use crate::samples::{order, order_moved_to, payment, product, settled};
 
-/// Of concurrent buyers of one product exactly one gets it.
+/// If several buyers order one product concurrently, exactly one gets it.
 pub async fn concurrent_product_changes_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_product(&product(1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {
@@ -28,7 +28,7 @@ pub async fn concurrent_product_changes_succeed_exactly_once(rig: &dyn MarketRig
     assert_eq!((seen.version, seen.update_time), (2, later(winner as i64)));
 }
 
-/// Of concurrent transitions of one order exactly one succeeds.
+/// If an order gets several transitions concurrently, exactly one succeeds.
 pub async fn concurrent_order_changes_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_order(&order(1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {

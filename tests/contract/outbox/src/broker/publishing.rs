@@ -75,7 +75,7 @@ pub async fn an_unroutable_message_is_returned(rig: &dyn BrokerRig) {
     drain(rig, QUEUE, 0).await;
 }
 
-/// Of a mixed window exactly those messages are returned that no queue matches, whatever their position.
+/// Exactly the messages of a window that match no queue are returned, at any position.
 pub async fn only_unroutable_messages_of_a_window_are_returned(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     for modulus in [2, 3, 7, 50] {

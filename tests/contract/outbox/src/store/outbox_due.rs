@@ -242,7 +242,7 @@ pub async fn rows_of_an_aggregate_are_ordered_by_sequence_then_id(rig: &dyn Stor
     assert_eq!(due(rig, start()).await, ["a1", "a2-first", "a2-second", "a3"]);
 }
 
-/// Of two rows with the same sequence number the smaller id is earlier: it blocks the other, not the reverse.
+/// If two rows have the same sequence number, the one with the smaller id is earlier and blocks the other.
 pub async fn rows_with_the_same_sequence_are_ordered_by_id(rig: &dyn StoreRig) {
     append(
         rig,
