@@ -60,9 +60,10 @@ async fn cancelled(api: &Api, buyers: impl IntoIterator<Item = i64>) {
     }
 }
 
-/// Waits until the consumer has counted this many cancellations of these buyers.
-async fn expect_counted(snapshot: &DatabaseSnapshot, within: Duration, which: &str, count: i64) {
-    let sql = format!("SELECT count(*) FROM buyer_credit_changes WHERE buyer_id {which} {LOCKED}");
+/// Waits until the credit consumer has recorded `count` cancellations of the buyer [`LOCKED`] (`operator` is `=`) or of all
+/// other buyers (`<>`).
+async fn expect_counted(snapshot: &DatabaseSnapshot, within: Duration, operator: &str, count: i64) {
+    let sql = format!("SELECT count(*) FROM buyer_credit_changes WHERE buyer_id {operator} {LOCKED}");
     eventually(within, async || match snapshot.count(&sql).await? {
         found if found == count => Ok(()),
         found => Err(format!("{found} of {count} are counted").into()),

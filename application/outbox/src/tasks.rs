@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-/// Limit of concurrent units of work for requests, and also for background work.
+/// Maximum number of concurrent units of work, for requests and for background work separately.
 pub const MAX_UNITS: usize = 64;
 
 /// Tasks of one process, its shutdown signals and its limits on concurrent units of work. Clones share them.

@@ -72,7 +72,7 @@ faults! { broken_by(Fault) {
         "messages_requeued_together_keep_their_order",
     ]
     rejected_message_is_requeued: RejectedMessageIsRequeued breaks [
-        "a_consumer_of_dead_letters_is_woken_by_one",
+        "a_waiting_consumer_is_woken_by_a_dead_letter",
         "a_dead_letter_reaches_every_queue_that_matches_its_key",
         "a_message_published_again_is_not_dead_lettered",
         "a_message_dead_lettered_twice_names_the_last_queue",

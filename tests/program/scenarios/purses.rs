@@ -37,7 +37,7 @@ impl Shop {
         self.api.post(OPERATOR, "/api/v1/ops/coupons", body).await.unwrap().id("couponId")
     }
 
-    /// Gives the buyer 50.00, 300 points and a coupon over 10.00. Returns the coupon's id.
+    /// Gives the buyer 50.00, 300 points and a coupon for 10.00. Returns the coupon's id.
     pub(crate) async fn fill_purses(&self) -> i64 {
         self.deposit(BUYER, 5_000).await;
         self.grant(BUYER, 300).await;

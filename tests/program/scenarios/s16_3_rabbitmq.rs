@@ -103,7 +103,7 @@ async fn s16_3_3_outage_counts_as_attempt_only_if_configured(pair: Pair) {
     let orders = orders_in_outage(&patient).await;
     failed_by_outage(&counting).await;
     proxy.set(Traffic::default());
-    sent_without_an_attempt(&patient, &orders).await;
+    assert_sent_without_counted_attempt(&patient, &orders).await;
     redriven_by_operator(&counting).await;
 }
 
@@ -122,7 +122,7 @@ async fn orders_in_outage(shop: &Shop) -> Vec<i64> {
     orders
 }
 
-async fn sent_without_an_attempt(shop: &Shop, orders: &[i64]) {
+async fn assert_sent_without_counted_attempt(shop: &Shop, orders: &[i64]) {
     shop.settled().await;
     assert_eq!(
         shop.snapshot.number("SELECT max(retry_count) FROM outbox_events").await,

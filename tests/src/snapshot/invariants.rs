@@ -209,7 +209,7 @@ const INVARIANTS: [(&str, &str); 37] = [
             WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id AND e.event_type = 'ORDER_CANCELLED')",
     ),
     (
-        "an order does not have one ORDER_STATUS_CHANGED for shipping and one for completion",
+        "an order's number of ORDER_STATUS_CHANGED does not match its status",
         "SELECT o.id FROM orders o WHERE CASE o.status WHEN 'shipped' THEN 1 WHEN 'completed' THEN 2 ELSE 0 END <> (
             SELECT count(*) FROM outbox_events e WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id
             AND e.event_type = 'ORDER_STATUS_CHANGED')",

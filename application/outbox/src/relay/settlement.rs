@@ -101,7 +101,7 @@ impl Relay {
             for failed in failed {
                 let row = rows.get(&failed.event_id);
                 let trace = row.map(|row| row.trace_id());
-                // An outage does not count as a failure of the event.
+                // An unchanged retry count means that the attempt was not counted (broker outage).
                 if row.is_none_or(|row| failed.retry_count > row.retry_count) {
                     metrics::counter!(FAILED).increment(1);
                 }

@@ -137,7 +137,7 @@ fn outside_loopback_gateway_must_be_configured() {
         2,
         &[
             "gateway.url is not set, and 0.0.0.0:0 can be reached",
-            "why: the default is a sandbox, which reports every refund as paid",
+            "why: the default is a sandbox: it reports refunds as paid",
             "do:  set gateway.url to https:// and the gateway's address (or to \"sandbox:\"",
         ],
     );

@@ -14,7 +14,7 @@ use super::layers::{Setting, Settings};
 pub(super) struct Unit {
     name: &'static str,
     seconds: f64,
-    /// One millisecond in this unit of work, rounded up.
+    /// One millisecond in this unit of time, rounded up.
     least: &'static str,
     example: &'static str,
 }
@@ -42,7 +42,7 @@ impl<'a> Reader<'a> {
         self.0.get(key).map(|setting| Item { key, setting })
     }
 
-    /// Returns the setting of a key that has a default.
+    /// Returns the setting. The key MUST have a default; a missing value is an error.
     pub(super) fn item(&self, key: &'static str) -> Result<Item<'a>, ConfigError> {
         self.find(key).ok_or_else(|| ConfigError::Refused {
             key,

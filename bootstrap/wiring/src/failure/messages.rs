@@ -23,7 +23,7 @@ impl Failure {
                 "auth.jwks-file has public keys, which verify tokens but cannot sign them"
             }
             Failure::GatewayNeeded { .. } => {
-                "the default is a sandbox, which reports every refund as paid and moves no money"
+                "the default is a sandbox: it reports refunds as paid and moves no money"
             }
             Failure::Gateway(_) => "the service sends refund requests to it",
             Failure::SharedSecretMissing { .. } => {

@@ -109,7 +109,7 @@ impl ReferenceRun {
         Ok(())
     }
 
-    /// Repeats the command that caused this event. The order of the rows is one in which all commands succeed.
+    /// Repeats the command that caused this event. The caller passes the outbox rows by ascending id; in that sequence every command succeeds.
     pub(super) async fn repeat(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
         let tenant = row.aggregate.tenant;
         let by = |id| actors::by_user(&run.faults, tenant, id);

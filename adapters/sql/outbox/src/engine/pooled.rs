@@ -1,8 +1,8 @@
 //! Pooled connections to a server, shared by PostgreSQL and MySQL.
 //!
 //! **Invariant:** a connection returns to the pool outside a transaction, or it is closed. The flag for an open
-//! transaction is set before BEGIN is sent: the future may be dropped before the server responds, and the driver's own
-//! transactions are not rolled back in that case.
+//! transaction is set before BEGIN is sent, because the future may be dropped before the server responds.
+//! `sqlx::Transaction` is not used: it does not roll back in that case.
 //!
 //! **Invariant:** every statement has a time limit: a stopped or unreachable server is reported as unavailable.
 

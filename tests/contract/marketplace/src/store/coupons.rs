@@ -54,7 +54,7 @@ pub async fn duplicate_coupon_id_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(coupon(1)));
 }
 
-/// A coupon is replaced only if its version is the previous one, also when it returns to an earlier status.
+/// A coupon is replaced only if its stored version is one less than the new version, also when it returns to an earlier status.
 pub async fn coupon_advances_only_from_previous_version(rig: &dyn MarketRig) {
     let mut now = coupon(1);
     add(rig, &[now.clone(), coupon(2)]).await;

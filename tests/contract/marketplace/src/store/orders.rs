@@ -67,7 +67,7 @@ pub async fn duplicate_order_id_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(order(1)));
 }
 
-/// An order is replaced only if its version is the previous one, for every transition.
+/// An order is replaced only if its stored version is one less than the new version, for every transition.
 pub async fn order_advances_only_from_previous_version(rig: &dyn MarketRig) {
     let mut now = order(1);
     add(rig, &[now.clone(), order(2)]).await;

@@ -109,7 +109,8 @@ pub async fn payment_is_found_by_id_without_tenant(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(foreign));
 }
 
-/// A payment is replaced only if its version is the previous one; transaction and refund flag are replaced too.
+/// A payment row is updated only if its stored version is one less than the new version. The gateway's transaction id and the refund
+/// flag are updated, too.
 pub async fn payment_advances_only_from_previous_version(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1), payment(2, 2)]).await;
     let after =

@@ -63,7 +63,7 @@ pub async fn duplicate_product_id_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(product(1)));
 }
 
-/// A product is replaced only if its version is the previous one.
+/// A product is replaced only if its stored version is one less than the new version.
 pub async fn product_advances_only_from_previous_version(rig: &dyn MarketRig) {
     add(rig, &[product(1), product(2)]).await;
     let sold = product(1).apply(ProductAction::Occupy, later(1)).unwrap();

@@ -115,7 +115,7 @@ pub async fn refund_is_found_by_id_without_tenant(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(foreign));
 }
 
-/// A refund is replaced only if its version is the previous one; attempts and last error are replaced too.
+/// A refund is replaced only if its stored version is one less than the new version; attempts and last error are replaced too.
 pub async fn refund_advances_only_from_previous_version(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1), refund(2, 2)]).await;
     let retried = Refund {

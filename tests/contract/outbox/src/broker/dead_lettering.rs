@@ -85,7 +85,7 @@ pub async fn a_redelivered_message_is_dead_lettered_like_any_other(rig: &dyn Bro
 }
 
 /// A consumer waiting for dead letters is woken by one.
-pub async fn a_consumer_of_dead_letters_is_woken_by_one(rig: &dyn BrokerRig) {
+pub async fn a_waiting_consumer_is_woken_by_a_dead_letter(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     let drainer = subscribe(rig, "dead.queue", 5).await;
     publish(rig, &["a"]).await;

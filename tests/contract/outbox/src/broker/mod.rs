@@ -129,7 +129,7 @@ crate::rules! { broker_rules: BrokerRig;
         a_dead_letter_reaches_every_queue_that_matches_its_key,
         a_message_dead_lettered_twice_names_the_last_queue,
         a_redelivered_message_is_dead_lettered_like_any_other,
-        a_consumer_of_dead_letters_is_woken_by_one,
+        a_waiting_consumer_is_woken_by_a_dead_letter,
         a_settled_message_is_not_dead_lettered,
         a_message_published_again_is_not_dead_lettered,
     ]

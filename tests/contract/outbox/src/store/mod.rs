@@ -154,7 +154,7 @@ crate::rules! { store_rules: StoreRig;
         rows_of_an_aggregate_are_ordered_by_sequence_then_id,
         rows_with_the_same_sequence_are_ordered_by_id,
         an_earlier_sequence_number_blocks_a_smaller_id,
-        no_limit_separates_a_row_from_its_earlier_due_rows,
+        every_limit_returns_a_row_only_with_the_earlier_due_rows_of_its_aggregate,
         blocked_rows_do_not_count_against_the_limit,
         a_unit_sees_its_own_changes_in_due_rows,
         the_next_due_time_is_the_earliest_after_now,

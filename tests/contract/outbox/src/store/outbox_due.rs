@@ -266,7 +266,7 @@ pub async fn an_earlier_sequence_number_blocks_a_smaller_id(rig: &dyn StoreRig) 
 
 /// For every limit: no row is returned without the earlier due rows of its aggregate, and at least one row is
 /// returned.
-pub async fn no_limit_separates_a_row_from_its_earlier_due_rows(rig: &dyn StoreRig) {
+pub async fn every_limit_returns_a_row_only_with_the_earlier_due_rows_of_its_aggregate(rig: &dyn StoreRig) {
     // (aggregate, sequence) in the order of insertion; some ids are in the reverse order of the sequence.
     let plan = [(1, 2), (2, 1), (1, 1), (3, 5), (2, 2), (1, 0), (3, 4), (3, 3), (2, 3), (4, 1)];
     let events: Vec<_> =

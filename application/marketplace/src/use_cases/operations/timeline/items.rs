@@ -97,7 +97,7 @@ impl<'a> Items<'a> {
         }
         let (at, attempts, what) = match row.status {
             OutboxStatus::New => return,
-            // The history already contains this status. It has no entry for a manually written row.
+            // The history has an entry for this status. Only a row inserted by SQL has none; the arms below build its entry.
             OutboxStatus::Retry | OutboxStatus::Failed if is_in_history => return,
             OutboxStatus::Sent => {
                 (row.sent_time.unwrap_or(row.update_time), row.retry_count.saturating_add(1), CONFIRMED)
