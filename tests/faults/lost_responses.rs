@@ -39,6 +39,12 @@ async fn events_with_lost_confirms_are_not_sent_until_confirmed(pair: Pair) {
     let load = Load::start(std::slice::from_ref(&api), &ledger, &random, 4, Duration::from_millis(20)).await;
     let sent = "SELECT count(*) FROM outbox_events WHERE status = 'SENT'";
     let retried = "SELECT count(*) FROM outbox_events WHERE status = 'RETRY'";
+    // A relay that is not connected yet publishes nothing while responses are discarded.
+    eventually(WITHIN, async || match snapshot.count(sent).await? {
+        0 => Err("the relay sent nothing yet".into()),
+        _ => Ok(()),
+    })
+    .await;
     for _ in 0..if long() { 10 } else { 2 } {
         // While responses are discarded, a disconnected relay publishes nothing.
         eventually(WITHIN, async || match snapshot.count(retried).await? {
@@ -106,7 +112,7 @@ async fn response_is_correct_when_connection_is_cut_after_commit(pair: Pair) {
     let mut repeated = 0;
     for n in 0..if long() { 200 } else { 20 } {
         let product = api.list_product(SELLER, &format!("Lamp {n}")).await.unwrap().id("productId");
-        line.cancel_after_polls(commit);
+        line.cut_after(commit);
         let mut response = api.place_order(BUYER, product).await.unwrap();
         assert!(!line.is_armed(), "a response was sent before COMMIT: {response:?}");
         if response.status == 503 {
@@ -154,7 +160,7 @@ async fn lost_commit_responses_lose_and_duplicate_nothing(pair: Pair) {
 /// Cuts the connection of the next COMMIT, again and again, whatever it commits: an order, a settlement, effects, a lease.
 async fn cut_commits(line: &Proxy, commit: &'static str, cuts: u32) {
     for _ in 0..cuts {
-        line.cancel_after_polls(commit);
+        line.cut_after(commit);
         eventually(WITHIN, async || match line.is_armed() {
             true => Err("no transaction is committed".into()),
             false => Ok(()),

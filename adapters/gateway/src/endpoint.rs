@@ -17,7 +17,7 @@ pub struct Endpoint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// The URL has no scheme or no host.
-    #[error("it has no scheme or no host; write https://host[:port]")]
+    #[error("it has no scheme or no host")]
     NoUrl,
     /// The scheme is neither `https` nor `http`.
     #[error("only https:// and http:// are supported")]

@@ -97,7 +97,7 @@ impl Proxy {
     }
 
     /// Cuts the connection that sends this text next: the server receives the text, its response is lost.
-    pub fn cancel_after_polls(&self, text: &'static str) {
+    pub fn cut_after(&self, text: &'static str) {
         *self.shared.trap.lock().unwrap() = Some((text, Catch::Cut));
     }
 

@@ -32,7 +32,7 @@ pub(crate) enum Effect {
     /// The consumer writes no rows for the event.
     Invisible,
     /// Number of rows, compared with the expected number.
-    RedriveSelection { table: &'static str, found: usize, expected: usize },
+    Rows { table: &'static str, found: usize, expected: usize },
     /// Asset operations, of which these are missing.
     Operations { missing: Vec<OperationKey> },
 }

@@ -18,10 +18,10 @@ fn gateway_is_sandbox_or_https_or_local_http() {
     }
     for (url, why) in [
         ("http://pay.example", "plain http:// to another machine"),
-        ("stripe:", "no URL of a server"),
+        ("stripe:", "it has no scheme or no host"),
         ("ftp://pay.example", "no other scheme"),
-        ("sandbox", "no URL of a server"),
-        ("", "no URL of a server"),
+        ("sandbox", "it has no scheme or no host"),
+        ("", "it has no scheme or no host"),
         ("https://shop:hush@pay.example", "a password in a URL"),
     ] {
         let text = error_text(load(&[("HANDOVER_GATEWAY__URL", url)]));
