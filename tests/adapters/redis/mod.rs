@@ -8,30 +8,20 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta};
 use handover_outbox::Tasks;
 use handover_system::SystemClock;
 use marketplace::ports::{
-    Bucket, IdempotencyStore, LimitKey, Party, RateLimitDecision, RateLimiter, RequestRecord, RequestScope,
-    RequestState,
+    Bucket, IdempotencyStore, LimitKey, MockRateLimiter, Party, RateLimitDecision, RateLimiter,
+    RequestRecord, RequestScope, RequestState,
 };
 use marketplace_redis::{RedisConnection, RedisKeys, RedisLimiter, RedisSettings, RedisUse};
 
 use crate::{PATIENCE, eventually};
 use server::Server;
 
-/// Fallback limiter that always grants the same recognizable token.
-struct Fallback;
-
+/// Reply of the fallback limiter, which no reply of the server causes.
 const FALLBACK_TOKEN: RateLimitDecision = RateLimitDecision::Token { remaining: 77 };
-
-#[async_trait]
-impl RateLimiter for Fallback {
-    async fn take(&self, _: &LimitKey, _: Bucket) -> RateLimitDecision {
-        FALLBACK_TOKEN
-    }
-}
 
 /// Connects for this use.
 async fn link(server: &Server, usage: RedisUse, tasks: &Tasks) -> Arc<RedisConnection> {
@@ -48,7 +38,10 @@ async fn limiter_uses_fallback_when_reply_is_impossible() {
     let server = Server::start().await;
     let tasks = Tasks::default();
     let link = link(&server, RedisUse::Limits, &tasks).await;
-    let limiter = RedisLimiter::new(Arc::clone(&link), Arc::new(Fallback));
+    let mut fallback = MockRateLimiter::new();
+    // Each request takes a token of the fallback first, so that its buckets are current when they are needed.
+    fallback.expect_take().times(10).return_const(FALLBACK_TOKEN);
+    let limiter = RedisLimiter::new(Arc::clone(&link), Arc::new(fallback));
     let bucket = Bucket::new(NonZeroU32::new(3).unwrap(), 1000).unwrap();
     let key = LimitKey { route: Arc::from("GET /"), party: Party::Unknown };
     let wait = Duration::from_millis(1);

@@ -33,7 +33,7 @@ const TOP_LEVEL: [&str; 9] = [
 ];
 
 /// Folder, lines appended to its manifest, and the crate that it must not depend on.
-const FORBIDDEN: [(&str, &str, &str); 48] = [
+const FORBIDDEN: [(&str, &str, &str); 53] = [
     ("domain/events", "marketplace-domain = { path = '../marketplace' }", "marketplace-domain"),
     ("domain/events", "tokio = '1'", "tokio"),
     ("domain/events", "syn = '2'", "syn"),
@@ -85,6 +85,19 @@ const FORBIDDEN: [(&str, &str, &str); 48] = [
     ("application/marketplace", "tower = '0.5'", "tower"),
     ("application/marketplace", "tower-http = '0.7'", "tower-http"),
     ("application/marketplace", "database = { workspace = true }", "sqlx"),
+    ("application/marketplace", "mockall = '0.15'", "mockall"),
+    ("application/marketplace", "[build-dependencies]\nmockall = '0.15'", "mockall"),
+    ("bootstrap/service", "mockall = { version = '0.15', optional = true }", "mockall"),
+    (
+        "bootstrap/service",
+        "marketplace = { path = '../../application/marketplace', features = ['mocks'] }",
+        "mocks of marketplace",
+    ),
+    (
+        "tests",
+        "marketplace = { path = '../application/marketplace', features = ['mocks'] }",
+        "mocks of marketplace",
+    ),
     ("adapters/sql/outbox", "marketplace = { path = '../../../application/marketplace' }", "marketplace"),
     ("adapters/sql/outbox", "handover-memory = { path = '../../memory/outbox' }", "handover-memory"),
     ("adapters/sql/marketplace", "handover-memory = { path = '../../memory/outbox' }", "handover-memory"),
@@ -150,6 +163,48 @@ fn memory_adapter_is_accepted_in_tests_outside_domain() -> Outcome {
     fixture.append("adapters/sql/outbox", memory)?;
     fixture.append("domain/marketplace", "[dev-dependencies]\nproptest = '1'")?;
     assert_eq!(violations_in(fixture.root())?, [""; 0]);
+    Ok(())
+}
+
+#[test]
+fn mocks_are_accepted_in_dev_dependencies() -> Outcome {
+    let fixture = Fixture::valid()?;
+    fixture.append(
+        "application/marketplace",
+        "mockall = { version = '0.15', optional = true }\n[features]\nmocks = ['dep:mockall']\n\
+         [dev-dependencies]\nmarketplace = { path = '.', features = ['mocks'] }",
+    )?;
+    let mocks = "[dev-dependencies]\nmockall = '0.15'\n\
+                 marketplace = { path = '../../application/marketplace', features = ['mocks'] }";
+    fixture.append("bootstrap/demo", mocks)?;
+    assert_eq!(violations_in(fixture.root())?, [""; 0]);
+    Ok(())
+}
+
+#[test]
+fn feature_that_enables_mocks_is_rejected() -> Outcome {
+    let optional = "mockall = { version = '0.15', optional = true }\n[features]\n";
+    let mocks = "[features]\nmocks = []\n";
+    for (lines, feature) in [
+        (format!("{optional}default = ['dep:mockall']"), "default"),
+        (format!("{optional}testing = ['mockall/nightly']"), "testing"),
+        (format!("{optional}testing = ['mockall?/nightly', 'dep:mockall']"), "testing"),
+        (format!("{mocks}default = ['mocks']"), "default"),
+    ] {
+        let fixture = Fixture::valid()?;
+        fixture.append("application/marketplace", &lines)?;
+        let expected = format!("feature {feature} of marketplace must not enable mocks");
+        assert_eq!(violations_in(fixture.root())?, [expected], "after adding {lines:?}");
+    }
+    let fixture = Fixture::valid()?;
+    let lines = "marketplace = { path = '../../application/marketplace' }\n\
+                 [features]\ndefault = ['marketplace/mocks']";
+    fixture.append("application/marketplace", mocks)?;
+    fixture.append("bootstrap/wiring", lines)?;
+    assert_eq!(
+        violations_in(fixture.root())?,
+        ["feature default of marketplace-wiring must not enable mocks"]
+    );
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 //! **Invariant:** the layer of a crate follows from its folder, so that a new crate cannot be forgotten here.
 
 use std::{
+    collections::BTreeMap,
     env,
     error::Error,
     path::{Path, PathBuf},
@@ -22,6 +23,12 @@ const MACROS_MAY_USE: [&str; 3] = ["proc-macro2", "quote", "syn"];
 
 /// Crates with I/O, each with its family (`tower` also stands for `tower-http`).
 const IO_CRATES: [&str; 7] = ["axum", "hyper", "lapin", "redis", "reqwest", "sqlx", "tower"];
+
+/// The crate that generates mocks.
+const MOCK_CRATE: &str = "mockall";
+
+/// The feature of a crate that enables [`MOCK_CRATE`]. Only dev-dependencies may enable it, so that no program contains mocks.
+const MOCK_FEATURE: &str = "mocks";
 
 /// The in-memory fake: the only adapter that tests of inner layers and of other adapters may use.
 const FAKE: &str = "adapters/memory";
@@ -121,6 +128,8 @@ struct Package {
     name: String,
     manifest_path: PathBuf,
     dependencies: Vec<Dependency>,
+    /// Each feature with what it enables.
+    features: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -129,6 +138,8 @@ struct Dependency {
     name: String,
     /// `None` for a normal dependency.
     kind: Option<Kind>,
+    optional: bool,
+    features: Vec<String>,
     /// Set for a crate of this workspace.
     path: Option<PathBuf>,
 }
@@ -189,10 +200,19 @@ fn check(package: &Package, location: CrateLocation<'_>, root: &Path, violations
     for dependency in &package.dependencies {
         let allowed = match &dependency.path {
             Some(path) => may_use_crate(location, dependency.kind, path.strip_prefix(root).unwrap_or(path)),
-            None => may_use_library(location, dependency.kind, &dependency.name),
+            None => may_use_library(location, dependency),
         };
         if !allowed {
             violations.push(format!("{} must not depend on {}", package.name, dependency.name));
+        }
+        let enables_mocks = dependency.features.iter().any(|feature| is_mock(feature));
+        if dependency.kind != Some(Kind::Dev) && enables_mocks {
+            violations.push(format!("{} must not depend on mocks of {}", package.name, dependency.name));
+        }
+    }
+    for (feature, enabled) in &package.features {
+        if !is_mock(feature) && enabled.iter().any(|enabled| is_mock(enabled)) {
+            violations.push(format!("feature {feature} of {} must not enable mocks", package.name));
         }
     }
     if location.layer == Layer::Adapter && !package.manifest_path.with_file_name("README.md").is_file() {
@@ -205,11 +225,18 @@ fn may_use_crate(location: CrateLocation<'_>, kind: Option<Kind>, folder: &Path)
         let is_fake = other.folder.starts_with(FAKE)
             && (location.half == Half::Marketplace || other.half == Half::Toolkit);
         let fake_in_tests = kind == Some(Kind::Dev) && is_fake && location.layer != Layer::Domain;
-        fake_in_tests || location.may_depend_on(other)
+        // A crate enables its own test features through a dev-dependency on itself.
+        let own_features = kind == Some(Kind::Dev) && location.folder == other.folder;
+        fake_in_tests || own_features || location.may_depend_on(other)
     })
 }
 
-fn may_use_library(location: CrateLocation<'_>, kind: Option<Kind>, name: &str) -> bool {
+fn may_use_library(location: CrateLocation<'_>, dependency: &Dependency) -> bool {
+    let kind = dependency.kind;
+    let name = dependency.name.as_str();
+    if name == MOCK_CRATE && kind != Some(Kind::Dev) {
+        return location.layer == Layer::Application && kind.is_none() && dependency.optional;
+    }
     match location.layer {
         Layer::Domain if kind == Some(Kind::Dev) => !is_io_crate(name),
         Layer::Domain if location.folder.ends_with("macros") => MACROS_MAY_USE.contains(&name),
@@ -217,6 +244,12 @@ fn may_use_library(location: CrateLocation<'_>, kind: Option<Kind>, name: &str) 
         Layer::Application | Layer::Contract => !is_io_crate(name),
         Layer::Adapter | Layer::Wiring | Layer::Demo | Layer::Program | Layer::Tests => true,
     }
+}
+
+/// Whether a feature enables mocks: `mocks`, `marketplace/mocks`, `dep:mockall`, `mockall/nightly`, and `mockall`, which Cargo
+/// creates for an optional dependency.
+fn is_mock(enabled: &str) -> bool {
+    enabled.split(['/', ':', '?']).any(|part| [MOCK_FEATURE, MOCK_CRATE].contains(&part))
 }
 
 fn is_io_crate(name: &str) -> bool {

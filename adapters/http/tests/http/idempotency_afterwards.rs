@@ -1,12 +1,9 @@
 //! Multi-transaction requests: the response is stored afterwards, and the keys are kept outside of the database.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use async_trait::async_trait;
-use handover_outbox::ports::Changed;
 use marketplace::Role;
-use marketplace::ports::{IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, StoredResponse};
+use marketplace::ports::{IdempotencyError, MockIdempotencyStore, RequestRecord};
 
 use crate::access::routes;
 use crate::world::{OTHER_USER, Setup, World};
@@ -23,42 +20,23 @@ const AFTERWARDS: [&str; 5] = [
     "POST /api/v1/ops/reconciliation/repair",
 ];
 
-/// A key store that is unavailable: always, or after a key was claimed.
-#[derive(Default)]
-struct UnavailableKeys {
-    after_the_claim: bool,
-    claimed_routes: Mutex<BTreeSet<String>>,
-}
-
 fn unavailable<T>() -> Result<T, IdempotencyError> {
     Err(IdempotencyError::Unavailable("hush".into()))
 }
 
-#[async_trait]
-impl IdempotencyStore for UnavailableKeys {
-    async fn claim(&self, claim: &RequestRecord) -> Result<Option<StoredResponse>, IdempotencyError> {
-        self.claimed_routes.lock().unwrap().insert(claim.scope.route.clone());
-        if self.after_the_claim { Ok(None) } else { unavailable() }
-    }
-
-    async fn store_response(&self, _: &str, _: &RequestRecord) -> Result<Changed, IdempotencyError> {
-        unavailable()
-    }
-
-    async fn release(&self, _: &RequestScope, _: &str) -> Result<Changed, IdempotencyError> {
-        unavailable()
-    }
-}
-
-async fn world(keys: Arc<UnavailableKeys>) -> World {
-    World::with(Setup { keys: Some(keys), ..Setup::default() }).await
+async fn world(keys: MockIdempotencyStore) -> World {
+    World::with(Setup { keys: Some(Arc::new(keys)), ..Setup::default() }).await
 }
 
 /// Calls every POST route of the router, with every role.
 #[tokio::test(start_paused = true)]
 async fn only_multi_transaction_routes_use_the_separate_key_store() {
-    let keys = Arc::<UnavailableKeys>::default();
-    let world = world(keys.clone()).await;
+    let mut keys = MockIdempotencyStore::new();
+    for route in AFTERWARDS {
+        let is_route = move |claim: &RequestRecord| claim.scope.route == route;
+        keys.expect_claim().withf(is_route).once().returning(|_| unavailable());
+    }
+    let world = world(keys).await;
     let token = world.token(OTHER_USER, 1, &[Role::User, Role::Operator, Role::Platform]);
     let posts: Vec<String> = routes(&world.router)
         .into_iter()
@@ -71,16 +49,18 @@ async fn only_multi_transaction_routes_use_the_separate_key_store() {
     assert!(posts.len() > 15, "{posts:?}");
     for path in posts {
         let refused = world.post(&path).token(&token).header(KEY, "k").json("{}").send().await;
+        // An unexpected call of the mock panics.
+        assert_ne!(refused.status, 500, "{path}");
         let uses_key_store = AFTERWARDS.contains(&format!("POST {path}").as_str());
         assert_eq!(refused.status == 503, uses_key_store, "{path}: {}", refused.text);
     }
-    let claimed_routes = keys.claimed_routes.lock().unwrap();
-    assert_eq!(claimed_routes.iter().collect::<Vec<_>>(), AFTERWARDS.iter().collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
 async fn unavailable_key_store_is_503_before_anything_is_done() {
-    let world = world(Arc::default()).await;
+    let mut keys = MockIdempotencyStore::new();
+    keys.expect_claim().times(2).returning(|_| unavailable());
+    let world = world(keys).await;
     // Routes that store their response in their own transaction are not affected.
     world.order().await;
     world.run_until_idle().await;
@@ -102,8 +82,11 @@ async fn unavailable_key_store_is_503_before_anything_is_done() {
 
 #[tokio::test(start_paused = true)]
 async fn response_is_returned_if_it_cannot_be_stored() {
-    let world =
-        world(Arc::new(UnavailableKeys { after_the_claim: true, ..UnavailableKeys::default() })).await;
+    let mut keys = MockIdempotencyStore::new();
+    keys.expect_claim().times(2).returning(|_| Ok(None));
+    keys.expect_store_response().once().returning(|_, _| unavailable());
+    keys.expect_release().once().returning(|_, _| unavailable());
+    let world = world(keys).await;
     world.order().await;
     world.run_until_idle().await;
     let body = r#"{"filter":{"status":"SENT"},"reason":"again"}"#;

@@ -2,11 +2,11 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use marketplace::ports::{Bucket, LimitKey, Party, RateLimitDecision, RateLimiter};
+use marketplace::ports::{Bucket, MockRateLimiter, Party, RateLimitDecision};
 use marketplace_http::{Limits, Problem, RateLimits, Readiness, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -148,28 +148,21 @@ async fn idle_connection_closes_when_others_wait_for_a_slot() {
     server.stopped().await;
 }
 
-/// Records the parties of the requests.
-#[derive(Default)]
-struct RecordingLimiter(Mutex<Vec<Party>>);
-
-#[async_trait]
-impl RateLimiter for RecordingLimiter {
-    async fn take(&self, key: &LimitKey, _: Bucket) -> RateLimitDecision {
-        self.0.lock().unwrap().push(key.party);
-        RateLimitDecision::Token { remaining: 0 }
-    }
-}
-
 #[tokio::test]
 async fn server_passes_peer_address_to_rate_limiter() {
-    let limiter = Arc::new(RecordingLimiter::default());
-    let admission = RateLimits::new(limiter.clone(), Bucket::new(NonZeroU32::MIN, 1).unwrap());
+    let peer = Party::at("127.0.0.1".parse().unwrap());
+    let mut limiter = MockRateLimiter::new();
+    limiter
+        .expect_take()
+        .withf(move |key, _| key.party == peer)
+        .once()
+        .return_const(RateLimitDecision::Token { remaining: 0 });
+    let admission = RateLimits::new(Arc::new(limiter), Bucket::new(NonZeroU32::MIN, 1).unwrap());
     let server = Server::of(Setup { admission: Some(admission), ..Setup::default() }).await;
     let anonymous = "GET /api/v1/products HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let response = rest(server.connect(anonymous).await).await;
     assert!(response.starts_with("HTTP/1.1 401 ") && response.contains("\r\nratelimit: "), "{response}");
     server.stopped().await;
-    assert_eq!(*limiter.0.lock().unwrap(), [Party::at("127.0.0.1".parse().unwrap())]);
 }
 
 #[tokio::test]

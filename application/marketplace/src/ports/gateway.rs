@@ -39,6 +39,7 @@ pub enum GatewayError {
 }
 
 /// A payment gateway.
+#[cfg_attr(feature = "mocks", mockall::automock)]
 #[async_trait]
 pub trait Gateway: Send + Sync {
     /// Requests a refund. `Ok` means accepted, not executed. After repeated requests with the same key, the gateway MUST pay

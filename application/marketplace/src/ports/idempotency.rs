@@ -129,6 +129,7 @@ impl RequestRecord {
 ///
 /// The database can also store a response in the transaction of its command ([`idempotency`](crate::idempotency)). This port
 /// is for requests whose response is stored after the command, which MUST be safe to execute twice.
+#[cfg_attr(feature = "mocks", mockall::automock)]
 #[async_trait]
 pub trait IdempotencyStore: Send + Sync {
     /// Claims the key of a request in state `Processing`, or returns the stored response of the request.

@@ -121,6 +121,7 @@ pub enum RateLimitDecision {
 ///
 /// In any period of the limiter's clock, a bucket MUST NOT give more tokens than its capacity plus the refill in that period.
 /// A clock that is set MUST NOT keep a bucket empty, and MUST NOT give more than one full bucket.
+#[cfg_attr(feature = "mocks", mockall::automock)]
 #[async_trait]
 pub trait RateLimiter: Send + Sync {
     /// Takes a token. Every call with the same key MUST pass the same bucket. The limiter MUST return within milliseconds,

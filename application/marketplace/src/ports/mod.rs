@@ -30,12 +30,18 @@ pub use effects::{
     ListingChange, ListingChangeKind, ListingEntry, NewShipmentTask, SHIPMENT, ShipmentTask,
     notification_fact,
 };
+#[cfg(feature = "mocks")]
+pub use gateway::MockGateway;
 pub use gateway::{Gateway, GatewayError, RefundRequest};
+#[cfg(feature = "mocks")]
+pub use idempotency::MockIdempotencyStore;
 pub use idempotency::{
     ClaimState, IdempotencyError, IdempotencyStore, RequestQueries, RequestQueriesWrapper, RequestRecord,
     RequestRepo, RequestRepoWrapper, RequestScope, RequestState, StoredResponse,
 };
 pub use ids::{IdBlocks, IdBlocksWrapper, IdKind, IdQueries, IdQueriesWrapper, IdState};
+#[cfg(feature = "mocks")]
+pub use limits::MockRateLimiter;
 pub use limits::{Bucket, InvalidBucket, LimitKey, Party, RateLimitDecision, RateLimiter};
 pub use market::{MarketStore, MarketUnit, MarketView, Work};
 pub use notifications::{

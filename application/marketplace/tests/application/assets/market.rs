@@ -1,8 +1,7 @@
 //! A marketplace whose buyer can own assets, with its relay and consumers.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use handover_outbox::consumers::{Event, Handler, Subscriber};
 use handover_outbox::ports::*;
 use handover_outbox::*;
@@ -38,48 +37,17 @@ pub(crate) struct SpentAssets {
     pub(crate) points: i64,
 }
 
-/// A payment gateway that records every request.
-#[derive(Default)]
-pub(crate) struct RecordingGateway {
-    pub(crate) requests: Mutex<Vec<RefundRequest>>,
-    /// Number of next requests that fail as unavailable.
-    pub(crate) failures: Mutex<u32>,
-    /// Number of next requests that never complete.
-    pub(crate) hanging: Mutex<u32>,
-}
-
-#[async_trait]
-impl Gateway for RecordingGateway {
-    async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError> {
-        self.requests.lock().unwrap().push(request.clone());
-        let hangs = self.hanging.lock().unwrap().checked_sub(1);
-        if let Some(left) = hangs {
-            *self.hanging.lock().unwrap() = left;
-            std::future::pending::<()>().await;
-        }
-        let mut failures = self.failures.lock().unwrap();
-        if *failures > 0 {
-            *failures -= 1;
-            return Err(GatewayError::Unavailable("no response".into()));
-        }
-        Ok(())
-    }
-}
-
 pub(crate) struct Market {
     pub(crate) world: World,
     pub(crate) process: Process,
-    pub(crate) gateway: Arc<RecordingGateway>,
 }
 
 impl Market {
     /// A marketplace without running relay and consumers.
     pub(crate) async fn new() -> Market {
         let world = World::with_timeout(secs(900)).await;
-        let mut process = world.process();
-        let gateway = Arc::new(RecordingGateway::default());
-        process.app = process.app.clone().with_gateway(gateway.clone());
-        Market { world, process, gateway }
+        let process = world.process();
+        Market { world, process }
     }
 
     /// A marketplace with running relay and consumers.

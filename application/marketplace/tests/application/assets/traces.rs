@@ -1,8 +1,11 @@
 //! Callbacks and jobs continue the trace of the request that they belong to.
 
+use std::sync::Arc;
+
 use handover_events::Trace;
 use handover_outbox::ports::OutboxRow;
 use marketplace::jobs::{ConsistencyRepair, LockTimeoutReaper, RefundDispatcher, TimeoutSweep};
+use marketplace::ports::MockGateway;
 use marketplace::use_cases::*;
 use marketplace::{CommandContext, ConsistencySettings, RefundSettings, TimeoutSettings};
 use marketplace_domain::*;
@@ -81,9 +84,10 @@ async fn refund_request_and_its_events_have_the_trace_of_the_refund_command() {
     settled(&market, &payment).await;
     let command = RequestRefund { order: order.id, reason: "too small".into() };
     let refund = request_refund(market.app(), &traced(by(BUYER), "refund"), command).await.unwrap();
-    let dispatcher = RefundDispatcher::new(market.app().clone(), RefundSettings::default());
-    assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
-    assert_eq!(market.gateway.requests.lock().unwrap()[0].trace, trace("refund"));
+    let mut mock = MockGateway::new();
+    mock.expect_refund().withf(|request| request.trace == trace("refund")).once().returning(|_| Ok(()));
+    let app = market.app().clone().with_gateway(Arc::new(mock));
+    assert_eq!(RefundDispatcher::new(app, RefundSettings::default()).dispatch().await.unwrap(), 1);
     let command = SettleRefund { refund: refund.id, result: RefundResult::Success };
     settle_refund(market.app(), &traced(gateway(), "refund-callback"), command).await.unwrap();
     for event_type in [EventType::RefundSucceeded, EventType::OrderRefunded] {
