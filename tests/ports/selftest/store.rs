@@ -248,6 +248,9 @@ faults! { broken_by(Fault) {
         "rows_of_the_log_are_counted_by_consumer_and_status",
         "undecided_dead_letters_are_open_or_being_replayed",
     ]
+    failed_rows_are_unreadable: FailedRowsAreUnreadable breaks [
+        "a_readable_row_is_not_listed_as_unreadable",
+    ]
     redrive_moves_new_rows: RedriveMovesNewRows breaks [
         "a_redrive_does_not_change_a_pending_row",
         "redriven_rows_are_returned_with_their_earlier_values",

@@ -65,6 +65,7 @@ pub enum Fault {
     BlockedLeaksToOtherTenants,
     BlockedCountsAllPendingRows,
     CountsIncludeAllTenants,
+    FailedRowsAreUnreadable,
     RedriveMovesNewRows,
     RedriveKeepsAttempts,
     RedriveReportsUnchangedRows,

@@ -9,7 +9,7 @@ use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionS
 use handover_outbox::ports::{
     Blocked, Confirmed, DueQuery, FailedPublish, NewEvent, Numbered, OutboxCounts, OutboxFilter,
     OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError,
-    UnorderedTypes,
+    UnorderedTypes, UnreadableRow,
 };
 
 use super::leases::current_lease;
@@ -111,6 +111,16 @@ impl<X: Tables> OutboxQueries for MemoryUnit<X> {
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
         self.read_outbox(|statement| waiting(statement, unordered, tenant, now, before, limit)).await
+    }
+
+    /// Every value in memory is readable.
+    async fn unreadable_rows(
+        &mut self,
+        _tenant: Option<TenantId>,
+        _after: Option<i64>,
+        _limit: u32,
+    ) -> Result<Vec<UnreadableRow>, StoreError> {
+        self.read_outbox(|_| Vec::new()).await
     }
 
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {

@@ -165,6 +165,7 @@ crate::rules! { store_rules: StoreRig;
         rows_of_many_aggregates_are_returned_completely,
         rows_are_counted_by_status,
         rows_are_counted_for_one_tenant_or_all,
+        a_readable_row_is_not_listed_as_unreadable,
     ]
     blocked: [
         an_aggregate_is_blocked_by_its_first_failed_event,
