@@ -243,6 +243,9 @@ faults! { broken_by(Fault) {
         "an_aggregate_is_blocked_by_its_first_failed_event",
         "events_held_by_a_failed_event_are_counted",
     ]
+    blocked_aggregates_are_also_waiting: BlockedAggregatesAreAlsoWaiting breaks [
+        "an_aggregate_behind_a_failed_event_is_waiting_only_under_continue",
+    ]
     counts_include_all_tenants: CountsIncludeAllTenants breaks [
         "rows_are_counted_for_one_tenant_or_all",
         "rows_of_the_log_are_counted_by_consumer_and_status",

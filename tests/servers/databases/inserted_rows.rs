@@ -136,7 +136,13 @@ async fn unreadable_row_does_not_block_other_rows(kind: ServerKind) {
         .await;
     let mut view = fixture.store.view().await.unwrap();
     view.outbox_view().outbox_next_due(PartitionSet::ALL, start()).await.unwrap();
-    assert!(view.outbox_view().waiting_page(&unordered(), None, start(), None, 10).await.unwrap().is_empty());
+    assert!(
+        view.outbox_view()
+            .waiting_page(&unordered(), OnFailed::Hold, None, start(), None, 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     assert_unreadable(&fixture, "next_retry_time").await;
 }
 
@@ -168,7 +174,13 @@ async fn assert_valid_rows_are_read(fixture: &Fixture) {
     let unapplied = view.outbox_view().unapplied("consumer", &types, 0, &[aggregate(900_001)]).await.unwrap();
     assert_eq!(ids(unapplied.into_iter().map(|it| it.event).collect()), ["first", "last"]);
     assert!(view.outbox_view().blocked_page(&unordered(), None, None, 10).await.unwrap().is_empty());
-    assert!(view.outbox_view().waiting_page(&unordered(), None, start(), None, 10).await.unwrap().is_empty());
+    assert!(
+        view.outbox_view()
+            .waiting_page(&unordered(), OnFailed::Hold, None, start(), None, 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     view.outbox_view().outbox_counts(None).await.unwrap();
 }
 
@@ -187,7 +199,8 @@ async fn delayed_new_row_does_not_block_later_events_of_aggregate(kind: ServerKi
         assert_eq!(due.len(), 1);
         assert_eq!(due[0].event_id.as_str(), "later");
     }
-    let waiting = view.outbox_view().waiting_page(&unordered(), None, start(), None, 10).await.unwrap();
+    let waiting =
+        view.outbox_view().waiting_page(&unordered(), OnFailed::Hold, None, start(), None, 10).await.unwrap();
     assert_eq!(waiting.len(), 1);
     assert_eq!(waiting[0].effect.event_id.as_str(), "by-hand");
     assert_eq!(waiting[0].effect.until.unwrap().to_rfc3339(), "2026-02-05T10:30:00+00:00");

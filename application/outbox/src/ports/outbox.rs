@@ -308,10 +308,12 @@ pub trait OutboxQueries: Send {
 
     /// At most `limit` aggregates of a tenant (`None`: all tenants) whose first ordered pending event that was never
     /// confirmed is due only after `now`. Each is numbered by the id of that row; numbers below `before`, greatest
-    /// first.
+    /// first. Under [`OnFailed::Hold`] an aggregate of [`blocked_page`](OutboxQueries::blocked_page) MUST NOT be
+    /// returned, so that the pages of both queries together contain each aggregate once.
     async fn waiting_page(
         &mut self,
         unordered: &UnorderedTypes,
+        on_failed: OnFailed,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,

@@ -64,6 +64,7 @@ pub enum Fault {
     RowsOfAggregatesAreSortedById,
     BlockedLeaksToOtherTenants,
     BlockedCountsAllPendingRows,
+    BlockedAggregatesAreAlsoWaiting,
     CountsIncludeAllTenants,
     FailedRowsAreUnreadable,
     RedriveMovesNewRows,

@@ -113,13 +113,16 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
     async fn waiting_page(
         &mut self,
         unordered: &UnorderedTypes,
+        on_failed: OnFailed,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
         let tenant = if self.has(Fault::BlockedLeaksToOtherTenants) { None } else { tenant };
-        self.inner().outbox_view().waiting_page(unordered, tenant, now, before, limit).await
+        let on_failed =
+            if self.has(Fault::BlockedAggregatesAreAlsoWaiting) { OnFailed::Continue } else { on_failed };
+        self.inner().outbox_view().waiting_page(unordered, on_failed, tenant, now, before, limit).await
     }
 
     async fn unreadable_rows(

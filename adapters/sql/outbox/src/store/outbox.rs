@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Blocked, Confirmed, DueQuery, EventMetadata, FailedPublish, NewEvent, Numbered, OutboxCounts,
+    Blocked, Confirmed, DueQuery, EventMetadata, FailedPublish, NewEvent, Numbered, OnFailed, OutboxCounts,
     OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId,
     StoreError, UnorderedTypes, UnreadableRow,
 };
@@ -191,12 +191,13 @@ impl OutboxQueries for Session {
     async fn waiting_page(
         &mut self,
         unordered: &UnorderedTypes,
+        on_failed: OnFailed,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
-        self.waiting(unordered, tenant, now, before, most).await
+        self.waiting(unordered, on_failed, tenant, now, before, most).await
     }
 
     async fn unreadable_rows(

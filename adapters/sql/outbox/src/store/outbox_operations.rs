@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
 use handover_outbox::ports::{
-    Blocked, Numbered, OutboxCounts, OutboxRow, Redrive, RedrivenRow, StoreError, UnorderedTypes,
+    Blocked, Numbered, OnFailed, OutboxCounts, OutboxRow, Redrive, RedrivenRow, StoreError, UnorderedTypes,
     UnreadableRow,
 };
 
@@ -69,10 +69,12 @@ pub(super) fn blocked(
         .limit(most)
 }
 
-/// The first pending row of each aggregate, if it waits for its retry time, with the number of later pending rows.
+/// The first pending row of each aggregate, if it waits for its retry time, with the number of later pending rows. Under
+/// `Hold` without the aggregates of [`blocked`].
 pub(super) fn waiting(
     dialect: &dyn Dialect,
     unordered: &UnorderedTypes,
+    on_failed: OnFailed,
     tenant: Option<TenantId>,
     now: DateTime<Utc>,
     before: Option<i64>,
@@ -87,7 +89,7 @@ pub(super) fn waiting(
         "SELECT {COLUMNS}, (SELECT count(*) {others} AND {LATER}) AS held FROM outbox_events o {pending}",
         pending = dialect.index("idx_outbox_pending"),
     );
-    Page::below(&select, "o.id", before)
+    let page = Page::below(&select, "o.id", before)
         .bind_select(names(unordered))
         .with("o.tenant_id = ?", tenant.map(TenantId::get))
         .with("o.next_retry_time > ?", Some(now))
@@ -99,8 +101,19 @@ pub(super) fn waiting(
                 is_ordered = is_ordered("o.event_type", unordered),
             ),
             names(unordered).chain(names(unordered)),
-        )
-        .limit(most)
+        );
+    match on_failed {
+        OnFailed::Continue => page,
+        OnFailed::Hold => page.and(
+            &format!(
+                "(SELECT e.id FROM outbox_events e {failed} WHERE {SAME} AND e.status = 'FAILED' \
+                 AND e.released_time IS NULL AND {other_is_ordered} LIMIT 1) IS NULL",
+                failed = dialect.index("idx_outbox_failed"),
+            ),
+            names(unordered),
+        ),
+    }
+    .limit(most)
 }
 
 /// A row of [`blocked`] or [`waiting`].
@@ -175,12 +188,13 @@ impl Session {
     pub(super) async fn waiting(
         &mut self,
         unordered: &UnorderedTypes,
+        on_failed: OnFailed,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
-        let (sql, values) = waiting(self.dialect, unordered, tenant, now, before, most);
+        let (sql, values) = waiting(self.dialect, unordered, on_failed, tenant, now, before, most);
         let rows = self.fetch(&sql, values).await?;
         Ok(self.readable(&rows, blocked_row))
     }
