@@ -4,6 +4,7 @@ mod broker;
 mod migrations;
 mod speed;
 mod store;
+mod unreadable_rows;
 
 use std::sync::Arc;
 

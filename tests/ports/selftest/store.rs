@@ -243,10 +243,16 @@ faults! { broken_by(Fault) {
         "an_aggregate_is_blocked_by_its_first_failed_event",
         "events_held_by_a_failed_event_are_counted",
     ]
+    blocked_aggregates_are_also_waiting: BlockedAggregatesAreAlsoWaiting breaks [
+        "an_aggregate_behind_a_failed_event_is_waiting_only_under_continue",
+    ]
     counts_include_all_tenants: CountsIncludeAllTenants breaks [
         "rows_are_counted_for_one_tenant_or_all",
         "rows_of_the_log_are_counted_by_consumer_and_status",
         "undecided_dead_letters_are_open_or_being_replayed",
+    ]
+    failed_rows_are_unreadable: FailedRowsAreUnreadable breaks [
+        "a_readable_row_is_not_listed_as_unreadable",
     ]
     redrive_moves_new_rows: RedriveMovesNewRows breaks [
         "a_redrive_does_not_change_a_pending_row",

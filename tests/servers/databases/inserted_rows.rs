@@ -1,7 +1,7 @@
 //! Outbox rows that a person inserts by SQL with the frozen columns only.
 
 use handover_contract::samples::{BOOK_ADDED, BOOK_LENT, aggregate, due_at, event, start, unordered};
-use handover_events::{Partition, PartitionSet, TenantId};
+use handover_events::{EventId, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{DueQuery, OnFailed, OutboxFilter, OutboxRow, Store};
 use handover_tests::servers::database::ServerKind;
 
@@ -127,14 +127,32 @@ async fn unreadable_row_does_not_block_other_rows(kind: ServerKind) {
     };
     change(without, &format!("create_time = {unreadable}")).await;
     assert_valid_rows_are_read(&fixture).await;
+    assert_unreadable(&fixture, "create_time").await;
     // MariaDB checks all constraints of a row when it changes.
     let with = if kind == ServerKind::MariaDb { without } else { "" };
     change(with, "status = 'FAILED'").await;
     assert_valid_rows_are_read(&fixture).await;
-    change(with, &format!("status = 'RETRY', next_retry_time = {unreadable}")).await;
+    change(with, &format!("status = 'RETRY', next_retry_time = {unreadable}, create_time = update_time"))
+        .await;
     let mut view = fixture.store.view().await.unwrap();
     view.outbox_view().outbox_next_due(PartitionSet::ALL, start()).await.unwrap();
-    assert!(view.outbox_view().waiting_page(&unordered(), None, start(), None, 10).await.unwrap().is_empty());
+    assert!(
+        view.outbox_view()
+            .waiting_page(&unordered(), OnFailed::Hold, None, start(), None, 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert_unreadable(&fixture, "next_retry_time").await;
+}
+
+/// Checks that the row inserted by SQL is listed as unreadable because of this column.
+async fn assert_unreadable(fixture: &Fixture, column: &str) {
+    let mut view = fixture.store.view().await.unwrap();
+    let found = view.outbox_view().unreadable_rows(None, None, 10).await.unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].event_id.as_ref().map(EventId::as_str), Some("by-hand"));
+    assert_eq!((found[0].tenant, found[0].column), (Some(TenantId::DEFAULT), column));
 }
 
 /// Checks that every query of the outbox returns the two valid rows only.
@@ -156,7 +174,13 @@ async fn assert_valid_rows_are_read(fixture: &Fixture) {
     let unapplied = view.outbox_view().unapplied("consumer", &types, 0, &[aggregate(900_001)]).await.unwrap();
     assert_eq!(ids(unapplied.into_iter().map(|it| it.event).collect()), ["first", "last"]);
     assert!(view.outbox_view().blocked_page(&unordered(), None, None, 10).await.unwrap().is_empty());
-    assert!(view.outbox_view().waiting_page(&unordered(), None, start(), None, 10).await.unwrap().is_empty());
+    assert!(
+        view.outbox_view()
+            .waiting_page(&unordered(), OnFailed::Hold, None, start(), None, 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     view.outbox_view().outbox_counts(None).await.unwrap();
 }
 
@@ -175,7 +199,8 @@ async fn delayed_new_row_does_not_block_later_events_of_aggregate(kind: ServerKi
         assert_eq!(due.len(), 1);
         assert_eq!(due[0].event_id.as_str(), "later");
     }
-    let waiting = view.outbox_view().waiting_page(&unordered(), None, start(), None, 10).await.unwrap();
+    let waiting =
+        view.outbox_view().waiting_page(&unordered(), OnFailed::Hold, None, start(), None, 10).await.unwrap();
     assert_eq!(waiting.len(), 1);
     assert_eq!(waiting[0].effect.event_id.as_str(), "by-hand");
     assert_eq!(waiting[0].effect.until.unwrap().to_rfc3339(), "2026-02-05T10:30:00+00:00");

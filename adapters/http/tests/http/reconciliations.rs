@@ -55,8 +55,8 @@ async fn reconciliation_without_differences_is_sound() {
         "events": result["events"], "confirmed": result["confirmed"], "consumed": result["consumed"],
         "effects": result["effects"], "pending": 1, "parked": 0, "sound": true,
         "counts": {
-            "missingEvent": 0, "notConfirmed": 0, "notConsumed": 0, "missingEffect": 0, "unknownEvent": 0, "doubledEffect": 0,
-            "effectWithoutFact": 0,
+            "missingEvent": 0, "notConfirmed": 0, "notConsumed": 0, "missingEffect": 0, "unknownEvent": 0, "unreadableRow": 0,
+            "doubledEffect": 0, "effectWithoutFact": 0,
             "missingHold": 0, "notBooked": 0, "unbalanced": 0, "drifted": 0
         },
         "findings": [], "more": false

@@ -32,7 +32,8 @@ pub async fn find_event(
 }
 
 /// Aggregates whose next event cannot be published: it is not due yet, or, with `outbox.on-failed = "hold"`, it is
-/// behind a failed event that an operator must redrive, release or leave.
+/// behind a failed event that an operator must redrive, release or leave. Each aggregate is listed once, and a failed
+/// event is the reason even if an earlier event is not due either.
 pub async fn blocked(
     outbox: &Outbox,
     operator: &Operator,
@@ -44,9 +45,10 @@ pub async fn blocked(
     let max_rows = limit.saturating_add(1);
     let unordered = outbox.registry.unordered();
     let mut view = outbox.view().await?;
+    let on_failed = outbox.on_failed;
     let mut items =
-        view.outbox_view().waiting_page(unordered, tenant, outbox.now(), before, max_rows).await?;
-    if outbox.on_failed == OnFailed::Hold {
+        view.outbox_view().waiting_page(unordered, on_failed, tenant, outbox.now(), before, max_rows).await?;
+    if on_failed == OnFailed::Hold {
         items.extend(view.outbox_view().blocked_page(unordered, tenant, before, max_rows).await?);
         items.sort_by_key(|row| Reverse(row.id));
         items.truncate(max_rows as usize);

@@ -39,7 +39,7 @@ pub use numbered::Numbered;
 pub use outbox::{
     Blocked, DueQuery, EventMetadata, FailedPublish, NewEvent, OnFailed, OutboxCounts, OutboxFilter,
     OutboxQueries, OutboxQueriesWrapper, OutboxRepo, OutboxRepoWrapper, OutboxRow, Redrive, RedrivenRow,
-    UnorderedTypes,
+    UnorderedTypes, UnreadableRow,
 };
 pub(crate) use store::Erased;
 pub use store::{

@@ -205,6 +205,21 @@ pub struct Blocked {
     pub held: u64,
 }
 
+/// An outbox row with a stored value that cannot be read, such as an invalid time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnreadableRow {
+    /// Id of the row.
+    pub id: i64,
+    /// Tenant of the event; `None` if it cannot be read.
+    pub tenant: Option<TenantId>,
+    /// Event id; `None` if it cannot be read.
+    pub event_id: Option<EventId>,
+    /// First column that cannot be read.
+    pub column: &'static str,
+    /// What is wrong with its value.
+    pub why: String,
+}
+
 /// Number of outbox rows per status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutboxCounts {
@@ -293,15 +308,29 @@ pub trait OutboxQueries: Send {
 
     /// At most `limit` aggregates of a tenant (`None`: all tenants) whose first ordered pending event that was never
     /// confirmed is due only after `now`. Each is numbered by the id of that row; numbers below `before`, greatest
-    /// first.
+    /// first. Under [`OnFailed::Hold`] an aggregate of [`blocked_page`](OutboxQueries::blocked_page) MUST NOT be
+    /// returned, so that the pages of both queries together contain each aggregate once.
     async fn waiting_page(
         &mut self,
         unordered: &UnorderedTypes,
+        on_failed: OnFailed,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError>;
+
+    /// At most `limit` rows with an id above `after` that contain a value that cannot be read, smallest id first. A row
+    /// that another query returns MUST NOT be returned. With a tenant, only rows whose readable tenant is this one.
+    ///
+    /// Reads every row above `after` up to the last returned one, in pages of about 1,000 rows: with no unreadable
+    /// row, up to the end of the outbox. The caller bounds the cost by its choice of `after`.
+    async fn unreadable_rows(
+        &mut self,
+        tenant: Option<TenantId>,
+        after: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<UnreadableRow>, StoreError>;
 
     /// Counts the rows of a tenant (`None`: all tenants).
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError>;

@@ -105,6 +105,18 @@ pub(super) const CASES: &[Case] = &[
     view!("blocked aggregates", ["idx_outbox_failed", "idx_outbox_order", "idx_status_time"], |view| view
         .outbox_view()
         .blocked_page(&unordered(), Some(TenantId::DEFAULT), None, 100)),
+    view!(
+        "waiting aggregates",
+        ["idx_outbox_pending", "idx_outbox_order", "idx_outbox_failed", "idx_status_time"],
+        |view| view.outbox_view().waiting_page(
+            &unordered(),
+            OnFailed::Hold,
+            Some(TenantId::DEFAULT),
+            later(60),
+            None,
+            100
+        )
+    ),
     view!("a page of failed rows", ["idx_status_time", "idx_outbox_failed"], |view| view
         .outbox_view()
         .outbox_page(

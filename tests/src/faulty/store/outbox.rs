@@ -113,13 +113,37 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
     async fn waiting_page(
         &mut self,
         unordered: &UnorderedTypes,
+        on_failed: OnFailed,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
         let tenant = if self.has(Fault::BlockedLeaksToOtherTenants) { None } else { tenant };
-        self.inner().outbox_view().waiting_page(unordered, tenant, now, before, limit).await
+        let on_failed =
+            if self.has(Fault::BlockedAggregatesAreAlsoWaiting) { OnFailed::Continue } else { on_failed };
+        self.inner().outbox_view().waiting_page(unordered, on_failed, tenant, now, before, limit).await
+    }
+
+    async fn unreadable_rows(
+        &mut self,
+        tenant: Option<TenantId>,
+        after: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<UnreadableRow>, StoreError> {
+        let mut found = self.inner().outbox_view().unreadable_rows(tenant, after, limit).await?;
+        if self.has(Fault::FailedRowsAreUnreadable) {
+            let failed = OutboxFilter { status: Some(OutboxStatus::Failed), ..OutboxFilter::default() };
+            let rows = self.inner().outbox_view().outbox_after(&failed, after, limit).await?;
+            found.extend(rows.into_iter().map(|row| UnreadableRow {
+                id: row.id,
+                tenant: Some(row.aggregate.tenant),
+                event_id: Some(row.event_id),
+                column: "status",
+                why: "unknown".into(),
+            }));
+        }
+        Ok(found)
     }
 
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Blocked, Confirmed, DueQuery, FailedPublish, NewEvent, Numbered, OutboxCounts, OutboxFilter,
+    Blocked, Confirmed, DueQuery, FailedPublish, NewEvent, Numbered, OnFailed, OutboxCounts, OutboxFilter,
     OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId, StoreError,
-    UnorderedTypes,
+    UnorderedTypes, UnreadableRow,
 };
 
 use super::leases::current_lease;
@@ -105,12 +105,24 @@ impl<X: Tables> OutboxQueries for MemoryUnit<X> {
     async fn waiting_page(
         &mut self,
         unordered: &UnorderedTypes,
+        on_failed: OnFailed,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,
         limit: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
-        self.read_outbox(|statement| waiting(statement, unordered, tenant, now, before, limit)).await
+        self.read_outbox(|statement| waiting(statement, unordered, on_failed, tenant, now, before, limit))
+            .await
+    }
+
+    /// Every value in memory is readable.
+    async fn unreadable_rows(
+        &mut self,
+        _tenant: Option<TenantId>,
+        _after: Option<i64>,
+        _limit: u32,
+    ) -> Result<Vec<UnreadableRow>, StoreError> {
+        self.read_outbox(|_| Vec::new()).await
     }
 
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {

@@ -131,6 +131,7 @@ pub(super) fn blocked(
 pub(super) fn waiting(
     statement: &Statement<'_>,
     unordered: &UnorderedTypes,
+    on_failed: OnFailed,
     tenant: Option<TenantId>,
     now: DateTime<Utc>,
     before: Option<i64>,
@@ -149,6 +150,9 @@ pub(super) fn waiting(
         .filter(|row| {
             !of_aggregate(statement, &row.aggregate)
                 .any(|other| is_next(other) && position(other) < position(row))
+        })
+        .filter(|row| {
+            on_failed == OnFailed::Continue || blocking(statement, &row.aggregate, unordered).next().is_none()
         })
         .take(limited(limit))
         .map(|row| Numbered { id: row.id, effect: blocked_by(statement, unordered, row) })

@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, PartitionSet, TenantId};
 use handover_outbox::ports::{
-    Blocked, Confirmed, DueQuery, EventMetadata, FailedPublish, NewEvent, Numbered, OutboxCounts,
+    Blocked, Confirmed, DueQuery, EventMetadata, FailedPublish, NewEvent, Numbered, OnFailed, OutboxCounts,
     OutboxFilter, OutboxQueries, OutboxRepo, OutboxRow, OwnedPartition, Redrive, RedrivenRow, RelayId,
-    StoreError, UnorderedTypes,
+    StoreError, UnorderedTypes, UnreadableRow,
 };
 use serde_json::{Map, Value as Json};
 
@@ -81,7 +81,7 @@ fn metadata_text(metadata: &EventMetadata) -> Option<String> {
     (!json.is_empty()).then(|| Json::Object(json).to_string())
 }
 
-fn select() -> String {
+pub(super) fn select() -> String {
     format!("SELECT {COLUMNS} FROM outbox_events o")
 }
 
@@ -191,12 +191,22 @@ impl OutboxQueries for Session {
     async fn waiting_page(
         &mut self,
         unordered: &UnorderedTypes,
+        on_failed: OnFailed,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
-        self.waiting(unordered, tenant, now, before, most).await
+        self.waiting(unordered, on_failed, tenant, now, before, most).await
+    }
+
+    async fn unreadable_rows(
+        &mut self,
+        tenant: Option<TenantId>,
+        after: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<UnreadableRow>, StoreError> {
+        self.unreadable(tenant, after, most).await
     }
 
     async fn outbox_counts(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus, Partition, TenantId};
 use handover_outbox::ports::{
-    Blocked, Numbered, OutboxCounts, OutboxRow, Redrive, RedrivenRow, StoreError, UnorderedTypes,
+    Blocked, Numbered, OnFailed, OutboxCounts, OutboxRow, Redrive, RedrivenRow, StoreError, UnorderedTypes,
+    UnreadableRow,
 };
 
 use super::due::{EARLIER, LATER, SAME, is_ordered, names};
-use super::outbox::{COLUMNS, outbox_row};
+use super::outbox::{COLUMNS, outbox_row, select};
 use super::page::Page;
 use crate::dialect::{Dialect, LookUp, MAX_ROWS, padded, placeholders};
 use crate::row::Row;
@@ -18,6 +19,9 @@ use crate::value::{Value, aggregate_columns, values};
 
 /// Maximum number of redriven rows per statement: each one is a branch of its CASE expression.
 const REDRIVEN_ROWS: usize = 32;
+
+/// Number of rows per page of the search for unreadable rows.
+const SEARCHED_ROWS: u32 = 1_000;
 
 /// Every outbox row of aggregates of one tenant and type, in any order.
 pub(super) fn about(dialect: &dyn Dialect, tenant: i64, kind: &str, ids: &[i64]) -> (String, Vec<Value>) {
@@ -65,10 +69,12 @@ pub(super) fn blocked(
         .limit(most)
 }
 
-/// The first pending row of each aggregate, if it waits for its retry time, with the number of later pending rows.
+/// The first pending row of each aggregate, if it waits for its retry time, with the number of later pending rows. Under
+/// `Hold` without the aggregates of [`blocked`].
 pub(super) fn waiting(
     dialect: &dyn Dialect,
     unordered: &UnorderedTypes,
+    on_failed: OnFailed,
     tenant: Option<TenantId>,
     now: DateTime<Utc>,
     before: Option<i64>,
@@ -83,7 +89,7 @@ pub(super) fn waiting(
         "SELECT {COLUMNS}, (SELECT count(*) {others} AND {LATER}) AS held FROM outbox_events o {pending}",
         pending = dialect.index("idx_outbox_pending"),
     );
-    Page::below(&select, "o.id", before)
+    let page = Page::below(&select, "o.id", before)
         .bind_select(names(unordered))
         .with("o.tenant_id = ?", tenant.map(TenantId::get))
         .with("o.next_retry_time > ?", Some(now))
@@ -95,8 +101,19 @@ pub(super) fn waiting(
                 is_ordered = is_ordered("o.event_type", unordered),
             ),
             names(unordered).chain(names(unordered)),
-        )
-        .limit(most)
+        );
+    match on_failed {
+        OnFailed::Continue => page,
+        OnFailed::Hold => page.and(
+            &format!(
+                "(SELECT e.id FROM outbox_events e {failed} WHERE {SAME} AND e.status = 'FAILED' \
+                 AND e.released_time IS NULL AND {other_is_ordered} LIMIT 1) IS NULL",
+                failed = dialect.index("idx_outbox_failed"),
+            ),
+            names(unordered),
+        ),
+    }
+    .limit(most)
 }
 
 /// A row of [`blocked`] or [`waiting`].
@@ -113,6 +130,22 @@ fn blocked_row(row: &Row) -> Result<Numbered<Blocked>, StoreError> {
         held,
     };
     Ok(Numbered { id: row.id, effect: blocked })
+}
+
+/// The row, if a value of it cannot be read.
+fn unreadable_row(row: &Row) -> Option<Result<UnreadableRow, StoreError>> {
+    let fields = row.of("outbox_events", "id");
+    match outbox_row(row) {
+        Ok(_) => None,
+        Err(StoreError::Corrupt { column, why, .. }) => Some(fields.int("id").map(|id| UnreadableRow {
+            id,
+            tenant: fields.id("tenant_id").ok(),
+            event_id: fields.named("event_id").ok(),
+            column,
+            why,
+        })),
+        Err(error) => Some(Err(error)),
+    }
 }
 
 impl Session {
@@ -155,14 +188,38 @@ impl Session {
     pub(super) async fn waiting(
         &mut self,
         unordered: &UnorderedTypes,
+        on_failed: OnFailed,
         tenant: Option<TenantId>,
         now: DateTime<Utc>,
         before: Option<i64>,
         most: u32,
     ) -> Result<Vec<Numbered<Blocked>>, StoreError> {
-        let (sql, values) = waiting(self.dialect, unordered, tenant, now, before, most);
+        let (sql, values) = waiting(self.dialect, unordered, on_failed, tenant, now, before, most);
         let rows = self.fetch(&sql, values).await?;
         Ok(self.readable(&rows, blocked_row))
+    }
+
+    pub(super) async fn unreadable(
+        &mut self,
+        tenant: Option<TenantId>,
+        mut after: Option<i64>,
+        most: u32,
+    ) -> Result<Vec<UnreadableRow>, StoreError> {
+        let mut found = Vec::new();
+        loop {
+            let (sql, values) = Page::above(&select(), "o.id", after).limit(SEARCHED_ROWS);
+            let rows = self.fetch(&sql, values).await?;
+            for row in rows.iter().filter_map(unreadable_row) {
+                let row = row?;
+                if found.len() < most as usize && (tenant.is_none() || row.tenant == tenant) {
+                    found.push(row);
+                }
+            }
+            if found.len() >= most as usize || rows.len() < SEARCHED_ROWS as usize {
+                return Ok(found);
+            }
+            after = rows.last().map(|row| row.int("id")).transpose()?;
+        }
     }
 
     pub(super) async fn count_rows(&mut self, tenant: Option<TenantId>) -> Result<OutboxCounts, StoreError> {

@@ -91,7 +91,15 @@ async fn operator_queries_use_an_index() {
     let unordered = &unordered();
     let blocked = |tenant, before| outbox_operations::blocked(dialect, unordered, tenant, before, 100);
     let waiting = |tenant, before| {
-        outbox_operations::waiting(dialect, unordered, tenant, DateTime::UNIX_EPOCH, before, 100)
+        outbox_operations::waiting(
+            dialect,
+            unordered,
+            OnFailed::Hold,
+            tenant,
+            DateTime::UNIX_EPOCH,
+            before,
+            100,
+        )
     };
     let cases = [
         (blocked(None, None), "SCAN o USING INDEX idx_outbox_failed"),
@@ -100,6 +108,7 @@ async fn operator_queries_use_an_index() {
         (blocked(tenant, None), "SEARCH e USING INDEX idx_outbox_order"),
         (waiting(None, None), "SEARCH o USING INDEX idx_outbox_pending"),
         (waiting(tenant, Some(9)), "SEARCH e USING INDEX idx_outbox_order"),
+        (waiting(tenant, None), "SEARCH e USING INDEX idx_outbox_failed"),
         (outbox_operations::about(dialect, 1, "Book", &[1, 2, 3]), "SEARCH o USING INDEX idx_aggregate"),
         (consume::of_events(&events), "SEARCH event_consume_log USING INDEX idx_consume_event"),
         (

@@ -119,6 +119,37 @@ async fn blocked_aggregates_are_listed_with_their_event_counts_until_released() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn aggregate_that_is_blocked_and_waiting_is_listed_once_across_pages() {
+    let (world, process) = blocked_order().await;
+    // Other orders only wait, with row ids above that of the waiting event of the blocked order.
+    let event = |id: &str, order: i64| world.event(id, 1, &sample::changed(order));
+    process.commit(vec![event("w-1", ORDER + 1), event("w-2", ORDER + 2)]).await;
+    let waiting = ["e-2", "w-1", "w-2"].map(|id| FailedPublish {
+        event_id: event_id(id),
+        status: OutboxStatus::Retry,
+        retry_count: 1,
+        next_retry_time: Some(world.now() + chrono::TimeDelta::seconds(5)),
+        error: "NO_ROUTE".into(),
+    });
+    let mut unit = world.store.begin().await.unwrap();
+    unit.outbox().mark_failed(&waiting, world.now()).await.unwrap();
+    unit.commit().await.unwrap();
+    let outbox = &process.app.outbox;
+    let mut listed = Vec::new();
+    let mut before = None;
+    loop {
+        let page = blocked(outbox, &acting(&platform()), None, before, 1).await.unwrap();
+        listed.extend(page.items.into_iter().map(|row| row.effect));
+        before = page.next;
+        if before.is_none() {
+            break;
+        }
+    }
+    let ids: Vec<_> = listed.iter().map(|row| (row.event_id.as_str(), row.until.is_some())).collect();
+    assert_eq!(ids, [("w-2", true), ("w-1", true), ("e-1", false)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn continue_mode_lists_and_releases_no_aggregates() {
     let (mut world, _) = blocked_order().await;
     world.on_failed = OnFailed::Continue;

@@ -108,7 +108,7 @@ pub async fn an_aggregate_whose_next_event_is_not_due_is_listed(rig: &dyn StoreR
         let page = view(rig)
             .await
             .outbox_view()
-            .waiting_page(&unordered(), of.map(tenant), later(now), before, 10)
+            .waiting_page(&unordered(), OnFailed::Continue, of.map(tenant), later(now), before, 10)
             .await;
         page.expect("waiting aggregates can be read")
     };
@@ -130,6 +130,53 @@ pub async fn an_aggregate_whose_next_event_is_not_due_is_listed(rig: &dyn StoreR
     assert_eq!(ids(waiting(None, 49, None).await), ["waits", "foreign"]);
     assert_eq!(ids(waiting(None, 49, Some(first.id)).await), ["foreign"]);
     assert_eq!(ids(waiting(None, 50, None).await), [""; 0]);
+}
+
+/// Under hold, an aggregate with an ordered FAILED event that was not released is not listed as waiting, whatever the
+/// position of its waiting event. Otherwise it is.
+pub async fn an_aggregate_behind_a_failed_event_is_waiting_only_under_continue(rig: &dyn StoreRig) {
+    let foreign = AggregateRef { tenant: tenant(2), ..aggregate(9) };
+    append(
+        rig,
+        &[
+            event("failed-1", 7, 1),
+            event("waits-behind", 7, 2),
+            event("waits-before", 8, 1),
+            event("failed-2", 8, 2),
+            event("released", 9, 1),
+            event("waits-after-release", 9, 2),
+            of_type(BOOK_OVERDUE, event("overdue", 10, 1)),
+            event("waits-after-unordered", 10, 2),
+            about(&foreign, event("failed-foreign", 9, 1)),
+        ],
+    )
+    .await;
+    let waiting = ["waits-behind", "waits-before", "waits-after-release", "waits-after-unordered"];
+    in_unit!(rig, |unit| {
+        let waiting = waiting.map(|id| to_retry(id, Some(later(50))));
+        unit.outbox().mark_failed(&waiting, later(1)).await.unwrap();
+    });
+    fail(rig, &["released"], 1).await;
+    release(rig, &aggregate(9), 1).await;
+    fail(rig, &["failed-1", "failed-2", "overdue", "failed-foreign"], 1).await;
+    let listed = async |on_failed: OnFailed, before: Option<i64>, limit: u32| {
+        let mut view = view(rig).await;
+        let page =
+            view.outbox_view().waiting_page(&unordered(), on_failed, None, later(2), before, limit).await;
+        page.expect("waiting aggregates can be read")
+    };
+    let ids = |page: &[Numbered<Blocked>]| {
+        page.iter().map(|row| row.effect.event_id.to_string()).collect::<Vec<String>>()
+    };
+    let not_blocked = ["waits-after-unordered", "waits-after-release"];
+    let first = listed(OnFailed::Hold, None, 1).await;
+    assert_eq!(ids(&first), not_blocked[..1]);
+    assert_eq!(ids(&listed(OnFailed::Hold, Some(first[0].id), 10).await), not_blocked[1..]);
+    assert_eq!(
+        ids(&listed(OnFailed::Continue, None, 10).await),
+        [&not_blocked[..], &["waits-before", "waits-behind"]].concat()
+    );
+    assert_eq!(blocked(rig).await, ["failed-foreign", "failed-2", "failed-1"]);
 }
 
 /// Only FAILED ordered events block.

@@ -165,10 +165,12 @@ crate::rules! { store_rules: StoreRig;
         rows_of_many_aggregates_are_returned_completely,
         rows_are_counted_by_status,
         rows_are_counted_for_one_tenant_or_all,
+        a_readable_row_is_not_listed_as_unreadable,
     ]
     blocked: [
         an_aggregate_is_blocked_by_its_first_failed_event,
         an_aggregate_whose_next_event_is_not_due_is_listed,
+        an_aggregate_behind_a_failed_event_is_waiting_only_under_continue,
         nothing_but_an_ordered_failed_event_blocks,
         events_held_by_a_failed_event_are_counted,
         pages_of_blocked_aggregates_are_ordered_by_descending_number,

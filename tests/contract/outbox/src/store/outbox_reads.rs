@@ -6,7 +6,8 @@ use handover_outbox::ports::{NewEvent, OutboxCounts};
 use super::outbox::append;
 use super::{StoreRig, in_unit, view};
 use crate::samples::{
-    BOOK_OVERDUE, aggregate, confirmed, event, later, of_type, start, tenant, to_failed, to_retry,
+    BOOK_OVERDUE, aggregate, confirmed, event, later, of_type, redrive, start, tenant, to_failed, to_retry,
+    unordered,
 };
 
 async fn about(rig: &dyn StoreRig, aggregates: &[AggregateRef]) -> Vec<String> {
@@ -98,4 +99,23 @@ pub async fn rows_are_counted_for_one_tenant_or_all(rig: &dyn StoreRig) {
     assert_eq!(counted(rig, Some(2)).await, new(1, -9));
     assert_eq!(counted(rig, Some(3)).await, OutboxCounts::default());
     assert_eq!(counted(rig, None).await, new(3, -9));
+}
+
+/// A row that another query returns is not unreadable, whatever its status.
+pub async fn a_readable_row_is_not_listed_as_unreadable(rig: &dyn StoreRig) {
+    let ids = ["new", "retry", "sent", "failed", "released", "redriven"];
+    append(rig, &(1..).zip(ids).map(|(book, id)| event(id, book, 1)).collect::<Vec<_>>()).await;
+    // More rows than one page of the search.
+    append(rig, &(1..=1_100).map(|n| event(&format!("e{n}"), 100 + n, 1)).collect::<Vec<_>>()).await;
+    in_unit!(rig, |unit| {
+        let failed = [to_retry("retry", Some(later(5))), to_failed("failed"), to_failed("released")];
+        unit.outbox().mark_failed(&failed, start()).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("sent"), &confirmed("redriven")], start()).await.unwrap();
+        unit.outbox().release(&aggregate(5), &unordered(), start()).await.unwrap();
+        unit.outbox().redrive(&[redrive("redriven", later(5))], start()).await.unwrap();
+    });
+    for (of, limit) in [(None, 1), (None, 10), (Some(tenant(1)), 10)] {
+        let unreadable = view(rig).await.outbox_view().unreadable_rows(of, None, limit).await;
+        assert_eq!(unreadable.expect("the outbox can be searched"), []);
+    }
 }

@@ -4,7 +4,7 @@ use handover_events::{EventId, TenantId};
 use marketplace_domain::OrderId;
 
 use crate::ports::{EffectKind, EffectOfFact, LedgerInconsistency};
-use handover_outbox::ports::DeadLetter;
+use handover_outbox::ports::{DeadLetter, UnreadableRow};
 
 /// Kind of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +19,9 @@ pub enum FindingKind {
     MissingEffect,
     /// A dead letter whose event has no outbox row.
     UnknownEvent,
+    /// An outbox row has a value that cannot be read. The event is neither published nor applied until an operator
+    /// corrects the value.
+    UnreadableRow,
     /// A business fact of an order has the same effect more than once.
     DoubledEffect,
     /// An effect whose order does not exist or contradicts it.
@@ -34,12 +37,13 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
-    pub const ALL: [FindingKind; 11] = [
+    pub const ALL: [FindingKind; 12] = [
         FindingKind::MissingEvent,
         FindingKind::NotConfirmed,
         FindingKind::NotConsumed,
         FindingKind::MissingEffect,
         FindingKind::UnknownEvent,
+        FindingKind::UnreadableRow,
         FindingKind::DoubledEffect,
         FindingKind::EffectWithoutFact,
         FindingKind::MissingHold,
@@ -56,6 +60,7 @@ impl FindingKind {
             FindingKind::NotConsumed => "notConsumed",
             FindingKind::MissingEffect => "missingEffect",
             FindingKind::UnknownEvent => "unknownEvent",
+            FindingKind::UnreadableRow => "unreadableRow",
             FindingKind::DoubledEffect => "doubledEffect",
             FindingKind::EffectWithoutFact => "effectWithoutFact",
             FindingKind::MissingHold => "missingHold",
@@ -138,6 +143,21 @@ impl Finding {
             ),
             event_id: Some(event_id),
             event_type: dead_letter.event_type,
+            consumer: None,
+            key: None,
+            repair: None,
+        }
+    }
+
+    pub(super) fn of_unreadable(row: UnreadableRow) -> Finding {
+        Finding {
+            kind: FindingKind::UnreadableRow,
+            // A finding has a tenant. This one says that the column `tenant_id` cannot be read.
+            tenant: row.tenant.unwrap_or(TenantId::DEFAULT),
+            order: None,
+            what: format!("outbox_events.{} of id {} cannot be read: {}", row.column, row.id, row.why),
+            event_id: row.event_id,
+            event_type: None,
             consumer: None,
             key: None,
             repair: None,

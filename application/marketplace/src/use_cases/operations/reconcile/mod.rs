@@ -20,7 +20,7 @@ use crate::use_cases::UseCaseError;
 use crate::{App, CommandContext};
 use compare::{Comparison, Consumers};
 use handover_outbox::operations::{Action, Reason, count, present_fields, rfc3339};
-use handover_outbox::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
+use handover_outbox::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus, OutboxFilter, UnreadableRow};
 use repair::RepairContext;
 
 /// Maximum number of findings that one call returns; see [`Reconciliation::more`].
@@ -35,6 +35,9 @@ const NEWEST_EFFECTS: u32 = 10_000;
 
 /// Number of the newest open dead letters that are compared with the outbox.
 const NEWEST_DEAD_LETTERS: usize = 10_000;
+
+/// Number of the newest outbox rows that are searched for unreadable values. Older rows were searched by earlier calls.
+const NEWEST_EVENTS: i64 = 100_000;
 
 /// Orders or dead letters per page.
 const BATCH: u32 = 200;
@@ -151,6 +154,9 @@ pub async fn reconcile(
         add_finding(&mut report, finding);
     }
     let limit = u32::try_from(MAX_FINDINGS + 1).unwrap_or(u32::MAX);
+    for row in unreadable_rows(app, tenant, limit).await? {
+        add_finding(&mut report, Finding::of_unreadable(row));
+    }
     for discrepancy in &app.view().await?.ledger_inconsistencies(tenant, limit).await? {
         add_finding(&mut report, Finding::of_ledger(discrepancy));
     }
@@ -188,6 +194,18 @@ async fn dead_letters_without_event(
         found.extend(missing.map(|(dead_letter, event)| Finding::of_dead_letter(dead_letter, event)));
     }
     Ok(found)
+}
+
+/// The unreadable rows among the newest of the outbox.
+async fn unreadable_rows(
+    app: &App,
+    tenant: Option<TenantId>,
+    limit: u32,
+) -> Result<Vec<UnreadableRow>, UseCaseError> {
+    let mut view = app.view().await?;
+    let newest = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;
+    let after = newest.first().map(|row| row.id.saturating_sub(NEWEST_EVENTS));
+    Ok(view.outbox_view().unreadable_rows(tenant, after, limit).await?)
 }
 
 /// Audit action of the call. Each repaired finding has its own entry in addition.

@@ -45,6 +45,7 @@ pub(super) async fn repair(
         }
         (
             FindingKind::UnknownEvent
+            | FindingKind::UnreadableRow
             | FindingKind::DoubledEffect
             | FindingKind::EffectWithoutFact
             | FindingKind::Unbalanced

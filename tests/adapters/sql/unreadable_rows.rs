@@ -1,0 +1,114 @@
+//! Outbox rows with values that cannot be read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{TimeDelta, Utc};
+use handover_events::{EventId, TenantId, Trace};
+use handover_memory::{MemoryBroker, SeededRandom};
+use handover_outbox::ports::{Clock, OnFailed, Store, UnreadableRow};
+use handover_outbox::{Tasks, Transactor, TxPolicy};
+use handover_system::SystemClock;
+use marketplace::use_cases::operations::{FindingKind, Reconcile, reconcile};
+use marketplace::{Actor, App, CommandContext, Role, Rules};
+use marketplace_domain::PointsRules;
+use sqlx::Executor;
+
+use super::{Fixture, append, event, fixture};
+
+/// Stores `e1` to `e<rows>` and makes a value of each of these rows unreadable.
+async fn with_unreadable(rows: i64, unreadable: &[(i64, &str)]) -> Fixture {
+    let fixture = fixture().await;
+    let events: Vec<_> = (1..=rows).map(|n| event(&format!("e{n}"), n, 1)).collect();
+    append(&fixture.store, &events).await.unwrap();
+    let mut direct = fixture.direct_connection().await;
+    // Constraints prevent such values, but an administrator may have disabled them.
+    direct.execute("PRAGMA ignore_check_constraints = ON").await.unwrap();
+    for (n, set) in unreadable {
+        let update = format!("UPDATE outbox_events SET {set} WHERE event_id = 'e{n}'");
+        direct.execute(sqlx::AssertSqlSafe(update)).await.unwrap();
+    }
+    fixture
+}
+
+async fn unreadable(fixture: &Fixture, after: Option<i64>, limit: u32) -> Vec<UnreadableRow> {
+    fixture.store.view().await.unwrap().outbox_view().unreadable_rows(None, after, limit).await.unwrap()
+}
+
+#[tokio::test]
+async fn unreadable_rows_of_all_pages_are_listed_by_id_up_to_the_limit() {
+    let fixture = with_unreadable(
+        2_100,
+        &[
+            (7, "create_time = '2026-02-31T10:30:00.000000Z'"),
+            (1_500, "metadata = '[]'"),
+            (2_100, "retry_count = -1"),
+        ],
+    )
+    .await;
+    let found = unreadable(&fixture, None, 10).await;
+    let listed: Vec<_> =
+        found.iter().map(|row| (row.event_id.as_ref().unwrap().as_str(), row.column)).collect();
+    assert_eq!(listed, [("e7", "create_time"), ("e1500", "metadata"), ("e2100", "retry_count")]);
+    assert!(found[0].why.contains("2026-02-31"), "{}", found[0].why);
+    assert_eq!(unreadable(&fixture, None, 2).await, found[..2]);
+    assert_eq!(unreadable(&fixture, Some(found[0].id), 10).await, found[1..]);
+    assert_eq!(unreadable(&fixture, Some(found[2].id), 10).await, []);
+}
+
+#[tokio::test]
+async fn unreadable_row_belongs_to_its_readable_tenant() {
+    let rows = [(1, "status = 'new'"), (2, "status = 'new', tenant_id = 2"), (3, "tenant_id = 0")];
+    let fixture = with_unreadable(3, &rows).await;
+    let mut view = fixture.store.view().await.unwrap();
+    for (tenant, events) in [(Some(1), &["e1"][..]), (Some(2), &["e2"]), (None, &["e1", "e2", "e3"])] {
+        let tenant = tenant.map(|tenant| tenant.try_into().unwrap());
+        let found = view.outbox_view().unreadable_rows(tenant, None, 10).await.unwrap();
+        let found: Vec<_> =
+            found.iter().filter_map(|row| row.event_id.as_ref()).map(EventId::as_str).collect();
+        assert_eq!(found, events, "{tenant:?}");
+    }
+}
+
+#[tokio::test]
+async fn reconciliation_reports_unreadable_rows_without_repair() {
+    let fixture = with_unreadable(3, &[(2, "update_time = 'yesterday'")]).await;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let tx = Transactor {
+        store: Arc::new(fixture.store.clone()),
+        tasks: Tasks::default(),
+        clock: Arc::clone(&clock),
+        random: Arc::new(SeededRandom::new(7)),
+        policy: TxPolicy::default(),
+    };
+    let rules = Rules {
+        pending_timeout: Duration::from_secs(900),
+        max_retry_count: 3,
+        on_failed: OnFailed::Continue,
+        points: PointsRules::default(),
+    };
+    let app = App::new(tx, Arc::new(MemoryBroker::new(clock)), rules);
+    let operator = CommandContext {
+        actor: Actor::User { id: 9.try_into().unwrap(), roles: vec![Role::Operator] },
+        tenant: TenantId::DEFAULT,
+        trace: Trace { trace_id: "trace".into(), traceparent: None },
+        idempotency: None,
+    };
+    for repair in [false, true] {
+        let command = Reconcile {
+            tenant: None,
+            since: Utc::now() - TimeDelta::hours(1),
+            until: Utc::now(),
+            grace: Duration::from_secs(60),
+            repair,
+            reason: None,
+        };
+        let report = reconcile(&app, &operator, command).await.unwrap();
+        assert_eq!(report.findings.len(), 1, "{report:?}");
+        let finding = &report.findings[0];
+        assert_eq!((finding.kind, finding.repair), (FindingKind::UnreadableRow, None));
+        assert_eq!(finding.event_id.as_ref().map(EventId::as_str), Some("e2"));
+        assert!(finding.what.starts_with("outbox_events.update_time of id 2 cannot be read: \"yesterday\""));
+        assert!(!report.is_sound());
+    }
+}
