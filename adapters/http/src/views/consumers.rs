@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::{json_or_text, rfc3339, rfc3339_or_null};
 use crate::document::kinds;
 
-/// A dead dead_letter: a message that a consumer could not process.
+/// A dead letter: a message that a consumer could not process.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DeadLetter)]
@@ -125,7 +125,7 @@ impl From<Numbered<Consumed>> for ConsumptionView {
     }
 }
 
-/// An operator action.
+/// An entry of the audit log: a read or a change by an operator.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = AuditEntry)]

@@ -33,11 +33,11 @@ async fn payloads_are_masked_without_role_pii() {
     }
     let body = |page: Value| page["items"][0]["body"].clone();
     assert_eq!(
-        body(world.get_data_with_roles(&[Role::Operator], "ops/dead-page").await),
+        body(world.get_data_with_roles(&[Role::Operator], "ops/dead-letters").await),
         json!({ "a": "***" })
     );
     let pii = [Role::Operator, Role::Pii];
-    assert_eq!(body(world.get_data_with_roles(&pii, "ops/dead-page").await), json!({ "a": 1 }));
+    assert_eq!(body(world.get_data_with_roles(&pii, "ops/dead-letters").await), json!({ "a": 1 }));
 }
 
 #[tokio::test(start_paused = true)]

@@ -118,7 +118,7 @@ async fn replayed_dead_letter_is_applied_by_serving_process_without_waiting_for_
     let again = world.run("dlq replay e-1");
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(again.stdout.contains("it was replayed already"), "{again:?}");
-    assert!(again.stderr.contains("error: 1 of 1 dead page was not replayed"), "{again:?}");
+    assert!(again.stderr.contains("error: 1 of 1 dead letters was not replayed"), "{again:?}");
     assert_eq!(notifications(), 1);
     let table = world.run("order timeline 1");
     assert!(table.done().starts_with("at "), "{table:?}");
@@ -145,7 +145,7 @@ async fn discarded_dead_letter_keeps_its_reason_and_commands_equal_the_api() {
     let again = world.run("dlq discard e-1 --reason duplicate");
     assert_eq!(again.code, Some(1), "{again:?}");
     assert!(again.stdout.contains("it was discarded\n"), "{again:?}");
-    assert!(again.stderr.contains("error: 1 of 1 dead page was not discarded"), "{again:?}");
+    assert!(again.stderr.contains("error: 1 of 1 dead letters was not discarded"), "{again:?}");
     let rest = world.run("dlq discard --event-type ORDER_STATUS_CHANGED --reason too_late");
     assert!(rest.done().contains("discarded  1\n"), "{rest:?}");
     let page = world.run("dlq list --status discarded --output json").json();

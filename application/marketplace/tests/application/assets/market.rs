@@ -42,9 +42,9 @@ pub(crate) struct SpentAssets {
 #[derive(Default)]
 pub(crate) struct RecordingGateway {
     pub(crate) requests: Mutex<Vec<RefundRequest>>,
-    /// Number of next requests that fail as unavailable.
+    /// Number of following requests that fail as unavailable.
     pub(crate) failures: Mutex<u32>,
-    /// Number of next requests that never complete.
+    /// Number of following requests that never complete.
     pub(crate) hanging: Mutex<u32>,
 }
 
@@ -185,7 +185,7 @@ impl Market {
         self.world.view().await.coupon_by_id(TENANT, id).await.unwrap().unwrap().status
     }
 
-    /// Keys of the operations of an order, in order.
+    /// Keys of the operations of an order, in the sequence in which they were posted.
     pub(crate) async fn keys(&self, order: OrderId) -> Vec<String> {
         let operations = self.world.view().await.operations_of(TENANT, order).await.unwrap();
         operations.into_iter().map(|operation| operation.key.to_string()).collect()
