@@ -1,10 +1,10 @@
 #!/bin/sh
 # The tour of tour.md as a script: every step sends requests with curl and checks the responses; the first unexpected response ends
-# it with exit code 1. It uses new orders, products and users, so it can run on any database, and more than once.
+# the script with exit code 1. It uses new orders, products and users, so it can run on any database, and more than once.
 #
 #   bootstrap/docs/tour.sh [URL]       default: http://127.0.0.1:8080
 #
-# Run it in the folder in which `handover serve` was started: tokens and the gateway's signature need the secrets there.
+# Run it in the folder in which `handover serve` was started: tokens and the gateway's signature need the secrets in that folder.
 # PROGRAM is the program that prints tokens; default: target/release/handover.
 set -eu
 
@@ -64,7 +64,7 @@ field() {
     printf '%s' "$answer" | tr -d '\n' | sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p"
 }
 
-# Makes users, idempotency keys and transactions of this run unique.
+# Makes users, idempotency keys and gateway transaction ids of this run unique.
 run=$(date +%s)$(printf %03d $(($$ % 1000)))
 token() {
     "$handover" token --user "$1" --role "${2:-user}" || fail "no token; is this the folder of the database?"
@@ -93,7 +93,7 @@ step "Repeating the request returns the same response"
 answer=$(curl -sSi "$base/api/v1/orders" -H "$buyer" -H "$json" -H "X-Idempotency-Key: lamp-$run" -d '{"productId":'"$product"'}')
 expect 'idempotent-replayed: true' '"orderId":'"$order"','
 
-step "Nobody else can buy the lamp, or see the order"
+step "No other user can buy the lamp or see the order"
 answer=$(curl -sS "$base/api/v1/orders" -H "$other" -H "$json" -H "X-Idempotency-Key: lamp-$run" -d '{"productId":'"$product"'}')
 expect '"code":"A0409"'
 answer=$(curl -sS "$base/api/v1/orders/$order" -H "$other")
@@ -138,7 +138,7 @@ expect '"code":"00000"'
 eventually '"productId":'"$product"',' curl -sS "$base/api/v1/listings" -H "$seller"
 expect '"code":"00000"'
 
-step "An operator gives the buyer money, points and a coupon"
+step "An operator grants the buyer money, points and a coupon"
 answer=$(curl -sS "$base/api/v1/ops/wallets/$buyer_id/deposits" -H "$operator" -H "$json" -d '{"amount":50.00}')
 expect '"code":"00000"' '"balanceAfter":50.00'
 answer=$(curl -sS "$base/api/v1/ops/points/$buyer_id/grants" -H "$operator" -H "$json" -d '{"points":300}')
@@ -190,7 +190,7 @@ eventually 'duplicate ignored by buyer-credit' curl -sS "$base/api/v1/orders/$or
 answer=$(curl -sS "$base/api/v1/credit" -H "$buyer")
 expect '"score":101'
 
-step "The command line shows the same, and the audit log"
+step "The command line shows the same timeline, and the audit log"
 answer=$("$handover" order timeline "$order" --output json)
 expect ORDER_STATUS_CHANGED
 answer=$("$handover" audit list --changes)

@@ -22,10 +22,10 @@ mod measured {
         #[ignore = "long: measures memory"] postgres_and_rabbitmq PostgresRabbitMq);
 }
 
-/// Maximum growth over the memory used when a tenth of the backlog was sent.
+/// Maximum memory growth after the first tenth of the backlog was sent.
 const GROWTH_KIB: u64 = 48 * 1024;
 const MOST_KIB: u64 = 256 * 1024;
-/// On SQLite, where one process does everything.
+/// Minimum rate on SQLite, where database and broker are in the same process.
 const EVENTS_PER_SECOND: f64 = 700.0;
 
 async fn backlog_events_take_effect_once(pair: Pair) {
@@ -68,7 +68,7 @@ async fn insert_paid_orders(snapshot: &DatabaseSnapshot, pair: Pair, orders: i64
         Some(_) => literal(time),
     };
     let now = time(Utc::now());
-    // The change is old, or the consistency job would report their missing ORDER_TIMEOUT.
+    // The orders were created long ago; otherwise the consistency job would report their missing ORDER_TIMEOUT.
     let before = time(Utc::now() - TimeDelta::days(30));
     let numbers: Vec<i64> = (1_000_001..=1_000_000 + orders).collect();
     for part in numbers.chunks(1_000) {
@@ -118,7 +118,7 @@ struct Measurements {
     events: i64,
     sent: Duration,
     applied: Duration,
-    /// Anonymous memory in KiB when a tenth was sent.
+    /// Anonymous memory in KiB when a tenth of the events was sent.
     early: u64,
     /// Maximum anonymous memory in KiB.
     most: u64,

@@ -45,5 +45,5 @@ async fn rabbitmq_cluster_loses_nothing_when_leader_is_killed_under_load() {
     println!("{kills} leaders killed");
     balance(&api, &snapshot, &ledger).await;
     let charged = "SELECT count(*) FROM outbox_events WHERE status = 'FAILED'";
-    assert_eq!(snapshot.number(charged).await, 0, "an unavailable node is no failed attempt");
+    assert_eq!(snapshot.number(charged).await, 0, "an unavailable node must not make events FAILED");
 }

@@ -1,4 +1,4 @@
-//! Many buyers of one product: one of them gets it.
+//! Concurrent orders for the same product: exactly one succeeds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,11 +43,10 @@ async fn product_is_sold_once_to_64_concurrent_buyers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "long: three thousand attempts take a busy machine a minute"]
+#[ignore = "long: 3,000 attempts take a minute on a busy machine"]
 async fn thousand_products_are_sold_once_each_to_200_concurrent_users() {
     const PRODUCTS: usize = 1_000;
     const USERS: i64 = 200;
-    /// Number of buyers per product.
     const BUYERS_PER_PRODUCT: usize = 3;
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
@@ -98,7 +97,7 @@ async fn thousand_products_are_sold_once_each_to_200_concurrent_users() {
     assert_eq!(usize::try_from(orders).unwrap(), ledger.orders().len());
     assert_eq!(snapshot.number("SELECT count(DISTINCT product_id) FROM orders").await, orders);
     let pending = snapshot.number("SELECT count(*) FROM orders WHERE status = 'pending'").await;
-    assert_eq!(pending, orders, "no order is paid, and the deadline is far");
+    assert_eq!(pending, orders, "no order is paid, and no payment deadline has passed");
     // One listing change per order.
     eventually(WITHIN, async || {
         let effects = snapshot.number("SELECT count(*) FROM listing_changes").await;

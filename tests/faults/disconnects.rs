@@ -57,7 +57,7 @@ async fn disconnected_clients_leave_no_open_transaction(pair: Pair) {
         assert!(begun.elapsed() < WITHIN * 5, "too few clients disconnected, or too many");
     }
     let took = begun.elapsed();
-    // The pool still has four connections for clients that wait.
+    // Orders can still be placed: the pool has not lost its connections.
     let after = time_per_order(&api, 20).await;
     assert_no_idle_transaction(&deployment, &snapshot).await;
     let Acknowledged { products, orders, .. } = &acknowledged;
@@ -77,7 +77,7 @@ async fn all(snapshot: &DatabaseSnapshot, table: &str) -> BTreeSet<i64> {
     ids.iter().map(|id| id.parse().unwrap()).collect()
 }
 
-/// Places orders one after another. Returns the time per order.
+/// Places orders one after another. Returns the mean time per order.
 async fn time_per_order(api: &Api, orders: u32) -> Duration {
     let begun = Instant::now();
     let mut took = Duration::ZERO;

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::{eventually, fresh};
 
-/// The smallest value that at least this percentage of the values does not exceed.
+/// The smallest value such that at least `percent` % of the values are not greater (nearest rank).
 pub(crate) fn percentile(values: &mut [Duration], percent: usize) -> Duration {
     values.sort();
     values[(values.len() * percent).div_ceil(100) - 1]

@@ -30,10 +30,10 @@ enum Victim {
     All,
 }
 
-/// All kills in random order.
+/// The victims of all kills, in random order.
 fn victims(pair: Pair, random: &RandomSource) -> Vec<Victim> {
     let due = match pair.database_server() {
-        // SQLite has no process of its own to kill.
+        // SQLite runs in the program's process; there is no server to kill.
         None => vec![(Victim::Process, 60)],
         Some(_) => {
             vec![(Victim::Process, 30), (Victim::Broker, 10), (Victim::Database, 10), (Victim::All, 3)]
@@ -74,7 +74,7 @@ async fn kills_under_load_lose_and_duplicate_nothing(pair: Pair) {
     println!("{pair:?}, {} kills", victims.len());
     balance(&api, &snapshot, &ledger).await;
     let lost = launch.log().matches("the broker lost a confirmed event").count();
-    println!("  {lost} events applied that the broker had confirmed and lost");
+    println!("  {lost} events were applied although the broker had confirmed and then lost them");
     assert_eq!(api.status_of("/readyz").await.unwrap(), 200);
     let (status, _) = process.terminate(WITHIN).unwrap();
     assert_eq!(status.code(), Some(0));

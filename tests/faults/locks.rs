@@ -1,4 +1,4 @@
-//! A row that another transaction keeps locked: events that need it wait, other events are applied.
+//! A row that another transaction keeps locked: events that need the row wait, other events are applied.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const SELLER: i64 = 1;
 const LOCKED: i64 = 2;
 /// More events than a consumer processes at a time.
 const EVENTS: i64 = 25;
-/// How soon the other events are applied; 10 s on an otherwise idle machine.
+/// Maximum time until the other events are applied; 10 s would suffice on an otherwise idle machine.
 const OTHERS_WITHIN: Duration = Duration::from_secs(30);
 const OTHERS: std::ops::RangeInclusive<i64> = 3..=12;
 
@@ -51,7 +51,7 @@ async fn lock_rows(deployment: &Deployment, sql: &str) -> OpenTransaction {
     }
 }
 
-/// Places orders of these buyers and cancels them.
+/// Places and cancels one order for each of these buyers.
 async fn cancelled(api: &Api, buyers: impl IntoIterator<Item = i64>) {
     for buyer in buyers {
         let product = api.list_product(SELLER, "Desk lamp").await.unwrap().id("productId");
@@ -66,7 +66,7 @@ async fn expect_counted(snapshot: &DatabaseSnapshot, within: Duration, operator:
     let sql = format!("SELECT count(*) FROM buyer_credit_changes WHERE buyer_id {operator} {LOCKED}");
     eventually(within, async || match snapshot.count(&sql).await? {
         found if found == count => Ok(()),
-        found => Err(format!("{found} of {count} are counted").into()),
+        found => Err(format!("{found} of {count} cancellations are recorded").into()),
     })
     .await;
 }
@@ -76,7 +76,7 @@ async fn assert_no_attempt_charged(snapshot: &DatabaseSnapshot) {
     let charged = "SELECT count(*) FROM event_consume_log WHERE attempts <> 1 OR status <> 'SUCCESS'";
     eventually(WITHIN, async || match snapshot.count(charged).await? {
         0 => Ok(()),
-        events => Err(format!("{events} are not applied at the first attempt").into()),
+        events => Err(format!("{events} events are not applied at the first attempt").into()),
     })
     .await;
     assert_eq!(snapshot.number("SELECT count(*) FROM dead_letters").await, 0);

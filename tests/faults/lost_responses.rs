@@ -54,7 +54,8 @@ async fn events_with_lost_confirms_are_not_sent_until_confirmed(pair: Pair) {
         .await;
         ledger.wait_for_orders(10).await;
         line.set(Traffic { discard_from_server: true, ..Traffic::default() });
-        // Events of the window that were confirmed before are settled when the relay's confirm timeout ends.
+        // Events of the current window that were confirmed before this point are settled when the relay's confirm
+        // timeout ends.
         let first = confirm_timeout(&snapshot, Utc::now()).await;
         let before = snapshot.number(sent).await;
         // A relay that counted a missing confirm as success would continue to settle events under this load.
@@ -64,13 +65,13 @@ async fn events_with_lost_confirms_are_not_sent_until_confirmed(pair: Pair) {
             "SELECT count(*) FROM outbox_events e JOIN event_consume_log l ON l.event_id = e.event_id
              WHERE e.status <> 'SENT' AND l.status = 'SUCCESS'";
         eventually(WITHIN, async || match snapshot.count(applied).await? {
-            0 => Err("no event was applied whose confirm was lost".into()),
+            0 => Err("no event with a lost confirm has been applied yet".into()),
             _ => Ok(()),
         })
         .await;
         line.set(Traffic::default());
         eventually(WITHIN, async || match snapshot.count(sent).await? {
-            same if same == before => Err("nothing was sent since".into()),
+            same if same == before => Err("no event was sent since the confirms arrive again".into()),
             _ => Ok(()),
         })
         .await;
@@ -92,7 +93,7 @@ async fn confirm_timeout(snapshot: &DatabaseSnapshot, after: DateTime<Utc>) -> D
     moment(&time.await)
 }
 
-/// The bytes of a COMMIT. The word alone is also part of other statements.
+/// The bytes of a protocol message that contains only COMMIT. The word itself is also part of other statements.
 fn commit(deployment: &Deployment) -> &'static str {
     match deployment.database().server().kind() {
         ServerKind::MariaDb => "\u{7}\0\0\0\u{3}COMMIT",
@@ -126,7 +127,7 @@ async fn response_is_correct_when_connection_is_cut_after_commit(pair: Pair) {
         let [order] = ids.as_slice() else { panic!("{response:?}, and the orders are {ids:?}") };
         match response.outcome() {
             (201, "00000") => assert_eq!(&response.id("orderId").to_string(), order),
-            // Sold, to the same buyer, who can read the order.
+            // The product is already sold to the same buyer, who can read the order.
             (409, "A0409") => {
                 let found = api.order(BUYER, order.parse().unwrap()).await.unwrap().value();
                 assert_eq!(found["productId"], product);
@@ -134,7 +135,9 @@ async fn response_is_correct_when_connection_is_cut_after_commit(pair: Pair) {
             unexpected => panic!("{unexpected:?}: {response:?}"),
         }
     }
-    println!("{pair:?}: lines cut after COMMIT: {with_response} with a response, {repeated} repeated");
+    println!(
+        "{pair:?}: connections cut after COMMIT: {with_response} requests got a response, {repeated} were repeated"
+    );
     snapshot.wait_until_settled(WITHIN).await;
     assert_eq!(snapshot.broken().await, Vec::<String>::new());
 }
@@ -152,12 +155,13 @@ async fn lost_commit_responses_lose_and_duplicate_nothing(pair: Pair) {
     let cuts = if long() { 1_000 } else { 50 };
     cut_commits(&line, commit, cuts).await;
     load.stop().await;
-    println!("{pair:?}: {cuts} lines cut after COMMIT in mid-load");
+    println!("{pair:?}: {cuts} connections cut after COMMIT under load");
     balance(&api, &snapshot, &ledger).await;
     assert_no_idle_transaction(&deployment, &snapshot).await;
 }
 
-/// Cuts the connection of the next COMMIT, again and again, whatever it commits: an order, a settlement, effects, a lease.
+/// Repeatedly cuts the connection that sends the next COMMIT, whatever is committed: an order, a settlement, effects, a
+/// lease.
 async fn cut_commits(line: &Proxy, commit: &'static str, cuts: u32) {
     for _ in 0..cuts {
         line.cut_after(commit);
@@ -170,8 +174,8 @@ async fn cut_commits(line: &Proxy, commit: &'static str, cuts: u32) {
     }
 }
 
-/// Checks that no connection stays in a transaction: every transaction that is idle now ends. The servers end transactions
-/// that are idle for 15 s and log that.
+/// Checks that no connection stays in a transaction: every transaction that is idle now must end. The servers end
+/// transactions that are idle for 15 s and log that.
 pub(crate) async fn assert_no_idle_transaction(deployment: &Deployment, snapshot: &DatabaseSnapshot) {
     let idle = match deployment.database().server().kind() {
         ServerKind::Postgres => {

@@ -3,7 +3,7 @@
 //! event must take effect exactly once and in order, and the sums of money and points must be correct.
 //!
 //! Tests that need servers have `rabbitmq`, `mariadb` or `postgres` in their path. `HANDOVER_LONG=1` kills ten times as often
-//! and enforces the recovery times promised for an otherwise idle machine. Tests that measure are ignored without
+//! and enforces the recovery times guaranteed for an otherwise idle machine. Tests that measure are ignored without
 //! `--include-ignored` and must run one at a time.
 
 #![allow(
@@ -75,8 +75,8 @@ fn literal(time: DateTime<Utc>) -> String {
     time.format("'%Y-%m-%d %H:%M:%S%.6f'").to_string()
 }
 
-/// Settings with short timeouts: unpaid orders are closed after six seconds, so that timeouts happen during the faults, and
-/// Interrupted events are found soon. Leases keep their default with HANDOVER_LONG, where takeovers are measured.
+/// Settings with short timeouts: unpaid orders are closed after six seconds, so that timeouts happen during the faults,
+/// and interrupted events are found soon. Leases keep their default with HANDOVER_LONG, where takeovers are measured.
 fn with_short_timeouts(launch: Launch) -> Launch {
     let lease = if long() { "5s" } else { "2s" };
     launch
@@ -91,8 +91,8 @@ fn with_short_timeouts(launch: Launch) -> Launch {
         .set("HANDOVER_GATEWAY__RETRY_BASE", "500ms")
 }
 
-/// Places an order for a new product and waits for its effect. Returns how long that took. Its two users do not belong to
-/// the load.
+/// Places an order for a new product and waits for its effect. Returns how long that took. Its seller and buyer are not
+/// users of the load.
 async fn assert_progress(api: &Api, snapshot: &DatabaseSnapshot, ledger: &Ledger) -> Duration {
     const SELLER: i64 = 100;
     const BUYER: i64 = 101;
@@ -103,7 +103,7 @@ async fn assert_progress(api: &Api, snapshot: &DatabaseSnapshot, ledger: &Ledger
     ledger.order(order, Step::Placed);
     let effects = format!("SELECT count(*) FROM listing_changes WHERE order_id = {order}");
     eventually(WITHIN, async || match snapshot.count(&effects).await? {
-        0 => Err("the order took no effect".into()),
+        0 => Err("the order has no effect yet".into()),
         _ => Ok(()),
     })
     .await;

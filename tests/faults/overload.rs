@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::figures::{percentile, summary};
 use crate::fresh;
 
-/// A load runs for a lead time and is measured after it.
+/// Duration of a load: first a warm-up (`lead`), then the measurement (`measured`).
 #[derive(Clone, Copy)]
 struct Times {
     lead: Duration,
@@ -39,10 +39,10 @@ const TIMES: Times = Times { lead: Duration::from_secs(1), measured: Duration::f
 /// Number of alternations between the two loads, so that other work on the machine affects both.
 const ROUNDS: u64 = 12;
 
-/// Numbers of clients to find the capacity: enough for full load, too few for rejections.
+/// Numbers of clients that are tried to find the capacity: enough for full load, too few for rejections.
 const CLIENTS: [usize; 3] = [16, 64, 256];
-/// The offered load is this multiple of the capacity, and this percentage of the capacity must be reached, with one core for
-/// the server and one for the clients.
+/// The offered load is `OFFERED` times the capacity, and the completed requests must reach `GOODPUT_PERCENT` of the
+/// capacity. The server has one core, the clients another.
 const OFFERED: u64 = 5;
 const GOODPUT_PERCENT: u64 = 80;
 /// Maximum time until a request is rejected.
@@ -84,7 +84,7 @@ async fn list(api: &Api) -> u16 {
     api.list_product(1, "a lamp").await.map_or(0, |response| response.status)
 }
 
-/// Requests per second that this many clients complete, each sending one after another.
+/// Number of requests per second that this many clients complete if each sends its requests one after another.
 async fn capacity(api: &Api, clients: usize, times: Times) -> u64 {
     let begun = Instant::now();
     let mut crowd = JoinSet::new();
@@ -134,13 +134,16 @@ async fn offered(api: &Api, per_second: u64, times: Times) -> (u64, u64, Vec<Dur
     }
     let done = done.load(Ordering::Relaxed);
     let results = crowd.join_all().await;
-    assert!(results.iter().all(|(status, _)| matches!(status, 201 | 503)), "done or rejected with 503");
+    assert!(
+        results.iter().all(|(status, _)| matches!(status, 201 | 503)),
+        "each request is completed or rejected with 503"
+    );
     let rejected = results.into_iter().filter(|(status, _)| *status == 503).map(|(_, took)| took).collect();
     (times.per_second(counted), times.per_second(done), rejected)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "long: measures how much is done"]
+#[ignore = "long: measures completed requests per second"]
 async fn throughput_stays_near_capacity_at_five_times_the_load() {
     let (_folder, launch) = fresh();
     let (server, _cores) = SeparateCores::from(|| launch.start().unwrap());

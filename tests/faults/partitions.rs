@@ -26,12 +26,13 @@ handover_tests::on_pairs!(
 /// A lease of 5 s, and the time to detect its end and take over.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(5 + 5);
 
-/// Relays detect a surplus when they renew their leases, every third of a lease, and release it after the window in flight.
+/// Relays detect surplus partitions when they renew their leases, three times per lease duration, and release them
+/// after the window in flight.
 const BALANCED_WITHIN: Duration = Duration::from_secs(15);
 
 const PARTITIONS: i64 = 64;
 
-/// Number of partitions per relay, including those with an expired lease; the smallest first.
+/// Number of partitions per relay in ascending order, including partitions with an expired lease.
 async fn shares(snapshot: &DatabaseSnapshot) -> Vec<i64> {
     let sql =
         "SELECT count(*) FROM outbox_partitions WHERE owner IS NOT NULL GROUP BY owner ORDER BY count(*)";
@@ -43,7 +44,7 @@ pub(crate) async fn shared_by(snapshot: &DatabaseSnapshot, relays: i64) -> Durat
     let begun = Instant::now();
     eventually(WITHIN, async || {
         let shares = shares(snapshot).await;
-        // No relay owns more than its share; the newest may own a little less.
+        // No relay owns more than its share; some may own a little less.
         let fair = PARTITIONS.cast_unsigned().div_ceil(relays.cast_unsigned()).cast_signed();
         let even = shares.iter().all(|own| (fair - relays..=fair).contains(own));
         match shares.len() as i64 == relays && even && shares.iter().sum::<i64>() == PARTITIONS {
@@ -56,7 +57,7 @@ pub(crate) async fn shared_by(snapshot: &DatabaseSnapshot, relays: i64) -> Durat
 }
 
 fn assert_within(took: Duration, promised: Duration) -> Duration {
-    assert!(!long() || took < promised, "{took:?} and not {promised:?}");
+    assert!(!long() || took < promised, "took {took:?}, must be less than {promised:?}");
     took
 }
 

@@ -25,7 +25,7 @@ async fn shutdown_under_load_is_clean_and_loses_nothing() {
     let load = Load::start(std::slice::from_ref(&api), &ledger, &random, 8, Duration::from_millis(2)).await;
     for signal in ["TERM", "INT", "TERM"] {
         ledger.wait_for_orders(30).await;
-        // A process that exceeds its ten seconds exits with another code.
+        // A shutdown that takes longer than ten seconds ends with another exit code.
         let (status, took) = server.signal(signal, WITHIN).unwrap();
         assert_eq!(status.code(), Some(0), "after SIG{signal}\n{}", tail(&launch.log()));
         println!("stopped by SIG{signal} within {took:.1?}");

@@ -23,7 +23,7 @@ on_postgres_first!(
 
 const LOST: &str = "partitions were lost to another relay";
 
-/// The relay that owns every partition.
+/// Waits until one relay owns all partitions. Returns that relay.
 async fn owner(snapshot: &DatabaseSnapshot) -> String {
     eventually(WITHIN, async || {
         let owners = snapshot
@@ -36,15 +36,15 @@ async fn owner(snapshot: &DatabaseSnapshot) -> String {
     .await
 }
 
-/// All columns that a settlement changes.
+/// All outbox rows, with the columns that a settlement changes.
 async fn rows(snapshot: &DatabaseSnapshot) -> Vec<Vec<Option<String>>> {
     let sql = "SELECT event_id, status, retry_count, next_retry_time, sent_time, update_time, last_error
          FROM outbox_events ORDER BY id";
     snapshot.table(sql).await.unwrap()
 }
 
-/// The relay is stopped between a confirm and its settlement, which must be refused when it resumes. Its successor cannot
-/// publish meanwhile, so that only the fence prevents the settlement.
+/// The relay is stopped between a confirm and the settlement of the row. When the relay resumes, this settlement must
+/// be refused. The successor cannot publish meanwhile, so only the fence can prevent the settlement.
 async fn resumed_relay_settles_no_row_it_no_longer_owns(pair: Pair) {
     let deployment = Deployment::start(pair).await;
     let snapshot = deployment.snapshot().await;
@@ -82,16 +82,16 @@ async fn resumed_relay_settles_no_row_it_no_longer_owns(pair: Pair) {
     let successor = relay(&other_line).start().unwrap();
     let begun = Instant::now();
     eventually(WITHIN, async || match owner(&snapshot).await {
-        same if same == first => Err("the stopped relay still owns them".into()),
+        same if same == first => Err("the stopped relay still owns the partitions".into()),
         _ => Ok(()),
     })
     .await;
     let taken_over = begun.elapsed();
-    // The successor has tried to publish and writes to these rows no more.
+    // The successor has tried to publish every row and does not write to the rows any more.
     let untried = "SELECT count(*) FROM outbox_events WHERE status = 'NEW'";
     eventually(WITHIN, async || match snapshot.count(untried).await? {
         0 => Ok(()),
-        some => Err(format!("{some} events were not tried").into()),
+        some => Err(format!("{some} events were not tried yet").into()),
     })
     .await;
     let before = rows(&snapshot).await;
@@ -102,7 +102,7 @@ async fn resumed_relay_settles_no_row_it_no_longer_owns(pair: Pair) {
         false => Err("the resumed relay has not tried to settle yet".into()),
     })
     .await;
-    assert_eq!(rows(&snapshot).await, before, "the relay settled what it no longer owned");
+    assert_eq!(rows(&snapshot).await, before, "the resumed relay settled rows that it no longer owned");
     for event in &in_flight {
         assert!(!outgoing_with_route(&launch, event), "{event} was settled by the relay that was stopped");
     }
@@ -152,7 +152,7 @@ async fn process_stopped_under_load_loses_and_duplicates_nothing(pair: Pair) {
         tokio::time::sleep(random.millis(0..300)).await;
         let process = &processes[round % 2];
         stop(process.id()).unwrap();
-        // The lease of the stopped relay has ended, and the other one publishes its events.
+        // The lease of the stopped relay has ended, and the other relay publishes its events.
         let taken_over = shared_by(&snapshot, 1).await;
         ledger.wait_for_orders(5).await;
         resume(process.id()).unwrap();

@@ -1,4 +1,5 @@
-//! Messages that RabbitMQ returns, nacks, or closes the channel for: they are never SENT, and other messages are not affected.
+//! Messages that RabbitMQ returns or nacks, or for which it closes the channel: their rows never become SENT, and other
+//! messages are not affected.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +24,7 @@ const EVERY: i64 = 10;
 const EXCHANGE: &str = "order.events.exchange";
 const SOON: &str = r#"{policy = "schedule", delays = ["50ms", "50ms", "50ms"]}"#;
 
-/// Inserts one window of rows with the columns of 000. Unsendable rows have this type and payload.
+/// Inserts one window of rows with the columns of seed 000. Unsendable rows have this type and payload.
 async fn insert_window(snapshot: &DatabaseSnapshot, event_type: &str, payload: &str) {
     let now = literal(Utc::now());
     let aggregate = if event_type == "INVOICE_GENERATED" { "Invoice" } else { "Order" };
@@ -81,7 +82,8 @@ async fn window_of_200_with_20_unroutable_messages_sends_180(pair: Pair) {
     let snapshot = deployment.snapshot().await;
     let vhost = deployment.vhost();
     let relay = deployment.launch().set("HANDOVER_OUTBOX__RETRY", SOON).roles("relay").start().unwrap();
-    // Without permission, because the program restores the binding as soon as a message is returned.
+    // The program must not have the permission to bind, because it would restore the binding as soon as a message is
+    // returned.
     allow_binding(vhost, false).await;
     vhost.unbind(EXCHANGE, "webhook.dispatch.queue", "invoice.*").await.unwrap();
     insert_window(&snapshot, "INVOICE_GENERATED", "{}").await;
@@ -121,7 +123,8 @@ async fn window_of_200_with_20_nacked_messages_sends_180(pair: Pair) {
     vhost.server().eval(&full).await.unwrap();
     insert_window(&snapshot, "ORDER_PAID", "{}").await;
     let _relay = deployment.launch().set("HANDOVER_OUTBOX__RETRY", SOON).roles("relay").start().unwrap();
-    // A window of only such messages counts as an outage, which charges no attempt: they wait.
+    // After the first attempt, windows contain only these messages. Such a window counts as an outage, which charges no
+    // attempt.
     assert_same(&settled(&snapshot, "'SENT', 'RETRY'").await, &sendable());
     assert_same(&in_state(&snapshot, "RETRY").await, &unsendable(1));
     tokio::time::sleep(Duration::from_secs(1)).await;

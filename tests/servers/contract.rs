@@ -46,7 +46,7 @@ mod limiters {
     use super::*;
     use marketplace_contract::contract;
 
-    // The decisions of Redis alone.
+    // Redis without the local limiter.
     contract!(limiter, redis, RedisLimiterRig::redis_only);
 
     /// As shipped, with the local limiter in front: only rules that state no exact times, because each of the two limiters has

@@ -41,7 +41,8 @@ impl Canaries {
     /// The canaries of every test: tokens and personal data.
     pub fn standard() -> Canaries {
         let mut canaries = Canaries::default();
-        // Every token of the service starts with one of these, depending on the order in its header: {"typ":"JWT" or {"alg":"HS256".
+        // Every token of the service starts with one of these, depending on the order of the fields in its header:
+        // {"typ":"JWT" or {"alg":"HS256".
         for beginning in ["eyJ0eXAiOiJKV1Qi", "eyJhbGciOiJIUzI1NiIs"] {
             canaries.secret("a bearer token", beginning);
         }

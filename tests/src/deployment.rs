@@ -180,7 +180,7 @@ impl Drop for Deployment {
             return;
         }
         let mut canaries = Canaries::standard();
-        canaries.secret("the secret of tokens", JWT_SECRET);
+        canaries.secret("the secret that signs tokens", JWT_SECRET);
         canaries.secret("the gateway's secret", GATEWAY_SECRET);
         let database = self.database.as_ref().map(|database| database.server().folder().to_owned());
         let broker = self.vhost.as_ref().map(|vhost| vhost.server().folder().to_owned());

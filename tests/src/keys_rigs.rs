@@ -81,7 +81,7 @@ impl RedisKeysRig {
     }
 }
 
-/// Waits until the link to Redis is established.
+/// Waits until the connection to Redis is established.
 pub async fn is_available(link: &RedisConnection) {
     eventually(
         TIMEOUT,

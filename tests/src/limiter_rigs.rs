@@ -75,7 +75,7 @@ impl LimiterRig for LocalLimiterRig {
     fn set_clock(&self, _: TimeDelta) {}
 }
 
-/// Grants every request, so that the limiter behind it decides alone.
+/// Grants every request, so that only the limiter behind it decides.
 pub struct Unlimited;
 
 #[async_trait]
@@ -124,7 +124,7 @@ impl RedisLimiterRig {
     }
 }
 
-/// Waits until Redis decides.
+/// Waits until the limiter uses Redis.
 pub async fn shares(limiter: &RedisLimiter) {
     eventually(
         TIMEOUT,

@@ -66,8 +66,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// The folder holds the database and is the working folder. The rate limits are high enough not to be reached, as all
-    /// clients of a test use one address.
+    /// The folder contains the database and is the working folder. The rate limits are high enough not to be reached,
+    /// as all clients of a test use one address.
     pub fn in_folder(folder: &Path) -> Launch {
         let variables = Vec::new();
         Launch { folder: folder.to_owned(), arguments: Vec::new(), variables }
@@ -107,7 +107,7 @@ impl Launch {
         std::fs::read_to_string(path).unwrap().trim().to_owned()
     }
 
-    /// The log of all starts.
+    /// The log of all processes started in this folder.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
@@ -117,7 +117,7 @@ impl Launch {
         let mut canaries = Canaries::standard();
         for (variable, value) in &self.variables {
             match variable.as_str() {
-                "HANDOVER_AUTH__JWT_SECRET" => canaries.secret("the secret of tokens", value),
+                "HANDOVER_AUTH__JWT_SECRET" => canaries.secret("the secret that signs tokens", value),
                 "HANDOVER_GATEWAY__SECRET" => canaries.secret("the gateway's secret", value),
                 "HANDOVER_DATABASE__URL" => canaries.password_of("the database's password", value),
                 "HANDOVER_REDIS__URL" => canaries.password_of("the password of Redis", value),
@@ -134,7 +134,7 @@ impl Launch {
         canaries
     }
 
-    /// A command of the program without the `HANDOVER_*` variables of this process.
+    /// A command that runs the program, without the `HANDOVER_*` variables of this process.
     fn command(&self) -> Result<Command, BoxError> {
         let mut command = Command::new(program()?);
         for (name, _) in std::env::vars_os() {
@@ -350,7 +350,7 @@ impl Drop for Server {
         let runs = self.child.try_wait().is_ok_and(|ended| ended.is_none());
         let fetch = runs && !std::thread::panicking();
         let metrics = self.base.as_deref().filter(|_| fetch).and_then(metrics).unwrap_or_default();
-        // Fails only if it has ended already.
+        // Fails only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if !std::thread::panicking() {

@@ -176,7 +176,7 @@ impl BrokerRig for ServerBrokerRig {
     async fn reopened(&self) -> Option<Arc<dyn Broker>> {
         let store = self.store.reopen().await;
         let broker = DatabaseBroker::new(&store);
-        broker.end_all_sessions().await.expect("no other process uses it");
+        broker.end_all_sessions().await.expect("no other process uses the broker");
         Some(Arc::new(broker))
     }
 }

@@ -287,7 +287,7 @@ pub struct DiscardRequest {
     pub reason: String,
 }
 
-/// Selects dead letters; an empty filter selects all.
+/// Selects open dead letters of a tenant; an empty filter selects all of them.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeadLetterSelectionBody {

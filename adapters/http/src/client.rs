@@ -1,7 +1,8 @@
 //! Client address of a request: the address of its connection, or the address that trusted proxies report.
 //!
-//! **Invariant:** values written by the client itself are never used. Addresses are read from right to left; each was added
-//! by the next hop, and the first one that is not a trusted proxy is the client.
+//! **Invariant:** values written by the client itself are never used. Addresses are read from right to left. Each proxy
+//! appends the address from which it received the request, so the first address that is not a trusted proxy is the
+//! client.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,8 +13,8 @@ use marketplace::ports::Party;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Header in which proxies report the client's address. Exactly one is read: a proxy that sets one of them forwards the
-/// other unchanged from the client.
+/// Header in which proxies report the client's address. Exactly one header is read: a proxy that sets one of them
+/// forwards the other as the client sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ForwardedHeader {
     /// `X-Forwarded-For`.

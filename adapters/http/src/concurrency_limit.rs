@@ -1,5 +1,5 @@
 //! Limits the number of requests that are processed concurrently. Requests over the limit are rejected at once (load
-//! shedding): in a queue they would wait until their clients have given up.
+//! shedding): in a queue they would wait until their clients have timed out.
 //!
 //! **Invariant:** a request holds a permit only while it is processed. It releases the permit while its body arrives, so
 //! that slow senders do not block other requests.
@@ -19,7 +19,7 @@ use crate::messages;
 use crate::refusal::Refusal;
 use crate::trace::overload_response;
 
-/// The first rejected request is logged, then one of every so many.
+/// Number of rejected requests per log line. The first rejected request is logged.
 const LOG_EVERY: u64 = 1000;
 
 /// The number of requests that may be processed concurrently.
@@ -61,7 +61,7 @@ impl RequestPermit {
         self.permit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Releases the permit while the request only waits.
+    /// Releases the permit; does nothing if the request holds none.
     pub(crate) fn release(&self) {
         drop(self.permit().take());
     }

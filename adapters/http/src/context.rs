@@ -22,7 +22,8 @@ use crate::refusal::Refusal;
 /// An authenticated caller.
 pub(crate) struct Caller(pub(crate) CommandContext);
 
-/// An authenticated caller with an idempotency key: without a key, a retry cannot be distinguished from a second order.
+/// An authenticated caller with an idempotency key: without a key, a retry cannot be distinguished from a second order
+/// or payment.
 pub(crate) struct KeyedCaller(pub(crate) CommandContext);
 
 /// An authenticated caller with the role operator or platform.
@@ -38,8 +39,8 @@ enum Unauthenticated {
     BadToken(TokenError),
 }
 
-/// Middleware that authenticates each request once. It rejects none, because the rate limit counts unauthenticated requests
-/// first; the extractors reject them.
+/// Middleware that authenticates each request once. It rejects no request, because the rate limit counts
+/// unauthenticated requests first; the extractors reject them.
 pub(crate) async fn authenticate(
     State(edge): State<Arc<Edge>>,
     mut request: Request,
@@ -105,7 +106,7 @@ impl FromRequestParts<Arc<Edge>> for Operator {
     }
 }
 
-/// Middleware of the operator routes. Each route checks the role as well; this check comes before the idempotency layer, so
+/// Middleware of the operator routes. Each route also checks the role; this check runs before the idempotency layer, so
 /// that a stored response is not replayed to a caller who has lost the role.
 pub(crate) async fn require_operator(
     State(edge): State<Arc<Edge>>,
@@ -123,7 +124,7 @@ impl FromRequestParts<Arc<Edge>> for Gateway {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<Edge>) -> Result<Self, Refusal> {
-        // The gateway has no tenants: the use case takes the tenant of the payment.
+        // The gateway belongs to no tenant: the use case uses the tenant of the payment or refund.
         let tenant = TenantId::DEFAULT;
         let trace = trace(parts)?;
         Ok(Gateway(CommandContext { actor: Actor::Gateway, tenant, trace, idempotency: None }))

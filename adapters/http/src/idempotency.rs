@@ -65,7 +65,8 @@ pub(crate) async fn handle_idempotency_key(
         Ok(keyed_request) => keyed_request,
         Err(refusal) => return refusal.into_response(),
     };
-    // A separate task: after a disconnect or a timeout it still stores the response, and a repeated request gets it.
+    // The request runs in a separate task: after a disconnect or a timeout the task still stores the response, and a
+    // repeated request gets the stored response.
     let tasks = edge.app.tx.tasks.clone();
     let processing = async move {
         let request = Request::from_parts(parts, Body::from(body));
@@ -75,7 +76,7 @@ pub(crate) async fn handle_idempotency_key(
     };
     match tasks.spawn(processing).await {
         Ok(Some(response)) => response,
-        Ok(None) => Refusal::from(StoreError::Unavailable("the process is ending".into())).into_response(),
+        Ok(None) => Refusal::from(StoreError::Unavailable("the process is stopping".into())).into_response(),
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
             Err(error) => Refusal::internal(&error).into_response(),
@@ -108,7 +109,7 @@ async fn process(
         None => ticket.refused().await,
     };
     if let Err(error) = outcome {
-        warn!(%error, "idempotency: cannot conclude the request; its key stays claimed until the lease expires");
+        warn!(%error, "idempotency: cannot store the outcome of the request; its key stays claimed until the lease expires");
     }
     Ok(response)
 }

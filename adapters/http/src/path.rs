@@ -1,4 +1,4 @@
-//! Ids in paths. A path parameter that is not a valid id is 404, because no such resource can exist.
+//! Ids in paths. A request whose path parameter is not a valid id gets 404, because no such resource can exist.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;

@@ -1,8 +1,8 @@
 //! Rate limiting: one token bucket per route and user, or per route and address for unauthenticated requests (spec §4;
 //! seed 003 §3).
 //!
-//! This layer runs after authentication, which rejects no request, and before all other layers: requests with invalid
-//! tokens are counted for their address.
+//! This layer runs directly after authentication, which rejects no request: requests with invalid tokens are counted
+//! for their address.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::edge::Edge;
 use crate::refusal::Refusal;
 use crate::routes::LIMITED_ROUTES;
 
-/// The fields of draft-ietf-httpapi-ratelimit-headers.
+/// The header fields of draft-ietf-httpapi-ratelimit-headers.
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 /// Name of the only policy.
@@ -37,7 +37,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// Limits every route and party by this bucket.
+    /// Uses a bucket with these parameters for each pair of route and party.
     pub fn new(limiter: Arc<dyn RateLimiter>, bucket: Bucket) -> RateLimits {
         let routes = LIMITED_ROUTES.iter().map(|route| (*route, (Arc::from(*route), bucket))).collect();
         RateLimits { limiter, proxies: Proxies::default(), routes, other: (Arc::from(NO_ROUTE), bucket) }

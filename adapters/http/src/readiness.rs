@@ -20,7 +20,7 @@ impl<F: Fn() -> Vec<Problem> + Send + Sync> Readiness for F {
     }
 }
 
-/// A reason why this process cannot serve. The response is public, so it MUST NOT contain addresses or secrets.
+/// A reason why this process cannot serve. `/readyz` is public, so a problem MUST NOT contain addresses or secrets.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 pub struct Problem {
     /// The affected component: `database`, `broker`, ...
@@ -29,8 +29,8 @@ pub struct Problem {
     pub what: String,
 }
 
-/// Caches the result of a readiness check. The check runs at most once at a time and ten times per second; all other callers
-/// get the cached result.
+/// Caches the result of a readiness check. At most one check runs at a time, and at most ten run per second; all other
+/// callers get the cached result.
 pub struct CachedReadiness<R> {
     inner: R,
     cached: Mutex<Option<(Instant, Vec<Problem>)>>,

@@ -52,7 +52,7 @@ impl Refusal {
         Refusal { header, ..Refusal::new(Code::NotAuthenticated, messages::BAD_TOKEN) }
     }
 
-    /// Encoded body (RFC 9110 §15.5.16).
+    /// The body has a content coding, which is not supported (RFC 9110 §15.5.16).
     pub(crate) fn encoded_body() -> Refusal {
         let header = Some((ACCEPT_ENCODING, "identity"));
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;

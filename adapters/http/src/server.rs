@@ -82,7 +82,7 @@ pub async fn serve(
 }
 
 async fn all_closed(slots: &Semaphore, limits: &Limits) {
-    // Fails only if the semaphore is closed, and it never is.
+    // Fails only if the semaphore is closed, which never happens.
     let _ = slots.acquire_many(limits.connections).await;
 }
 
@@ -110,7 +110,8 @@ async fn connection(
     }
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        // The stream enforces both limits: hyper has a single one for the idle time and the head that follows it.
+        // The stream enforces the idle timeout and the head timeout: hyper has a single timeout for the idle time and
+        // the head that follows it.
         .header_read_timeout(None)
         .max_buf_size(limits.header_bytes)
         .serve_connection(
@@ -134,7 +135,7 @@ async fn connection(
     }
 }
 
-/// The client disconnected before its connection was accepted.
+/// Whether the client disconnected before its connection was accepted.
 fn is_client_disconnect(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -29,8 +29,8 @@ enum Phase {
     Idle,
 }
 
-/// Phase of a connection, shared by its stream and its service. It is tracked here because hyper has a single timeout for
-/// the idle time and the head that follows it.
+/// Phase of a connection, shared by its stream and its service. The phase is tracked here because hyper has a single
+/// timeout for the idle time and the head that follows it.
 #[derive(Clone)]
 pub(crate) struct Progress(Arc<AtomicU8>);
 
@@ -124,8 +124,8 @@ impl TimedStream {
         TimedStream { stream, progress, limits: limits.clone(), slots, read_wait: None, write_timeout: None }
     }
 
-    /// Ready when the timeout of this phase has expired. The wait is divided into steps of the head timeout; after each step
-    /// an idle connection ends if no connection slot is free.
+    /// Ready when the timeout of this phase has expired. The wait is divided into steps as long as the head timeout;
+    /// after each step an idle connection ends if no connection slot is free.
     fn poll_read_timeout(&mut self, phase: Phase, context: &mut Context<'_>) -> Poll<()> {
         let step = self.limits.header_read;
         let limit = if phase == Phase::Head { step } else { self.limits.idle };

@@ -14,7 +14,7 @@ use marketplace::ports::LimitKey;
 /// Maximum number of stored buckets of one size (about 20 MB).
 pub const MAX_BUCKETS: usize = 100_000;
 
-/// The time at which each bucket is full again, in the units of work of `governor`.
+/// The time at which each bucket is full again, in the time unit of `governor`.
 #[derive(Default)]
 pub(crate) struct Buckets(Mutex<Inner>);
 
@@ -44,7 +44,8 @@ impl StateStore for Buckets {
             *at = full_at;
             return Ok(taken);
         }
-        // A new bucket starts with the fill level of the overflow bucket, because its key may have used that one before.
+        // A new bucket starts with the fill level of the overflow bucket, because its key may have used the overflow
+        // bucket before.
         let (taken, full_at) = decide(inner.overflow)?;
         if inner.full_at.len() < MAX_BUCKETS {
             inner.full_at.insert(key.clone(), full_at);

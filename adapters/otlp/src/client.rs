@@ -56,7 +56,7 @@ impl Client {
 
 #[async_trait]
 impl HttpClient for Client {
-    /// Runs the request on the runtime of the process, because the thread of the exporter has none.
+    /// Runs the request on the runtime of the process, because the thread of the exporter has no runtime.
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let http = self.http.clone();
         let timeout = self.timeout;

@@ -123,7 +123,7 @@ impl From<lapin::Error> for RabbitError {
     }
 }
 
-/// Waits for a reply with a time limit: lapin waits forever, also while nothing can be written.
+/// Waits for a reply with a time limit. lapin itself waits forever, even if nothing can be written.
 pub(crate) async fn with_timeout<T>(
     what: &'static str,
     limit: Duration,

@@ -1,7 +1,7 @@
 //! One connection to the server, which can be aborted at any time.
 //!
 //! **Invariant:** no thread and no socket outlives its [`Link`] for longer than [`CLOSE_TIMEOUT`]. lapin itself waits
-//! without limit for a peer that does not reply to a handshake or a close.
+//! indefinitely for a peer that does not reply to a handshake or a close.
 
 use std::net::{Shutdown, TcpStream as StdTcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,9 +69,9 @@ impl Link {
         })
     }
 
-    /// Whether the connection is up, as far as is known.
+    /// Whether the connection is up, according to the state that lapin last recorded.
     pub(crate) fn is_up(&self) -> bool {
-        // lapin detects an aborted socket a moment later.
+        // lapin detects an aborted socket only a moment later.
         !self.aborted.load(Ordering::Acquire)
             && self.connection.as_ref().is_some_and(|connection| connection.status().connected())
     }

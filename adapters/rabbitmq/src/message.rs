@@ -10,8 +10,8 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 const PERSISTENT: u8 = 2;
 const CONTENT_TYPE: &str = "application/json";
 
-/// Headers written by the server. In a new publish they would control the server: `CC` and `BCC` route, and with a
-/// copied `x-death` the server silently drops the message as a dead-letter cycle.
+/// Headers written by the server. In a new publish they would control the server: `CC` and `BCC` add routing keys, and
+/// with a copied `x-death` the server silently drops the message as a dead-letter cycle.
 const SERVER_HEADERS: [&str; 13] = [
     "x-death",
     "x-first-death-exchange",
@@ -118,7 +118,7 @@ fn died_in(headers: &FieldTable) -> Option<String> {
     })
 }
 
-/// Value as text, if it has an unambiguous one. This crate writes only strings.
+/// Value as text; `None` if it has no unambiguous text form. This crate writes only strings.
 fn text_of(value: &AMQPValue) -> Option<String> {
     match value {
         AMQPValue::LongString(text) => Some(text.to_string()),

@@ -1,8 +1,9 @@
 //! The task that publishes, on its own connection and channel.
 //!
-//! **Invariant:** a message counts as confirmed only if all confirms of its window have arrived, its own confirm is
-//! an ack, and no message with its key was returned. lapin attaches a returned message to whichever confirm completes
-//! next, so a return is matched by its content, and only within a complete window.
+//! **Invariant:** a message counts as confirmed only if all confirms of its window have arrived, its own confirm is an
+//! ack, and no message with its key was returned. lapin attaches a returned message to the next confirm that completes,
+//! which may belong to another message. A return is therefore matched by its content, and only within a complete
+//! window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -132,7 +133,8 @@ impl Publisher {
                 }
                 let channel = link.channel().await?;
                 let select = channel.confirm_select(ConfirmSelectOptions::default());
-                with_timeout("asking for confirms", self.shared.settings.reply_timeout, select).await?;
+                with_timeout("enabling publisher confirms", self.shared.settings.reply_timeout, select)
+                    .await?;
                 Open { link, channel, is_unreliable: false }
             }
         };
@@ -177,12 +179,12 @@ impl Publisher {
             }
         }
         if !returned.is_empty() {
-            // Its queue or binding may have disappeared.
+            // The queue or binding of a returned message may have disappeared.
             self.shared.recheck.notify_one();
         }
         if acked.contains(&false) {
             if returned.is_empty() && !acked.contains(&true) {
-                // Not caused by the messages: an outage does not count as their failure.
+                // All messages were nacked, so they are not the cause. An outage does not count as their failure.
                 let what = format!("the server nacked all {} messages", acked.len());
                 return self.failed(slots, RabbitError::Other(what));
             }
@@ -231,7 +233,7 @@ impl Publisher {
         }
     }
 
-    /// Closes the connection together with unconfirmed messages.
+    /// Aborts the connection; frames that are not written yet are discarded.
     fn abort_connection(&mut self) {
         if let Some(open) = self.open.take() {
             open.link.abort();

@@ -20,16 +20,16 @@ pub(crate) fn explain(text: &str) -> String {
     let solution = match argument {
         // Only quorum queues have these arguments.
         "x-dead-letter-strategy" | "x-overflow" if kind == "queue" => format!(
-            "set rabbitmq.queue-type to {}, or let its consumers drain it, delete it (rabbitmqctl -p '{vhost}' \
+            "set rabbitmq.queue-type to {}, or let consumers drain the queue, delete it (rabbitmqctl -p '{vhost}' \
              delete_queue '{name}') and restart",
             if current == "none" { "classic" } else { "quorum" }
         ),
         "x-queue-type" => format!(
-            "set rabbitmq.queue-type to {current}, or let its consumers drain it, delete it (rabbitmqctl -p '{vhost}' \
+            "set rabbitmq.queue-type to {current}, or let consumers drain the queue, delete it (rabbitmqctl -p '{vhost}' \
              delete_queue '{name}') and restart"
         ),
         _ if kind == "queue" => format!(
-            "restore the setting with which it was declared, or let its consumers drain it, delete it (rabbitmqctl \
+            "restore the setting with which the queue was declared, or let consumers drain the queue, delete it (rabbitmqctl \
              -p '{vhost}' delete_queue '{name}') and restart"
         ),
         _ => format!("delete the {kind} when it is no longer used, or use another vhost"),

@@ -56,7 +56,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Connection settings. They contain every time limit.
+/// Connection settings, including all time limits.
 #[derive(Clone)]
 pub struct RabbitSettings {
     /// User, vhost and options; the addresses are in `hosts`.
@@ -70,7 +70,7 @@ pub struct RabbitSettings {
     pub connection_name: String,
     /// Time limit for opening a connection.
     pub connect_timeout: Duration,
-    /// Time limit for the confirms of a window. After it their outcome is unknown and the connection is closed.
+    /// Time limit for the confirms of a window. After this time their outcome is unknown and the connection is closed.
     pub confirm_timeout: Duration,
     /// Time limit for any other reply of the server.
     pub reply_timeout: Duration,
@@ -164,7 +164,7 @@ impl fmt::Debug for RabbitSettings {
     }
 }
 
-/// Splits a URL into the parts before, of and after its hosts.
+/// Splits a URL into three parts: the text before the hosts, the hosts, and the text after them.
 fn split_hosts(url: &str) -> (&str, &str, &str) {
     let begin = url.find("://").map_or(0, |at| at + "://".len());
     let end = url[begin..].find(['/', '?', '#']).map_or(url.len(), |at| begin + at);

@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-/// Locks a mutex and ignores poisoning: each update of the state is complete.
+/// Locks a mutex and ignores poisoning, because no update can leave the state incomplete.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

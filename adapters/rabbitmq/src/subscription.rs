@@ -1,4 +1,4 @@
-//! A consumer on a channel of its own.
+//! A consumer on its own channel.
 
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct RabbitSubscription {
     channel: Channel,
     limit: Duration,
     /// Acks MUST be sent in the order in which tags were removed from the buffer; otherwise an ack for several tags
-    /// would settle too many.
+    /// would settle too many deliveries.
     settling: Mutex<()>,
     _receiver: AbortOnDropHandle<()>,
 }
@@ -96,7 +96,7 @@ impl RabbitSubscription {
 }
 
 /// A channel that is being opened for a subscription. If that fails, the channel is closed: lapin would keep it open
-/// for a consumer that the server confirms too late and that nobody uses, and its deliveries would stay unsettled.
+/// for a consumer that the server confirms too late and that is never used, and its deliveries would stay unsettled.
 struct Opening {
     channel: Channel,
     limit: Duration,

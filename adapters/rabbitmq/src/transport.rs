@@ -72,7 +72,7 @@ impl Reactor for ByteStreamReactor {
     }
 }
 
-/// The kit on the current Tokio runtime, which MUST exist.
+/// Creates the runtime kit on the current Tokio runtime. MUST be called within a Tokio runtime.
 pub(crate) fn runtime() -> LapinRuntime {
     let tokio = Tokio::current();
     Runtime::new(RuntimeParts::new(tokio.clone(), ByteStreamReactor(tokio)))
@@ -111,7 +111,7 @@ pub(crate) async fn dial(settings: &RabbitSettings, host: &Host) -> io::Result<(
     tokio::time::timeout(settings.connect_timeout, dialling).await.unwrap_or_else(|_| Err(late()))
 }
 
-/// TLS with ring, trusting the public authorities and these (PEM).
+/// TLS with ring. Trusts the public authorities and the given ones (PEM).
 fn client_config(authorities: Option<&str>) -> io::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned());

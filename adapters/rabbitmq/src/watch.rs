@@ -15,8 +15,8 @@ use crate::topology::{count, declare};
 /// Shortest pause between two checks, even if more are requested.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// How long the server must report no consumer before the subscription is ended: it also reports none for a queue
-/// without a leader.
+/// Time for which the server must report no consumer before the subscription is ended. The server also reports no
+/// consumer for a queue without a leader.
 const MISSING_CONSUMER_GRACE: Duration = Duration::from_secs(2);
 
 /// Queues for which the server reported no consumer although this process is subscribed, with the time of the first

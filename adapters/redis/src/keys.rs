@@ -116,7 +116,7 @@ impl IdempotencyStore for RedisKeys {
         concluded: &RequestRecord,
     ) -> Result<Changed, IdempotencyError> {
         let RequestState::Success(answer) = &concluded.state else {
-            return Err(backend("cannot store the response of a request without one".to_owned()));
+            return Err(backend("the request has no response that could be stored".to_owned()));
         };
         if answer.data.len() > MAX_RESPONSE_BYTES {
             let bytes = answer.data.len();

@@ -18,8 +18,9 @@ const PREFIX: &str = "ratelimit:";
 
 /// Rate limiter shared by all processes that use the same Redis server.
 ///
-/// Each request first takes a token of the local bucket of this process, which is never emptier than the shared one. So a flood
-/// does not reach Redis, and if Redis becomes unavailable, loses its data or returns invalid responses, the local bucket takes over.
+/// Each request first takes a token of the local bucket of this process, which is never emptier than the shared one. So
+/// a flood does not reach Redis, and if Redis becomes unavailable, loses its data or returns invalid responses, only
+/// the local bucket decides.
 pub struct RedisLimiter {
     local: Arc<dyn RateLimiter>,
     link: Arc<RedisConnection>,

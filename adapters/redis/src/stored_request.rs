@@ -9,7 +9,7 @@ use marketplace::ports::{IdempotencyError, RequestRecord, RequestScope, RequestS
 /// The value of a hash field; `None` if it is absent.
 type Field = Option<Vec<u8>>;
 
-/// The fields that `claim.lua` returns, in its order.
+/// The fields that `claim.lua` returns, in the same sequence.
 pub(crate) type Fields = Vec<Field>;
 
 /// Decodes a stored request. The error names the invalid field.

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
 use handover_outbox::ports::Clock;
 
-/// The clock of this machine. SQLite runs in this process, so it is also the clock of the database there.
+/// The clock of this machine. SQLite runs in this process, so with SQLite this is also the clock of the database.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

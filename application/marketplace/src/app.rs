@@ -116,7 +116,7 @@ impl App {
         standard(self).into_iter().chain(self.added.iter().cloned()).collect()
     }
 
-    /// Returns these consumers bound to the store of this application.
+    /// Returns the consumers of this application, bound to its store.
     pub(crate) fn bound(&self) -> Vec<Bound> {
         self.subscribers().iter().map(|subscriber| subscriber.bind(&self.tx.store)).collect()
     }
@@ -132,7 +132,7 @@ impl App {
         App { keys: Some(keys), ..self }
     }
 
-    /// Returns the application for background tasks, which do not share the concurrency limit of its callers.
+    /// Returns a copy for background tasks: its units of work have a concurrency limit separate from that of requests.
     pub fn for_background_tasks(&self) -> App {
         App { tx: self.tx.for_background_tasks(), outbox: self.outbox.for_background_tasks(), ..self.clone() }
     }
@@ -189,8 +189,8 @@ impl EventFactory {
         }
     }
 
-    /// Returns the factory with the trace of the request that the command continues. Without one it keeps the trace of the
-    /// command.
+    /// Returns a copy with this trace, for a command that continues an earlier request. With `None`, the copy has the
+    /// trace of the command.
     pub(crate) fn in_trace(&self, trace: Option<&Trace>) -> EventFactory {
         let mut events = self.clone();
         if let Some(Trace { trace_id, traceparent }) = trace.cloned() {
@@ -213,7 +213,7 @@ impl EventFactory {
         aggregate_seq: i64,
         bodies: &[marketplace_domain::EventBody],
     ) -> Vec<NewEvent> {
-        debug_assert!(skip + bodies.len() <= self.ids.len(), "more events than ids were chosen for");
+        debug_assert!(skip + bodies.len() <= self.ids.len(), "more events than chosen ids");
         self.ids
             .iter()
             .skip(skip)

@@ -1,4 +1,4 @@
-//! Context of a command: actor, tenant, trace and idempotency claim. Every use case takes one.
+//! Context of a command: actor, tenant, trace and idempotency claim. Every use case takes a context.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Generates event ids. The caller does so before the first attempt at a unit of work.
+//! Generates event ids. A caller generates an id before the first attempt at its unit of work, so that a retry uses the
+//! same id.
 
 use handover_events::EventId;
 

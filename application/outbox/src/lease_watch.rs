@@ -1,7 +1,7 @@
 //! Detects the end of leases by the observer's monotonic clock.
 //!
 //! **Invariant:** a lease that is not renewed ends within its length as measured by the observer's monotonic clock,
-//! whatever happens to the database clock. A lease that is renewed does not end because the database clock was set.
+//! even if the database clock is set. A lease that is renewed does not end because the database clock was set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::Instant;
 
-/// Largest clock difference between two processes, except for a moment after a clock was set.
+/// Largest expected clock difference between two processes, except shortly after a clock was set.
 const MAX_CLOCK_SKEW: TimeDelta = TimeDelta::seconds(30);
 
 /// Whether a row was written by a clock that has since been set back. A lease in such a row is not valid; if its
@@ -20,9 +20,9 @@ pub fn is_in_the_future(written: DateTime<Utc>, now: DateTime<Utc>) -> bool {
 
 /// Watches the leases of other processes, whose end times were written by the database clock.
 ///
-/// The database clock determines the remaining time when an end time is first seen, at most the length of a lease.
-/// From then on the observer's monotonic clock counts. A changed end time means that the lease was renewed, and
-/// starts a new observation.
+/// When an end time is first seen, the remaining time is computed with the database clock and limited to the length of
+/// a lease. From then on only the observer's monotonic clock counts. A changed end time means that the lease was
+/// renewed, and starts a new observation.
 #[derive(Debug)]
 pub struct LeaseWatch<K> {
     length: Duration,

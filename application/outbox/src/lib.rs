@@ -4,8 +4,8 @@
 //! - A unit of work *has* an outbox ([`ports::UnitOfWork`]): [`append`] adds events to it in the caller's
 //!   transaction.
 //! - [`with_tx`] is the only way to run a transaction.
-//! - An [`Outbox`] holds what the relay, consumers, dead-letter drainer and operators of one process need;
-//!   [`runtime`] starts these tasks.
+//! - An [`Outbox`] contains the services that the relay, consumers, dead-letter drainer and operators of one process
+//!   need; [`runtime`] starts the relay, the consumers and the drainer.
 //! - A [`consumers::Handler`] applies events in the application's own unit of work;
 //!   [`Subscriber::bind`](consumers::Subscriber::bind) connects it to a store.
 //! - Database and broker are ports ([`ports`]).

@@ -1,4 +1,4 @@
-//! Metric names and counters (004 "Monitoring"). Without a metrics recorder, counting costs nothing.
+//! Metric names and counters (004 "Monitoring"). Without a metrics recorder, the counters do nothing.
 //!
 //! **Invariant:** changes made in a unit of work are counted once, after its commit; no id is a label.
 

@@ -58,7 +58,8 @@ impl Outbox {
         Outbox { consumers: self.consumers.iter().copied().chain([added]).collect(), ..self }
     }
 
-    /// For background work: uses permits of its own, so that it does not wait behind requests.
+    /// The same outbox for background work. It uses separate permits, so that background work does not wait behind
+    /// requests.
     pub fn for_background_tasks(&self) -> Outbox {
         Outbox { tx: self.tx.for_background_tasks(), ..self.clone() }
     }

@@ -5,7 +5,7 @@
 pub struct Page<T> {
     /// Rows of this page.
     pub items: Vec<T>,
-    /// Cursor of the next page: its ids are lower than this one. `None` on the last page.
+    /// Cursor of the next page, whose ids are lower than the cursor. `None` on the last page.
     pub next: Option<i64>,
 }
 

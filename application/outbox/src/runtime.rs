@@ -15,7 +15,8 @@ use crate::{Outbox, Transactor, WakeupNotifier};
 /// Pause before a task is restarted after a panic.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// Declares the topology and subscribes every consumer, so that each event finds its queue and its consumer.
+/// Declares the topology and subscribes every consumer, so that no event is published before its queue exists and its
+/// consumer is subscribed.
 ///
 /// Succeeds while the broker is unreachable: events stay in the outbox, and the broker adapter declares the topology
 /// once it has reconnected.

@@ -13,7 +13,7 @@ pub enum OnOutage {
     /// They stay in the outbox, and no attempt is counted.
     #[default]
     Wait,
-    /// It counts as a failed attempt of each event (000, taken literally).
+    /// The outage counts as a failed attempt of each event (literal reading of 000).
     Count,
 }
 

@@ -49,7 +49,7 @@ impl Attempt {
 
 /// Error type of a unit of work.
 pub trait UnitError: From<StoreError> + Send + 'static {
-    /// The store error inside, if this is one.
+    /// The store error that this error contains, if any.
     fn store_error(&self) -> Option<&StoreError>;
 }
 
@@ -88,7 +88,8 @@ impl<U: ?Sized, V: ?Sized> Transactor<U, V> {
         }
     }
 
-    /// For background work: uses permits of its own, so that it does not wait behind requests.
+    /// The same services for background work. They use separate permits, so that background work does not wait behind
+    /// requests.
     pub fn for_background_tasks(&self) -> Transactor<U, V> {
         Transactor { tasks: self.tasks.for_background_tasks(), ..self.clone() }
     }
@@ -113,7 +114,7 @@ impl<U: ?Sized, V: ?Sized> Clone for Transactor<U, V> {
 /// - The whole attempt is repeated after a conflict, a transient error or a commit of unknown outcome. `work` must
 ///   therefore not generate ids or read the clock: both are chosen by the caller.
 /// - After an error nothing is committed.
-/// - It runs as a separate task: a cancelled caller cannot interrupt it between begin and commit.
+/// - The unit of work runs as a separate task: a cancelled caller cannot interrupt it between begin and commit.
 pub async fn with_tx<U, V, T, E, F>(tx: &Transactor<U, V>, work: F) -> Result<T, E>
 where
     U: UnitOfWork + ?Sized + 'static,

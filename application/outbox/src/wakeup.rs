@@ -19,14 +19,14 @@ struct Inner {
 }
 
 impl WakeupNotifier {
-    /// Notifies the relay of these partitions. A notification is stored until the relay waits.
+    /// Notifies the relay that these partitions have new work. A notification is stored until the relay waits.
     pub fn notify(&self, partitions: PartitionSet) {
         let bits = partitions.iter().fold(0u64, |bits, partition| bits | (1 << partition.number()));
         self.inner.partitions.fetch_or(bits, Ordering::AcqRel);
         self.inner.notify.notify_one();
     }
 
-    /// Waits for a notification and returns all notified partitions since the last call.
+    /// Waits for a notification and returns all partitions notified since the last call.
     pub async fn notified(&self) -> PartitionSet {
         self.inner.notify.notified().await;
         let bits = self.inner.partitions.swap(0, Ordering::AcqRel);

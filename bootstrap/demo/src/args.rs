@@ -8,8 +8,8 @@ use marketplace_wiring::terminal::{OutputArgs, whole};
 pub const HELP: &str = "\
 Starts a service in a temporary folder on a free port and trades through its real HTTP API; reads no
 configuration and changes no other files. Buyers pay, cancel or never pay; every third order uses
-coupons, wallet balance or points that operators granted, some orders more than the buyer has; some
-orders are refunded, and late payments are refunded automatically. 64 buyers order one lamp at once,
+coupons, wallet balance or points that operators granted, and some of these use more than the buyer has;
+some orders are refunded, and late payments are refunded automatically. 64 buyers order one lamp at once,
 every tenth message is delivered twice, the broker is unreachable for three seconds, and one message
 is corrupted. Then the demo compares every database row with the guarantees and with the responses
 that clients received: for example, the ledger sums to zero, every hold is resolved, and refunds equal

@@ -27,7 +27,7 @@ struct Shared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Connection {
     is_down: bool,
-    /// Number of outages so far: a connection made before the last one stays lost.
+    /// Number of outages so far: a connection made before the last outage stays lost.
     outages: u32,
 }
 
@@ -70,7 +70,7 @@ pub(super) enum DeliveryAction {
 enum CorruptionPlan {
     #[default]
     Never,
-    /// Corrupt the next one after this many other events.
+    /// Corrupt the next event for fulfillment after this number of other events.
     After(u64),
     /// The message is chosen; `body` is its corrupted body.
     Chosen { corrupted: CorruptedMessage, body: String, is_done: bool },
@@ -147,8 +147,8 @@ impl BrokerFaults {
         let _ = now.wait_for(|now| *now != connection).await;
     }
 
-    /// Decides what to do with a message that leaves `queue`. Only an event that was not delivered there before is
-    /// corrupted, so that no intact copy of it exists; and it is never duplicated later.
+    /// Decides what to do with a message delivered from `queue`. Only the first message of an event in that queue is
+    /// corrupted, so that no intact copy exists there; later messages of that event in the queue are never duplicated.
     pub(super) fn next_action(&self, queue: &str, event: &EventId, body: &str) -> DeliveryAction {
         let mut state = self.state();
         let key = (queue.to_owned(), event.clone());

@@ -32,7 +32,7 @@ const MAX_CONCURRENT_REQUESTS: usize = 64;
 
 /// Timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// Lifetime of tokens: longer than the day, because `--keep` prints two of them for use after it.
+/// Lifetime of tokens: longer than the simulated day, because `--keep` prints two tokens for use after the day.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// Response of the API.
@@ -66,7 +66,7 @@ impl ApiResponse {
         self.data.get("status").and_then(Value::as_str) == Some("SUCCESS")
     }
 
-    /// An amount in the data.
+    /// Amount in a field of `data`.
     pub(super) fn money(&self, field: &str) -> Option<Money> {
         Money::parse(&self.data.get(field)?.to_string()).ok()
     }
@@ -76,7 +76,7 @@ impl ApiResponse {
         self.data.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// An id in the data.
+    /// Id in a field of `data`.
     pub(super) fn id<I: TryFrom<i64>>(&self, field: &str) -> Option<I> {
         I::try_from(self.data.get(field)?.as_i64()?).ok()
     }
@@ -152,7 +152,7 @@ impl Api {
         self.tokens.get(&user).map(String::as_str).unwrap_or_default()
     }
 
-    /// Lists a product.
+    /// Puts a product on sale.
     pub(super) async fn list(
         &self,
         seller: UserId,

@@ -21,7 +21,7 @@ pub(super) use assets::Assets;
 const PAGE: u32 = 1_000;
 const TENANT: TenantId = TenantId::DEFAULT;
 
-/// Every row that a promise covers. Effects of one order are in the order in which they were applied.
+/// Every row that a promise covers. Effects on one order are in the sequence in which they were applied.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DatabaseSnapshot {
     pub(super) orders: BTreeMap<OrderId, Order>,

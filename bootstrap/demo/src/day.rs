@@ -40,7 +40,8 @@ impl Day<'_> {
         for offer in &mut offers {
             offer.coupon = offer.deal.assets.coupon.and_then(|index| coupons.get(&index).copied());
         }
-        // If the lamp could not be listed, the rush is skipped and its promise is reported as broken.
+        // If the lamp could not be put on sale, the concurrent orders are skipped and the promise about the lamp is
+        // broken.
         let lamp = (offers.first().is_some_and(|offer| offer.deal == plan.lamp)).then(|| offers.remove(0));
         let (before, during_outage, after) = split_offers(offers);
 
@@ -65,7 +66,7 @@ impl Day<'_> {
         Ok(self.market.journal.read())
     }
 
-    /// Trades these offers while the broker is unreachable; if they take longer, also after the outage.
+    /// Trades these offers during a broker outage; orders that take longer end after it.
     async fn outage(&self, offers: Vec<Offer>) {
         self.faults.begin_outage();
         let outage = async {

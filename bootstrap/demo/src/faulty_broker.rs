@@ -41,7 +41,8 @@ impl Broker for FaultyBroker {
     async fn publish(&self, window: Vec<Outgoing>) -> Result<Vec<PublishOutcome>, BrokerError> {
         let connection = self.faults.connect()?;
         let outcomes = self.broker.publish(window).await?;
-        // An outage that began meanwhile loses the confirms: the broker has the messages, but the relay does not learn it.
+        // An outage that began meanwhile loses the confirms: the broker has the messages, but the relay gets no
+        // confirm.
         self.faults.check(connection)?;
         Ok(outcomes)
     }
@@ -95,7 +96,7 @@ impl FaultySubscription {
     /// Replaces a delivery with a message that has this body.
     async fn corrupt(&self, delivery: &Delivery, event: &EventId, body: String) -> Result<(), BrokerError> {
         if !self.enqueue(event, Message { body, ..delivery.message.clone() }).await {
-            // The broker redelivers the intact message, and then this is tried again.
+            // The broker redelivers the intact message, which is then corrupted.
             return Err(self.close_lost().await);
         }
         self.faults.record_corruption();
@@ -112,7 +113,8 @@ impl FaultySubscription {
     /// Applies the planned fault to a delivery; returns `None` if it must not reach the consumer.
     async fn apply_fault(&self, delivery: Delivery) -> Result<Option<Delivery>, BrokerError> {
         let event = delivery.message.message_id.as_ref().and_then(|id| id.parse::<EventId>().ok());
-        // Dead letters are not duplicated: a copy would not contain the queue in which the original was dead-lettered.
+        // Dead letters are not duplicated: a copy would lack the name of the queue in which the original was
+        // dead-lettered.
         let Some(event) = event.filter(|_| self.queue != DEAD_LETTER_QUEUE) else {
             return Ok(Some(delivery));
         };

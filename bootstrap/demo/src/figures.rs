@@ -15,12 +15,12 @@ use super::journal::ClientRecord;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Figures {
-    /// Orders played to their end per second, each with all its requests, outside the broker outage.
+    /// Orders per second, outside the broker outage; an order is counted when all its requests are done.
     pub(super) orders_per_second: f64,
     /// Median time from the commit of an event to its effect, in milliseconds. Events delayed by the outage or by the
     /// corrupted message are excluded.
     pub(super) commit_to_effect_p50_ms: i64,
-    /// 99th percentile of the same.
+    /// 99th percentile of the time from commit to effect, in milliseconds, with the same exclusions.
     pub(super) commit_to_effect_p99_ms: i64,
     /// Events in the outbox.
     pub(super) events: usize,
@@ -29,7 +29,7 @@ pub(super) struct Figures {
     pub(super) orders_with_assets: usize,
     /// Operations on coupons, wallets and points that orders caused; operator grants are excluded.
     pub(super) asset_operations: usize,
-    /// Requests repeated because assets were not locked yet.
+    /// Requests repeated because assets were not locked yet or the outcome was unknown.
     #[serde(rename = "askedAgain")]
     pub(super) retried_requests: usize,
     /// Refunds that succeeded.

@@ -14,7 +14,7 @@ use marketplace::ports::{Gateway, GatewayError, RefundRequest};
 pub(super) struct GatewaySwitch(Arc<AtomicBool>);
 
 impl GatewaySwitch {
-    /// From now on requests reach the configured gateway.
+    /// Forwards requests to the configured gateway from now on.
     pub(super) fn enable(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

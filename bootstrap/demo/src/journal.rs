@@ -52,14 +52,14 @@ pub(super) struct Rush {
 /// The responses that clients received during the day.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ClientRecord {
-    /// Listed products with their sellers.
+    /// Products put on sale, with their sellers.
     pub(super) products: BTreeMap<ProductId, UserId>,
     /// Placed orders.
     pub(super) orders: BTreeMap<OrderId, ClientOrder>,
     pub(super) rush: Rush,
     /// Number of requests refused because the order had already been closed.
     pub(super) late: usize,
-    /// Number of requests repeated because the assets of the order were not locked yet.
+    /// Number of requests repeated because the assets of the order were not locked yet or the outcome was unknown.
     pub(super) retried_requests: usize,
     /// Responses that no rule allows.
     pub(super) unexpected: Vec<String>,

@@ -56,9 +56,9 @@ use verdict::{ConsumerEvents, Evidence, Expectations};
 
 /// Duration of the broker outage.
 const OUTAGE: Duration = Duration::from_secs(3);
-/// Maximum delay wrappers the deadline of an unpaid order and its cancellation. A message cancels the order moments after
-/// the outage ends, on a busy machine within seconds; the sweep, which runs every ten minutes, must not cancel any. The
-/// bound lies wrappers the two, so it does not depend on the speed of the machine.
+/// Maximum delay between the deadline of an unpaid order and its cancellation. A timeout message cancels the order
+/// shortly after the outage ends, on a busy machine within seconds; the sweep, which runs every ten minutes, must not
+/// cancel any order. The limit lies between these two times, so it does not depend on the speed of the machine.
 const CANCEL_DELAY_LIMIT: Duration = Duration::from_secs(30);
 /// Addition to [`CANCEL_DELAY_LIMIT`] for each order of the day: orders are placed faster than their events are settled.
 const CANCEL_DELAY_LIMIT_PER_ORDER: Duration = Duration::from_millis(1);
@@ -177,7 +177,7 @@ impl Demo<'_> {
             journal: Arc::<Journal>::default(),
             progress: self.progress.clone(),
         };
-        // A separate read-only connection: it sees only what was written to the file.
+        // A separate read-only connection: it sees only what was committed to the file.
         let read_only = AttachedDatabase::readable(&self.config.database).await?;
         let app = service.app();
         let day = Day { app, store: &read_only.store, faults: self.faults, market: &market };

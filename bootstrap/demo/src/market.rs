@@ -22,7 +22,7 @@ use marketplace_wiring::terminal::progress::Progress;
 /// Number of orders that are played concurrently.
 const CONCURRENCY: usize = 16;
 
-/// A deal whose product is listed.
+/// A deal whose product is on sale.
 #[derive(Debug, Clone)]
 pub(super) struct Offer {
     pub(super) deal: Deal,
@@ -61,7 +61,7 @@ pub(super) struct Market {
 }
 
 impl Market {
-    /// Lists the products of these deals. A deal that could not be listed is omitted and recorded in the journal.
+    /// Puts the products of these deals on sale. Deals for which this failed are omitted and recorded in the journal.
     pub(super) async fn list_all(&self, deals: Vec<Deal>) -> Vec<Offer> {
         let listed = self.for_each(deals, RedriveRate::Full, |market, deal| async move {
             let product = market.list(deal.seller, &deal).await?;
@@ -80,7 +80,7 @@ impl Market {
         Some(product)
     }
 
-    /// Plays the scenarios of these orders.
+    /// Plays the scenarios of these offers.
     pub(super) async fn trade(&self, offers: Vec<Offer>, pace: RedriveRate) {
         let (started, count) = (Instant::now(), offers.len());
         self.for_each(offers, pace, |market, offer| async move {
@@ -148,7 +148,8 @@ impl Market {
         Some(order)
     }
 
-    /// Returns the response if it is a success. A refusal because the order is already closed is expected: it is counted.
+    /// Returns the response if it is a success. A refusal because the order is already closed is expected; the refusal
+    /// is counted.
     fn in_time(&self, what: &str, response: Result<ApiResponse, NoResponse>) -> Option<ApiResponse> {
         match response {
             Ok(response) if response.is_conflict() => {
@@ -170,7 +171,8 @@ impl Market {
         None
     }
 
-    /// Returns the value of a field that the response must contain; records the response as unexpected without it.
+    /// Returns the value of a field that the response must contain; if the field is missing, records the response as
+    /// unexpected.
     fn expected<T>(&self, value: Option<T>, field: &str, response: &ApiResponse) -> Option<T> {
         if value.is_none() {
             self.journal.note(|record| record.unexpected.push(format!("no {field} in {}", response.data)));
@@ -178,7 +180,7 @@ impl Market {
         value
     }
 
-    /// Runs `work` for each item with limited concurrency, starting in order; returns the results in that order.
+    /// Runs `work` for each item with limited concurrency; starts and results have the sequence of the items.
     async fn for_each<T, U, F>(&self, items: Vec<T>, pace: RedriveRate, work: fn(Market, T) -> F) -> Vec<U>
     where
         T: Clone + Send + Sync + 'static,
@@ -189,7 +191,7 @@ impl Market {
         let mut workers = JoinSet::new();
         let concurrency = match pace {
             RedriveRate::Full => CONCURRENCY,
-            // No limit: an order that has to wait for the end of the outage must not delay others.
+            // No concurrency limit: an order that has to wait for the end of the outage must not delay others.
             RedriveRate::Over(_) => items.len(),
         };
         for _ in 0..concurrency {

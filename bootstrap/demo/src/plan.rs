@@ -38,7 +38,7 @@ const TITLES: [&str; 12] = [
 /// Prices are drawn from 1.00 to 500.00.
 const CHEAPEST_MINOR: i64 = 100;
 const PRICES: usize = 49_901;
-/// One in this many orders gets every gateway report twice.
+/// On average, one of this number of orders gets every gateway report twice.
 const REPORTED_TWICE: usize = 4;
 /// Price of the lamp: 88.50.
 const LAMP_MINOR: i64 = 8_850;
@@ -67,7 +67,7 @@ pub(super) enum Scenario {
     RefundedOnRetry,
 }
 
-/// Scenarios and asset use of each thirty orders. A small day takes them from the front, so the rarest come last.
+/// Scenarios and asset use of every 30 orders. A smaller day uses only the first entries, so rare scenarios come last.
 const SHARES: [(Scenario, AssetUse); 30] = [
     (Scenario::Completed, AssetUse::Mixed),
     (Scenario::Cancelled, AssetUse::None),
@@ -126,7 +126,7 @@ impl Deal {
 pub(super) struct Plan {
     /// Ordinary buyers and sellers.
     users: Vec<UserId>,
-    /// Planned sales in the order in which they are bought.
+    /// Planned sales, in the sequence in which the orders are placed.
     pub(super) deals: Vec<Deal>,
     /// The lamp; the buyer is replaced by the one whose order is accepted.
     pub(super) lamp: Deal,
@@ -143,7 +143,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Draws the plan of a seed for `orders` orders, one of which is the lamp's.
+    /// Draws the plan of a seed for `orders` orders, one of which is for the lamp.
     pub(super) fn draw(seed: u64, orders: usize) -> Result<Plan, InvalidPlan> {
         let random = RandomNumbers::new(seed);
         let users = user_ids(1, USERS)?;
@@ -197,7 +197,7 @@ impl Plan {
         })
     }
 
-    /// Everyone who buys or sells, including the lamp's seller.
+    /// All buyers and sellers, including the seller of the lamp.
     pub(super) fn users(&self) -> Vec<UserId> {
         [self.users.as_slice(), &self.lamp_buyers, &self.underfunded, &[self.lamp.seller]].concat()
     }

@@ -13,7 +13,7 @@ use marketplace_wiring::config::{Config, Sources};
 /// Interval of the sweep that cancels overdue orders: so long that during the day only messages cancel them.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// Time after which an event counts as lost: longer than the outage and than consumers need for the backlog.
+/// Time after which an event counts as lost: longer than the outage, and longer than consumers need for the backlog.
 const LOST_AFTER: Duration = Duration::from_secs(4);
 /// Addition to [`LOST_AFTER`] for each order.
 const LOST_AFTER_PER_ORDER: Duration = Duration::from_millis(2);
@@ -27,7 +27,7 @@ pub(super) fn path(folder: &Path) -> PathBuf {
 pub(super) fn write(folder: &Path, orders: u32) -> Result<Config, Failure> {
     let path = path(folder);
     let text = format!(
-        r#"# A market day in a minute: timeouts that take minutes in production take seconds here.
+        r#"# A market day in less than a minute: timeouts of minutes in production are seconds here.
 [http]
 listen = "127.0.0.1:0"
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use marketplace_wiring::terminal::progress::Progress;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// Waiting ends with pending work if nothing changes for this long.
+/// Waiting ends, even with pending work, if nothing changes within this time.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ async fn read_pending_work(
         }
     };
     let mut view = store.view().await?;
-    // Every pending order is overdue at that time.
+    // One day from now every pending order is overdue.
     let unpaid = view.orders_overdue(app.now() + TimeDelta::days(1), 1_000).await?;
     pending(unpaid.len() as u64, "unpaid orders");
     if condition == WaitFor::NoUnpaidOrders {

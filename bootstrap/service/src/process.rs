@@ -1,7 +1,8 @@
 //! The process: arguments, the runtime, the exit code.
 //!
-//! This is in the library and not in `main.rs`, because rustc compiles the bodies of async functions in the crate that polls
-//! them. Polled from the binary, most of the program would be compiled there, after all other crates and not in parallel.
+//! This code is in the library and not in `main.rs`, because rustc compiles the bodies of async functions in the crate
+//! that polls them. Polled from the binary, most of the program would be compiled there, after all other crates and not
+//! in parallel.
 
 use std::process::ExitCode;
 use std::time::Duration;

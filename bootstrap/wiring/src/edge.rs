@@ -189,7 +189,7 @@ impl HttpServer {
         }
     }
 
-    /// Waits until the server ends without a stop.
+    /// Waits until the server ends although it was not stopped.
     pub(crate) async fn failed(&mut self) -> Failure {
         Failure::Http(match (&mut self.served).await {
             Ok(Some(Err(error))) => error.to_string(),

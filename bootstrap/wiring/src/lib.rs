@@ -1,7 +1,7 @@
 //! The composition root of the marketplace: configuration, choice of adapters, and the service life cycle.
 //!
-//! It contains no rules about orders or events. It alone decides which adapter implements which port, and in which
-//! order components start and stop.
+//! It contains no rules about orders or events. Only this crate decides which adapter implements which port, and in
+//! which sequence components start and stop.
 
 pub mod adapters;
 pub mod config;

@@ -37,7 +37,8 @@ impl DatabaseLock {
         Ok(DatabaseLock { _file: file })
     }
 
-    /// The id of the process that holds the lock, as that process wrote it. Takes a shared lock for a moment.
+    /// The id of the process that holds the lock, as that process wrote it. Holds a shared lock on the file for a
+    /// moment.
     pub fn holder(database: &Path) -> io::Result<Option<String>> {
         let mut file = match File::open(sibling_file(database, "lock")) {
             Ok(file) => file,

@@ -14,7 +14,8 @@ static COLLECTOR: OnceLock<PrometheusHandle> = OnceLock::new();
 
 /// Shortest interval between counts of pending events and between runs of the recorder's upkeep.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// After a count the task sleeps at least this many times its duration, so that a large outbox is not counted all the time.
+/// After a count the task sleeps for at least this multiple of the duration of the count, so that a large outbox is not
+/// counted all the time.
 const PAUSE_FACTOR: u32 = 20;
 
 /// Installs the recorder. A second call changes nothing.
@@ -45,7 +46,7 @@ pub fn start(app: &App) {
     let Some(collector) = COLLECTOR.get() else { return };
     for metric in handover_outbox::METRICS.iter().chain(&METRICS) {
         match metric.kind {
-            // A counter that appears only with its first event would look like one that does not exist.
+            // A counter that is exported only after its first increment would look like a missing metric until then.
             MetricKind::Counter => metrics::counter!(metric.name).increment(0),
             MetricKind::CounterOfConsumer => {
                 for subscriber in app.subscribers() {

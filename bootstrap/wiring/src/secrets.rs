@@ -30,7 +30,7 @@ pub struct Secrets {
 
 impl Secrets {
     /// Checks that the configured secrets suffice for a service that listens on these addresses. A service without
-    /// listeners needs none.
+    /// listeners needs no secrets.
     pub fn allow(config: &Config, listens: &[SocketAddr]) -> Result<(), Failure> {
         if !listens.is_empty() && config.database.file().is_none() {
             Secrets::of(config)?;
@@ -48,7 +48,7 @@ impl Secrets {
         Ok(())
     }
 
-    /// The keys of the secrets that this configuration needs, with their configured values.
+    /// The configuration keys of the secrets that this configuration needs, with the configured values.
     fn required(config: &Config) -> impl Iterator<Item = (&'static str, Option<&Secret>)> {
         let jwt = (JWT.key, config.jwt_secret.as_ref());
         let gateway = (GATEWAY.key, config.gateway_secret.as_ref());
@@ -126,7 +126,8 @@ impl Kind {
         }
     }
 
-    /// Path of the secret's file. A database server has none: its processes run on several machines.
+    /// Path of the secret's file. With a database server there is no such file, because its processes run on several
+    /// machines.
     fn path(&self, database: &DatabaseChoice) -> Result<PathBuf, Failure> {
         match database {
             DatabaseChoice::File(path) => Ok(sibling_file(path, self.purpose)),
@@ -169,8 +170,8 @@ fn read(path: &Path, prefix: &str) -> Result<Secret, Failure> {
     Ok(Secret::new(secret))
 }
 
-/// Writes a draft and hard-links it to the final name: the file appears complete, and if two processes generate it at the
-/// same time, one of them wins.
+/// Writes a draft and hard-links it to the final name: the file appears complete, and if two processes generate it at
+/// the same time, the first link is kept.
 fn generate(path: &Path, prefix: &str, failed: impl Fn(io::Error) -> Failure) -> Result<(), Failure> {
     let draft = sibling_file(path, &format!("{}.new", hex(&secret_bytes::<8>()?)));
     let hex = hex(&secret_bytes::<32>()?);

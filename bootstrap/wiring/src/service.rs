@@ -88,7 +88,7 @@ impl Service {
         Ok(Service { app, database, edge })
     }
 
-    /// Address of the API, if it is served. Has the actual port if 0 was configured.
+    /// Address of the API, if it is served. Contains the actual port if port 0 was configured.
     pub fn address(&self) -> Option<SocketAddr> {
         self.edge.as_ref().map(|(edge, _)| edge.address())
     }

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ConsumeStatus {
-    /// An attempt has been counted and is running until its lease ends.
+    /// An attempt was counted and is running; if its lease ends first, another attempt may start.
     Processing,
     /// An earlier event of the same aggregate must be settled first.
     Waiting,
-    /// The effects are committed. Only in this state is another delivery a duplicate.
+    /// The effects are committed. Only in this state, a further delivery is a duplicate.
     Success,
     /// An attempt failed; the next one is due at `next_retry_time`.
     Failed,
@@ -23,7 +23,7 @@ crate::named!(ConsumeStatus {
 });
 
 impl ConsumeStatus {
-    /// Whether no further automatic attempt follows. Later events of the aggregate do not wait for a settled one.
+    /// Whether no further automatic attempt follows. Later events of the aggregate do not wait for a settled event.
     pub const fn is_settled(self) -> bool {
         match self {
             ConsumeStatus::Success | ConsumeStatus::Dead => true,

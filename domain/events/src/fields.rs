@@ -116,7 +116,8 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.wrong_type(name, "an RFC 3339 time"))
     }
 
-    /// Reads a required date in the format `YYYY-MM-DD`; chrono alone also accepts `26-2-4` and `2026 - 02 - 04`.
+    /// Reads a required date in the format `YYYY-MM-DD`; the parser of chrono also accepts other forms, such as
+    /// `26-2-4`.
     pub fn day(&self, name: &str) -> Result<NaiveDate, EnvelopeError> {
         let text = self.text(name)?;
         let day = text.parse::<NaiveDate>().ok();

@@ -47,8 +47,8 @@ pub enum RetryPolicyError {
     /// A delay is zero, so retries would form a busy loop.
     #[error("a delay must be longer than zero")]
     ZeroDelay,
-    /// A delay is shorter than the one before.
-    #[error("a delay must not be shorter than the one before")]
+    /// A delay is shorter than the previous delay.
+    #[error("a delay must not be shorter than the previous delay")]
     Shrinking,
     /// The maximum delay is below the first delay.
     #[error("the cap must not be below the base")]
@@ -66,7 +66,7 @@ impl Jitter {
 }
 
 impl RetryPolicy {
-    /// Maximum delay of exponential backoff, whatever the cap: one hour (spec §1 "retry schedule").
+    /// Maximum delay of exponential backoff for any cap: one hour (spec §1 "retry schedule").
     pub const MAX_DELAY: Duration = Duration::from_secs(3600);
 
     /// Default policy of the outbox: 5 s, 30 s, 2 min, then FAILED (000 §7.3).
@@ -74,7 +74,8 @@ impl RetryPolicy {
         RetryPolicy::Schedule { delays: [5, 30, 120].map(Duration::from_secs).to_vec() }
     }
 
-    /// Policy of a consumer: one delivery and `threshold` retries, by default 200 ms doubled up to 5 s (spec §3 "Consuming").
+    /// Policy of a consumer: one attempt and `threshold` retries, with exponential backoff without jitter. The consumer
+    /// settings pass 200 ms and 5 s by default (spec §3 "Consuming").
     pub fn consumer(base: Duration, cap: Duration, threshold: u32) -> RetryPolicy {
         RetryPolicy::Exponential {
             base,
@@ -84,7 +85,7 @@ impl RetryPolicy {
         }
     }
 
-    /// Validates the policy: no delay is zero or shorter than the one before.
+    /// Validates the policy: no delay is zero or shorter than the previous delay.
     pub fn checked(self) -> Result<RetryPolicy, RetryPolicyError> {
         match &self {
             RetryPolicy::Schedule { delays } => {

@@ -10,8 +10,8 @@ use syn::{Error, FnArg, Ident, ItemTrait, Pat, ReturnType, TraitItem, TraitItemF
 /// Generates the trait `PWrapper` for a port `P` of a unit of work or view, and implements `P` for `Wrapped<W>`
 /// (`handover_outbox::wrap`) where `W` implements `PWrapper`.
 ///
-/// `PWrapper` has the methods of `P`. By default each calls the same method of the inner unit of work; a wrapper can
-/// override it.
+/// `PWrapper` has the methods of `P`. By default each calls the same method of the inner unit of work or view; a
+/// wrapper can override it.
 ///
 /// The argument selects the implementation of the port: `#[wrappable]` uses the inner unit of work itself,
 /// `#[wrappable(outbox)]` its `outbox()`, `#[wrappable(outbox_view)]` its `outbox_view()`. The attribute MUST precede
@@ -66,7 +66,8 @@ fn expand(part: Option<&Ident>, port: &ItemTrait) -> syn::Result<Tokens> {
             }
         });
     }
-    let doc = format!("Wraps [`{name}`]: a method that is not overridden calls the inner unit.");
+    let doc =
+        format!("Wraps [`{name}`]: a method that is not overridden calls the inner unit of work or view.");
     Ok(quote! {
         #port
         #[doc = #doc]
@@ -88,7 +89,7 @@ fn output_of(method: &TraitItemFn) -> syn::Result<&Type> {
 
 fn name_of(argument: &FnArg) -> syn::Result<&Ident> {
     let FnArg::Typed(typed) = argument else {
-        return Err(Error::new_spanned(argument, "expected `&mut self` only as the first argument"));
+        return Err(Error::new_spanned(argument, "`&mut self` is allowed only as the first argument"));
     };
     let Pat::Ident(pattern) = &*typed.pat else {
         return Err(Error::new_spanned(argument, "expected a name, not a pattern"));

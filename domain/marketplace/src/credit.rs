@@ -1,6 +1,6 @@
 //! Buyer credit: counts of order outcomes, and the score computed from them (spec §2).
 //!
-//! **Invariant:** the score depends only on the counts, not on the order of the events.
+//! **Invariant:** the score depends only on the counts, not on the sequence of the events.
 
 use serde::{Deserialize, Serialize};
 

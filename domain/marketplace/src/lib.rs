@@ -1,4 +1,4 @@
-//! The rules of a second-hand order: pure values and decisions.
+//! The rules of a second-hand marketplace: pure values and decisions.
 //!
 //! Decisions take values and return `Result<(new state, events), refusal>`. They do not wait, read a clock, generate
 //! random numbers or perform I/O: time, ids and random numbers are arguments.

@@ -41,10 +41,10 @@ pub enum PaymentRefusal {
     /// The reported amount differs from the amount of the payment.
     #[error("the reported amount is {reported}, but the payment amount is {expected}")]
     WrongAmount { reported: Money, expected: Money },
-    /// The gateway already reported this transaction for another payment.
-    #[error("the transaction {transaction_id} belongs to another payment")]
+    /// The gateway already reported this transaction id for another payment.
+    #[error("the gateway transaction {transaction_id} belongs to another payment")]
     TransactionTaken { transaction_id: String },
-    /// The payment is already settled by another transaction or with the other result.
+    /// The payment is already settled with another transaction id or with the other result.
     #[error("the payment is already {status}")]
     AlreadySettled { status: PaymentStatus },
 }

@@ -28,7 +28,7 @@ use tokio::runtime::{Builder, Runtime};
 pub(crate) const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
 pub(crate) const GATEWAY_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// Number of inputs per marketplace. A new one replaces it, because the old one fills up.
+/// Number of inputs per marketplace. Then a new marketplace replaces it, because its store grows with each input.
 const INPUTS_PER_MARKET: u32 = 1_000;
 /// Header of the trusted proxies, alternating from one marketplace to the next.
 const HEADERS: [ForwardedHeader; 2] = [ForwardedHeader::XForwardedFor, ForwardedHeader::Forwarded];
@@ -82,7 +82,8 @@ pub(crate) fn bearer() -> String {
 ///
 /// # Panics
 ///
-/// If the response is a server error, no envelope, or has an invalid trace id or different ones in header and body.
+/// If the response is a server error or not an envelope, or if its trace id is invalid or differs between header and
+/// body.
 pub(crate) fn send(mut request: Request<Body>) -> CheckedResponse {
     let headless = request.method() == Method::HEAD;
     request.extensions_mut().insert(ConnectInfo(std::net::SocketAddr::from(([10, 0, 0, 1], 4711))));

@@ -1,4 +1,4 @@
-//! Every decoder of external input as a function of bytes that panics when it breaks a promise.
+//! Every decoder of external input as a function of bytes that panics when a guarantee is violated.
 //!
 //! `tests/ports/decoders.rs` calls the decoders with random mutations of their samples; the program `fuzz` is guided by code
 //! coverage. To add a decoder, add a line to [`DECODERS`] and its samples.
@@ -6,7 +6,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    reason = "a broken promise panics with the observed value; the gateway signs with the system clock"
+    reason = "a violated guarantee panics with the observed value; the gateway signs with the system clock"
 )]
 
 mod edge;
@@ -18,7 +18,7 @@ mod values;
 pub struct Decoder {
     /// Name of the decoder and of its corpus folder.
     pub name: &'static str,
-    /// Decodes untrusted bytes. Panics when a promise is broken.
+    /// Decodes untrusted bytes. Panics when a guarantee is violated.
     pub decode: fn(&[u8]),
     /// Valid inputs to start from.
     pub samples: fn() -> Vec<Vec<u8>>,
@@ -37,8 +37,8 @@ pub const DECODERS: [Decoder; 10] = [
     Decoder { name: "body", decode: requests::body, samples: samples::body },
 ];
 
-/// A decoder with a planted fault, to test the fuzzing itself. It panics at ten bytes of 2^80, which can be found only with
-/// feedback about comparisons and branches.
+/// A decoder with a planted fault, to test the fuzzing itself. It panics for one input of 2^80, which can be found only
+/// with feedback about comparisons and branches.
 pub const PLANTED: Decoder = Decoder { name: "planted", decode: planted, samples: || vec![vec![b'-'; 16]] };
 
 fn planted(bytes: &[u8]) {

@@ -1,4 +1,4 @@
-//! Decoders of requests: every part that an untrusted client writes.
+//! Decoders of requests: every part that an untrusted client controls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,7 +34,7 @@ pub(crate) fn callback(bytes: &[u8]) {
     }
 }
 
-/// A query with a cursor, of a list with an id cursor and of one with a log position.
+/// A query with a cursor, sent to a list whose cursor is an id and to a list whose cursor is a log position.
 pub(crate) fn cursor(bytes: &[u8]) {
     start_input();
     let query: String = bytes.iter().map(|byte| format!("%{byte:02X}")).collect();
@@ -58,7 +58,7 @@ pub(crate) fn target(bytes: &[u8]) {
         return;
     };
     let (Ok(method), Ok(uri)) = (Method::from_bytes(method), Uri::try_from(&uri[1..])) else { return };
-    // The document and its page are not envelopes.
+    // The OpenAPI document and its HTML page are not envelopes.
     let is_document = ["/docs", "/openapi.json"].iter().any(|prefix| uri.path().starts_with(prefix));
     if is_document {
         return;
@@ -120,8 +120,8 @@ fn trace_ids(request: &Request<Body>) -> Vec<String> {
     }
 }
 
-/// A path and, from the second line on, a body that is posted there under a new idempotency key. Repeated requests get the same
-/// response, however the JSON is formatted.
+/// A path and, from the second line on, a body that is sent there with POST under a new idempotency key. Repeated
+/// requests get the same response, however the JSON is formatted.
 pub(crate) fn body(bytes: &[u8]) {
     start_input();
     static KEYS: AtomicU64 = AtomicU64::new(1);

@@ -1,4 +1,4 @@
-//! Samples of each decoder: fixed ones, and ones derived from the service's documents.
+//! Samples of each decoder: fixed samples, and samples derived from the OpenAPI document and the configuration.
 
 use marketplace_domain::EventType;
 use marketplace_wiring::config::{Config, Shown, Sources};
@@ -120,7 +120,7 @@ pub(crate) fn target() -> Vec<Vec<u8>> {
     calls.collect()
 }
 
-/// Every request body, as the example of the document and with all fields.
+/// For every request body, the example of the document and a body with all fields.
 pub(crate) fn body() -> Vec<Vec<u8>> {
     let document = serde_json::to_value(marketplace_http::openapi()).unwrap();
     let posted = operations().into_iter().filter(|(method, ..)| method == "post");

@@ -1,4 +1,4 @@
-//! Decoders of values: they turn text into a value or a refusal.
+//! Decoders of values: they turn text into a value or an error.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub(crate) fn envelope(bytes: &[u8]) {
     assert_eq!(EventBody::parse(event_type, &payload), Ok(body), "{text}");
 }
 
-/// A bearer token: only tokens signed with the own secret or a known key are accepted.
+/// A bearer token: only tokens signed with the program's own secret or a known key are accepted.
 pub(crate) fn token(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let own = Tokens::new(SECRET).unwrap();
@@ -70,14 +70,15 @@ pub(crate) fn keys(bytes: &[u8]) {
             let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
             let header = part(json!({ "alg": algorithm, "kid": id }));
             let claims = part(json!({ "sub": 7, "exp": 4_000_000_000_u64 }));
-            // It is no Ed25519 signature either: its second half is not below the order of the group.
+            // This is not a valid Ed25519 signature either: its second half is not below the order of the group.
             let token = format!("{header}.{claims}.{}", URL_SAFE_NO_PAD.encode([0x2a; 64]));
             assert!(tokens.verify(&token, now()).is_err(), "{text}");
         }
     }
 }
 
-/// A configuration, as a file and as variables: an accepted one can be shown, a refused one has an explanation.
+/// A configuration, as a file and as variables: an accepted configuration can be shown, a rejected one has an
+/// explanation.
 pub(crate) fn config(bytes: &[u8]) {
     thread_local! {
         static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap();

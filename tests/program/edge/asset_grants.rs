@@ -60,7 +60,7 @@ fn coupons() -> Vec<Case> {
         ("a date", r#""2999-01-01""#),
         ("without a zone", r#""2999-01-01T00:00:00""#),
         ("no such day", r#""2999-02-30T00:00:00Z""#),
-        ("over", r#""2026-01-01T00:00:00Z""#),
+        ("in the past", r#""2026-01-01T00:00:00Z""#),
         ("before the year 0", r#""-0001-01-01T00:00:00Z""#),
         ("in the year 10000", r#""9999-12-31T23:59:59-23:59""#),
     ];
@@ -139,7 +139,7 @@ fn keys() -> Vec<Case> {
                 .invalid(&["X-Idempotency-Key"]),
             keyed("under a key", body).done(201),
             keyed("under the same key", body).unchanged(201),
-            keyed("something else under the same key", other).refused(422, "A0422", &[]),
+            keyed("another body under the same key", other).refused(422, "A0422", &[]),
             keyed("under the same key in another tenant", body).by(FOREIGN_OPERATOR).done(201),
             post_grant("without a key", path, other).done(201),
         ]);

@@ -39,9 +39,9 @@ fn placing(market: &Market) -> Vec<Case> {
     let all = ["couponId", "walletAmount", "points"];
     let coupon_of = |name: &str, id: i64| with(name, &format!(r#""couponId":{id}"#));
     cases.extend([
-        with("every one wrong", r#""couponId":"1","walletAmount":-1,"points":-1"#).invalid(&all),
+        with("every field invalid", r#""couponId":"1","walletAmount":-1,"points":-1"#).invalid(&all),
         with("a duplicate field", r#""points":1,"points":2"#).invalid(&["points"]),
-        with("another asset", r#""cash":1.00"#).invalid(&["cash"]),
+        with("an unknown asset", r#""cash":1.00"#).invalid(&["cash"]),
         with("a discount chosen by the buyer", r#""couponDiscount":88.50"#).invalid(&["couponDiscount"]),
         with("a cent more than the price", r#""walletAmount":88.51"#).invalid(&["walletAmount"]),
         with("the greatest amount", r#""walletAmount":90071992547409.91"#).invalid(&["walletAmount"]),

@@ -41,7 +41,7 @@ pub(crate) const NO_MONEY: [(&str, &str); 13] = [
     ("three decimals", "88.501"),
     ("three decimals, the last of them zero", "88.500"),
     ("an exponent", "885e-1"),
-    ("a great exponent", "1e400"),
+    ("a large exponent", "1e400"),
     ("a capital exponent", "1E2"),
     ("thirty digits", "100000000000000000000000000000"),
     ("2^63 cents and more", "92233720368547758.08"),
@@ -56,12 +56,12 @@ pub(crate) const NO_OBJECT: [(&str, &str); 14] = [
     ("a number", "1"),
     ("cut off in the middle", r#"{"title":"a","pri"#),
     ("cut off before its end", r#"{"title":"a","price":1"#),
-    ("followed by something", r#"{"title":"a","price":1} {}"#),
+    ("followed by another object", r#"{"title":"a","price":1} {}"#),
     ("with a comma too many", r#"{"title":"a","price":1,}"#),
     ("with single quotes", "{'title':'a','price':1}"),
     ("with a number that begins with zero", r#"{"title":"a","price":01}"#),
     ("with NaN", r#"{"title":"a","price":NaN}"#),
-    ("with a bare control character", "{\"title\":\"a\u{1}\",\"price\":1}"),
+    ("with an unescaped control character", "{\"title\":\"a\u{1}\",\"price\":1}"),
     ("after a byte order mark", "\u{feff}{\"title\":\"a\",\"price\":1}"),
 ];
 

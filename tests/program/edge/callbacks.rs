@@ -42,7 +42,7 @@ fn fields(market: &Market) -> Vec<Case> {
     let amount = |name: &str, value: &str| signed(name, &report(payment, "t", "SUCCESS", value));
     let long = format!("\"{}\"", "x".repeat(65));
     let no_transaction =
-        [("empty", r#""""#), ("with a space", r#""a b""#), ("no ASCII", r#""号""#), ("too long", &long)];
+        [("empty", r#""""#), ("with a space", r#""a b""#), ("not ASCII", r#""号""#), ("too long", &long)];
     let no_result = [("in lower case", r#""success""#), ("another word", r#""PENDING""#), ("empty", r#""""#)];
     let mut cases = each(&NO_ID, "paymentId", id);
     cases.extend(each(&NO_TEXT, "gatewayTxnId", transaction));
@@ -57,8 +57,8 @@ fn fields(market: &Market) -> Vec<Case> {
         signed("no fields", "{}").invalid(&all),
         signed("an unknown field", &format!(r#"{open},"currency":"USD"}}"#)).invalid(&["currency"]),
         signed("a duplicate field", &format!(r#"{open},"amount":88.50}}"#)).invalid(&["amount"]),
-        signed("no object", "[]").invalid(&["body"]),
-        signed("followed by something", &format!("{complete}x")).invalid(&["body"]),
+        signed("not an object", "[]").invalid(&["body"]),
+        signed("followed by other text", &format!("{complete}x")).invalid(&["body"]),
         callback("no body", "").signed(0).invalid(&["body"]),
         post("callback, as text/plain", CALLBACK)
             .body(complete.as_str())
@@ -124,24 +124,24 @@ fn signatures(market: &Market) -> Vec<Case> {
             time.parse::<i64>().ok().map(|t| (t + 1).to_string()),
             signature(),
         ),
-        with_headers("a time that is no number", Some(&id), Some("now".to_owned()), signature()),
-        with_headers("no base64", Some(&id), now(), Some("v1,????".to_owned())),
+        with_headers("a time that is not a number", Some(&id), Some("now".to_owned()), signature()),
+        with_headers("not base64", Some(&id), now(), Some("v1,????".to_owned())),
         refused(plain("six minutes old").signed(-360)),
         refused(plain("six minutes ahead").signed(360)),
-        refused(callback("unsigned and no JSON: the signature comes first", "{")),
+        refused(callback("unsigned and not JSON: the signature is checked first", "{")),
     ]
 }
 
 fn contradictions(market: &Market) -> Vec<Case> {
     let Market { payment, settled, .. } = *market;
     let signed = |name: &str, body: String| callback(name, &body).signed(0);
-    // The transaction that the test client reported in `Market::open`.
+    // The gateway transaction id that the test client reported in `Market::open`.
     let transaction = format!("txn-{settled}");
     vec![
         signed("a cent too little", report(payment, "t", "SUCCESS", "88.49")).invalid(&["amount"]),
         signed("a cent too much", report(payment, "t", "SUCCESS", "88.51")).invalid(&["amount"]),
-        signed("nothing", report(payment, "t", "SUCCESS", "0")).invalid(&["amount"]),
-        signed("a failure over another amount", report(payment, "t", "FAILED", "1.00")).invalid(&["amount"]),
+        signed("an amount of zero", report(payment, "t", "SUCCESS", "0")).invalid(&["amount"]),
+        signed("a failure for another amount", report(payment, "t", "FAILED", "1.00")).invalid(&["amount"]),
         signed("no such payment", report(9_007_199_254_740_991, "t", "SUCCESS", "88.50")).refused(
             404,
             "A0404",
@@ -155,10 +155,17 @@ fn contradictions(market: &Market) -> Vec<Case> {
             "A0409",
             &[],
         ),
-        signed("another transaction", report(settled, "t", "SUCCESS", "88.50")).refused(409, "A0409", &[]),
+        signed("another gateway transaction", report(settled, "t", "SUCCESS", "88.50")).refused(
+            409,
+            "A0409",
+            &[],
+        ),
         signed("another amount after it succeeded", report(settled, &transaction, "SUCCESS", "88.51"))
             .invalid(&["amount"]),
-        signed("the transaction of another payment", report(payment, &transaction, "SUCCESS", "88.50"))
-            .refused(409, "A0409", &[]),
+        signed(
+            "the gateway transaction of another payment",
+            report(payment, &transaction, "SUCCESS", "88.50"),
+        )
+        .refused(409, "A0409", &[]),
     ]
 }

@@ -4,7 +4,6 @@ use handover_tests::client::Caller;
 
 use super::wire::{Framing, Request};
 
-/// A request and the expected result.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -13,7 +12,7 @@ pub(crate) struct Case {
     pub(crate) by: Option<Caller>,
     /// Whether the request gets a new idempotency key where one is required.
     pub(crate) keyed: bool,
-    /// Age of the gateway's signature: seconds from now.
+    /// Timestamp of the gateway's signature in seconds from now; `None` sends no signature.
     pub(crate) signed: Option<i64>,
     pub(crate) expected: Expected,
 }

@@ -51,22 +51,23 @@ pub(crate) struct Market {
     pub(crate) hidden: i64,
     /// For sale in the other tenant.
     pub(crate) foreign: i64,
-    /// Pending, with `payment` in processing.
+    /// A pending order whose payment, `payment`, is in processing.
     pub(crate) pending: i64,
     pub(crate) payment: i64,
-    /// Paid by `settled`.
+    /// An order that was paid with the payment `settled`.
     pub(crate) paid: i64,
     pub(crate) settled: i64,
-    /// Paid, with [`REFUND`] in processing.
+    /// A paid order whose refund, [`REFUND`], is in processing.
     pub(crate) refunding: i64,
-    /// Coupons of the buyer: one for any price, and one for a higher price than that of a product.
+    /// Coupons of the buyer: `coupon` is valid for any price, `expensive_coupon` only for a higher price than that of
+    /// the products.
     pub(crate) coupon: i64,
     pub(crate) expensive_coupon: i64,
     /// A coupon of the other user.
     pub(crate) other_coupon: i64,
-    /// Shipped.
+    /// A shipped order.
     pub(crate) shipped: i64,
-    /// Cancelled by the buyer.
+    /// An order cancelled by the buyer.
     pub(crate) cancelled: i64,
 }
 
@@ -197,7 +198,8 @@ impl Market {
     }
 }
 
-/// Inserts rows that user requests cannot create: an event that the relay marked FAILED, and one that is DEAD at its consumer.
+/// Inserts rows that user requests cannot create: an event that the relay marked FAILED, and an event that its consumer
+/// marked DEAD.
 async fn insert_failed_events(snapshot: &DatabaseSnapshot) {
     let event = |id: &str, order: i64, status: &str| {
         format!(

@@ -99,7 +99,7 @@ async fn success_is_a_finding_when_refusal_is_expected() {
     assert_eq!(summaries.len(), 4, "{summaries:#?}");
 }
 
-/// A response that differs from a valid one in exactly one way.
+/// Each response differs from a valid one in exactly one way.
 #[tokio::test(flavor = "multi_thread")]
 async fn response_with_broken_envelope_is_a_finding() {
     let market = Market::open().await;
@@ -131,10 +131,10 @@ async fn response_with_broken_envelope_is_a_finding() {
         ("data", saying("null", r#"{"hint":1}"#)),
         ("errors", saying("null", r#"{"errors":[{"field":"x","message":"y"}]}"#)),
         ("trace in the body", saying("t-1", "t-2")),
-        ("a field more", saying("\"data\"", "\"path\":1,\"data\"")),
+        ("an additional field", saying("\"data\"", "\"path\":1,\"data\"")),
         ("SQL", saying("\"no\"", "\"SELECT * FROM orders\"")),
         ("a secret", saying("\"no\"", &format!("\"{}\"", market.jwt_secret()))),
-        ("no JSON", saying("{", "")),
+        ("not JSON", saying("{", "")),
     ] {
         assert_ne!(defects(&market, &case, &response), Vec::<String>::new(), "{what}: no defect found");
     }

@@ -47,7 +47,7 @@ fn request(path: &str, name: &str, fields: &str) -> Case {
     post(&format!("{action}, {name}"), path).by(OPERATOR).json(&body_with(path, fields))
 }
 
-/// `eventIds` or `keys`; the same rules apply to all three routes.
+/// Lists in `eventIds` or `keys`; the same rules apply to all three routes.
 fn lists() -> Vec<Case> {
     let many = format!("[{}]", vec!["\"e\""; 901].join(","));
     let long = format!("[\"{}\"]", "x".repeat(65));
@@ -57,13 +57,13 @@ fn lists() -> Vec<Case> {
         ("a number", "1"),
         ("an object", r#"{"0":"failed-event"}"#),
         ("an empty list", "[]"),
-        ("901 of them", &many),
-        ("a number among them", r#"["failed-event",1]"#),
-        ("null among them", r#"["failed-event",null]"#),
-        ("an empty one", r#"["failed-event",""]"#),
-        ("one of 65 characters", &long),
-        ("one with a space", r#"["failed event"]"#),
-        ("one that is no ASCII", r#"["号"]"#),
+        ("901 entries", &many),
+        ("a number among the entries", r#"["failed-event",1]"#),
+        ("null among the entries", r#"["failed-event",null]"#),
+        ("an empty entry", r#"["failed-event",""]"#),
+        ("an entry of 65 characters", &long),
+        ("an entry with a space", r#"["failed event"]"#),
+        ("an entry that is not ASCII", r#"["号"]"#),
         ("a list in a list", r#"[["failed-event"]]"#),
     ];
     let mut cases = Vec::new();
@@ -74,7 +74,7 @@ fn lists() -> Vec<Case> {
         let both = format!(r#""{names}":["failed-event"],"filter":{{"eventType":"ORDER_PAID"}}"#);
         let twice = format!(r#""{names}":["failed-event"],"{names}":["dead-event"]"#);
         cases.extend([
-            request(path, "names and a filter", &both).invalid(&["filter"]),
+            request(path, "a list and a filter", &both).invalid(&["filter"]),
             request(path, "a duplicate list", &twice).invalid(&[names]),
             request(path, "an unknown field", r#""dryRun":false,"force":true"#).invalid(&["force"]),
         ]);
@@ -87,7 +87,7 @@ fn lists() -> Vec<Case> {
             );
         }
         for (name, body) in
-            [("no object", "[]"), ("cut off", r#"{"eventIds":["fail"#), ("two objects", "{}{}")]
+            [("not an object", "[]"), ("cut off", r#"{"eventIds":["fail"#), ("two objects", "{}{}")]
         {
             let action = path.rsplit('/').next().unwrap();
             cases.push(post(&format!("{action}, {name}"), path).by(OPERATOR).json(body).invalid(&["body"]));
@@ -196,7 +196,7 @@ fn release() -> Vec<Case> {
         with("reason: a number", r#"{"reason":1}"#).invalid(&["reason"]),
         with("tenant 0", r#"{"tenantId":0}"#).invalid(&["tenantId"]),
         with("tenant as text", r#"{"tenantId":"1"}"#).invalid(&["tenantId"]),
-        with("no object", "[]").invalid(&["body"]),
+        with("not an object", "[]").invalid(&["body"]),
         not_found(with("another tenant", r#"{"tenantId":2}"#)),
         not_found(at("an order that is not blocked", "Order/1").by(OPERATOR)),
         not_found(at("another type", &format!("Payment/{BLOCKED_ORDER}")).by(OPERATOR)),
@@ -269,11 +269,11 @@ fn reads(market: &Market) -> Vec<Case> {
         get("timeline, without a token", &timeline).refused(401, "A0301", &[]),
         not_found(get("timeline, by another user", &timeline).by(OTHER_USER)),
         not_found(get("timeline, by another tenant's operator", &timeline).by(FOREIGN_OPERATOR)),
-        not_found(get("timeline of no order", "/api/v1/orders/0/timeline").by(BUYER)),
+        not_found(get("timeline of an order that does not exist", "/api/v1/orders/0/timeline").by(BUYER)),
     ]
 }
 
-/// Valid requests, which prove that the requests above were rejected for their defects only.
+/// Valid requests, which prove that the requests above were rejected only because of their defects.
 fn accepted() -> Vec<Case> {
     let dry_run = |path: &str| request(path, "a dry run", r#""dryRun":true"#).unchanged(200);
     vec![
@@ -283,10 +283,10 @@ fn accepted() -> Vec<Case> {
         request(REDRIVE, "no such event", r#""eventIds":["no-such-event"]"#).unchanged(200),
         request(REPLAY, "no such dead letter", r#""keys":["no-such-event"]"#).unchanged(200),
         request(DISCARD, "no such dead letter", r#""keys":["no-such-event"]"#).unchanged(200),
-        request(DISCARD, "at another queue", r#""queue":"inventory.update.queue""#).unchanged(200),
+        request(DISCARD, "with another queue", r#""queue":"inventory.update.queue""#).unchanged(200),
         request(DISCARD, "with a reason", r#""reason":"a test""#).done(200),
         request(DISCARD, "again", r#""reason":"a test""#).unchanged(200),
-        request(REPLAY, "what was discarded", r#""reason":"a test""#).unchanged(200),
+        request(REPLAY, "a discarded dead letter", r#""reason":"a test""#).unchanged(200),
         post("release, without a body", &format!("/api/v1/ops/blocked/Order/{BLOCKED_ORDER}/release"))
             .by(OPERATOR)
             .done(200),

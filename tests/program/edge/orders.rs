@@ -18,7 +18,7 @@ fn placing(market: &Market) -> Vec<Case> {
     let twice = format!(r#"{{"productId":{product},"productId":{product}}}"#);
     cases.extend([
         placed("without a product", "{}").invalid(&["productId"]),
-        placed("no object", "[1]").invalid(&["body"]),
+        placed("not an object", "[1]").invalid(&["body"]),
         placed("cut off", r#"{"productId":"#).invalid(&["body"]),
         placed("a duplicate field", &twice).invalid(&["productId"]),
         of("no such product", "9007199254740991").refused(404, "A0404", &[]),
@@ -54,7 +54,7 @@ fn keys(market: &Market) -> Vec<Case> {
         keyed("with a space", "a b"),
         keyed("with a tab", "a\tb"),
         keyed("empty", ""),
-        keyed("no ASCII", "schlüssel"),
+        keyed("not ASCII", "schlüssel"),
     ]
 }
 
@@ -120,7 +120,7 @@ fn paying(market: &Market) -> Vec<Case> {
         pay("an amount chosen by the buyer", pending, r#"{"amount":0.01}"#).invalid(&["amount"]),
         pay("a duplicate field", pending, r#"{"paymentMethod":"a","paymentMethod":"b"}"#)
             .invalid(&["paymentMethod"]),
-        pay("no object", pending, "[]").invalid(&["body"]),
+        pay("not an object", pending, "[]").invalid(&["body"]),
         pay("a paid order", paid, "{}").refused(409, "A0409", &[]),
         pay("a cancelled order", cancelled, "{}").refused(409, "A0409", &[]),
         pay("by the seller", pending, "{}").by(SELLER).refused(403, "A0303", &[]),
@@ -144,7 +144,7 @@ fn steps(market: &Market) -> Vec<Case> {
     let conflict = |case: Case| case.by(BUYER).refused(409, "A0409", &[]);
     vec![
         step("a reason", pending, "cancel").by(BUYER).json(r#"{"reason":"no"}"#).invalid(&["reason"]),
-        step("no object", pending, "cancel").by(BUYER).json("1").invalid(&["body"]),
+        step("not an object", pending, "cancel").by(BUYER).json("1").invalid(&["body"]),
         step("by the seller", pending, "cancel").by(SELLER).refused(403, "A0303", &[]),
         step("by another user", pending, "cancel").by(OTHER_USER).refused(404, "A0404", &[]),
         step("by the same user id in another tenant", pending, "cancel").by(FOREIGN_BUYER).refused(

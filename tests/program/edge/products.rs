@@ -54,16 +54,18 @@ fn shapes() -> Vec<Case> {
         NO_OBJECT.iter().map(|(name, body)| listing(name, body).invalid(&["body"])).collect();
     cases.extend([
         listing("no fields", "{}").invalid(&["title", "price"]),
-        listing("both fields wrong", r#"{"title":"","price":0}"#).invalid(&["title", "price"]),
+        listing("both fields invalid", r#"{"title":"","price":0}"#).invalid(&["title", "price"]),
         listing("an unknown field", r#"{"title":"a","price":1,"discount":1}"#).invalid(&["discount"]),
         listing(
             "fields of the response",
             r#"{"title":"a","price":1,"productId":7,"status":"sold","sellerId":9}"#,
         )
         .invalid(&["productId", "status", "sellerId"]),
-        listing("a field in another case", r#"{"Title":"a","price":1}"#).invalid(&["Title", "title"]),
+        listing("a field name in another letter case", r#"{"Title":"a","price":1}"#)
+            .invalid(&["Title", "title"]),
         listing("a duplicate field", r#"{"title":"a","price":1,"price":2}"#).invalid(&["price"]),
-        listing("a duplicate field, the same", r#"{"title":"a","title":"a","price":1}"#).invalid(&["title"]),
+        listing("a duplicate field with the same value", r#"{"title":"a","title":"a","price":1}"#)
+            .invalid(&["title"]),
         listing("a duplicate unknown field", r#"{"title":"a","price":1,"x":1,"x":2}"#).invalid(&["x", "x"]),
         listing("a thousand levels deep", &format!(r#"{{"title":{},"price":1}}"#, "[".repeat(1_000)))
             .invalid(&["body"]),
@@ -71,7 +73,7 @@ fn shapes() -> Vec<Case> {
             .by(SELLER)
             .header("Content-Type", "application/json")
             .invalid(&["body"]),
-        post("product, no UTF-8", PRODUCTS)
+        post("product, not UTF-8", PRODUCTS)
             .by(SELLER)
             .header("Content-Type", "application/json")
             .body(*b"{\"title\":\"\xff\xfe\",\"price\":1}")
@@ -95,7 +97,7 @@ fn shelves(market: &Market) -> Vec<Case> {
         shelf("another tenant's product", foreign, "off").by(SELLER).refused(404, "A0404", &[]),
         shelf("a seller of another tenant", product, "off").by(FOREIGN_SELLER).refused(404, "A0404", &[]),
         shelf("a field", product, "off").by(SELLER).json(r#"{"price":1}"#).invalid(&["price"]),
-        shelf("no object", product, "off").by(SELLER).json("[]").invalid(&["body"]),
+        shelf("not an object", product, "off").by(SELLER).json("[]").invalid(&["body"]),
         shelf("no token", product, "off").refused(401, "A0301", &[]),
         get("another tenant's product", &format!("{PRODUCTS}/{foreign}")).by(BUYER).refused(
             404,
@@ -119,8 +121,8 @@ fn shelves(market: &Market) -> Vec<Case> {
 fn accepted() -> Vec<Case> {
     let wide = "字".repeat(120);
     vec![
-        listing("the greatest price", r#"{"title":"a","price":9999999.99}"#).done(201),
-        listing("the least price", r#"{"title":"a","price":0.01}"#).done(201),
+        listing("the highest price", r#"{"title":"a","price":9999999.99}"#).done(201),
+        listing("the lowest price", r#"{"title":"a","price":0.01}"#).done(201),
         listing("one decimal", r#"{"title":"a","price":88.5}"#).done(201),
         listing("the longest title", &format!(r#"{{"title":"{wide}","price":1}}"#)).done(201),
         listing("a title with quotes and a semicolon", r#"{"title":"'; DROP TABLE products; --","price":1}"#)

@@ -100,7 +100,7 @@ fn callbacks() -> Vec<Case> {
         signed("no fields", "{}").invalid(&["refundId", "result"]),
         signed("an unknown field", &format!(r#"{open},"amount":88.50}}"#)).invalid(&["amount"]),
         signed("a duplicate field", &format!(r#"{open},"result":"FAILED"}}"#)).invalid(&["result"]),
-        signed("no object", "[]").invalid(&["body"]),
+        signed("not an object", "[]").invalid(&["body"]),
         signed("no body", "").invalid(&["body"]),
         signed("no such refund", &report(9_007_199_254_740_991, "SUCCESS")).refused(404, "A0404", &[]),
         post("refund callback, as text/plain", CALLBACK)
@@ -126,7 +126,7 @@ fn signatures(market: &Market) -> Vec<Case> {
             .header("webhook-signature", &of_another_body),
         plain("six minutes old").signed(-360),
         plain("six minutes ahead").signed(360),
-        callback("unsigned and no JSON: the signature comes first", "{"),
+        callback("unsigned and not JSON: the signature is checked first", "{"),
     ];
     cases.into_iter().map(|case| case.refused(401, "A0301", &[])).collect()
 }

@@ -57,7 +57,7 @@ impl Tables {
     }
 }
 
-/// The rows of a table with all columns; of the audit log only entries of changes.
+/// The rows of a table with all columns; of the audit log only the entries that record changes.
 async fn rows(snapshot: &DatabaseSnapshot, table: &str) -> String {
     let columns = format!("SELECT 'quote(\"' || name || '\")' FROM pragma_table_info('{table}')");
     let row = snapshot.rows(&columns).await.unwrap().join(" || ',' || ");

@@ -76,8 +76,8 @@ fn forged(market: &Market) -> Vec<Case> {
         ("without a signature", message.to_owned()),
         ("algorithm none", token(&alg("none"), &claims, |_| Vec::new())),
         ("algorithm none, signed", token(&alg("none"), &claims, hs256(secret))),
-        ("algorithm HS512, signed so", token(&alg("HS512"), &claims, hs512(secret))),
-        ("algorithm HS512, signed HS256", token(&alg("HS512"), &claims, hs256(secret))),
+        ("algorithm HS512, signed with HS512", token(&alg("HS512"), &claims, hs512(secret))),
+        ("algorithm HS512, signed with HS256", token(&alg("HS512"), &claims, hs256(secret))),
         ("algorithm RS256", token(&alg("RS256"), &claims, hs256(secret))),
         ("no algorithm", token(&json!({"typ": "JWT"}), &claims, hs256(secret))),
         ("another secret", token(&alg("HS256"), &claims, hs256("another secret of more than 32 bytes"))),
@@ -86,7 +86,7 @@ fn forged(market: &Market) -> Vec<Case> {
         ("claims changed after signing", format!("{header}.{}.{signature}", encoded(&promoted))),
         ("a cut signature", valid[..valid.len() - 2].to_owned()),
         ("one part too many", format!("{valid}.{signature}")),
-        ("claims that are no object", token(&alg("HS256"), &json!([1]), hs256(secret))),
+        ("claims that are not an object", token(&alg("HS256"), &json!([1]), hs256(secret))),
     ];
     let mut cases: Vec<Case> = forged.iter().map(|(name, token)| refused(bearing(name, token))).collect();
     cases.push(bearing("valid, signed by the test", &valid).unchanged(200));
@@ -119,7 +119,7 @@ fn claims(market: &Market) -> Vec<Case> {
         ("user with a sign", json!({"sub": "+2", "exp": exp})),
         ("tenant 0", json!({"sub": "2", "tenant": 0, "exp": exp})),
         ("tenant by name", json!({"sub": "2", "tenant": "acme", "exp": exp})),
-        ("roles that are no list", json!({"sub": "2", "roles": "operator", "exp": exp})),
+        ("roles that are not a list", json!({"sub": "2", "roles": "operator", "exp": exp})),
     ];
     wrong.into_iter().map(|(name, claims)| refused(signed(name, claims))).collect()
 }
@@ -135,7 +135,7 @@ fn headers(market: &Market) -> Vec<Case> {
         header("without its scheme", &valid),
         header("scheme without a token", "Bearer "),
         header("another scheme", &format!("Basic {valid}")),
-        header("two of them", &format!("Bearer {valid} {valid}")),
+        header("two tokens", &format!("Bearer {valid} {valid}")),
         refused(get("token, in a parameter", &format!("{ORDERS}?access_token={valid}"))),
         get("token, scheme in lower case", ORDERS)
             .header("Authorization", &format!("bearer {valid}"))
@@ -158,7 +158,7 @@ fn roles(market: &Market) -> Vec<Case> {
         forbidden(signed("in upper case", json!(["OPERATOR"]))),
         forbidden(signed("a number", json!([1]))),
         forbidden(signed("none", json!([]))),
-        forbidden(signed("may read payloads, but is no operator", json!(["pii"]))),
+        forbidden(signed("may read payloads, but is not an operator", json!(["pii"]))),
         get("role, operator", OUTBOX).by(OPERATOR).unchanged(200),
         get("role, operator of another tenant, own events", OUTBOX).by(FOREIGN_OPERATOR).unchanged(200),
         get("role, operator queries another tenant", &format!("{OUTBOX}?tenantId=1"))

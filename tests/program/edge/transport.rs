@@ -16,7 +16,7 @@ fn addresses() -> Vec<Case> {
     let nothing = |path: &str| {
         [
             get(&format!("unknown path {path}"), path),
-            post(&format!("unknown path to post to {path}"), path).json("{}"),
+            post(&format!("POST to unknown path {path}"), path).json("{}"),
         ]
         .map(|case| case.refused(404, "A0404", &[]))
     };
@@ -121,7 +121,7 @@ fn sizes() -> Vec<Case> {
         ),
         too_large(with_body("of a megabyte", 1 << 20)),
         too_large(
-            post("body, announced as too large", PRODUCTS)
+            post("body, Content-Length above the limit", PRODUCTS)
                 .by(SELLER)
                 .json("{}")
                 .framed(Framing::Announced(1 << 40)),
@@ -148,16 +148,14 @@ fn traces() -> Vec<Case> {
         traced("with a space", "a b"),
         traced("with markup", "<b>"),
         traced("with a quote", "a\"b"),
-        traced("no ASCII", "é"),
-        get("trace, with a refusal", "/api/v1/orders").header("X-Trace-Id", "mine").refused(
+        traced("not ASCII", "é"),
+        get("trace, in a rejected request", "/api/v1/orders").header("X-Trace-Id", "mine").refused(
             401,
             "A0301",
             &[],
         ),
-        get("trace, wrong, with a refusal", "/api/v1/orders").header("X-Trace-Id", "not mine").refused(
-            401,
-            "A0301",
-            &[],
-        ),
+        get("trace, invalid, in a rejected request", "/api/v1/orders")
+            .header("X-Trace-Id", "not mine")
+            .refused(401, "A0301", &[]),
     ]
 }

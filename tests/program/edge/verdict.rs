@@ -87,7 +87,6 @@ pub(crate) async fn run_all(market: &Market, cases: &[Case]) -> Vec<Finding> {
     findings
 }
 
-/// The defects of a response.
 pub(crate) fn defects(market: &Market, case: &Case, response: &Response) -> Vec<String> {
     let mut defects = Vec::new();
     let mut check = |passed: bool, defect: String| {
@@ -96,7 +95,10 @@ pub(crate) fn defects(market: &Market, case: &Case, response: &Response) -> Vec<
         }
     };
     let expected = &case.expected;
-    check(response.status == expected.status, format!("{} instead of {}", response.status, expected.status));
+    check(
+        response.status == expected.status,
+        format!("status {} instead of {}", response.status, expected.status),
+    );
     let kind = response.header("content-type");
     check(kind == Some("application/json"), format!("the content type is {kind:?}"));
     for part in INTERNALS.iter().copied().chain(market.secrets()) {
@@ -116,10 +118,10 @@ pub(crate) fn defects(market: &Market, case: &Case, response: &Response) -> Vec<
         return defects;
     };
     let keys: Vec<&str> = body.keys().map(String::as_str).collect();
-    check(keys == ["code", "message", "data", "traceId"], format!("its fields are {keys:?}"));
+    check(keys == ["code", "message", "data", "traceId"], format!("the fields of the body are {keys:?}"));
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
     let code = text("code");
-    check(code == expected.code, format!("{code} instead of {}", expected.code));
+    check(code == expected.code, format!("code {code} instead of {}", expected.code));
     check(!text("message").is_empty(), "the message is empty".to_owned());
     let trace = text("traceId");
     let header = response.header("x-trace-id");
@@ -129,7 +131,7 @@ pub(crate) fn defects(market: &Market, case: &Case, response: &Response) -> Vec<
     defects
 }
 
-/// Checks `data`: an error response has the list of invalid fields, each with a message, or no data.
+/// Checks `data`: an error response contains the list of invalid fields, each with a message, or no data.
 fn check_data(case: &Case, data: &Value, check: &mut impl FnMut(bool, String)) {
     let expected = &case.expected;
     if expected.code == "00000" {
@@ -146,7 +148,8 @@ fn check_data(case: &Case, data: &Value, check: &mut impl FnMut(bool, String)) {
     check(!wanted.is_empty() || data.is_null(), format!("unexpected data: {data}"));
 }
 
-/// Whether the trace id is that of the request, if it is valid, or else a new one of 32 hexadecimal digits.
+/// Whether the response has the trace id of the request if that is valid, and otherwise a new one of 32 hexadecimal
+/// digits.
 fn is_expected_trace(case: &Case, trace: &str) -> bool {
     let requested =
         case.request.headers.iter().find(|(name, _)| name == "X-Trace-Id").map(|(_, value)| value);

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) enum Framing {
     /// `Content-Length`.
     Length,
-    /// `Content-Length` with a body that is never sent.
+    /// `Content-Length` of this many bytes, more than the body that is sent.
     Announced(usize),
     /// Chunks of this many bytes.
     Chunked(usize),

@@ -52,14 +52,18 @@ impl Day {
         assert_eq!(report["verdict"], "kept", "{report:#}");
         let sent = Command::new("kill").args(["-TERM", &demo.0.id().to_string()]).status().unwrap();
         assert!(sent.success());
-        assert_eq!(demo.0.wait().unwrap().code(), Some(0), "it stops on SIGTERM and exits with its verdict");
+        assert_eq!(
+            demo.0.wait().unwrap().code(),
+            Some(0),
+            "the demo must stop on SIGTERM and exit with the code of its verdict"
+        );
         let snapshot =
             DatabaseSnapshot::open(&Path::new(report["folder"].as_str().unwrap()).join("handover.db")).await;
         Day { _folder: folder, took, snapshot }
     }
 }
 
-/// Plays a day and keeps the demo running. Returns the process, its report and the duration.
+/// Runs a market day and keeps the demo running. Returns the process, its report and the duration.
 fn run_demo(folder: &Path, orders: i64) -> (Demo, Value, Duration) {
     let seed = seed().to_string();
     let orders = orders.to_string();
@@ -125,7 +129,7 @@ async fn market_day_verdict_is_confirmed_by_end_check() {
 /// A busy machine misses the program's own deadlines, and the program then retries. The final check does not see retries, so
 /// this test, which runs alone, asserts that there are none.
 #[tokio::test]
-#[ignore = "long: how long a day takes, and that nothing is tried twice on a machine that does nothing else"]
+#[ignore = "long: measures a market day, and allows no retries, on an otherwise idle machine"]
 async fn market_day_takes_less_than_a_minute_without_retries() {
     let day = Day::run_demo(200).await;
     assert!(day.took < A_DAY, "it took {:?}", day.took);

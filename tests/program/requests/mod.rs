@@ -14,7 +14,8 @@ use handover_tests::process::fresh;
 
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance";
 
-/// Options for the generated requests. With a number of examples they depend on the seed only; with a time also on the machine.
+/// Options for the generated requests. With a number of examples, the requests depend only on the seed; with a time
+/// limit, they also depend on the speed of the machine.
 fn requests() -> [String; 6] {
     let seed = match long() {
         true => SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() % 1_000_000,

@@ -11,7 +11,7 @@ use handover_tests::rabbit_rigs::settings;
 use handover_tests::servers::rabbitmq::TestVhost;
 use handover_tests::snapshot::DatabaseSnapshot;
 
-/// A test queue that receives every message. Waiting for events in flight ignores it.
+/// A test queue that receives every message. Functions that wait for events in flight ignore it.
 pub(crate) const SPY: &str = "test.spy";
 
 /// The broker of a deployment.

@@ -15,7 +15,7 @@ const PLANTED: [(&str, &str); 26] = [
     ("DELETE FROM listing_changes", "an order does not have exactly one listing change"),
     ("UPDATE listing_changes SET kind = 'RELEASED' WHERE order_id IN (SELECT id FROM orders WHERE status = 'paid')",
         "a product was released by an unfinished order"),
-    ("DELETE FROM shipments", "a paid order has not exactly one shipment"),
+    ("DELETE FROM shipments", "a paid order does not have exactly one shipment"),
     ("UPDATE shipments SET order_id = order_id + 1000", "an effect belongs to no order"),
     ("DELETE FROM notifications WHERE side = 'seller'", "a status change was not notified"),
     ("UPDATE notifications SET aggregate_seq = 9 - aggregate_seq", "the notifications of an order are out of order"),

@@ -52,7 +52,7 @@ async fn documented_insert_statement_creates_event_that_is_applied(pair: Pair) {
     let log = shop.snapshot.table(log).await.unwrap();
     assert!(log.len() > 1 && log.iter().all(|row| row[1].as_deref() == Some("SUCCESS")), "{log:?}");
     let shipments = format!("SELECT count(*) FROM shipments WHERE order_id = {order}");
-    assert_eq!(shop.snapshot.number(&shipments).await, 1, "it had a shipment before");
+    assert_eq!(shop.snapshot.number(&shipments).await, 1, "the order already had its shipment");
 }
 
 async fn statements_documented_as_refused_are_refused(pair: Pair) {
@@ -77,7 +77,7 @@ async fn statements_documented_as_refused_are_refused(pair: Pair) {
         let refused = statement.replacen(good, bad, 1).replacen("VALUES (", value, 1);
         assert!(shop.snapshot.try_change(&refused).await.is_err(), "{refused}");
     }
-    // Before the events that can never be sent, so that they would block the order's next event.
+    // These events can never be sent. They precede the order's next event and must not block it.
     for (id, good, bad, why) in [
         ("no-object", "'{", "'[{", "the payload is not JSON"),
         ("unknown-type", "'ORDER_PAID'", "'ORDER_EATEN'", "事件类型不支持: ORDER_EATEN"),
@@ -92,7 +92,8 @@ async fn statements_documented_as_refused_are_refused(pair: Pair) {
         );
         shop.expect_count(1, &failed).await;
     }
-    // Due in hours, as from a session in another time zone. The order's next event does not wait for it.
+    // Due in eight hours, like a local time from a session in another time zone. The order's next event does not wait
+    // for this event.
     let later = match shop.deployment().pair().database_server() {
         None => "strftime('%Y-%m-%d %H:%M:%f', 'now', '+8 hours')",
         Some(ServerKind::MariaDb) => "TIMESTAMPADD(HOUR, 8, UTC_TIMESTAMP(6))",

@@ -12,7 +12,7 @@
 /// - `+ postgres_and_database` also runs it in CI on PostgreSQL with the database broker, for scenarios about the tables of
 ///   that broker, which several connections of a server use concurrently, unlike on SQLite;
 /// - `: sqlite_and_database` runs it in CI on that pair only;
-/// - `: rabbitmq` generates it for RabbitMQ only, and runs it in CI on one of the two pairs, alternating as well.
+/// - `: rabbitmq` generates it for RabbitMQ only, and runs it in CI on one of the two pairs, also alternating.
 macro_rules! by_turns {
     (@next $now:tt $then:tt) => {};
     (@next $now:tt $then:tt $scenario:ident, $($rest:tt)*) => {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::shop::{BUYER, OPERATOR, SELLER, SOON, Shop};
 
-/// The assets that an order uses: minor units, points.
+/// The assets that an order uses: the id of a coupon, a wallet amount in minor units, a number of points.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct With {
     pub(crate) coupon: Option<i64>,

@@ -14,7 +14,7 @@ use super::shop::{BUYER, SOON, Shop};
 
 const ORDERS: &str = "/api/v1/orders";
 const REQUESTS: usize = 100;
-/// Another buyer. Their requests never collide with those of the crowd.
+/// Another buyer, whose requests never conflict with the concurrent requests of [`BUYER`].
 const OTHER_BUYER: i64 = 10_003;
 
 /// Repeats a request until it succeeds, as a client does. Every other response must be one of the documented ones.
@@ -91,7 +91,7 @@ async fn s003_2_hundred_identical_requests_have_one_effect_when_process_is_kille
     let rounds = if handover_tests::long() { 40 } else { 5 };
     for round in 0..rounds {
         let concurrent_requests = concurrent_requests(&shop, &format!("key-{round}")).await;
-        // Before the first request, among them, or after the last.
+        // The process is killed before the first request, between requests, or after the last one.
         sleep(Duration::from_millis(round * 7 % 41)).await;
         shop = shop.kill_and_reopen();
         one_order(concurrent_requests).await;

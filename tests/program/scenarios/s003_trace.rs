@@ -38,7 +38,7 @@ async fn s003_1_trace_id_of_request_is_in_every_effect(pair: Pair) {
     shop.settled().await;
     let only = [TRACE.to_owned()];
     assert_eq!(of_metadata(&shop, "traceId").await, only);
-    // There is one W3C trace too, although the request contained none.
+    // All events also have the same W3C trace id, although no request contained one.
     let parents = of_metadata(&shop, "traceparent").await;
     let w3c: Vec<&str> = parents.iter().map(|parent| &parent[3..35]).collect();
     assert!(w3c.len() > 1 && w3c.iter().all(|trace| *trace == w3c[0]), "{parents:?}");
@@ -62,7 +62,7 @@ async fn s003_1_trace_id_of_request_is_in_every_effect(pair: Pair) {
     shop.assert_invariants_except(&[]).await;
 }
 
-/// The trace id is in the log lines of both formats.
+/// The log has the text format here, and the JSON format in the other tests.
 async fn s003_1_request_without_trace_id_gets_new_one(pair: Pair) {
     let shop = Shop::open(pair, &[("HANDOVER_LOG__FORMAT", "text")]).await;
     shop.paid_order().await;
@@ -92,7 +92,7 @@ async fn s003_1_refund_keeps_trace_of_its_request_and_timeline_shows_every_publi
     let refund = requested.id("refundId");
     shop.expect_logged(&["[RefundDispatcher]", "refund-request"]).await;
     traced("refund-report").refund_reported(refund, "SUCCESS").await.unwrap().value();
-    // The trace id of the report is that of its response.
+    // The request of the report is logged with the trace id of the report.
     shop.expect_logged(&["request: completed", "refund-report"]).await;
     shop.settled().await;
     let metadata =

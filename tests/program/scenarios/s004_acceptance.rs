@@ -53,7 +53,7 @@ async fn s004_2_repeated_payment_report_commits_assets_once(pair: Pair) {
     );
     let refused = shop.snapshot.try_change(&again).await.unwrap_err().to_string().to_lowercase();
     assert!(["unique", "duplicate"].iter().any(|word| refused.contains(word)), "{refused}");
-    // Inserted again under another id, as by a program that was called twice: every effect exists already.
+    // The event is inserted again under another id, as by a program that ran twice. Every effect exists already.
     shop.snapshot.change(&again.replace("SELECT event_id,", "SELECT 'paid-again',")).await;
     shop.expect_count(
         3,
@@ -92,7 +92,7 @@ async fn s004_3_expired_lock_is_released_by_reaper(pair: Pair) {
     shop.assert_invariants_except(&[]).await;
 }
 
-/// 4 "事件丢失自动补发": an order that was paid without an event.
+/// 4 "事件丢失自动补发": an order becomes `paid` by SQL, without an event.
 async fn s004_4_lost_event_is_restored_by_consistency_job_and_takes_effect_once(pair: Pair) {
     let shop = Shop::open(pair, &[("HANDOVER_CONSISTENCY__INTERVAL", "1s")]).await;
     let coupon = shop.fill_purses().await;

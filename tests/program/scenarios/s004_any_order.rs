@@ -133,7 +133,7 @@ async fn events_in_any_order_give_same_balances_or_are_parked(pair: Pair) {
     let free = shop.snapshot.number("SELECT count(*) FROM coupons WHERE status = 'AVAILABLE'").await;
     assert_eq!(free, orders);
     assert_eq!(shop.snapshot.number("SELECT count(*) FROM asset_holds WHERE status = 'FROZEN'").await, 0);
-    // No order was cancelled, so that event stays parked at each consumer.
+    // No order was cancelled, so ORDER_CANCELLED stays parked at each consumer.
     let parked = shop
         .snapshot
         .number("SELECT count(DISTINCT message_key) FROM dead_letters WHERE status = 'OPEN' AND queue LIKE 'asset.%'")

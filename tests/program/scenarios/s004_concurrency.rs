@@ -6,7 +6,7 @@ use handover_tests::deployment::Pair;
 use super::purses::{With, purses};
 use super::shop::{BUYER, Shop};
 
-/// 200 orders use one wallet that covers 50 of them; in CI 20 orders and 5.
+/// 200 orders use one wallet that covers 50 of them; in CI, 20 orders and a balance for 5.
 async fn concurrent_orders_lock_wallet_up_to_balance_and_others_are_cancelled(pair: Pair) {
     let (orders, covered) = if handover_tests::long() { (200, 50) } else { (20, 5) };
     let shop = Shop::open(pair, &[]).await;
@@ -27,7 +27,7 @@ async fn concurrent_orders_lock_wallet_up_to_balance_and_others_are_cancelled(pa
     shop.assert_invariants_except(&[]).await;
 }
 
-/// 50 concurrent orders with one coupon: one order gets it.
+/// 50 concurrent orders (10 in CI) with the same coupon: exactly one order locks it.
 async fn concurrent_orders_with_one_coupon_lock_it_once(pair: Pair) {
     let orders = if handover_tests::long() { 50 } else { 10 };
     let shop = Shop::open(pair, &[]).await;

@@ -28,7 +28,8 @@ async fn effects(shop: &Shop) -> Vec<String> {
     effects
 }
 
-/// Makes sent events older than a minute, after which a missing effect counts as lost. A timeout event counts from its due time.
+/// Makes sent events older than a minute, after which a missing effect counts as lost. ORDER_TIMEOUT events are not
+/// changed: for them the minute begins when they are due.
 async fn age_sent_events(shop: &Shop) {
     let long_ago = match shop.deployment().pair() {
         Pair::SqliteAlone => "2026-01-01T00:00:00.000000Z",
@@ -53,9 +54,10 @@ async fn repaired(shop: &Shop) -> Value {
     response
 }
 
-/// One settled order for each course that an order can take.
+/// A shop with one settled order for each outcome: completed, refunded, cancelled by the buyer, and cancelled because
+/// an asset could not be locked.
 async fn shop_with_all_courses(pair: Pair) -> Shop {
-    // The consumers' own sweep would find lost consumptions first.
+    // The sandbox must not settle refunds: the test acts as the gateway.
     let shop = Shop::open(pair, &[("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h")]).await;
     let coupon = shop.fill_purses().await;
     let kept = shop.order_with(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
@@ -201,7 +203,7 @@ async fn deleted_hold_is_found_and_restored_unchanged(pair: Pair) {
     shop.assert_invariants_except(&[]).await;
 }
 
-async fn deleted_ledger_entry_is_found_by_its_key(pair: Pair) {
+async fn deleted_ledger_entry_is_reported_with_its_key(pair: Pair) {
     let shop = shop_with_all_courses(pair).await;
     let entries = shop
         .snapshot
@@ -237,7 +239,7 @@ async fn deleted_ledger_entry_is_found_by_its_key(pair: Pair) {
     );
 }
 
-async fn deleted_balance_is_found_by_its_user(pair: Pair) {
+async fn deleted_balance_is_reported_with_its_user(pair: Pair) {
     let shop = shop_with_all_courses(pair).await;
     for purse in ["wallet", "points"] {
         let sql = format!("DELETE FROM asset_balances WHERE user_id = {BUYER} AND purse = '{purse}'");
@@ -340,8 +342,8 @@ super::by_turns! {
     deleted_consume_log_row_is_found_and_restored_without_second_effect,
     deleted_asset_operation_is_found_and_restored_without_changing_balances,
     deleted_hold_is_found_and_restored_unchanged,
-    deleted_ledger_entry_is_found_by_its_key,
-    deleted_balance_is_found_by_its_user,
+    deleted_ledger_entry_is_reported_with_its_key,
+    deleted_balance_is_reported_with_its_user,
     event_inserted_for_applied_fact_has_no_effect,
     duplicate_effect_is_found_when_unique_key_is_missing,
 }

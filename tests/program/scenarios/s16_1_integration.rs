@@ -30,7 +30,7 @@ async fn s16_1_1_topology_is_declared_and_consumed(pair: Pair) {
         })
         .await;
     }
-    assert_eq!(consumers().await["order.timeout.delay.queue"], 0, "it is a delay queue");
+    assert_eq!(consumers().await["order.timeout.delay.queue"], 0, "a delay queue has no consumer");
 }
 
 async fn s16_1_2_new_order_is_in_outbox_and_order_created_is_sent(pair: Pair) {

@@ -94,7 +94,7 @@ async fn s16_2_3_timeout_message_closes_unpaid_order_and_releases_product(pair: 
     assert_eq!(again.outcome(), (201, "00000"), "the product can be ordered again");
 }
 
-/// §16.2.3 with the sweep of §10.2 running continuously: one of the two closes the order, once.
+/// §16.2.3 with the sweep of §10.2 running continuously: exactly one of the message and the sweep closes the order.
 async fn s16_2_3_message_and_sweep_close_unpaid_order_once(pair: Pair) {
     let shop = Shop::open(pair, &[SHORT_DEADLINE, SWEPT_OFTEN]).await;
     let order = shop.order().await;

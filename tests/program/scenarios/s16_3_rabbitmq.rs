@@ -25,7 +25,8 @@ async fn shop_through(proxy: &Proxy, pair: Pair, settings: &[(&str, &str)]) -> S
 /// The ORDER_PAID event of an order that was paid without bindings, after its first attempt.
 async fn paid_without_bindings(shop: &Shop) -> String {
     let order = shop.order().await;
-    // In one call: a call takes a second, and each consumer repeats its declarations every 15 s.
+    // All bindings are removed in one call, because a call takes a second and each consumer repeats its declarations
+    // every 15 s.
     shop.deployment().vhost().unbind_all(EXCHANGE, "order.paid").await.unwrap();
     shop.pay(order).await;
     let event = shop.event_ids(order, "ORDER_PAID").await.remove(0);
@@ -38,7 +39,7 @@ async fn paid_without_bindings(shop: &Shop) -> String {
 
 /// §8 and §16.3.3: a message that RabbitMQ returns as unroutable is not SENT until a queue is bound again.
 async fn s16_3_3_unroutable_message_is_retried_until_bindings_return(pair: Pair) {
-    // The delays are longer than bindings are missing.
+    // The delays after the first are longer than the time for which bindings are missing.
     let retry = r#"{policy = "schedule", delays = ["1s", "20s", "20s", "20s", "20s", "20s"]}"#;
     let settings = [
         ("HANDOVER_OUTBOX__RETRY", retry),
@@ -53,7 +54,8 @@ async fn s16_3_3_unroutable_message_is_retried_until_bindings_return(pair: Pair)
         paid += 1;
         assert!(begun.elapsed() < SOON, "bindings always return before the event is published");
         let event = paid_without_bindings(&shop).await;
-        // Consumers restore missing bindings every 15 s, which may have been just now.
+        // Consumers restore missing bindings every 15 s. If they did so before the first attempt, the event was sent;
+        // try again.
         let charged = format!("SELECT retry_count FROM outbox_events WHERE event_id = '{event}'");
         if shop.snapshot.number(&charged).await > 0 {
             break event;
@@ -145,7 +147,7 @@ async fn failed_by_outage(shop: &Shop) {
     );
     eventually(SOON, async || match shop.snapshot.count(&failed).await? {
         2 => Ok(()),
-        other => Err(format!("{other} are FAILED").into()),
+        other => Err(format!("{other} events are FAILED").into()),
     })
     .await;
     let event = &shop.event_ids(order, "ORDER_CREATED").await[0];

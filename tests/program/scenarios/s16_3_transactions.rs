@@ -7,7 +7,7 @@ use handover_tests::deployment::Pair;
 use super::broker_access::SPY;
 use super::shop::{BUYER, SELLER, Shop};
 
-/// Row counts that grow if a message is created.
+/// Numbers of outbox rows, messages, consume-log records and orders.
 async fn row_counts(shop: &Shop) -> [i64; 4] {
     let count = async |sql| shop.snapshot.number(sql).await;
     [
@@ -18,7 +18,8 @@ async fn row_counts(shop: &Shop) -> [i64; 4] {
     ]
 }
 
-/// Growth of the counts caused by an action and a paid order after it. Once the order is settled, the action is as well.
+/// Growth of the counts caused by an action and a paid order after it. When the order's events are settled, the effects
+/// of the action are complete too.
 async fn growth_with_paid_order(shop: &Shop, before_it: impl AsyncFn()) -> [i64; 4] {
     shop.settled().await;
     let before = row_counts(shop).await;

@@ -49,7 +49,8 @@ async fn effects(shop: &Shop) -> Vec<i64> {
     counts
 }
 
-/// §16.4.1, with §9.1: every message of an order three times, two of them concurrently.
+/// §16.4.1, with §9.1: every message of an order is sent three times, and the first two copies are processed
+/// concurrently.
 async fn s16_4_1_repeated_message_has_one_effect(pair: Pair) {
     // Start without consumers, so that the messages stay in the queues.
     let shop = Shop::open_with_roles(pair, "api,relay").await;
@@ -69,7 +70,7 @@ async fn s16_4_1_repeated_message_has_one_effect(pair: Pair) {
     shop.settled().await;
     assert_eq!(effects(&shop).await, once);
     shop.assert_invariants_except(&[]).await;
-    // A broker may redeliver a message at any time, so there may be more.
+    // A broker may redeliver a message at any time, so there may be more duplicates.
     assert!(shop.logged(&[DUPLICATE]) - ignored >= copies.0.len());
     for event in shop.event_ids(order, "ORDER_PAID").await {
         assert!(shop.logged(&[DUPLICATE, &event, r#""consumer":"fulfillment""#]) >= 1);
@@ -92,7 +93,11 @@ async fn s16_4_1_redriven_event_has_one_effect(pair: Pair) {
     assert_eq!(response["redriven"], events.len(), "{response}");
     shop.settled().await;
     assert_eq!(effects(&shop).await, once);
-    assert_eq!(shop.snapshot.number(attempts).await, attempts_once, "an ignored duplicate is no attempt");
+    assert_eq!(
+        shop.snapshot.number(attempts).await,
+        attempts_once,
+        "an ignored duplicate must not count as an attempt"
+    );
     shop.assert_invariants_except(&[]).await;
     let consumed = usize::try_from(*once.last().unwrap()).unwrap();
     assert!(shop.logged(&[DUPLICATE]) - ignored >= consumed, "each consumer receives each event again");

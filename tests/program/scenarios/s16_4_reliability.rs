@@ -162,7 +162,7 @@ async fn s16_4_3_dead_letter_is_replayed_or_discarded(pair: Pair) {
         assert!(reasons.contains(&reason), "{audit:?}");
     }
     assert!(audit.items().iter().all(|item| item["actor"] == "user:9"), "{audit:?}");
-    let unshipped = "a paid order has not exactly one shipment";
+    let unshipped = "a paid order does not have exactly one shipment";
     let unsettled = "a subscribed consumer has not settled one of its events";
     shop.assert_invariants_except(&[KNOWN_VIOLATIONS[0], unshipped, unsettled]).await;
 }

@@ -98,7 +98,11 @@ async fn s17_fixed_order_is_pending_and_its_messages_match(pair: Pair) {
     assert_eq!(shop.broker.ttl_ms("order.timeout.delay.queue").await, 15 * 60 * 1000);
     let shop = shop.reopen();
     shop.settled().await;
-    assert_eq!(shop.order_field(id.as_i64().unwrap(), "status").await, "pending", "its deadline is far");
+    assert_eq!(
+        shop.order_field(id.as_i64().unwrap(), "status").await,
+        "pending",
+        "its payment deadline has not passed"
+    );
     shop.assert_invariants_except(&[]).await;
 }
 

@@ -15,8 +15,8 @@ pub(crate) const SELLER: i64 = 10_002;
 pub(crate) const BUYER: i64 = 10_001;
 pub(crate) const OPERATOR: Caller = Caller::of_tenant(1, 9).operator();
 
-/// Timeout of every wait. It is long because the service repairs failed publishes and deliveries after its own pauses:
-/// three retries of the outbox take 155 s, a lost delivery 95 s.
+/// Timeout of every wait. It is long because the service retries failed publishes and deliveries only after its own
+/// delays: three retries of the outbox take 155 s, a lost delivery 95 s.
 pub(crate) const SOON: Duration = Duration::from_secs(300);
 
 /// Short retry delays of consumers, so that four attempts take less than a second.

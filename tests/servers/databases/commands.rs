@@ -1,4 +1,5 @@
-//! Commands next to a running service: the service reacts to their changes immediately, not only at its next poll.
+//! Commands that run while the service is running: the service reacts to their changes immediately, not only at its
+//! next poll.
 
 use std::time::{Duration, Instant};
 

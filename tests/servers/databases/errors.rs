@@ -16,11 +16,11 @@ use marketplace_domain::{Order, OrderStatus};
 use super::{Fixture, append, on_every_server};
 
 on_every_server!(
-    lock_timeout_is_transient_and_unit_cannot_be_committed,
-    deadlock_is_transient_for_one_of_two_units,
-    connection_killed_in_unit_is_outage_and_next_unit_works,
+    lock_timeout_is_transient_and_unit_of_work_cannot_be_committed,
+    deadlock_is_transient_for_one_of_two_units_of_work,
+    connection_killed_in_unit_of_work_is_outage_and_next_one_works,
     killed_idle_connections_cause_no_error,
-    dropped_units_leave_no_transaction_open,
+    dropped_units_of_work_leave_no_transaction_open,
     wrong_credentials_are_an_outage,
 );
 
@@ -38,9 +38,9 @@ async fn pay(unit: &mut Work, order: &Order) -> Result<Changed, StoreError> {
     unit.advance_order(&order_moved_to(order, OrderStatus::Paid, later(1))).await
 }
 
-/// MariaDB undoes only the failed statement (error 1205), and PostgreSQL rejects all later statements; yet both
-/// accept COMMIT, which would commit a part of the unit of work, or nothing.
-async fn lock_timeout_is_transient_and_unit_cannot_be_committed(kind: ServerKind) {
+/// After a lock timeout MariaDB undoes only the failed statement (error 1205), and PostgreSQL rejects all later
+/// statements; yet both accept COMMIT, which would commit a part of the unit of work, or nothing.
+async fn lock_timeout_is_transient_and_unit_of_work_cannot_be_committed(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let [order, _] = two_orders(&fixture).await;
     let mut holder = fixture.store.begin().await.unwrap();
@@ -49,13 +49,13 @@ async fn lock_timeout_is_transient_and_unit_cannot_be_committed(kind: ServerKind
     waiter.outbox().append(&[event("half", 1, 1)]).await.unwrap();
     let waited = tokio::time::timeout(TIMEOUT, pay(waiter.as_mut(), &order)).await.unwrap();
     assert!(matches!(waited, Err(StoreError::Transient(_))), "{waited:?}");
-    assert!(waiter.commit().await.is_err(), "half of a unit was committed");
+    assert!(waiter.commit().await.is_err(), "a part of the unit of work was committed");
     holder.commit().await.unwrap();
     let mut view = fixture.store.view().await.unwrap();
     assert!(view.outbox_view().outbox_by_event(&["half".parse().unwrap()]).await.unwrap().is_empty());
 }
 
-async fn deadlock_is_transient_for_one_of_two_units(kind: ServerKind) {
+async fn deadlock_is_transient_for_one_of_two_units_of_work(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let [one, other] = two_orders(&fixture).await;
     let mut a = fixture.store.begin().await.unwrap();
@@ -70,7 +70,8 @@ async fn deadlock_is_transient_for_one_of_two_units(kind: ServerKind) {
         let paid = pay(b.as_mut(), &one).await;
         (paid.is_ok(), paid.map(drop), b.commit().await)
     });
-    let outcomes = within("both units end", async { [first.await.unwrap(), second.await.unwrap()] }).await;
+    let outcomes =
+        within("both units of work end", async { [first.await.unwrap(), second.await.unwrap()] }).await;
     let transient = |error: &Result<(), StoreError>| matches!(error, Err(StoreError::Transient(_)));
     assert_eq!(outcomes.iter().filter(|(_, paid, _)| transient(paid)).count(), 1, "{outcomes:?}");
     // The unit of work with the transient error has committed nothing, the other one everything.
@@ -96,7 +97,7 @@ async fn kill_connections(fixture: &Fixture, kind: ServerKind) {
     }
 }
 
-async fn connection_killed_in_unit_is_outage_and_next_unit_works(kind: ServerKind) {
+async fn connection_killed_in_unit_of_work_is_outage_and_next_one_works(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let mut in_work = fixture.store.begin().await.unwrap();
     in_work.outbox().append(&[event("in-work", 1, 1)]).await.unwrap();
@@ -130,7 +131,7 @@ async fn killed_idle_connections_cause_no_error(kind: ServerKind) {
 
 /// Drops units of work at any time before their commit. The next user of the connection must not be inside the old
 /// transaction: its writes would be lost, and the dropped writes would be committed with a later unit of work.
-async fn dropped_units_leave_no_transaction_open(kind: ServerKind) {
+async fn dropped_units_of_work_leave_no_transaction_open(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let broker = DatabaseBroker::new(&fixture.store);
     broker.declare(&queues::topology(Duration::from_secs(900))).await.unwrap();

@@ -1,6 +1,6 @@
-//! Frequent statements: each uses its index and reads few rows per returned row, whatever the table contained when the server
-//! planned it. The test uses the plans of the statements as the store runs them: PostgreSQL logs them (`auto_explain`),
-//! MariaDB counts rows read per index.
+//! Frequent statements: each uses its index and reads few rows per returned row, whatever the table contained when the
+//! server planned the statement. The test uses the plans of the statements as the store runs them: PostgreSQL logs them
+//! (`auto_explain`), MariaDB counts rows read per index.
 
 mod cases;
 mod fill;
@@ -33,7 +33,7 @@ fn hot_statements_read_few_rows_of_large_tables() {
     });
 }
 
-/// Rows that a statement may read per returned row, and in addition.
+/// A statement may read `READS_PER_ROW` rows per returned row, and `EXTRA_READS` rows in addition.
 const READS_PER_ROW: usize = 20;
 const EXTRA_READS: usize = 300;
 
@@ -56,7 +56,7 @@ async fn check(kind: ServerKind, rows: u32) {
     let database = migrated(kind).await;
     let mut reads = Reads::of(&database).await;
     fill::keep_statistics(&database).await;
-    // Statements prepared while tables were empty or small, each on a connection that stays open.
+    // Stores whose statements were prepared while tables were empty or small. Each store keeps its connection open.
     let mut early = vec![(store(&database), "planned while empty".to_owned())];
     run_all(&early[0].0, &mut reads, "empty").await;
     fill::insert_active(&early[0].0).await;

@@ -45,7 +45,7 @@ async fn database_refuses_row_that_relay_cannot_read(kind: ServerKind) {
         ("'NEW'", "'new'"),
         ("'NEW', 0", "'NEW', -1"),
     ];
-    // The test server has no strict mode; in practice the client decides, so the test sets the mode.
+    // The test server has no strict mode; in practice the client sets the SQL mode, and so does this test.
     let strict = match kind {
         ServerKind::MariaDb => "SET sql_mode = 'STRICT_ALL_TABLES,ALLOW_INVALID_DATES'; ",
         ServerKind::Postgres => "",
@@ -155,14 +155,14 @@ async fn assert_unreadable(fixture: &Fixture, column: &str) {
     assert_eq!((found[0].tenant, found[0].column), (Some(TenantId::DEFAULT), column));
 }
 
-/// Checks that every query of the outbox returns the two valid rows only.
+/// Checks that no query of the outbox returns the unreadable row or fails because of it.
 async fn assert_valid_rows_are_read(fixture: &Fixture) {
     let mut view = fixture.store.view().await.unwrap();
     let any = OutboxFilter::default();
     let ids = |rows: Vec<OutboxRow>| rows.into_iter().map(|row| row.event_id.into()).collect::<Vec<String>>();
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(start()) }).await.unwrap();
     assert_eq!(ids(due), ["first", "last"]);
-    // A short page would be taken for the last one.
+    // A page with fewer rows than its limit would be treated as the last page.
     for limit in [2, 10] {
         assert_eq!(ids(view.outbox_view().outbox_page(&any, None, limit).await.unwrap()), ["last", "first"]);
         assert_eq!(ids(view.outbox_view().outbox_after(&any, None, limit).await.unwrap()), ["first", "last"]);
@@ -184,7 +184,7 @@ async fn assert_valid_rows_are_read(fixture: &Fixture) {
     view.outbox_view().outbox_counts(None).await.unwrap();
 }
 
-/// A due time in the future, as from a session in another time zone.
+/// The row has a due time in the future, like a local time from a session in another time zone.
 async fn delayed_new_row_does_not_block_later_events_of_aggregate(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     fixture.outside(&INSERT.replacen("NULL", "'2026-02-05 10:30:00'", 1)).await.unwrap();

@@ -50,7 +50,8 @@ async fn lock_rows(fixture: &Fixture, sql: &'static str) -> OpenTransaction {
     }
 }
 
-/// A statement that runs for an hour. Its client times out, and the server has to end it as well, or it would keep the locks.
+/// A statement runs for an hour. When its client times out, the server must end the statement; otherwise it would keep
+/// its locks.
 async fn timed_out_statement_ends_in_server(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let (slow, running) = match kind {
@@ -114,10 +115,10 @@ async fn claim_skips_locked_messages_and_locks_only_claimed_ones(kind: ServerKin
                   AND message_id IN ('e0', 'e1', 'e2', 'e3', 'e4', 'e5', 'e6', 'e7', 'e8', 'e9')";
     let transaction = lock_rows(&fixture, locked).await;
     let subscription = broker.subscribe(INVENTORY_QUEUE, PREFETCH).await.unwrap();
-    let claimed = within("a claim next to another", subscription.next()).await.unwrap();
+    let claimed = within("a claim while other messages are locked", subscription.next()).await.unwrap();
     let ids: Vec<_> = claimed.iter().filter_map(|one| one.message.message_id.clone()).collect();
     assert_eq!(ids, (10..30).map(|n| format!("e{n}")).collect::<Vec<_>>());
-    within("a publish next to a claim", broker.publish(vec![outgoing("late", "order.created")]))
+    within("a publish while messages are claimed", broker.publish(vec![outgoing("late", "order.created")]))
         .await
         .unwrap();
     drop(transaction);
@@ -156,7 +157,7 @@ async fn relays_settle_different_partitions_concurrently(kind: ServerKind) {
         assert!(!second.outbox().fence(&relay("b"), &held(2)).await.unwrap().is_empty());
         assert_eq!(second.outbox().mark_sent(&[&confirmed("b")], start()).await.unwrap(), 1);
         second.commit().await.unwrap();
-        // Business transactions continue as well.
+        // Business transactions are not blocked either.
         append(&fixture.store, &[event("d", 1, 2)]).await.unwrap();
     })
     .await;

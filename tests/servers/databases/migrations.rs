@@ -1,4 +1,5 @@
-//! Migrations: run concurrently by several processes, resumed after an interruption, refused next to foreign tables.
+//! Migrations: run concurrently by several processes, resumed after an interruption, refused if another application
+//! uses one of the table names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::on_every_server;
 
 on_every_server!(
     concurrent_migrations_are_safe,
-    migration_is_refused_when_foreign_table_exists,
+    migration_is_refused_when_table_name_is_taken,
     migrations_coexist_with_those_of_host_service,
     recorded_migrations_match_files_read_by_sqlx,
     database_of_unreleased_version_is_refused,
@@ -138,7 +139,7 @@ fn interrupted_migration_is_resumed_after_each_statement() {
     });
 }
 
-async fn migration_is_refused_when_foreign_table_exists(kind: ServerKind) {
+async fn migration_is_refused_when_table_name_is_taken(kind: ServerKind) {
     let (database, store) = empty(kind).await;
     // One of the last tables that the baseline creates.
     outside(&database, "CREATE TABLE outbox_audit_log (id INT)").await.unwrap();

@@ -1,5 +1,5 @@
-//! The database users of `.deploy`: one migrates; the other one runs the service and can change neither tables nor the audit
-//! log nor the ledger.
+//! The database users of `.deploy`: one migrates, the other one runs the service. The second user can neither change
+//! the schema nor update or delete rows of the audit log and the ledger.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ async fn least_privileged_user_can_serve_and_nothing_more(kind: ServerKind) {
     let product = api.list_product(1, "Desk lamp").await.unwrap().id("productId");
     let order = api.place_order(2, product).await.unwrap().id("orderId");
     assert!(api.cancel(2, order).await.unwrap().done());
-    // Relay, consumers and an operator with an audit entry write too.
+    // The relay, the consumers and an operator command with an audit entry also write.
     handover_tests::process::eventually(handover_contract::TIMEOUT, async || {
         let (_, sent, _) = launch.run(&["outbox", "list", "--status", "sent", "--output", "json"])?;
         if sent.matches("ORDER_CANCELLED").count() == 1 { Ok(()) } else { Err(sent.into()) }

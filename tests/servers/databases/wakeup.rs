@@ -1,5 +1,5 @@
-//! Wake-up notifications between processes: two stores on one database, as two processes have them. Their clocks do not
-//! advance, so that no store polls.
+//! Wake-up notifications between processes: two stores on one database, like those of two processes. Their clocks do
+//! not advance, so that no store polls.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn publish_notifies_consumer_of_another_process(kind: ServerKind) {
     for n in 1..=5 {
         let next = subscription.next();
         let publish = async {
-            // After the consumer has started to wait.
+            // Publish only after the consumer has started to wait.
             tokio::time::sleep(Duration::from_millis(50)).await;
             publisher.publish(vec![outgoing(&format!("e{n}"), "order.created")]).await.unwrap()
         };

@@ -34,7 +34,7 @@ fn keys_on(clock: Arc<dyn Clock>, settings: RedisSettings) -> (Arc<RedisConnecti
     (Arc::clone(&link), RedisKeys::new(link))
 }
 
-/// Keys with a long timeout, for tests of Redis's decisions and not of speed.
+/// Idempotency keys with a long timeout, for tests that do not depend on time.
 async fn patient(server: &RedisServer) -> (Arc<RedisConnection>, RedisKeys) {
     let mut settings = RedisSettings::parse(&server.url()).unwrap();
     settings.timeout = TIMEOUT;
@@ -62,7 +62,7 @@ async fn faulty_connection_grants_no_claim_and_delays_no_request() {
         fault.start(&proxy);
         let first = processing_request(&format!("{fault:?}"), "first");
         match fault {
-            // The cut takes a moment to arrive.
+            // The client detects the closed connection only after a moment.
             Fault::Closed => {
                 eventually(TIMEOUT, async || {
                     match is_unavailable(without_clock_step(keys.claim(&first)).await) {
@@ -93,7 +93,8 @@ async fn faulty_connection_grants_no_claim_and_delays_no_request() {
     is_available(&link).await;
 }
 
-/// Redis may have stored the claim of the refused request: then it stays until its lease ends, and no other request gets the key.
+/// Redis may have stored the claim of the refused request. The claim then stays until its lease ends, and no other
+/// request gets the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_with_lost_response_is_held_until_lease_ends() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
@@ -103,7 +104,7 @@ async fn claim_with_lost_response_is_held_until_lease_ends() {
     let (_, reliable) = patient(&server).await;
     proxy.set(Traffic { discard_from_server: true, ..Traffic::default() });
     let scope = processing_request("lost", "").scope;
-    // Short leases, because they end by the server's own clock.
+    // The leases are short, because they end by the clock of the Redis server.
     let claim = |token: &str| RequestRecord {
         state: RequestState::Processing {
             until: processing_request("", "").create_time + Duration::from_secs(3),
@@ -165,7 +166,7 @@ async fn stored_request_has_documented_layout_and_expires() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn invalid_request_is_reported_and_too_long_response_is_not_stored() {
+async fn invalid_stored_request_is_reported_and_too_long_response_is_not_stored() {
     let server = RedisServer::start(Encryption::None).await.unwrap();
     let (link, keys) = patient(&server).await;
     let mut connection = server.connect().await.unwrap();
@@ -192,7 +193,7 @@ async fn invalid_request_is_reported_and_too_long_response_is_not_stored() {
         let answered = completed_request(&claim, "1");
         assert_eq!(keys.store_response("another", &answered).await.unwrap(), Changed::None, "{words}");
         assert_eq!(keys.release(&claim.scope, "another").await.unwrap(), Changed::None, "{words}");
-        assert!(link.is_available(), "{words}: an invalid key is no outage");
+        assert!(link.is_available(), "{words}: an invalid key must not count as an outage");
     }
     let long = processing_request("long", "t1");
     assert_eq!(keys.claim(&long).await.unwrap(), None);

@@ -31,12 +31,12 @@ fn key(route: &str) -> LimitKey {
     LimitKey { route: Arc::from(route), party: Party::at("192.0.2.1".parse().unwrap()) }
 }
 
-/// A limiter as a separate process has it.
+/// A limiter like that of a separate process.
 fn process(url: &str) -> Arc<RedisLimiter> {
     started(RedisSettings::parse(url).unwrap())
 }
 
-/// A limiter with a long timeout, for tests of Redis's decisions and not of speed.
+/// A limiter with a long timeout, for tests that do not depend on time.
 fn patient(url: &str) -> Arc<RedisLimiter> {
     let mut settings = RedisSettings::parse(url).unwrap();
     settings.timeout = TIMEOUT;
@@ -136,7 +136,7 @@ async fn requests_continue_during_redis_faults_and_no_process_exceeds_its_limit(
         assert_within_limits(&results, bucket, 1);
         all.extend(results);
     }
-    // Two separate processes are two limits, and never more.
+    // Without Redis each process applies its own limit, so both together grant at most twice the limit.
     assert_within_limits(&all, bucket, 2);
 }
 
@@ -153,7 +153,7 @@ async fn faulty_connection_is_replaced() {
         shares(&limiter).await;
         fault.start(&proxy);
         match fault {
-            // The cut takes a moment to arrive.
+            // The client detects the closed connection only after a moment.
             Fault::Closed => {
                 eventually(TIMEOUT, async || {
                     let taken = without_clock_step(limiter.take(&key, bucket)).await;
@@ -268,7 +268,7 @@ async fn tls_connection_checks_certificate() {
     probe(&with_ca_certificates, &[RedisUse::Limits]).await.unwrap();
     let limiter = started(with_ca_certificates);
     shares(&limiter).await;
-    // Without the authority the certificate is not trusted, and it is issued for localhost.
+    // Without the authority the certificate is not trusted, and it does not match a host name other than localhost.
     assert!(probe(&RedisSettings::parse(&url).unwrap(), &[RedisUse::Limits]).await.is_err());
     let by_address = url.replace("localhost", "127.0.0.1");
     let by_address = RedisSettings::parse(&by_address).unwrap().with_ca_certificates(&authorities).unwrap();

@@ -47,8 +47,8 @@ fn logged(launch: &Launch, text: &str) -> usize {
     launch.log().lines().filter(|line| line.contains(text)).count()
 }
 
-/// Waits until all outages but `still_open` are logged as over. Returns the number of outages, which includes slow responses
-/// of Redis.
+/// Waits until the log contains the end of all outages except `still_open` of them. Returns the number of outages; slow
+/// responses of Redis also count as outages.
 async fn outages_logged(launch: &Launch, still_open: usize) -> usize {
     eventually(TIMEOUT, async || {
         let unavailable = logged(launch, "redis: unavailable");

@@ -58,10 +58,10 @@ async fn operator_responses_are_replayed_from_redis_and_requests_refused_during_
     let redrive = async |key: Option<&str>, body: &Value| post(base, REDRIVE, &operator, key, body).await;
     let audit_entries =
         async || api.get(OPERATOR, "/api/v1/ops/audit?changes=true").await.unwrap().items().len();
-    let expect_unavailable = async |away: u64| {
+    let expect_unavailable = async |expected: u64| {
         eventually(TIMEOUT, async || {
             let found = metric(base, UNAVAILABLE).await;
-            if found == Some(away) { Ok(()) } else { Err(format!("{UNAVAILABLE} is {found:?}").into()) }
+            if found == Some(expected) { Ok(()) } else { Err(format!("{UNAVAILABLE} is {found:?}").into()) }
         })
         .await;
     };
@@ -118,7 +118,7 @@ async fn operator_responses_are_replayed_from_redis_and_requests_refused_during_
     assert!(refused.body["message"].as_str().unwrap().contains("nothing was done"), "{refused:?}");
     assert_eq!(audit_entries().await, 2, "nothing was done");
     expect_unavailable(1).await;
-    // Stores that keep responses in the database, and readiness, are not affected.
+    // Routes whose responses are stored in the database, and readiness, are not affected.
     let buyer = api.token(2);
     let order = json!({ "productId": products[1] });
     let bought = post(base, "/api/v1/orders", &buyer, Some("lamp"), &order).await;

@@ -1,4 +1,4 @@
-//! Three nodes: the leader of the queue, to which the client is connected, is killed under load.
+//! Three nodes: under load, the test kills the node that is the leader of the queue and has the client's connection.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +22,8 @@ struct Traffic {
     seen: Mutex<BTreeSet<String>>,
 }
 
-/// Publishes windows, each until it is confirmed. Returns the ids of all confirmed messages.
+/// Publishes one window after another, each until it is completely confirmed. Returns the ids of all confirmed
+/// messages.
 async fn publish_continuously(broker: RabbitBroker, traffic: Arc<Traffic>) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for round in 1.. {
@@ -108,7 +109,7 @@ async fn cluster_loses_no_confirmed_message_when_leader_and_majority_are_killed(
         cluster.wait_until_replicated().await.unwrap();
         running = node;
     }
-    // One of three nodes is no majority: this is an outage, not an error of the messages.
+    // One of three nodes is not a majority: this is an outage, not an error of the messages.
     let others = [(running + 1) % 3, (running + 2) % 3];
     for node in others {
         cluster.kill(node).unwrap();
@@ -133,7 +134,13 @@ async fn cluster_loses_no_confirmed_message_when_leader_and_majority_are_killed(
     while !missing().is_empty() && begun.elapsed() < NOTICED_WITHIN {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(missing().is_empty(), "{} of {} are lost: {:?}", missing().len(), confirmed.len(), missing());
+    assert!(
+        missing().is_empty(),
+        "{} of {} messages are lost: {:?}",
+        missing().len(),
+        confirmed.len(),
+        missing()
+    );
     println!("{} confirmed, none lost", confirmed.len());
     consuming.abort();
 }

@@ -37,8 +37,8 @@ fn run_in_own_process(test: &str) -> bool {
     true
 }
 
-/// RabbitMQ 3.10 writes the name of a new quorum queue to disk half a second after the declaration. If it is killed earlier, it
-/// starts the queue empty and without a leader.
+/// RabbitMQ 3.10 writes the name of a new quorum queue to disk half a second after the declaration. If the server is
+/// killed earlier, it restarts the queue empty and without a leader.
 async fn save_new_queues(server: &RabbitServer) {
     server.eval("[ok = dets:sync(Table) || Table <- dets:all()].").await.unwrap();
 }
@@ -126,7 +126,7 @@ async fn blocked_connection_fails_publishing_immediately_and_acks_continue() {
         let why = unreachable(publish(&broker, &routed(&format!("blocked-{attempt}"), 5)).await);
         assert!(why.contains("blocked") && why.contains("memory"), "{why}");
     }
-    // As long as the confirms of a single one may take.
+    // All attempts together take less time than the confirms of one attempt may take.
     assert!(begun.elapsed() < TIMEOUT, "20 attempts took {:?}", begun.elapsed());
     assert!(broker.blocked().await.is_some());
 
@@ -264,7 +264,7 @@ async fn consumer_removed_by_server_ends_and_can_resubscribe() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscription_with_late_response_blocks_no_message_of_next_one() {
+async fn subscription_with_late_response_blocks_no_message_of_next_subscription() {
     let vhost = vhost().await;
     let proxy = Proxy::start(shared().await.port()).await.unwrap();
     let mut short_timeouts = settings(&vhost.url_through(proxy.port()), QueueType::Quorum);

@@ -6,7 +6,7 @@ use handover_tests::servers::rabbitmq::MAX_MESSAGE_BYTES;
 
 use super::*;
 
-/// Every `every`-th message is unroutable.
+/// Publishes windows in which every `every`-th message is unroutable. Checks that only these messages are returned.
 async fn assert_only_unroutable_are_returned(
     queue_type: QueueType,
     window: usize,
@@ -94,7 +94,7 @@ async fn messages_with_same_id_are_returned_by_their_own_routing_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn oversized_message_refuses_its_window_and_only_it_is_charged() {
+async fn oversized_message_gets_window_refused_and_is_the_only_one_charged() {
     let vhost = vhost().await;
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
     let of_size = |id: &str, bytes: usize| {

@@ -15,7 +15,7 @@ use handover_outbox::ports::{
 };
 use handover_outbox::topology::Topology;
 
-/// The broken promise; `None` is a correct broker.
+/// The violated guarantee; `None` is a correct broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     None,

@@ -14,7 +14,7 @@ use marketplace::ports::{
 use handover_contract::samples::start;
 use marketplace_contract::keys::{KeysRig, LEASE, RETENTION};
 
-/// The broken promise; `None` is a correct store.
+/// The violated guarantee; `None` is a correct store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     None,

@@ -10,7 +10,7 @@ use marketplace::ports::{Bucket, LimitKey, Party, RateLimitDecision, RateLimiter
 
 use marketplace_contract::limiter::LimiterRig;
 
-/// The broken promise; `None` is a correct limiter.
+/// The violated guarantee; `None` is a correct limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     None,

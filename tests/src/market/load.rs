@@ -21,7 +21,7 @@ pub struct Load {
 
 /// State shared by the clients.
 struct Market {
-    /// One per server.
+    /// One client per server.
     apis: Vec<Api>,
     ledger: Arc<Ledger>,
     /// The most recently listed product, for which several buyers compete.
@@ -48,7 +48,8 @@ pub const OPERATOR: Caller = Caller::of_tenant(1, 9).operator();
 
 const PRICE_MINOR: i64 = 8_850;
 
-/// How often the gateway repeats the report of a payment that is refused because the order's assets are not locked yet.
+/// Maximum number of attempts for a request that is temporarily refused, for example the report of a payment while the
+/// order's assets are not locked yet.
 const REPORTS: u32 = 10;
 
 impl Load {
@@ -83,7 +84,7 @@ impl Load {
         Load { stop, clients: tasks }
     }
 
-    /// Lets every client finish its current product.
+    /// Stops every client after it has finished its current product.
     pub async fn stop(mut self) {
         self.stop.store(true, Ordering::SeqCst);
         while let Some(ended) = self.clients.join_next().await {
@@ -125,7 +126,7 @@ impl Market {
         assert!(unexpected.is_empty(), "unexpected responses: {unexpected:#?}");
     }
 
-    /// Handles one product, as far as requests are acknowledged.
+    /// Sells or buys one product, until a request is not acknowledged.
     async fn one(&self, api: &Api, seller: i64, random: &RandomSource) -> Result<(), End> {
         let buyer = 1 + (seller + random.below(10)) % USERS;
         let product = match random.one_in(4) {
@@ -221,7 +222,8 @@ impl Market {
         }
     }
 
-    /// Records an acknowledged step. The state may reject it, for example after a timeout.
+    /// Records an acknowledged step. The service may reject the step because of the order's state, for example after a
+    /// timeout.
     fn step(&self, order: i64, response: Result<ApiResponse, NoResponse>, step: Step) -> Result<(), End> {
         self.acknowledged(response, &["A0409"])?;
         self.ledger.order(order, step);
@@ -252,7 +254,7 @@ impl Market {
     }
 }
 
-/// Repeats a request that is refused as temporarily impossible, as a gateway does, up to [`REPORTS`] times.
+/// Sends a request up to [`REPORTS`] times while it is refused as temporarily impossible, as a gateway does.
 async fn with_retries<F: Future<Output = Result<ApiResponse, NoResponse>>>(
     send: impl Fn() -> F,
 ) -> Result<ApiResponse, NoResponse> {

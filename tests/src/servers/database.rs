@@ -139,7 +139,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Ends the server in order.
+    /// Shuts the server down cleanly.
     pub fn stop(&self) -> Result<(), BoxError> {
         match lock(&self.watched).take() {
             Some(watched) => watched.stop(),
@@ -162,7 +162,7 @@ impl DatabaseServer {
         self.folder.join("ca.pem")
     }
 
-    /// Folder of all its files.
+    /// Folder with all files of the server.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

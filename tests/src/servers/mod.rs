@@ -1,7 +1,7 @@
 //! Private servers for tests: on free ports of 127.0.0.1, each in its own folder, which is deleted at the end.
 //!
 //! A test binary starts each server at most once, and each of its tests gets its own database. A server ends with the
-//! process that started it, even if that process is killed: see [`watched`].
+//! process that started it, even if that process is killed: see [`server_process`].
 //!
 //! If a server is not installed, the test fails with the package to install; it is never skipped.
 

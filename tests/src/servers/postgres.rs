@@ -8,10 +8,10 @@ use super::server_process::EndWith;
 use super::{Durability, certify, find, is_open_to_all, is_root, run};
 use crate::process::BoxError;
 
-/// User that the server runs as if the tests run as root: PostgreSQL refuses to run as root.
+/// User of the server process when the tests run as root, because PostgreSQL refuses to run as root.
 const USER: &str = "postgres";
 
-/// SIGQUIT ends it immediately and still removes its shared memory.
+/// After SIGQUIT the server ends immediately, but still removes its shared memory.
 pub(super) const END: EndWith = EndWith::Quit;
 
 fn program(name: &str) -> Result<PathBuf, BoxError> {

@@ -22,7 +22,7 @@ pub struct Traffic {
     pub discard_to_server: bool,
     /// Discards data from the server; the connection stays open.
     pub discard_from_server: bool,
-    /// Keeps data from the server until this is false.
+    /// Does not forward data from the server until this is false again.
     pub pause_from_server: bool,
     /// Closes new connections immediately.
     pub refuse: bool,
@@ -46,7 +46,7 @@ struct State {
 enum Catch {
     /// Cut the sender's connection right after the text.
     Cut,
-    /// From then on, keep the data from the server.
+    /// Do not forward data from the server after the text was sent.
     Pause,
 }
 
@@ -158,7 +158,7 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direct
             }
         };
         if caught == Some(Catch::Pause) {
-            // Before the server can respond.
+            // Set before the text is forwarded, so that no response passes.
             shared.state.send_modify(|state| state.traffic.pause_from_server = true);
         }
         if !vanishes && to.write_all(&part[..read]).await.is_err() {

@@ -108,7 +108,7 @@ impl RedisServer {
         self.port
     }
 
-    /// URL with its password.
+    /// URL with the password.
     pub fn url(&self) -> String {
         self.url_at(self.port)
     }

@@ -1,7 +1,7 @@
 //! A server process that ends with this process.
 //!
-//! A shell runs between the two and reads a pipe from this process. When the pipe is closed, because the server is to end
-//! or because this process was killed, the shell ends the server and removes its folder.
+//! A shell runs between this process and the server, and reads a pipe from this process. When the pipe is closed,
+//! because the server is to end or because this process was killed, the shell ends the server and removes its folder.
 
 #![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
 
@@ -37,7 +37,7 @@ kill "$late" 2>/dev/null
 /// How long a server may take to end.
 const END_WITHIN: Duration = Duration::from_secs(60);
 
-/// Signal that ends a server in order.
+/// Signal that ends a server that is no longer needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndWith {
     /// SIGTERM.
@@ -90,12 +90,12 @@ impl ServerProcess {
         self.pid
     }
 
-    /// Whether it still runs.
+    /// Whether the server still runs.
     pub fn is_running(&self) -> bool {
         runs(self.pid)
     }
 
-    /// The last lines of its log.
+    /// The last lines of the server's log.
     pub fn log(&self) -> String {
         tail(&std::fs::read_to_string(&self.log).unwrap_or_default())
     }
@@ -123,7 +123,7 @@ impl ServerProcess {
         Ok(())
     }
 
-    /// Ends the server in order. The folder is kept.
+    /// Ends the server with the signal of `start`. The folder is kept.
     pub fn stop(mut self) -> Result<(), BoxError> {
         self.end(true)
     }
@@ -147,14 +147,14 @@ impl ServerProcess {
         self.signal("CONT")
     }
 
-    /// Process ids of its child processes.
+    /// Process ids of the server's child processes.
     fn children(&self) -> Vec<u32> {
         let parent = format!(" {} ", self.pid);
         let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         pids.filter(|pid| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // The parent follows the state, which follows the name.
+            // The parent's id follows the state, and the state follows the name.
             stat.rsplit_once(") ")
                 .is_some_and(|(_, rest)| rest.get(1..).is_some_and(|rest| rest.starts_with(&parent)))
         })

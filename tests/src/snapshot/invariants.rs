@@ -117,7 +117,8 @@ const INVARIANTS: [(&str, &str); 37] = [
     ),
     (
         "the points earned do not match the amount paid",
-        // One for each whole unit of money; without a remainder, as MariaDB divides integers into decimals.
+        // One point per 1.00. The remainder is subtracted first, because MariaDB returns a decimal for a division of
+        // integers.
         "SELECT o.id FROM orders o
          WHERE (SELECT coalesce(sum(CASE a.kind WHEN 'EARN' THEN a.amount WHEN 'UNEARN' THEN -a.amount ELSE 0 END), 0)
             FROM asset_operations a WHERE a.tenant_id = o.tenant_id AND a.order_id = o.id)
@@ -209,14 +210,14 @@ const INVARIANTS: [(&str, &str); 37] = [
             WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id AND e.event_type = 'ORDER_CANCELLED')",
     ),
     (
-        "an order's number of ORDER_STATUS_CHANGED does not match its status",
+        "the number of ORDER_STATUS_CHANGED events of an order does not match its status",
         "SELECT o.id FROM orders o WHERE CASE o.status WHEN 'shipped' THEN 1 WHEN 'completed' THEN 2 ELSE 0 END <> (
             SELECT count(*) FROM outbox_events e WHERE e.aggregate_type = 'Order' AND e.aggregate_id = o.id
             AND e.event_type = 'ORDER_STATUS_CHANGED')",
     ),
     (
         "an order does not have exactly one listing change that matches its status",
-        // A finished order may have been finished before its first listing change was applied.
+        // An order may have been cancelled or refunded before OCCUPIED was applied; then it has only RELEASED.
         "SELECT o.id FROM orders o WHERE 1 <> (SELECT count(*) FROM listing_changes c
             WHERE c.tenant_id = o.tenant_id AND c.order_id = o.id AND c.product_id = o.product_id
             AND c.kind = CASE WHEN o.status IN ('cancelled', 'refunded') THEN 'RELEASED' ELSE 'OCCUPIED' END)",
@@ -227,7 +228,7 @@ const INVARIANTS: [(&str, &str); 37] = [
          WHERE c.kind = 'RELEASED' AND o.status NOT IN ('cancelled', 'refunded')",
     ),
     (
-        "a paid order has not exactly one shipment",
+        "a paid order does not have exactly one shipment",
         // An order may have been refunded before its shipment was created.
         "SELECT o.id FROM orders o WHERE o.status <> 'refunded' AND CASE WHEN o.pay_time IS NULL THEN 0 ELSE 1 END <> (
             SELECT count(*) FROM shipments s WHERE s.tenant_id = o.tenant_id AND s.order_id = o.id)",

@@ -24,7 +24,7 @@ pub fn moment(text: &str) -> DateTime<Utc> {
     let plain = text.replace('T', " ");
     let plain = plain.trim_end_matches("+00").trim_end_matches('Z');
     NaiveDateTime::parse_from_str(plain, "%Y-%m-%d %H:%M:%S%.f")
-        .unwrap_or_else(|error| panic!("{text} is no time: {error}"))
+        .unwrap_or_else(|error| panic!("{text} is not a time: {error}"))
         .and_utc()
 }
 
@@ -105,7 +105,7 @@ impl DatabaseSnapshot {
         let unpaid = self.rows("SELECT id FROM orders WHERE status = 'pending'").await?;
         let mut unfinished_work = self.unsettled().await?;
         if let Some(first) = unpaid.first() {
-            unfinished_work.push(format!("{} unpaid, such as {first}", unpaid.len()));
+            unfinished_work.push(format!("{} unpaid orders, such as {first}", unpaid.len()));
         }
         Ok(unfinished_work)
     }
@@ -116,16 +116,16 @@ impl DatabaseSnapshot {
         let mut unsettled = Vec::new();
         for (what, sql) in [
             (
-                "to publish",
+                "events to publish",
                 "SELECT event_type || ' ' || status FROM outbox_events WHERE status IN ('NEW', 'RETRY')",
             ),
             (
-                "to settle",
+                "consume-log records to settle",
                 "SELECT consumer || ' ' || status FROM event_consume_log
                 WHERE status NOT IN ('SUCCESS', 'DEAD')",
             ),
             (
-                "queued",
+                "messages queued",
                 "SELECT queue FROM outbox_broker_messages WHERE queue NOT LIKE 'order.timeout.delay.queue%'
                 AND queue NOT LIKE 'test.%'",
             ),
@@ -140,14 +140,15 @@ impl DatabaseSnapshot {
             let undelivered =
                 invariants::unsettled_deliveries("'SUCCESS', 'DEAD'") + " AND e.status = 'SENT'";
             let rows = self.rows(&undelivered).await?;
-            unsettled.extend(rows.first().map(|first| format!("{} to apply, such as {first}", rows.len())));
+            unsettled
+                .extend(rows.first().map(|first| format!("{} events to apply, such as {first}", rows.len())));
         }
         if let (Some(vhost), true) = (&self.vhost, unsettled.is_empty()) {
             for (queue, messages) in vhost.messages().await? {
                 let stays =
                     ["order.timeout.delay.queue", "test."].iter().any(|stays| queue.starts_with(stays));
                 if messages > 0 && !stays {
-                    unsettled.push(format!("{messages} queued in {queue}"));
+                    unsettled.push(format!("{messages} messages queued in {queue}"));
                 }
             }
         }

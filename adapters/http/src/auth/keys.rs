@@ -32,7 +32,7 @@ pub enum KeySetError {
     /// The text is not a JSON Web Key Set.
     #[error("not a JSON Web Key Set: expected an object with an array \"keys\" of objects")]
     NotAKeySet,
-    /// A key contains its private part: whoever reads it can sign tokens.
+    /// A key contains its private part: anyone who can read the key set could sign tokens.
     #[error("the key {0:?} contains its private part; configure the public key only")]
     PrivateKey(String),
     /// A key without an id could never be selected by a token.
@@ -42,7 +42,7 @@ pub enum KeySetError {
     #[error("two keys have the id {0:?}")]
     DuplicateId(String),
     /// A key is malformed or has an unsupported size.
-    #[error("the key {0:?} is malformed, or an RSA key of less than 2048 or more than 8192 bits")]
+    #[error("the key {0:?} is malformed, or is an RSA key of less than 2048 or more than 8192 bits")]
     Unusable(String),
     /// The set contains no key that can verify tokens.
     #[error("the set contains no key for RS256 (RSA) or EdDSA (Ed25519)")]
@@ -54,7 +54,7 @@ struct JsonWebKeySet {
     keys: Vec<JsonWebKey>,
 }
 
-/// The members that are read (RFC 7517 §4, RFC 7518 §6.3.1, RFC 8037 §2).
+/// The members of a key that this crate reads (RFC 7517 §4, RFC 7518 §6.3.1, RFC 8037 §2).
 #[derive(Deserialize)]
 struct JsonWebKey {
     kty: String,

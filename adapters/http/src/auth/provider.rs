@@ -1,7 +1,8 @@
-//! Cryptography provider for `jsonwebtoken`: HMAC-SHA256 to sign and verify; RS256 and Ed25519, by ring, to verify. The
-//! providers of `jsonwebtoken` itself depend on the crate `rsa` or on a C library.
+//! Cryptography provider for `jsonwebtoken`: HMAC-SHA256 signs and verifies; RS256 and Ed25519, implemented by `ring`,
+//! only verify. The providers that `jsonwebtoken` contains depend on the crate `rsa` or on a C library.
 //!
-//! **Invariant:** every other algorithm is rejected, whatever the token's header names, and so is a key of another type.
+//! **Invariant:** every other algorithm is rejected, regardless of the token's header, and a key of another type is
+//! rejected too.
 
 use hmac::{Hmac, KeyInit, Mac};
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};

@@ -250,8 +250,8 @@ fn seconds(claim: &Value, rounded: fn(f64) -> f64) -> Option<i64> {
     claim.as_i64().or_else(|| claim.as_f64().filter(|seconds| seconds.abs() <= MAX).map(whole))
 }
 
-/// Reads an id, a number or a string. A string MUST be in canonical form (`7`, not `07`): a system that compares `sub` as
-/// text would otherwise see two users.
+/// Reads an id, given as a number or a string. A string MUST be in canonical form (`7`, not `07`): a system that
+/// compares `sub` as text would otherwise see two users.
 fn id<I: TryFrom<i64>>(claim: &Value) -> Option<I> {
     let canonical = |text: &str| text.parse().ok().filter(|number: &i64| number.to_string() == text);
     let number = claim.as_str().map_or_else(|| claim.as_i64(), canonical)?;

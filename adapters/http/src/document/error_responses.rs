@@ -27,7 +27,7 @@ pub(super) struct ErrorCase {
     pub(super) status: StatusCode,
     pub(super) code: Code,
     pub(super) what: String,
-    /// Comes from a layer, so it is the same for every operation.
+    /// Whether a layer sends the response, so that it is the same for every operation.
     pub(super) is_from_layer: bool,
 }
 

@@ -49,7 +49,8 @@ pub(super) fn add(document: &mut OpenApi) {
             OperationLayers::of(path, is_post, operation).describe(operation, &mut components);
         }
     }
-    // Every operation can return it. The server sends it before the request is parsed, so it has no envelope.
+    // Every operation can return 431. The server sends this response before the request is parsed, so it has no
+    // envelope.
     let too_large =
         ResponseBuilder::new().description("the headers are larger than 32 KiB; the response has no body");
     components.responses.insert(HEAD_TOO_LARGE.to_owned(), too_large.build().into());
@@ -245,7 +246,7 @@ fn headers() -> [(&'static str, Header); 7] {
         .schema_type(Type::String)
         .enum_values(Some(["Bearer", BAD_TOKEN_CHALLENGE]))
         .into();
-    let limit = "Remaining quota (`RateLimit` of the IETF httpapi draft): `r` requests; after `t` seconds the full quota is available again, or after a 429 the next request";
+    let limit = "Remaining quota (`RateLimit` of the IETF httpapi draft): `r` requests; the full quota is available again after `t` seconds. In a 429 response, the next request is allowed after `t` seconds";
     let policy = "Limit of this route: a burst of `q` requests, and `q` requests per `w` seconds";
     let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).into();
     [

@@ -36,7 +36,7 @@ const BEARER: &str = "bearer";
 /// Signature of the payment gateway.
 const SIGNATURE: &str = "gatewaySignature";
 
-/// Completes the routes' own descriptions to the whole document.
+/// Builds the whole document from the routes' own descriptions.
 pub(crate) fn document(described: OpenApi) -> OpenApi {
     let mut document = frame();
     document.merge(described);

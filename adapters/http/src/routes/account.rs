@@ -145,7 +145,7 @@ impl From<Numbered<ShipmentTask>> for ShipmentView {
 struct ListingView {
     #[schema(value_type = kinds::Id)]
     product_id: ProductId,
-    /// The order that holds the product; null if there is none.
+    /// The order that occupies the product; null if there is none.
     #[schema(value_type = Option<kinds::Id>, required)]
     order_id: Option<OrderId>,
     #[schema(value_type = kinds::EventId)]
@@ -239,7 +239,7 @@ async fn shipments(
     Done::page(page.items.into_iter().map(ShipmentView::from).collect(), page.next)
 }
 
-/// Lists the caller's products with the order that holds each.
+/// Lists the caller's products, each with the order that occupies it.
 #[utoipa::path(
     get,
     path = "/listings",

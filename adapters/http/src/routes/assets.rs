@@ -153,7 +153,7 @@ struct CouponView {
     expires_at: DateTime<Utc>,
     #[schema(value_type = kinds::CouponStatus)]
     status: &'static str,
-    /// The order that locks or used the coupon; null if there is none.
+    /// The order that has locked or used the coupon; null if there is none.
     #[schema(value_type = Option<kinds::Id>, required)]
     order_id: Option<OrderId>,
 }

@@ -1,5 +1,5 @@
-//! `/openapi.json`: the OpenAPI document. `/docs`: the document as a page (Swagger UI) that loads nothing from other hosts; `/`
-//! redirects to it.
+//! `/openapi.json`: the OpenAPI document. `/docs`: the document as a page (Swagger UI) that loads nothing from other
+//! hosts; `/` redirects to `/docs`.
 
 use std::io::Read;
 use std::sync::Arc;

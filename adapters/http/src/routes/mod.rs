@@ -57,8 +57,8 @@ pub fn router_with(edge: Edge, metrics: Option<Render>) -> Router {
     with_common_layers(routes.merge(health_routes(&edge)), edge)
 }
 
-/// Builds two routers for two listeners: a public one, and one for operators with `/metrics`. Both have the health checks and
-/// the documentation of all routes.
+/// Builds two routers for two listeners: one for users, and one for operators, which also has `/metrics`. Both have the
+/// health checks and the documentation of all routes.
 pub fn split_routers(edge: Edge, metrics: Option<Render>) -> (Router, Router) {
     let edge = Arc::new(edge);
     let public = public_routes(&edge).merge(health_routes(&edge));

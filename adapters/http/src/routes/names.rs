@@ -45,8 +45,9 @@ pub const LIMITED_ROUTES: &[&str] = &[
     "POST /api/v1/ops/coupons",
 ];
 
-/// Routes that use more than one transaction. Their response is stored afterwards, in the store of `idempotency.store`. All
-/// other routes store it in the transaction of their command; such a command refuses to run with a key of another store.
+/// Routes that use more than one transaction. Their response is stored afterwards, in the store that
+/// `idempotency.store` selects. All other POST routes store their response in the transaction of the command; such a
+/// command refuses to run if its key was claimed in another store.
 pub(crate) const STORED_AFTERWARDS: [&str; 5] = [
     "POST /api/v1/ops/outbox/redrive",
     "POST /api/v1/ops/blocked/{aggregateType}/{aggregateId}/release",

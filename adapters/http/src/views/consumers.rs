@@ -125,7 +125,7 @@ impl From<Numbered<Consumed>> for ConsumptionView {
     }
 }
 
-/// An operator action.
+/// An entry of the audit log: a read or a change by an operator.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = AuditEntry)]

@@ -38,8 +38,8 @@ pub(crate) fn rfc3339_or_null<S: Serializer>(
     }
 }
 
-/// Parses a stored payload; text that is not JSON becomes a JSON string. Manually inserted rows and foreign messages may
-/// contain such text.
+/// Parses a stored payload; text that is not JSON becomes a JSON string. Manually inserted rows and messages of other
+/// systems may contain such text.
 fn json_or_text(text: String) -> Value {
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }

@@ -79,7 +79,7 @@ impl From<OutboxRow> for EventView {
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[schema(as = WaitsFor)]
 pub(super) enum WaitsForView {
-    /// It is due at `until`.
+    /// The event is due at `until`.
     Time,
     /// An operator has to redrive the failed event or release the aggregate.
     Decision,

@@ -76,7 +76,7 @@ impl Request {
         self
     }
 
-    /// Signs the body with a timestamp of this many seconds from now.
+    /// Signs the body with a timestamp `seconds` seconds from now.
     pub(crate) fn signed(self, secret: &str, seconds: i64) -> Request {
         let time = system_now() + seconds;
         let signature = Webhook::new(secret).unwrap().sign("msg_1", time, self.text.as_bytes()).unwrap();

@@ -73,7 +73,7 @@ async fn request_over_concurrency_limit_is_503_at_once_except_health() {
     assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
     assert_eq!(response.headers["retry-after"], "1");
     assert!(response.message.contains("nothing was changed"), "{}", response.message);
-    // Every other route and caller is rejected as well.
+    // Requests to other routes and of other callers are also rejected.
     world.get(PRODUCTS).send().await.expect(503, "C0001");
     world.post("/api/v1/payments/callback").json("{}").send().await.expect(503, "C0001");
     for path in ["/healthz", "/readyz"] {

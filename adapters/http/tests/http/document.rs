@@ -170,12 +170,12 @@ impl Document {
 pub(crate) fn validator_at(document: &Value, pointer: &str) -> Validator {
     let mut schema = document.pointer(pointer).unwrap().clone();
     schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
-    // The targets of its references.
+    // The targets of the schema's references.
     schema["components"] = json!({ "schemas": document["components"]["schemas"] });
     jsonschema::options().should_validate_formats(true).build(&schema).unwrap()
 }
 
-/// The value at a JSON pointer with its own pointer; follows one `$ref`.
+/// The value at a JSON pointer, and the pointer to it; follows one `$ref`.
 fn resolve<'a>(document: &'a Value, pointer: &str) -> Option<(String, &'a Value)> {
     let value = document.pointer(pointer)?;
     match value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#')) {

@@ -147,7 +147,7 @@ async fn request_with_unknown_outcome_gets_its_response_when_repeated() {
         let request = slow.post_as(SELLER, PRODUCTS).header("x-idempotency-key", "lamp-1");
         request.json(r#"{"title":"a lamp","price":1}"#).send()
     };
-    // One unit of work claims the key, a second one lists the product and stores the response: after the timeout of 30 s.
+    // One unit of work claims the key; the second lists the product and stores the response, after the timeout of 30 s.
     sell().await.expect(504, "C0002");
     let mut again = sell().await;
     while again.status != 201 {
@@ -225,7 +225,7 @@ async fn store_errors_map_to_statuses_without_details() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_are_chinese_if_accept_language_prefers_it() {
+async fn messages_are_chinese_if_accept_language_prefers_chinese() {
     let world = World::new().await;
     let none = world.get("/nothing").header("accept-language", "zh-CN,zh;q=0.9,en;q=0.8").send().await;
     assert_eq!(none.message, "请求的地址不存在");

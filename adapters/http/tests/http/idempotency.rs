@@ -269,7 +269,7 @@ async fn multi_transaction_operator_request_is_replayed() {
     assert_eq!(audit.data["items"].as_array().unwrap().len(), 1);
 }
 
-/// Sends a request and drops it after this many polls.
+/// Sends a request and drops it after `after` polls.
 async fn send_and_disconnect(request: Request, after: usize) {
     let mut sending = pin!(request.send_raw());
     for _ in 0..after {

@@ -89,7 +89,7 @@ async fn body_that_is_not_json_names_line_and_column() {
     }
 }
 
-/// Not the limits of the `Money` type.
+/// The message names the limits of the field, not those of the `Money` type.
 #[tokio::test(start_paused = true)]
 async fn amount_out_of_range_names_the_limits_of_its_field() {
     let world = World::new().await;

@@ -43,7 +43,7 @@ async fn signed_success_callback_pays_order_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callback_with_contradiction_wrong_amount_or_unknown_payment_is_rejected() {
+async fn callback_with_contradictory_result_wrong_amount_or_unknown_payment_is_rejected() {
     let world = World::new().await;
     let (order, payment) = world.order_with_payment().await;
     let wrong = world.callback(&report(payment, "txn-1", "SUCCESS", "88.51")).await.expect(400, "A0400");
@@ -63,7 +63,7 @@ async fn callback_with_transaction_of_another_payment_is_409() {
     let (order, payment) = world.order_with_payment().await;
     world.callback(&report(paid, "txn-1", "SUCCESS", "88.50")).await.expect(200, "00000");
     let response = world.callback(&report(payment, "txn-1", "SUCCESS", "88.50")).await.expect(409, "A0409");
-    assert_eq!(response.message, "the transaction txn-1 belongs to another payment");
+    assert_eq!(response.message, "the gateway transaction txn-1 belongs to another payment");
     assert_eq!(world.order_status(order).await, "pending");
     world.callback(&report(payment, "txn-2", "SUCCESS", "88.50")).await.expect(200, "00000");
     assert_eq!(world.order_status(order).await, "paid");

@@ -249,7 +249,7 @@ async fn first_untrusted_hop_from_the_right_is_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn untrusted_peers_are_ignored_and_unknown_hops_end_the_search() {
+async fn headers_of_untrusted_peers_are_ignored_and_unknown_hops_end_the_search() {
     let behind = Behind::new(ForwardedHeader::XForwardedFor).await;
     for (peer, lines, client) in [
         ("192.0.2.9:1", &["198.51.100.1"][..], "192.0.2.9"),

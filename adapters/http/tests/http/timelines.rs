@@ -10,7 +10,7 @@ fn path(order: i64) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeline_shows_parties_entries_in_chronological_order() {
+async fn timeline_shows_entries_to_parties_in_chronological_order() {
     let world = World::new().await;
     let order = world.completed_order().await;
     world.run_until_idle().await;

@@ -33,7 +33,8 @@ use unit::MarketUnit;
 pub struct MemoryStore(handover_memory::MemoryStore<Market>);
 
 impl MemoryStore {
-    /// Creates an empty database. Its time is that of `clock` until it is moved. Commits through this handle notify `wake`.
+    /// Creates an empty database. Its time is that of `clock` until `move_database_clock` is called. Commits through
+    /// this handle notify `wake`.
     pub fn new(clock: Arc<dyn Clock>, wake: WakeupNotifier) -> MemoryStore {
         MemoryStore(handover_memory::MemoryStore::new(clock, wake))
     }

@@ -157,8 +157,8 @@ impl CreditRepo for MarketSession {
             };
             touched.insert((change.tenant, change.buyer), last);
         }
-        // A missing row cannot be locked, and two units of work would both start from zero. The upsert creates or touches
-        // the rows first, in the order of their key.
+        // A missing row cannot be locked, so two units of work would both start from zero. Therefore the upsert first
+        // creates the missing rows and locks the existing ones, in the order of their key.
         self.put_credit(&touched, &["update_time"]).await?;
         let mut counts = self.counts(touched.keys()).await?;
         for change in changes {

@@ -20,7 +20,7 @@ const ENTRY: &str = "tenant_id, seller_id, product_id, taken_by, event_id, updat
 /// Key of a listing.
 type Listing = (TenantId, UserId, ProductId);
 
-/// The columns of an effect's natural key other than the order.
+/// The columns of an effect's natural key, without those of the tenant and the order.
 const fn fact_columns(kind: EffectKind) -> &'static [&'static str] {
     match kind {
         EffectKind::ListingChange => &["kind"],
@@ -208,7 +208,7 @@ impl EffectQueries for MarketSession {
 }
 
 impl MarketSession {
-    /// Every change of these products, in the order of application.
+    /// All changes of the listings of these products, in the order in which they were applied.
     async fn changes_of(&mut self, listings: &BTreeSet<Listing>) -> Result<Vec<ListingChange>, StoreError> {
         let mut products: BTreeMap<TenantId, Vec<i64>> = BTreeMap::new();
         for (tenant, _, product) in listings {
@@ -236,7 +236,7 @@ impl MarketSession {
         Ok(changes)
     }
 
-    /// Writes and thereby locks listings.
+    /// Writes listings. The write also locks their rows.
     async fn put_listings(&mut self, listings: &BTreeMap<Listing, ListingEntry>) -> Result<(), StoreError> {
         let rows = listings
             .iter()
@@ -287,8 +287,9 @@ impl EffectRepo for MarketSession {
             .collect();
         self.insert(&format!("INSERT INTO listing_changes ({CHANGE})"), 8, rows, "").await?;
 
-        // The first write considers only the new changes. It locks the listings, so that all changes can be read; rarely an
-        // older change makes a second write necessary.
+        // The first write considers only the new changes. It locks the listings, so that no concurrent unit of work can
+        // add a change before all changes are read. In rare cases a change that was recorded before makes a second
+        // write necessary.
         let listings: BTreeSet<Listing> = changes.iter().map(ListingChange::listing).collect();
         let written = entries_after(&listings, changes);
         self.put_listings(&written).await?;

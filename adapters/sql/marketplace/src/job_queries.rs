@@ -13,7 +13,7 @@ use handover_sql::{Dialect, Value};
 /// A query: the index that it must use, its statement and its parameters.
 pub(crate) type IndexedQuery = (&'static str, (String, Vec<Value>));
 
-/// The queries, for the first page and with a cursor.
+/// The queries. Queries for pages are listed twice: for the first page and with a cursor.
 pub(crate) fn sweeps(
     dialect: &dyn Dialect,
     now: DateTime<Utc>,
@@ -38,7 +38,7 @@ pub(crate) fn sweeps(
 }
 
 impl MarketSession {
-    /// The query plans of [`sweeps`], in the format of the engine, each with the index that it must use.
+    /// The query plans of [`sweeps`], in the format of the engine, each with the index that its query must use.
     pub(super) async fn explain_job_queries(
         &mut self,
         now: DateTime<Utc>,

@@ -1,7 +1,8 @@
 //! The marketplace's repositories on SQL, in the transactions of [`handover_sql`]: one repository per file, shared by
 //! all engines.
 //!
-//! **Invariant:** no business rules: a rule in SQL is a bug, except for constraints that prevent concurrent writes.
+//! **Invariant:** no business rules: a rule in SQL is a bug, except for constraints that reject conflicting concurrent
+//! writes.
 
 mod assets;
 mod credit;

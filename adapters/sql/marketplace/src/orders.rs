@@ -1,4 +1,4 @@
-//! Orders.
+//! Repository of orders.
 
 use std::collections::BTreeSet;
 
@@ -81,7 +81,7 @@ pub(crate) fn changed_within(
     after: Option<(DateTime<Utc>, OrderId)>,
     most: u32,
 ) -> (String, Vec<Value>) {
-    // The cursor also limits the scan: not every engine derives that from the comparison of two columns.
+    // The cursor also limits the scan: not every engine derives this limit from the comparison of two columns.
     let from = after.map_or(since, |(changed, _)| since.max(changed));
     let index = dialect.index("idx_orders_updated");
     let mut sql = format!("SELECT {COLUMNS} FROM orders {index} WHERE update_time >= ? AND update_time < ?");

@@ -1,4 +1,4 @@
-//! Payments.
+//! Repository of payments.
 
 use crate::money;
 use crate::session::MarketSession;
@@ -35,7 +35,7 @@ fn payment(row: &Row) -> Result<Payment, StoreError> {
     })
 }
 
-/// Every payment of an order. Parameters: tenant, order.
+/// The query for all payments of an order. Its parameters are the tenant and the order.
 pub(crate) fn of_order() -> String {
     format!("SELECT {COLUMNS} FROM payments WHERE tenant_id = ? AND order_id = ? ORDER BY id")
 }

@@ -1,4 +1,4 @@
-//! Query plans on SQLite: hot queries use an index, with and without statistics.
+//! Tests of the query plans on SQLite: hot queries use an index, with and without statistics.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ async fn check_job_queries(store: &SqlMarket) {
     for (index, plan) in store.explain_job_queries(DateTime::UNIX_EPOCH, order, user).await.unwrap() {
         assert!(plan.contains(&format!("INDEX {index}")), "{index}: {plan}");
         assert!(!plan.contains("SCAN asset_holds") && !plan.contains("SCAN orders"), "{index}: {plan}");
-        // A page of a purse merges its accounts, so it is sorted after it was read.
+        // A page of a purse merges the entries of several accounts, so its rows must be sorted.
         assert!(!plan.contains("TEMP B-TREE") || index == "idx_ledger_account", "{index}: {plan}");
     }
 }

@@ -1,4 +1,4 @@
-//! Products.
+//! Repository of products.
 
 use crate::money;
 use crate::session::MarketSession;

@@ -1,4 +1,4 @@
-//! Refunds.
+//! Repository of refunds.
 
 use crate::money;
 use crate::session::MarketSession;

@@ -29,7 +29,7 @@ static MARKETPLACE: Migrations = Migrations {
 pub struct SqlMarket(SqlStore);
 
 impl SqlMarket {
-    /// Creates the marketplace's store in the database of `store`.
+    /// Creates a marketplace store on the database of `store`.
     pub fn on(store: SqlStore) -> SqlMarket {
         SqlMarket(store)
     }
@@ -53,7 +53,8 @@ impl SqlMarket {
         }
     }
 
-    /// The query plans of jobs and long pages, each with the name of the index that it must use. For tests and diagnosis.
+    /// The query plans of jobs and long pages, each with the name of the index that its query must use. For tests and
+    /// diagnosis.
     #[doc(hidden)]
     pub async fn explain_job_queries(
         &self,

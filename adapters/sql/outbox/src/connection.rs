@@ -32,7 +32,7 @@ pub(crate) trait Engine: Send + Sync {
     /// A connection that may write, outside any transaction.
     async fn writer(&self) -> Result<Box<dyn Connection>, StoreError>;
 
-    /// A connection for reading committed data, which does not block writers.
+    /// A connection that reads committed data and does not block writers.
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError>;
 
     /// Opens one connection outside the pool: the pool retries until its time-out and then does not report the cause.
@@ -57,8 +57,8 @@ pub(crate) trait Engine: Send + Sync {
         Ok(true)
     }
 
-    /// Passes the notifications of other processes to `notifier` and sends them the pending ones of this process, until
-    /// the future is dropped.
+    /// Passes the notifications of other processes to `notifier`, and sends the pending notifications of this process
+    /// to them, until the future is dropped.
     async fn watch(&self, notifier: &CommitNotifier);
 
     /// Sends one notification to other processes immediately.

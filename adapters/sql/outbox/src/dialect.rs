@@ -50,7 +50,8 @@ pub trait Dialect: Send + Sync {
     /// The hint for the index that finds every `FAILED` row of the outbox.
     fn failed(&self) -> String;
 
-    /// The condition that the outbox row `o` is not published yet, worded like the predicate of the index on these rows.
+    /// The condition that the outbox row `o` is pending (`NEW` or `RETRY`), worded like the predicate of the index on
+    /// pending rows.
     fn pending(&self) -> &'static str;
 
     /// The clause after an `INSERT` that updates these columns if a row with this key exists (upsert).
@@ -67,15 +68,17 @@ pub trait Dialect: Send + Sync {
         insert_values(into, columns, values, after)
     }
 
-    /// The sum of an integer column as an integer; by default engines return another type.
+    /// An expression for the sum of an integer column, as an integer: on some engines `SUM` returns another type.
     fn sum(&self, of: &str) -> String;
 
-    /// A column in a condition that must not use an index, on an engine without hints.
+    /// A column in a condition that must not use an index. On an engine without hints the column is wrapped in an
+    /// expression.
     fn unindexed(&self, column: &str) -> String {
         column.to_owned()
     }
 
-    /// A string whose value the planner cannot see, so that it uses no partial index, on an engine without hints.
+    /// A string literal. On an engine without hints its value is hidden from the planner, so that it uses no partial
+    /// index.
     fn opaque_literal(&self, text: &str) -> String {
         format!("'{text}'")
     }
@@ -118,7 +121,7 @@ pub struct LookUp<'a> {
     pub conditions: String,
     /// The parameters of the other conditions.
     pub values: Vec<Value>,
-    /// The columns of `ORDER BY`; empty for no order.
+    /// The columns of `ORDER BY`; empty if the rows need not be sorted.
     pub order: &'a str,
     /// The locking clause ([`Dialect::for_update`]); empty for no lock.
     pub lock: &'static str,
@@ -162,8 +165,8 @@ fn tuples(rows: usize, columns: usize) -> String {
     text
 }
 
-/// The length of the next chunk of `left` rows: the greatest power of two, so that there are few distinct statements
-/// (the cache of prepared statements is limited).
+/// The length of the next chunk of `left` rows: the greatest power of two up to `left` and [`MAX_ROWS`], so that there
+/// are few distinct statements (the cache of prepared statements is limited).
 pub(crate) fn chunk(left: usize) -> usize {
     let capped = left.min(MAX_ROWS);
     if capped == 0 { 0 } else { 1 << capped.ilog2() }

@@ -1,7 +1,8 @@
 //! The store and the database broker on SQL: one code base, a dialect per engine.
 //!
-//! Repositories ([`SqlStore`]) and the broker ([`DatabaseBroker`]) are written once, against a small connection that
-//! binds and reads four kinds of value. An engine adds a connection, a dialect and migrations; it adds no repository.
+//! Repositories ([`SqlStore`]) and the broker ([`DatabaseBroker`]) are written once, against a small connection trait
+//! that binds and reads four types of value. An engine adds a connection, a dialect and migrations; it adds no
+//! repository.
 //!
 //! A unit of work is a [`Session`]: an application runs its own statements in it (with `?` as placeholder on every
 //! engine), and they are committed atomically with the events that it appends.
@@ -11,7 +12,8 @@
 //!
 //! **Invariant:** a unit of work never commits after a failed or abandoned statement.
 //!
-//! **Invariant:** time enters as a bound value; only leases and heartbeats use the clock of the database.
+//! **Invariant:** statements get the current time as a parameter; only leases and heartbeats use the clock of the
+//! database.
 
 #![warn(missing_docs)]
 

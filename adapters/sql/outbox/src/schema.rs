@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::store::SqlStore;
 use crate::value::values;
 
-/// The version table of unreleased builds, from before the outbox and the marketplace each had one.
+/// The version table of unreleased builds, in which the outbox and the marketplace shared one table.
 const UNRELEASED: &str = "handover_migrations";
 
 /// The schema version of one part of a database.
@@ -36,8 +36,9 @@ pub enum SchemaError {
 }
 
 impl SqlStore {
-    /// Applies the pending migrations of the outbox. Processes may do this concurrently. Before the first statement it
-    /// refuses a database that an unreleased build created, and one that has a foreign table of the same name.
+    /// Applies the pending migrations of the outbox. Processes may do this concurrently. Before the first statement
+    /// this method refuses a database that an unreleased build created, and a database in which a table of the same
+    /// name exists that handover did not create.
     pub async fn migrate(&self) -> Result<(), SchemaError> {
         self.migrate_with(&[]).await
     }

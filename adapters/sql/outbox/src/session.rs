@@ -162,10 +162,10 @@ impl Session {
         match std::mem::replace(&mut self.state, State::Running) {
             State::Ready => Ok(()),
             State::Running => {
-                Err(StoreError::Backend("an earlier statement of this unit was abandoned".into()))
+                Err(StoreError::Backend("an earlier statement of this unit of work was abandoned".into()))
             }
             State::Failed(why) => {
-                let refusal = format!("an earlier statement of this unit failed: {why}");
+                let refusal = format!("an earlier statement of this unit of work failed: {why}");
                 self.state = State::Failed(why);
                 Err(StoreError::Backend(refusal.into()))
             }

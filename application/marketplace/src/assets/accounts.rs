@@ -418,7 +418,7 @@ impl AssetAccounts {
         self.post_operation(subject, operation, held, entries, cause)
     }
 
-    /// Writes the row of an operation that was lost although its effect exists. No amount is moved.
+    /// Writes the lost row of an operation whose effect exists. No amount is moved.
     fn rewrite_operation(
         &mut self,
         subject: Subject,

@@ -19,7 +19,7 @@ pub(crate) struct ExpectedEvent {
     pub(crate) aggregate_seq: i64,
     /// Time of the change.
     pub(crate) at: DateTime<Utc>,
-    /// Trace of the request that started the payment or refund behind this event.
+    /// Trace of the request that started the payment or refund that caused this event.
     pub(crate) trace: Option<Trace>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn expected(order: &Order, payments: &[Payment], refunds: &[Refund]) 
     events
 }
 
-/// Version of an order after it was paid or cancelled. It is created with version 1.
+/// Version of an order after its first transition. An order is created with version 1.
 const AFTER_PENDING: i64 = 2;
 
 fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<ExpectedEvent> {
@@ -143,7 +143,8 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Expe
             });
         }
         OrderStatus::Refunded => {
-            // The refund that changed the order, not one of a late payment. Without it no event can be derived.
+            // The refund that changed the order, not one of a late payment. Without this refund, no event can be
+            // derived.
             let refunds_order =
                 |refund: &&Refund| refund.status == RefundStatus::Success && is_of_order_payment(refund);
             if let Some(refund) = refunds.iter().rfind(refunds_order) {

@@ -3,9 +3,9 @@
 use chrono::{DateTime, Utc};
 use marketplace_domain::{Asset, AssetOperation, Hold, Order, OrderStatus};
 
-/// Reconstructs the hold of an order on an asset without its row: from the operations, or as the tombstone that a release
-/// before its lock leaves. `None` if the order has no such hold. A cancelled order has a tombstone only after the consumer
-/// has applied the cancellation, so the caller MUST check that.
+/// Reconstructs the hold of an order on an asset if its row is missing: from the operations, or as the tombstone that a
+/// release before its lock leaves. `None` if the order has no such hold. A cancelled order has a tombstone only after
+/// the consumer has applied the cancellation, so the caller MUST check that.
 pub(crate) fn reconstructed_hold(
     order: &Order,
     asset: Asset,
@@ -17,7 +17,7 @@ pub(crate) fn reconstructed_hold(
     from_operations.or_else(|| is_cancelled_without_hold(order, asset, operations).then(tombstone))
 }
 
-/// Whether the order was cancelled and never held this asset, although it uses it.
+/// Whether the order was cancelled and never held this asset, although the order uses the asset.
 pub(crate) fn is_cancelled_without_hold(order: &Order, asset: Asset, operations: &[AssetOperation]) -> bool {
     order.status == OrderStatus::Cancelled
         && order.assets.names(asset)

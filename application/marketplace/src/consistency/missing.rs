@@ -91,8 +91,8 @@ pub(crate) async fn announce_missing(
     .await
 }
 
-/// A consume-log record of the event. If there are several, the one with the smallest event id, so that concurrent repairs
-/// choose the same one.
+/// Returns the consume-log record of the event with the smallest event id, so that concurrent repairs choose the same
+/// record. An event can have records of several consumers and event ids.
 async fn consumed_record(
     unit: &mut Work,
     event: &ExpectedEvent,

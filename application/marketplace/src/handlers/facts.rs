@@ -37,7 +37,7 @@ pub(super) fn is_about_order(event: &Event) -> bool {
     event.row.aggregate.kind == AggregateType::Order.as_str()
 }
 
-/// Result of an event whose fact already had its effect from another event.
+/// Result of an event whose effect was caused by another event of the same fact.
 pub(super) fn applied_before(order: &Order, fact: &str) -> Applied {
     Applied {
         result: Some(ALREADY_APPLIED.to_owned()),
@@ -51,7 +51,7 @@ pub(super) fn stale(order: &Order) -> Applied {
     Applied::result(format!("stale: the order is {}", order.status))
 }
 
-/// Current rows of the orders of a batch of events.
+/// The current order rows for a batch of events.
 pub(super) struct Orders(BTreeMap<(TenantId, OrderId), Order>);
 
 impl Orders {
@@ -65,8 +65,8 @@ impl Orders {
         Ok(Orders(orders))
     }
 
-    /// Returns the order of an event if its row confirms the event. It is unrecoverable if the order does not exist
-    /// (000 §9.3) or contradicts the event, because a retry cannot change that.
+    /// Returns the order of an event if the order row confirms the event. The event is unrecoverable if the order does
+    /// not exist (000 §9.3) or contradicts the event, because a retry cannot change that.
     pub(super) fn confirming(&self, event: &Event, body: &EventBody) -> Result<&Order, HandlerError> {
         let payload_id = body.aggregate_id();
         let row_id = event.row.aggregate.id;

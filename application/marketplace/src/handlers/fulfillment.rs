@@ -10,8 +10,8 @@ use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 
 /// Opens one shipment task per order.
 ///
-/// Late events: no task is opened for an order that has been refunded since (stale). In every other status the order is
-/// still to be shipped, or the task is part of its history.
+/// Late events: no task is opened for an order that was refunded in the meantime (stale). In every other status the
+/// order is still to be shipped, or the task is part of its history.
 pub struct Fulfillment {
     app: App,
 }

@@ -1,4 +1,4 @@
-//! Event handlers, one per consumer. Each handler documents why a late event commutes with the events applied since.
+//! Event handlers, one per consumer. Each handler documents how it handles a late event.
 
 mod assets;
 mod credit;

@@ -1,5 +1,5 @@
-//! Consumer `order-timeout`: closes an order that was not paid in time (000 §10.1). The timeout sweep does the same from
-//! the orders table; the conditional write of the order decides which of the two closes it.
+//! Consumer `order-timeout`: closes an order that was not paid in time (000 §10.1). The timeout sweep does the same for
+//! overdue rows of the orders table; the conditional write of the order decides which of the two closes it.
 
 use std::time::Duration;
 

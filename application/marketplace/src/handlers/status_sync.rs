@@ -11,7 +11,7 @@ use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 /// Writes two notifications per transition.
 ///
 /// Late events: notifications are independent of each other and contain the time of the transition, so a late event writes
-/// the same rows as an event in sequence.
+/// the same rows as an event that is applied in sequence.
 pub struct StatusSync {
     app: App,
 }

@@ -8,7 +8,7 @@ use super::facts::{Orders, body_of, is_about_order};
 use crate::ports::Work;
 use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 
-/// Selects the subscriptions of an event.
+/// Records each event without effect, because there are no subscriptions yet.
 ///
 /// Late events: deliveries are independent of each other, so an event is delivered regardless of later changes of the
 /// order.

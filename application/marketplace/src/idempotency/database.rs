@@ -69,7 +69,7 @@ impl IdempotencyStore for DatabaseIdempotencyStore {
     }
 }
 
-/// Adds the claim, takes over an expired one, or returns the stored response.
+/// Adds the claim, takes over an expired claim, or returns the stored response.
 async fn claim_in(
     unit: &mut Work,
     claim: &RequestRecord,

@@ -133,8 +133,8 @@ pub async fn begin(
 }
 
 /// Claims the key of a request whose response is stored after the command ([`Ticket::done`]), in the store from
-/// [`App::with_idempotency_store`]. After a crash in between, the command is executed again, so it MUST be safe to repeat. A command that
-/// stores its response in its own unit of work rejects such a ticket.
+/// [`App::with_idempotency_store`]. After a crash in between, the command is executed again, so it MUST be safe to
+/// repeat. A command that stores its response in its own unit of work rejects such a ticket.
 pub async fn begin_with_deferred_response(
     app: &App,
     request: IdempotentRequest,

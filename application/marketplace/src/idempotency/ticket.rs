@@ -69,7 +69,8 @@ impl Ticket {
         &self.request.scope.key
     }
 
-    /// Returns the storage in the unit of work. Rejects a ticket with deferred storage before the command runs.
+    /// Returns the part that stores the response in the unit of work of the command. Rejects a ticket with deferred
+    /// storage before the command runs.
     pub(super) fn unit_response(&self) -> Result<UnitResponse, StoreError> {
         match &self.storage {
             ResponseStorage::InUnit(unit_response) => Ok(unit_response.clone()),

@@ -12,7 +12,6 @@ use crate::App;
 use crate::consistency::{announce_missing, missing};
 use handover_outbox::ports::StoreError;
 
-/// Repairs lost events.
 pub struct ConsistencyRepair {
     app: App,
     settings: ConsistencySettings,

@@ -44,7 +44,6 @@ enum LockOutcome {
     Unchanged,
 }
 
-/// The lock reaper.
 pub struct LockTimeoutReaper {
     app: App,
     settings: ConsistencySettings,
@@ -160,7 +159,7 @@ impl LockTimeoutReaper {
         .await
     }
 
-    /// Sets the status of expired coupons.
+    /// Marks expired coupons as `EXPIRED`. Returns their number.
     async fn expire_coupons(&self, now: DateTime<Utc>) -> Result<u64, UseCaseError> {
         let mut expired = 0;
         loop {

@@ -1,7 +1,8 @@
 //! The refund dispatcher: sends due refunds to the payment gateway until the gateway reports their result.
 //!
 //! **Invariant:** an attempt is committed before its request is sent. After a crash in between, the request is sent again
-//! with the same idempotency key. Only a signed report settles a refund.
+//! with the same idempotency key. The response to the request does not settle the refund; only a signed report of the
+//! gateway does.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures_util::{StreamExt as _, stream};
@@ -18,7 +19,6 @@ use handover_outbox::with_tx;
 /// Maximum number of concurrent requests to the gateway.
 const MAX_CONCURRENT_REQUESTS: usize = 8;
 
-/// The refund dispatcher.
 pub struct RefundDispatcher {
     app: App,
     settings: RefundSettings,

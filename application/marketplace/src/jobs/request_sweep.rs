@@ -11,7 +11,6 @@ use handover_outbox::with_tx;
 /// Rows removed per transaction, so that each transaction is short.
 const BATCH: NonZeroU32 = NonZeroU32::MIN.saturating_add(499);
 
-/// Sweep over idempotency keys.
 pub struct RequestSweep {
     app: App,
 }

@@ -10,7 +10,6 @@ use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
 use handover_events::Trace;
 use handover_outbox::with_tx;
 
-/// Sweep over overdue orders.
 pub struct TimeoutSweep {
     app: App,
     settings: TimeoutSettings,

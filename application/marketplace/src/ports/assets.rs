@@ -31,7 +31,7 @@ pub struct AccountTotal {
 /// A discrepancy in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LedgerInconsistency {
-    /// The entries of an operation do not sum to zero, or the operation of existing entries is missing.
+    /// The entries of an operation do not sum to zero, or entries exist whose operation is missing.
     Unbalanced {
         tenant: TenantId,
         key: OperationKey,
@@ -79,7 +79,7 @@ pub trait AssetQueries: Send {
         purse: Purse,
     ) -> Result<Option<Balance>, StoreError>;
 
-    /// The holds of an order, in the order of [`Asset`].
+    /// The holds of an order, sorted by [`Asset`].
     async fn holds_of(&mut self, tenant: TenantId, order: OrderId) -> Result<Vec<Hold>, StoreError>;
 
     /// The `FROZEN` holds of a user on an asset, sorted by order id.
@@ -99,14 +99,14 @@ pub trait AssetQueries: Send {
         limit: u32,
     ) -> Result<Vec<Hold>, StoreError>;
 
-    /// Those of these operations that exist, in any order.
+    /// The existing operations with these keys, in any sequence.
     async fn operations_by_key(
         &mut self,
         tenant: TenantId,
         keys: &[OperationKey],
     ) -> Result<Vec<AssetOperation>, StoreError>;
 
-    /// The entries with these keys, in any order, even if their operations are missing.
+    /// The entries with these keys, in any sequence, even if their operations are missing.
     async fn entries_by_key(
         &mut self,
         tenant: TenantId,
@@ -153,7 +153,7 @@ pub trait AssetRepo: Send {
     /// Replaces the row if its version is `after.version - 1`: one conditional write.
     async fn advance_coupon(&mut self, after: &Coupon) -> Result<Changed, StoreError>;
 
-    /// Locks and returns the holds of these orders on an asset, in any order. Other transactions MUST NOT be able
+    /// Locks and returns the holds of these orders on an asset, in any sequence. Other transactions MUST NOT be able
     /// to change them until this unit of work ends.
     async fn lock_holds(
         &mut self,
@@ -165,7 +165,7 @@ pub trait AssetRepo: Send {
     /// exists already, or has another version, MUST be a `Conflict`.
     async fn put_holds(&mut self, holds: &[Hold]) -> Result<(), StoreError>;
 
-    /// Locks and returns the balances of these users, one per user, in any order. A user without a row gets an empty
+    /// Locks and returns the balances of these users, one per user, in any sequence. A user without a row gets an empty
     /// balance of version 0. Other transactions MUST NOT be able to change them until this unit of work ends, even if
     /// there was no row: units of work that lock the same balance concurrently MUST run one after another, and each MUST read
     /// what the previous one committed.
@@ -176,8 +176,8 @@ pub trait AssetRepo: Send {
         now: DateTime<Utc>,
     ) -> Result<Vec<Balance>, StoreError>;
 
-    /// Writes balances that this unit of work has locked. The version may be higher than the version read by any number.
-    /// The database itself MUST reject a negative amount.
+    /// Writes balances that this unit of work has locked. The new version may exceed the version that was read by more
+    /// than 1. The database itself MUST reject a negative amount.
     async fn put_balances(&mut self, balances: &[Balance]) -> Result<(), StoreError>;
 
     /// Inserts operations with their entries, in the given sequence. A key in use, compared byte by byte, MUST be a

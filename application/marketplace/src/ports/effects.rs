@@ -13,7 +13,6 @@ use marketplace_domain::{OrderId, OrderStatus, ProductId, UserId};
 use super::OrderSide;
 use handover_outbox::ports::{Numbered, StoreError};
 
-/// Kind of a listing change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListingChangeKind {
     /// An order was placed for the product.
@@ -69,8 +68,9 @@ impl ListingEntry {
     /// Computes the listing of a product from all of its changes, in the sequence in which they were applied. `None` if
     /// there are no changes.
     ///
-    /// The product is occupied by the order that occupied it and never released it; if there are several, by the one that
-    /// was applied last. The result does not depend on the sequence between events of different orders, or on replays.
+    /// The product is occupied by the order that occupied it and never released it; if there are several such orders,
+    /// by the one whose change was applied last. The result does not depend on the sequence between events of different
+    /// orders, or on replays.
     pub fn after<'a>(
         changes: impl DoubleEndedIterator<Item = &'a ListingChange> + Clone,
     ) -> Option<ListingEntry> {
@@ -108,7 +108,6 @@ pub struct NewShipmentTask {
     pub at: DateTime<Utc>,
 }
 
-/// A shipment task.
 pub type ShipmentTask = NewShipmentTask;
 
 /// The business fact that a shipment task belongs to.
@@ -169,7 +168,8 @@ pub trait EffectQueries: Send {
         order: OrderId,
     ) -> Result<Vec<ListingChange>, StoreError>;
 
-    /// The effects of one kind of these orders, in any order. An effect with several rows MAY be returned several times.
+    /// The effects of one kind of these orders, in any sequence. An effect with several rows MAY be returned several
+    /// times.
     async fn effects_of(
         &mut self,
         kind: EffectKind,
@@ -177,8 +177,8 @@ pub trait EffectQueries: Send {
         orders: &[OrderId],
     ) -> Result<Vec<EffectOfFact>, StoreError>;
 
-    /// Effects of one kind whose order does not exist. Checks the `newest` rows of all tenants and returns those of `tenant`
-    /// (`None`: of all).
+    /// Effects of one kind whose order does not exist. Checks only the `newest` most recent rows of all tenants and
+    /// returns those of `tenant` (`None`: of all tenants).
     async fn effects_without_order(
         &mut self,
         kind: EffectKind,

@@ -38,11 +38,10 @@ pub enum GatewayError {
     Refused(String),
 }
 
-/// A payment gateway.
 #[cfg_attr(feature = "mocks", mockall::automock)]
 #[async_trait]
 pub trait Gateway: Send + Sync {
     /// Requests a refund. `Ok` means accepted, not executed. After repeated requests with the same key, the gateway MUST pay
-    /// back once, and MUST send the report again if the result is known.
+    /// the amount back only once, and MUST send its report again if the result is known.
     async fn refund(&self, request: &RefundRequest) -> Result<(), GatewayError>;
 }

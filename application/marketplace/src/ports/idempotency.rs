@@ -8,7 +8,7 @@ use marketplace_domain::UserId;
 use handover_outbox::is_in_the_future;
 use handover_outbox::ports::{Changed, StoreError};
 
-/// Identity of a request. Two requests with the same scope are the same request.
+/// Identifies a request. Requests with the same scope and the same body are repetitions of one request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestScope {
     pub tenant: TenantId,
@@ -51,17 +51,17 @@ pub enum RequestState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestRecord {
     pub scope: RequestScope,
-    /// SHA-256 of the canonical body, in hex. The same key with another body is another request.
+    /// SHA-256 of the canonical body, in hex. The same scope with another body is rejected.
     pub body_hash: String,
     /// 32 hex digits, different for each claim and for the stored response. A write with this token proves that the record
     /// has not changed.
     pub token: String,
     pub state: RequestState,
-    /// Trace of the attempt that holds the claim.
+    /// Trace of the attempt that owns the claim.
     pub trace_id: String,
     /// Time of the claim.
     pub create_time: DateTime<Utc>,
-    /// From then on the record is ignored.
+    /// Time from which the record is ignored.
     pub expire_time: DateTime<Utc>,
 }
 
@@ -71,7 +71,7 @@ pub enum IdempotencyError {
     /// The key was used for a request with another body.
     #[error("the idempotency key was used for another request")]
     KeyReused,
-    /// Another attempt at the same request holds the claim, and its lease has not ended.
+    /// Another attempt at the same request owns the claim, and its lease has not ended.
     #[error("the same request is being processed")]
     InProgress,
     /// The database failed.
@@ -94,8 +94,8 @@ pub enum ClaimState {
 }
 
 impl RequestRecord {
-    /// Decides how this existing record affects a claim at `now`, by the clock that wrote the record. Every store uses this
-    /// decision.
+    /// Decides how this existing record affects a new claim. `now` is the current time of the clock that wrote the
+    /// record. Every store uses this decision.
     ///
     /// # Errors
     /// [`IdempotencyError::KeyReused`] if the body differs, [`IdempotencyError::InProgress`] while the lease is valid.

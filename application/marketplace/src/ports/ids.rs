@@ -4,7 +4,6 @@ use async_trait::async_trait;
 
 use handover_outbox::ports::StoreError;
 
-/// Kinds of ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IdKind {
     Product,
@@ -64,7 +63,7 @@ pub trait IdBlocks: Send {
     /// Raises the start of the next block to at least `next`. MUST NOT lower it.
     async fn raise_id_block(&mut self, kind: IdKind, next: i64) -> Result<(), StoreError>;
 
-    /// Reserves `size` consecutive ids and returns the first. Committed units of work MUST NOT allocate an id twice. The
-    /// first id is 1.
+    /// Reserves `size` consecutive ids and returns the first. Two committed units of work MUST NOT reserve the same id.
+    /// The first id is 1.
     async fn take_id_block(&mut self, kind: IdKind, size: u32) -> Result<i64, StoreError>;
 }

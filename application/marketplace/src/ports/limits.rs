@@ -120,7 +120,7 @@ pub enum RateLimitDecision {
 /// A rate limiter.
 ///
 /// In any period of the limiter's clock, a bucket MUST NOT give more tokens than its capacity plus the refill in that period.
-/// A clock that is set MUST NOT keep a bucket empty, and MUST NOT give more than one full bucket.
+/// Setting the clock MUST NOT keep a bucket empty, and MUST NOT add more tokens than the capacity of the bucket.
 #[cfg_attr(feature = "mocks", mockall::automock)]
 #[async_trait]
 pub trait RateLimiter: Send + Sync {

@@ -1,6 +1,6 @@
 //! Notifications of buyers and sellers.
 //!
-//! **Invariant:** each party is notified once of each status of an order.
+//! **Invariant:** each party is notified of each status of an order only once.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};

@@ -10,7 +10,7 @@ use handover_outbox::ports::{Changed, StoreError};
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait PaymentQueries: Send {
-    /// The payment of any tenant: reports of the gateway do not name a tenant.
+    /// The payment with this id, in any tenant: reports of the gateway do not name a tenant.
     async fn payment_by_id(&mut self, id: PaymentId) -> Result<Option<Payment>, StoreError>;
 
     /// The payment of the order in `PROCESSING`. There is at most one.
@@ -32,6 +32,6 @@ pub trait PaymentRepo: Send {
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError>;
 
     /// Replaces the row if its version is `after.version - 1`: one conditional write.
-    /// A gateway transaction id of another payment, compared byte by byte, MUST be a `Conflict`.
+    /// A gateway transaction id that another payment already has, compared byte by byte, MUST be a `Conflict`.
     async fn advance_payment(&mut self, after: &Payment) -> Result<Changed, StoreError>;
 }

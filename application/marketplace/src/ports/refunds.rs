@@ -11,7 +11,7 @@ use handover_outbox::ports::{Changed, StoreError};
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait RefundQueries: Send {
-    /// The refund of any tenant: reports of the gateway do not name a tenant.
+    /// The refund with this id, in any tenant: reports of the gateway do not name a tenant.
     async fn refund_by_id(&mut self, id: RefundId) -> Result<Option<Refund>, StoreError>;
 
     /// Every refund of the order, sorted by id.

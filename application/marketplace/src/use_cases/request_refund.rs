@@ -141,7 +141,7 @@ async fn paid_by(unit: &mut Work, order: &Order) -> Result<Payment, UseCaseError
     payments.into_iter().find(paying).ok_or_else(|| RefundRefusal::NothingToRefund.into())
 }
 
-/// A late payment that has no refund in processing or done.
+/// A late payment that has neither a refund in processing nor a successful refund.
 async fn unrefunded_payment(unit: &mut Work, order: &Order) -> Result<Option<Payment>, UseCaseError> {
     if order.status == OrderStatus::Pending {
         return Ok(None);

@@ -22,8 +22,8 @@ pub struct SettlePayment {
 }
 
 /// Settles the payment and, if it succeeded in time, pays the order in the same unit of work. A repeated report changes
-/// nothing. A success for an order that can no longer be paid is recorded, and its refund starts in the same unit of work.
-/// A failure cancels an order with assets, which releases them (004).
+/// nothing. A successful payment of an order that can no longer be paid is recorded, and its refund starts in the same
+/// unit of work. A failed payment cancels an order that uses assets, and the cancellation releases them (004).
 ///
 /// # Errors
 /// [`UseCaseError::AssetsNotLocked`] while an asset of the order is not locked: nothing is settled, and the gateway repeats
@@ -106,7 +106,7 @@ pub(super) async fn settle(
         return Ok(None);
     };
     let advanced = unit.advance_payment(&settled).await;
-    // The transaction id is the only unique key that this write can violate.
+    // The transaction id of the gateway is the only unique key that this write can violate.
     if let Err(StoreError::Conflict { .. }) = &advanced {
         let transaction_id = report.transaction_id.clone();
         return Err(PaymentRefusal::TransactionTaken { transaction_id }.into());

@@ -36,8 +36,8 @@ pub(crate) async fn apply(
     Ok(after)
 }
 
-/// The trace of the request that placed the order, for jobs that change the order without a request. `None` if its event
-/// is not in the outbox.
+/// The trace of the request that placed the order, for jobs that change the order without a request. `None` if its
+/// ORDER_CREATED event is not in the outbox.
 pub(crate) async fn trace_of_order(
     unit: &mut Work,
     tenant: TenantId,

@@ -1,7 +1,7 @@
 //! Counts an attempt at one event, runs it, and records a failure.
 //!
-//! **Invariant:** every write to the log requires the state that was read before. The slower of two workers reads the
-//! log again.
+//! **Invariant:** a log record is written only if it still has the state that was read. If another worker has changed
+//! the record, the log is read again.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -25,7 +25,7 @@ use crate::{texts, with_tx};
 /// Result of one attempt.
 pub(super) enum AttemptOutcome {
     Applied,
-    /// Another worker was faster: read the log again.
+    /// Another worker changed the log first: read the log again.
     Stale,
     Failed(FailureKind, String),
 }
@@ -103,7 +103,7 @@ impl EventProcessor {
         }
     }
 
-    /// Counts an attempt before it runs. `None`: another worker was faster.
+    /// Counts an attempt before it runs. `None` if another worker changed the record first.
     pub(super) async fn count(
         &self,
         step: &Unapplied,
@@ -117,7 +117,7 @@ impl EventProcessor {
         Ok((written == WriteOutcome::Written).then_some(counted))
     }
 
-    /// Whether all allowed attempts were counted and none of them finished.
+    /// Whether all allowed attempts are counted and the last one did not finish.
     pub(super) fn has_exhausted_attempts(&self, step: &Unapplied) -> bool {
         step.record.as_ref().is_some_and(|record| {
             record.status == ConsumeStatus::Processing && record.attempts >= self.settings.retry.attempts()
@@ -145,7 +145,7 @@ impl EventProcessor {
                 .retry
                 .after(NonZeroU32::new(attempts).unwrap_or(NonZeroU32::MIN), self.outbox.tx.random.next()),
         };
-        // It may contain a quoted payload from an untrusted source.
+        // The error may quote a payload from an untrusted source.
         let message = storable(&with_prefix(why), MAX_DEAD_LETTER_REASON_BYTES).into_owned();
         let (status, due, end) = match retry {
             Retry::After(delay) => {
@@ -180,9 +180,9 @@ impl EventProcessor {
         })
     }
 
-    /// Leaves an event to the sweep, because another transaction holds a lock that it needs. This does not count as
-    /// an attempt: an attempt counted before it ran is subtracted. The log contains a record of the event in every
-    /// case.
+    /// Leaves an event to the sweep, because another transaction holds a lock that the event needs. This does not count
+    /// as an attempt: an attempt that was counted before it ran is subtracted. Afterwards the log contains a record of
+    /// the event.
     pub(super) async fn postpone(
         &self,
         event: &EventId,
@@ -211,7 +211,7 @@ impl EventProcessor {
             };
             let next_retry_time = step.record.as_ref().and_then(|record| record.next_retry_time);
             let record = self.record(&step, status, attempts, now);
-            // Stale: the faster worker has recorded it.
+            // Stale: another worker has already recorded the event.
             let (WriteOutcome::Written | WriteOutcome::Stale) =
                 self.write(Consumption { next_retry_time, ..record }, None).await?;
         }

@@ -15,7 +15,7 @@ pub struct Bound {
     pub(super) queue: &'static str,
     /// Name of the consumer.
     pub(super) name: &'static str,
-    /// Event types that it handles.
+    /// Event types that the handler applies.
     pub(super) event_types: &'static [&'static str],
     /// Intended delivery delay of its events.
     pub(super) delay: Duration,

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::ports::BrokerError;
 
-/// Time limit for subscribing, settling and reading queue depths. After it the broker counts as unreachable.
+/// Time limit for declaring, subscribing, settling and reading queue depths. After this time the broker counts as
+/// unreachable.
 const BROKER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs a broker call with the time limit.

@@ -24,7 +24,7 @@ use crate::{Outbox, with_tx};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
-/// How long no groups are formed after one delivery delayed its group.
+/// Time during which deliveries are processed one by one, after one delivery has delayed its group.
 const UNGROUPED_FOR: TimeDelta = TimeDelta::seconds(10);
 
 /// One consumer in one process.
@@ -38,8 +38,8 @@ pub struct Consumer {
 type Lanes = Arc<Mutex<BTreeMap<AggregateRef, VecDeque<ParsedDelivery>>>>;
 
 impl Consumer {
-    /// A consumer on its queue. It MUST be bound to the store that contains the outbox: an event and its effects are
-    /// committed together there.
+    /// Creates a consumer. Its handler MUST be bound to the store that contains the outbox, because an event and its
+    /// effects are committed in one transaction.
     pub fn new(outbox: Outbox, bound: Bound, settings: Arc<ConsumerSettings>) -> Consumer {
         Consumer { outbox, bound, settings }
     }
@@ -63,7 +63,7 @@ impl Consumer {
                     // If this fails, dropping the subscription returns the unsettled deliveries.
                     let _ = tokio::time::timeout(LAST_PAUSE, subscription.close()).await;
                 }
-                // Warn once: in an outage every consumer would repeat it.
+                // Warn only once per outage, because every consumer of the process logs this line.
                 Err(error) if pause == FIRST_PAUSE => {
                     warn!(%error, queue = self.bound.queue, "[{}] cannot subscribe; retrying", processor.name());
                 }
@@ -103,7 +103,7 @@ impl Consumer {
     }
 }
 
-/// Subscribes a consumer permanently, by name. Returns the outbox id after which it handles events.
+/// Subscribes a consumer permanently under its name. Returns the outbox id after which the consumer handles events.
 pub(crate) async fn subscribe(outbox: &Outbox, consumer: &'static str) -> Result<i64, StoreError> {
     let now = outbox.now();
     let subscription = with_tx(&outbox.tx, move |unit, _| {
@@ -202,7 +202,7 @@ impl Worker {
             };
             let Some(ParsedDelivery { delivery, .. }) = next else { return };
             if self.closing.is_cancelled() {
-                // Not started: closing the subscription returns it to the queue.
+                // Not processed: closing the subscription returns the delivery to the queue.
                 continue;
             }
             self.settle_one(delivery).await;
@@ -305,7 +305,7 @@ impl Worker {
     }
 
     /// Settles deliveries. A failed settlement ends the subscription: closing it returns the unsettled deliveries to
-    /// the queue, and they are redelivered as duplicates. Otherwise they would occupy the prefetch permanently.
+    /// the queue, and they are redelivered. Without this, they would permanently occupy slots of the prefetch.
     async fn settle(&self, tags: &[DeliveryTag], how: Settle) {
         if tags.is_empty() {
             return;

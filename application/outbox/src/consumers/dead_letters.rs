@@ -1,4 +1,5 @@
-//! The dead-letter drainer: moves each dead letter into the table and marks it DEAD for its consumer, in one transaction.
+//! The dead-letter drainer: moves each dead letter into the table and marks its event DEAD for the consumer, in one
+//! transaction.
 
 use std::num::NonZeroU16;
 use std::ops::Range;
@@ -35,7 +36,8 @@ pub fn retry_record(
     Consumption { next_retry_time: Some(now), ..failed }
 }
 
-/// Consume-log record of an event that was applied, as its effect proves, but has no record.
+/// Consume-log record for an event that has no record although its effect exists, which proves that the event was
+/// applied.
 pub fn backfilled_record(consumer: &str, event: &OutboxRow, now: DateTime<Utc>) -> Consumption {
     let applied = next_record(consumer, event, None, ConsumeStatus::Success, 1, now);
     Consumption {
@@ -131,7 +133,7 @@ impl DeadLetterDrainer {
     }
 
     /// Parks each delivery in a separate transaction, so that one rejected message does not block the others. Returns
-    /// the parked ones.
+    /// the parked deliveries.
     async fn park_each<'a>(self: &Arc<Self>, deliveries: &'a Arc<Vec<Delivery>>) -> Vec<&'a Delivery> {
         let mut parked = Vec::new();
         for (index, delivery) in deliveries.iter().enumerate() {
@@ -149,7 +151,7 @@ impl DeadLetterDrainer {
         parked
     }
 
-    /// Parks some of the deliveries in one transaction.
+    /// Parks a range of the deliveries in one transaction.
     async fn park_all(
         self: &Arc<Self>,
         deliveries: &Arc<Vec<Delivery>>,
@@ -174,8 +176,8 @@ impl DeadLetterDrainer {
         Ok(())
     }
 
-    /// Parks a message that the store rejected: as an unknown message, with the store's error as the reason, and
-    /// without its body if that is rejected too.
+    /// Parks a message that the store rejected: as an unknown message, with the store's error as the reason. If the
+    /// store rejects that too, parks it without the body.
     async fn park_rejected(&self, delivery: &Delivery, rejection: &ProcessError) -> Result<(), ProcessError> {
         let why = format!("{}: the store refused to park it: {rejection}", texts::CONSUME_FAILED);
         let unknown = unknown_dead_letter(self.died_in(delivery), delivery, why, self.outbox.now());
@@ -309,11 +311,11 @@ async fn park_event(
         // Log record and dead letter were written together; an operator may have decided since.
         (Some(ConsumeStatus::Dead), Some(_)) => return Ok(()),
         (Some(ConsumeStatus::Dead), None) => {}
-        // A copy from before the replay: the log has the event as retryable.
+        // The message was dead-lettered before the replay; the event is retryable in the log.
         (Some(_), Some(DeadLetterStatus::Replaying | DeadLetterStatus::Replayed)) => return Ok(()),
         (Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None, _) => {
             unit.record(&[dead_record(processor.name(), event, record.as_ref(), &reason, now)]).await?;
-            // An operator discarded it: it is DEAD, and no new decision is needed.
+            // An operator discarded the dead letter: the event is DEAD, and no new decision is needed.
             if dead_letter == Some(DeadLetterStatus::Discarded) {
                 return Ok(());
             }

@@ -20,8 +20,8 @@ use crate::settings::ConsumerSettings;
 use crate::storable_text::{hash, storable};
 use crate::{EventRegistry, Outbox, Transactor, UnitError, texts};
 
-/// Time limit for waiting for locks; one statement may exceed it by its own lock timeout. After it the delivery is
-/// left to the sweep.
+/// Time limit for the lock waits of a unit of work; its last statement may exceed the limit by one lock timeout. After
+/// this time the event is left to the sweep.
 pub(super) const LOCK_WAIT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Reads and applies the events of one consumer.
@@ -100,7 +100,7 @@ impl EventProcessor {
         self.bound.queue
     }
 
-    /// Unsettled events of these aggregates, without those older than the subscription.
+    /// Unsettled events of these aggregates, without those appended before the consumer subscribed.
     pub(super) async fn unapplied<V: ConsumeQueries + ?Sized>(
         &self,
         view: &mut V,
@@ -215,7 +215,7 @@ impl EventProcessor {
         }
     }
 
-    /// A target as the gate needs it: outbox row and consume-log record.
+    /// Reads the outbox row and the consume-log record of one event, as the gate requires them.
     pub(super) async fn target<V: OutboxQueries + ConsumeQueries + ?Sized>(
         &self,
         view: &mut V,
@@ -241,7 +241,7 @@ pub(super) struct DeliveryFields<'a> {
     pub(super) aggregate: i64,
 }
 
-/// Consume-log record that replaces the one that was read, if there was one.
+/// Consume-log record that replaces the record that was read, or the first record of the event.
 pub(super) fn next_record(
     consumer: &str,
     event: &OutboxRow,
@@ -271,8 +271,8 @@ pub(super) fn next_record(
     }
 }
 
-/// Compares a message with its outbox row. The row is authoritative; the message is only a trigger. The reason why a
-/// message is unknown may quote it, so its length is limited.
+/// Compares a message with its outbox row. The row is authoritative; the message is only a trigger. The reason given
+/// for an unknown message may quote the message, so the length of the reason is limited.
 pub(super) async fn identify<V: OutboxQueries + ?Sized>(
     view: &mut V,
     registry: &EventRegistry,
@@ -310,7 +310,7 @@ pub(super) fn matches_row(envelope: &Envelope, row: &OutboxRow) -> bool {
         && is_payload(&envelope.payload, &row.payload)
 }
 
-/// Whether a payload equals that of a row. In our own serialization it needs no parsing.
+/// Whether a payload equals the payload of a row. A row in our own serialization is compared without parsing.
 fn is_payload(payload: &serde_json::Value, row: &str) -> bool {
     let written = payload.to_string();
     written == row || serde_json::from_str::<serde_json::Value>(row).is_ok_and(|parsed| parsed == *payload)
@@ -329,7 +329,7 @@ impl ParsedDelivery {
         ParsedDelivery { envelope: Envelope::parse(&delivery.message.body).ok().map(Arc::new), delivery }
     }
 
-    /// The aggregate that the message claims. A message without an envelope gets a lane of its own.
+    /// The aggregate that the message claims. A message without an envelope gets a separate lane.
     pub(super) fn lane(&self) -> AggregateRef {
         match &self.envelope {
             Some(envelope) => claimed_aggregate(envelope, &self.delivery.message),

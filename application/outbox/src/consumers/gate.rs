@@ -80,9 +80,9 @@ pub(super) fn plan<'a>(
     steps
 }
 
-/// Until when no other worker may process the event: an attempt is running, or it is in backoff. The times of a
-/// record from the future are ignored: it was written by a clock that has since been set back. If its worker is still
-/// running, the fence stops it at commit.
+/// Time until which no other worker may process the event, because an attempt is running or the event is in backoff. A
+/// record with a time in the future is ignored: it was written by a clock that has since been set back. If the worker
+/// that wrote it is still running, the conditional write of the log record stops that worker.
 fn busy_until(event: &Unapplied, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let record = event.record.as_ref().filter(|record| !is_in_the_future(record.consume_time, now))?;
     let until = match record.status {

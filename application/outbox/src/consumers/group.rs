@@ -32,8 +32,8 @@ pub(super) struct GroupOutcome {
     pub(super) is_slow: bool,
 }
 
-/// A group may take this fraction of the time limit of one attempt. After that each delivery is processed
-/// individually and delays only itself.
+/// The time limit of a group is the time limit of one attempt divided by this number. After it, each delivery is
+/// processed individually and delays only itself.
 const SHARE_OF_ATTEMPT: u32 = 4;
 
 /// Longest aggregate type that is queried: the length of the outbox column.
@@ -94,7 +94,7 @@ impl EventProcessor {
                         match done {
                             Settled::Applied(applied) => {
                                 self.log_applied(&fields, applied);
-                                // Further deliveries of it in this group were ignored.
+                                // Further deliveries of this event in the group were ignored.
                                 *done = Settled::Duplicate;
                             }
                             Settled::Duplicate => self.log_duplicate(fields.id, fields.trace),
@@ -205,11 +205,11 @@ impl EventProcessor {
     }
 }
 
-/// What the group did with an event.
+/// Result of a group for one event.
 enum Settled {
     /// Applied in this group.
     Applied(Applied),
-    /// Recorded as `WAITING`, or already recorded so.
+    /// Recorded as `WAITING`, by this group or earlier.
     Waiting,
     /// Ignored, because this consumer had already applied it.
     Duplicate,

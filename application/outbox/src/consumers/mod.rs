@@ -3,7 +3,8 @@
 //!
 //! To add a consumer, implement [`Handler`], wrap it in a [`Subscriber`], and add its queue to the topology.
 //!
-//! **Invariant:** the consume-log record and the handler's own writes are one transaction, committed before the ack.
+//! **Invariant:** the consume-log record and the handler's own writes are made in one transaction, which is committed
+//! before the ack.
 
 mod attempt;
 mod bound;
@@ -100,10 +101,11 @@ pub trait Handler<U: ?Sized>: Send + Sync + 'static {
     /// Name of the consumer in the consume log and in log messages.
     fn name(&self) -> &'static str;
 
-    /// Event types that it handles. Other types on its queue are unrecoverable.
+    /// Event types that the handler applies. Other types in its queue fail as unrecoverable.
     fn event_types(&self) -> &'static [&'static str];
 
-    /// Intended delivery delay of its events (a delay queue), after which they can count as lost.
+    /// Intended delivery delay of its events, if they pass through a delay queue. It is added to the time after which
+    /// an event counts as lost.
     fn delay(&self) -> Duration {
         Duration::ZERO
     }

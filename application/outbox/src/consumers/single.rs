@@ -51,8 +51,8 @@ impl CountedAttempt {
 }
 
 impl EventProcessor {
-    /// Settles one event, first the earlier events that the gate requires, and then the events that wait for it, each
-    /// in a separate unit of work.
+    /// Settles the earlier events that the gate requires, then this event, then the events that wait for it, each in a
+    /// separate unit of work.
     ///
     /// An error is an outage of the database: no attempt was counted except `counted`. Call again later with the same
     /// `counted`.
@@ -129,8 +129,8 @@ impl EventProcessor {
         Ok(())
     }
 
-    /// Makes one step for an event that may run now: marks it DEAD, counts its attempt, or runs the attempt. Returns
-    /// how it failed, if it did.
+    /// Performs one step for an event that may run now: marks it DEAD, counts its attempt, or runs the attempt. Returns
+    /// the outcome of a failure, if the step failed.
     async fn run_step(
         &self,
         step: &Unapplied,
@@ -140,7 +140,7 @@ impl EventProcessor {
     ) -> Result<Option<SingleOutcome>, StoreError> {
         let is_mine = counted.as_ref().is_some_and(|counted| counted.is(step));
         if !is_mine && self.has_exhausted_attempts(step) {
-            let why = "the process ended during every attempt";
+            let why = "the process ended during the last allowed attempt";
             return self.fail(step, FailureKind::Unrecoverable, why, now).await;
         }
         if !is_mine && (is_processing(step) || count == CountFirst::Yes) {
@@ -153,7 +153,7 @@ impl EventProcessor {
         }
     }
 
-    /// The unsettled events of the target's aggregate in order, including the target whatever its state.
+    /// The unsettled events of the target's aggregate in order, including the target in any state.
     async fn load_aggregate(&self, event: &EventId) -> Result<Vec<Unapplied>, StoreError> {
         let mut view = self.outbox.view().await?;
         let Some(target) = self.target(view.outbox_view(), event).await? else { return Ok(Vec::new()) };

@@ -119,11 +119,11 @@ async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
 /// Result for an event without a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SweepOutcome {
-    /// The consume log has its result.
+    /// The consume log contains the result.
     Recorded,
-    /// Another transaction holds a lock that it needs; the consume log has a record.
+    /// Another transaction holds a lock that the event needs; the consume log has a record of the event.
     Postponed,
-    /// The store rejects it.
+    /// The store rejects the event.
     Rejected,
 }
 
@@ -162,7 +162,7 @@ async fn apply_event(processor: &EventProcessor, event: &EventId) -> Result<Swee
     }
 }
 
-/// Whether the queue still contains messages. An unreachable broker may contain any.
+/// Whether the queue still contains messages. If the broker is unreachable, the queue counts as not empty.
 async fn has_queued_messages(processor: &EventProcessor) -> bool {
     match broker_timeout(processor.outbox.broker.queues()).await {
         Ok(queues) => queues.iter().any(|queue| queue.name == processor.queue() && queue.ready > 0),

@@ -12,7 +12,7 @@ use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
 /// Maximum number of dead letters per call.
 pub const MAX_DEAD_LETTERS_PER_CALL: u32 = 1_000;
 
-/// Number of dead letters read at a time in the search for the oldest.
+/// Number of dead letters per page in the search for the oldest ones.
 const PAGE: u32 = 500;
 
 /// Statuses in which an operator still has to decide.
@@ -25,7 +25,7 @@ pub enum DeadLetterSelection {
     Keys {
         /// Keys: event ids, or body hashes of unknown messages.
         keys: Named<String>,
-        /// Only this queue: an event can be dead-lettered at several.
+        /// Only dead letters of this queue: an event can be dead-lettered at several queues.
         queue: Option<String>,
     },
     /// Undecided dead letters, the oldest first.

@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** one unit of work closes the dead letter and makes its event `DEAD` in the consume log, so that a
 //! discarded event has no effect later. An event that was applied in the meantime, or is being applied, is not
-//! discarded; the result says so.
+//! discarded; the result reports this.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -115,7 +115,8 @@ pub async fn discard_dead_letters(
 /// A dead letter to be discarded.
 struct Candidate {
     dead_letter: DeadLetter,
-    /// Consumer at which it was dead-lettered and its event, if it is an event of this outbox.
+    /// The consumer at which the message was dead-lettered, and the outbox row; `None` if the message is not an event
+    /// of this outbox.
     event: Option<(&'static str, OutboxRow)>,
 }
 
@@ -152,7 +153,7 @@ enum Verdict {
 }
 
 impl Verdict {
-    /// Why it is not discarded, if so.
+    /// Why the dead letter is not discarded; `None` if it is.
     fn why(self) -> Option<&'static str> {
         match self {
             Verdict::Discard => None,
@@ -214,7 +215,7 @@ impl CurrentState {
     }
 }
 
-/// Runs one unit of work. Returns for each dead letter why it was not discarded, if so.
+/// Runs one unit of work. Returns for each dead letter why it was not discarded; `None` if it was.
 async fn close(
     outbox: &Outbox,
     unit: &Arc<ActionUnit<Candidate>>,
@@ -276,8 +277,8 @@ async fn close_in_unit(
             records.push(dead_record(consumer, event, record, &candidate.dead_letter.reason, entry.at));
         }
     }
-    // A replay writes the consume log together with the dead letter. The dead letters are locked now: if a replay
-    // changed the log before, decide again.
+    // A replay writes the consume log together with the dead letter. The dead letters are locked now. If a replay
+    // changed the log before that, decide again.
     let locked = CurrentState::read(unit, candidates).await?;
     if candidates.iter().any(|candidate| locked.record(candidate) != current.record(candidate)) {
         return Err(StoreError::Conflict { what: "the consume log of a dead letter".to_owned() });

@@ -1,9 +1,9 @@
 //! Operations for operators: reading, redriving, releasing, replaying and discarding.
 //!
-//! **Invariant:** each call is recorded in the audit log (who, what, which rows, how many, why): a change in the unit
-//! of work of work that made it; a call without changes (read, dry run, no matching rows) before its result is
-//! returned. An entry belongs to the tenant of the affected rows, whoever made the call; only operators of that
-//! tenant and `platform` see it. A read of all tenants is recorded in the caller's tenant.
+//! **Invariant:** each call is recorded in the audit log (who, what, which rows, how many, why): a change is recorded
+//! in the unit of work that made it, a call without changes (read, dry run, no matching rows) before its result is
+//! returned. An entry belongs to the tenant of the affected rows, not to the tenant of the caller; only operators of
+//! that tenant and `platform` see it. A read of all tenants is recorded in the caller's tenant.
 //!
 //! An action on many rows runs in units of work of limited size, each for one tenant and with one entry. If a later
 //! unit of work fails after an earlier one was committed, the result reports what was done and sets `more`; repeating
@@ -106,7 +106,7 @@ impl Action {
         Action { name, selection: present_fields(selection), reason: None }
     }
 
-    /// A read operation on data that can contain personal data. The entry records whether the operator saw it
+    /// A read operation on data that can contain personal data. The entry records whether the operator saw the data
     /// unmasked.
     pub fn read_personal_data<const N: usize>(
         name: &'static str,
@@ -198,14 +198,15 @@ impl Action {
     }
 }
 
-/// Rows of one tenant to be changed in one unit of work, with the audit entry without the number of changed rows.
+/// Rows of one tenant to be changed in one unit of work, and its audit entry, in which the number of changed rows is
+/// not set yet.
 struct ActionUnit<T> {
     rows: Vec<T>,
     entry: AuditEntry,
 }
 
-/// Number of rows changed by an earlier attempt at this unit of work, if that was committed: then its audit entry
-/// exists.
+/// Number of rows changed by an earlier attempt at this unit of work. `None` if no earlier attempt was committed, so
+/// that no audit entry exists.
 pub async fn changed_by_earlier_attempt<U: AuditQueries + ?Sized>(
     unit: &mut U,
     attempt: Attempt,
@@ -222,7 +223,7 @@ pub async fn changed_by_earlier_attempt<U: AuditQueries + ?Sized>(
 }
 
 /// Records a call whose change had already been made by an earlier call. If an earlier attempt at this call was
-/// committed, it is already recorded.
+/// committed, the call is already recorded.
 pub async fn record_already_done(
     unit: &mut dyn OutboxUnit,
     attempt: Attempt,

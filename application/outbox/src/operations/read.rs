@@ -32,8 +32,8 @@ pub async fn find_event(
 }
 
 /// Aggregates whose next event cannot be published: it is not due yet, or, with `outbox.on-failed = "hold"`, it is
-/// behind a failed event that an operator must redrive, release or leave. Each aggregate is listed once, and a failed
-/// event is the reason even if an earlier event is not due either.
+/// behind a failed event that an operator must redrive, or whose aggregate an operator must release. Each aggregate is
+/// listed once, and a failed event is the reason even if an earlier event is not due either.
 pub async fn blocked(
     outbox: &Outbox,
     operator: &Operator,
@@ -105,7 +105,7 @@ pub async fn dead_letters(
     Ok(page)
 }
 
-/// The consume log, the last written first.
+/// The consume log, the last written record first.
 pub async fn consumptions(
     outbox: &Outbox,
     operator: &Operator,
@@ -152,8 +152,8 @@ pub async fn audit_log(
     Ok(page)
 }
 
-/// A page of the outbox, newest first. An operator sees its own tenant, `platform` every tenant. Payloads are masked
-/// without the role `pii`.
+/// A page of the outbox, newest first. An operator sees the rows of its own tenant; with the role `platform`, those of
+/// every tenant. Payloads are masked without the role `pii`.
 pub async fn outbox(
     outbox: &Outbox,
     operator: &Operator,

@@ -1,4 +1,5 @@
-//! Redrive: publishes events again that failed permanently, or that consumers should process again.
+//! Redrive: publishes events again, either because they failed permanently or because consumers should process them
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
@@ -82,7 +83,7 @@ impl RedriveFilter {
 /// Selects outbox rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedriveSelection {
-    /// These events.
+    /// The events with these ids.
     Events(Named<EventId>),
     /// Rows that match a filter, oldest first.
     Filter {
@@ -130,7 +131,7 @@ pub struct Redriven {
 }
 
 /// Makes events due again, ordered by id and spread at the given rate. `FAILED` events are published again; `SENT`
-/// events are delivered to their consumers again, which ignore them if they have applied them. Attempts are counted
+/// events are delivered to their consumers again; a consumer that has applied an event ignores it. Attempts are counted
 /// from 0. Pending events are not changed.
 pub async fn redrive_events(
     outbox: &Outbox,
@@ -229,7 +230,7 @@ async fn redrive_units(
             }
             Err(error) if redriven.redriven > 0 => {
                 warn!(%error, redriven = redriven.redriven, "redrive interrupted; repeat it to continue");
-                // The cursor of this call: rows that it redrove are pending and no longer selected.
+                // Return the cursor of this call: the rows that it redrove are pending now and are not selected again.
                 redriven.more = true;
                 redriven.next = after;
                 break;
@@ -240,7 +241,7 @@ async fn redrive_units(
     Ok(redriven)
 }
 
-/// Runs one unit of work: redrives the rows that unchanged have the selected status. Returns their number.
+/// Runs one unit of work: redrives the rows that still have the required status. Returns the number of redriven rows.
 async fn redrive_unit(
     outbox: &Outbox,
     due: Vec<Redrive>,

@@ -38,17 +38,17 @@ pub struct Stats {
     pub outbox: OutboxCounts,
     /// Age of the oldest pending event.
     pub oldest_pending: Option<Duration>,
-    /// Consumers by name: all registered ones, and those that have records from before.
+    /// Consumers by name: all registered consumers, and former consumers that still have records.
     pub consumers: Vec<ConsumerStats>,
     /// Dead letters without a final decision.
     pub open_dead_letters: u64,
     /// Blocked aggregates, up to [`MAX_BLOCKED_COUNTED`]; 0 if failed events do not block.
     pub blocked: u64,
-    /// Whether there are more than [`MAX_BLOCKED_COUNTED`].
+    /// Whether there are more than [`MAX_BLOCKED_COUNTED`] blocked aggregates.
     pub more_blocked: bool,
     /// Queue depths, the same for every tenant; `None` while the broker is unreachable.
     pub queues: Option<Vec<QueueDepth>>,
-    /// Why the broker currently accepts no messages, if it reports so.
+    /// Why the broker currently accepts no messages; `None` if it accepts them or does not report it.
     pub broker_blocked: Option<String>,
 }
 
@@ -71,7 +71,7 @@ pub async fn stats(
                 as u64
         }
     };
-    // Before the broker is queried: it may use the same database.
+    // Dropped before the broker is queried, because the broker may use the same database.
     drop(view);
     let queues = match broker_timeout(outbox.broker.queues()).await {
         Ok(queues) => Some(queues),

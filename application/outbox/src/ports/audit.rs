@@ -59,7 +59,7 @@ pub trait AuditQueries: Send {
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait AuditRepo: Send {
-    /// Adds an entry: in the unit of work that made the change, or, for read access, in one that is committed before
-    /// the result is returned.
+    /// Adds an entry: in the unit of work that made the change, or, for read access, in a unit of work that is
+    /// committed before the result is returned.
     async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError>;
 }

@@ -45,7 +45,7 @@ pub struct Message {
     pub body: String,
 }
 
-/// A message to be published. Publish outcomes can only be made from it.
+/// A message to be published. A publish outcome can be created only from the message that was published.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outgoing {
     event_id: EventId,
@@ -145,7 +145,7 @@ pub enum PublishOutcome {
     Unknown {
         /// Event id.
         event_id: EventId,
-        /// What happened.
+        /// Why the outcome is unknown.
         reason: String,
     },
 }
@@ -218,7 +218,7 @@ pub trait Broker: Send + Sync {
     ///
     /// - `Confirmed` MUST mean: durably stored in every bound queue, and routed to at least one.
     /// - A message that no queue matches MUST be `Returned`, and only that message.
-    /// - A message for [`Route::Queue`] MUST enter that queue and no other, whatever the bindings; `Returned` if the
+    /// - A message for [`Route::Queue`] MUST enter that queue and no other, regardless of bindings; `Returned` if the
     ///   queue does not exist.
     /// - `Err` MUST mean that no outcome is known (as if all were `Unknown`).
     /// - Messages of one window MUST enter a queue in their order.
@@ -234,8 +234,8 @@ pub trait Broker: Send + Sync {
     /// Every declared queue, ordered by name.
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError>;
 
-    /// Why the broker currently accepts no messages, if it reports so: it is short of memory or disk. A publish would
-    /// only wait; consumers continue to work.
+    /// Why the broker currently accepts no messages, for example because memory or disk space is low; `None` if it
+    /// accepts them or does not report it. A publish would only wait; consumers continue to work.
     async fn blocked(&self) -> Option<String>;
 }
 

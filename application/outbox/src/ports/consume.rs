@@ -43,7 +43,7 @@ pub struct Consumption {
     pub event_type: String,
     /// Aggregate of the event.
     pub aggregate: AggregateRef,
-    /// Position of the event in the order of its aggregate.
+    /// Position of the event within its aggregate.
     pub aggregate_seq: i64,
     /// Expected state before the write.
     pub expected: Expected,
@@ -82,7 +82,7 @@ pub struct Consumed {
     pub event_type: String,
     /// Aggregate of the event.
     pub aggregate: AggregateRef,
-    /// Position of the event in the order of its aggregate.
+    /// Position of the event within its aggregate.
     pub aggregate_seq: i64,
     /// State of the event.
     pub record: ConsumeRecord,
@@ -153,8 +153,8 @@ pub trait ConsumeQueries: Send {
     ) -> Result<Option<ConsumeRecord>, StoreError>;
 
     /// Events of these aggregates and types with an id greater than `after_id` that the consumer has not settled (no
-    /// record, or one that is neither `SUCCESS` nor `DEAD`), whatever their status in the outbox. Ordered by
-    /// aggregate, `aggregate_seq` and id.
+    /// record, or one that is neither `SUCCESS` nor `DEAD`), with any status in the outbox. Ordered by aggregate,
+    /// `aggregate_seq` and id.
     async fn unapplied(
         &mut self,
         consumer: &str,
@@ -163,9 +163,10 @@ pub trait ConsumeQueries: Send {
         aggregates: &[AggregateRef],
     ) -> Result<Vec<Unapplied>, StoreError>;
 
-    /// At most `limit` events that may have no delivery left: `WAITING` or `FAILED` and unchanged (`consume_time`)
-    /// and due since `idle_since`; `PROCESSING` with a lease that ended before `now`; and any record with a time
-    /// later than `now`, written by a clock that has since been set back. Oldest `consume_time` first.
+    /// At most `limit` events that may have no delivery left: `WAITING` or `FAILED` events whose record has been
+    /// unchanged (`consume_time`) and due since `idle_since`; `PROCESSING` events whose lease ended before `now`; and
+    /// events whose record has a time later than `now`, because it was written by a clock that has since been set back.
+    /// Oldest `consume_time` first.
     async fn stale_consumptions(
         &mut self,
         consumer: &str,
@@ -200,7 +201,8 @@ pub trait ConsumeQueries: Send {
     /// All records about these aggregates, in any order. May read the whole log; used for repair only.
     async fn consumed_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<Consumed>, StoreError>;
 
-    /// Counts the records of a tenant (`None`: all tenants) by consumer and status, in that order, by name.
+    /// Counts the records of a tenant (`None`: all tenants) by consumer and status, sorted by the name of the consumer,
+    /// then of the status.
     async fn consume_counts(&mut self, tenant: Option<TenantId>) -> Result<Vec<ConsumeCount>, StoreError>;
 
     /// Subscription of the consumer, if it ever subscribed.

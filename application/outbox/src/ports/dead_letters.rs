@@ -22,7 +22,7 @@ pub enum DeadLetterStatus {
     Open,
     /// Being sent to its consumer again. Keeps this status if the process ends before the broker confirms.
     Replaying,
-    /// The broker confirmed that the message is in the consumer's queue again.
+    /// The broker confirmed that the message is in the consumer's queue again, or the event was already applied.
     Replayed,
     /// Discarded by an operator.
     Discarded,
@@ -58,7 +58,7 @@ impl DeadLetterStatus {
 pub struct DeadLetter {
     /// Queue whose consumer could not process it.
     pub queue: String,
-    /// Key within the queue: the event id, or a hash of the body if the message has none.
+    /// Key within the queue: the event id, or a hash of the body if the message is not an event of this outbox.
     pub key: String,
     /// Tenant, if known.
     pub tenant: TenantId,
@@ -173,10 +173,10 @@ pub trait DeadLetterQueries: Send {
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait DeadLetterRepo: Send {
-    /// Parks dead letters, each in its [storable form](DeadLetter::storable): a dead letter that a store rejects
-    /// would be redelivered forever. One that is already `Open` with its queue and key MUST stay unchanged. One that
-    /// is `Replaying`, `Replayed` or `Discarded` is reopened with the new reason and time, and keeps the earlier
-    /// decision.
+    /// Parks dead letters, each in its [storable form](DeadLetter::storable): a dead letter that a store rejects would
+    /// be redelivered forever. If a dead letter with the same queue and key is already `Open`, it MUST stay unchanged.
+    /// If it is `Replaying`, `Replayed` or `Discarded`, it is reopened with the new reason and time, and keeps the
+    /// earlier decision.
     async fn park(&mut self, dead_letters: &[DeadLetter]) -> Result<(), StoreError>;
 
     /// Applies a decision if the dead letter has one of the expected statuses: one conditional write.

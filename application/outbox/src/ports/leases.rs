@@ -1,8 +1,8 @@
 //! Partition leases: which relay may publish which partition.
 //!
-//! **Invariant:** every change of owner raises the epoch, and a partition is taken only if its row is unchanged since
-//! it was read. The observer decides whether a lease has ended ([`crate::LeaseWatch`]), because the database clock
-//! may have been set.
+//! **Invariant:** every change of owner increments the epoch, and a partition is taken only if its row is unchanged
+//! since it was read. The observer decides whether a lease has ended ([`crate::LeaseWatch`]), because the database
+//! clock may have been set.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ pub struct PartitionLease {
     pub partition: Partition,
     /// Owner; `None` after it was released.
     pub owner: Option<RelayId>,
-    /// Raised by one with each change of owner.
+    /// Incremented by one with each change of owner.
     pub epoch: i64,
     /// End of the owner's lease.
     pub lease_until: Option<DateTime<Utc>>,
@@ -78,7 +78,7 @@ pub trait LeaseRepo: Send {
     async fn delete_heartbeat(&mut self, relay: &RelayId) -> Result<(), StoreError>;
 
     /// Takes a partition if its row is still equal to `seen`: not taken, renewed or released since. After
-    /// `Changed::One` the epoch is that of `seen` + 1.
+    /// `Changed::One` the epoch is `seen.epoch + 1`.
     async fn acquire_partition(
         &mut self,
         relay: &RelayId,

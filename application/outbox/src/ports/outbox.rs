@@ -32,7 +32,7 @@ pub struct NewEvent {
     pub aggregate: AggregateRef,
     /// Version of the aggregate's row after the change.
     pub aggregate_seq: i64,
-    /// Payload, a JSON object. Immutable from here on.
+    /// Payload, a JSON object; immutable once appended.
     pub payload: String,
     /// Origin of the event.
     pub metadata: EventMetadata,
@@ -45,7 +45,7 @@ pub struct NewEvent {
 /// A row of the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRow {
-    /// Increases with each insert; within an aggregate in the order of commits.
+    /// Increases with each insert; within an aggregate, the ids follow the sequence of the commits.
     pub id: i64,
     /// Event id.
     pub event_id: EventId,
@@ -53,7 +53,7 @@ pub struct OutboxRow {
     pub event_type: String,
     /// Aggregate of the event.
     pub aggregate: AggregateRef,
-    /// Position in the order of the aggregate; 0 in a row inserted by SQL.
+    /// Position within the aggregate; 0 in a row inserted by SQL.
     pub aggregate_seq: i64,
     /// Payload as it was appended.
     pub payload: String,
@@ -75,7 +75,7 @@ pub struct OutboxRow {
     pub update_time: DateTime<Utc>,
     /// When the broker confirmed the event.
     pub sent_time: Option<DateTime<Utc>>,
-    /// When an operator released the later events of the aggregate from this `FAILED` row.
+    /// When an operator released the aggregate, so that this `FAILED` row no longer blocks later events.
     pub released_time: Option<DateTime<Utc>>,
 }
 
@@ -201,7 +201,7 @@ pub struct Blocked {
     pub since: DateTime<Utc>,
     /// When that event is due (`next_retry_time`); `None` if an operator has to decide.
     pub until: Option<DateTime<Utc>>,
-    /// Number of `NEW` and `RETRY` events of the aggregate that are later in its order and wait for that event.
+    /// Number of `NEW` and `RETRY` events that come later in the same aggregate and wait for that event.
     pub held: u64,
 }
 
@@ -352,21 +352,22 @@ pub trait OutboxRepo: Send {
         holds: &[OwnedPartition],
     ) -> Result<PartitionSet, StoreError>;
 
-    /// Changes rows to `SENT`. Only `NEW` and `RETRY` rows MUST change; returns how many did.
+    /// Changes rows to `SENT`. MUST change only `NEW` and `RETRY` rows; returns the number of changed rows.
     async fn mark_sent(&mut self, confirmed: &[&Confirmed], now: DateTime<Utc>) -> Result<u64, StoreError>;
 
-    /// Changes rows to `RETRY` or `FAILED`. Only `NEW` and `RETRY` rows MUST change; returns how many did.
+    /// Changes rows to `RETRY` or `FAILED`. MUST change only `NEW` and `RETRY` rows; returns the number of changed
+    /// rows.
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError>;
 
-    /// Changes rows to `RETRY`, due at the given time, without counted attempts and without `released_time`.
-    /// `last_error` and `sent_time` are kept; `sent_time` shows that the row was confirmed before. Only `SENT` and
-    /// `FAILED` rows MUST change. Returns those rows with their earlier values, ordered by event id. MUST wake the
-    /// relay as `append` does.
+    /// Changes rows to `RETRY`, due at the given time, with `retry_count` 0 and without `released_time`. `last_error`
+    /// and `sent_time` are kept; `sent_time` shows that the row was confirmed before. MUST change only `SENT` and
+    /// `FAILED` rows. Returns the changed rows with their earlier values, ordered by event id. The commit MUST wake the
+    /// relay, as after `append`.
     async fn redrive(&mut self, rows: &[Redrive], now: DateTime<Utc>)
     -> Result<Vec<RedrivenRow>, StoreError>;
 
     /// Releases the aggregate permanently: its ordered `FAILED` rows no longer block later events (`released_time`).
-    /// Returns how many rows this call released. MUST wake the relay as `append` does.
+    /// Returns the number of rows that this call released. The commit MUST wake the relay, as after `append`.
     async fn release(
         &mut self,
         aggregate: &AggregateRef,

@@ -53,7 +53,7 @@ impl StoreError {
         matches!(self, StoreError::Transient(_) | StoreError::CommitUnknown(_) | StoreError::Conflict { .. })
     }
 
-    /// Whether the database failed, not the work: an outage does not count as an attempt.
+    /// Whether the error is an outage of the database, which does not count as an attempt.
     pub fn is_outage(&self) -> bool {
         matches!(self, StoreError::Transient(_) | StoreError::CommitUnknown(_) | StoreError::Unavailable(_))
     }
@@ -84,8 +84,8 @@ impl Changed {
     }
 }
 
-/// Begins units of work and views. An application names its own types once: `type MarketStore = dyn Store<Unit of
-/// work = dyn MarketUnit, View = dyn MarketView>`.
+/// Begins units of work and views. An application declares its own types once, in an alias such as `dyn Store<Unit =
+/// dyn MarketUnit, View = dyn MarketView>`.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Unit of work: one transaction.

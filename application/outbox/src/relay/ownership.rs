@@ -1,7 +1,7 @@
 //! Partitions that this relay owns, with the end of each lease on its own clock.
 //!
-//! **Invariant:** a partition returned by `owned` is leased in the database for longer than this relay's monotonic
-//! clock assumes.
+//! **Invariant:** for each partition that `owned` returns, the lease in the database ends later than on this relay's
+//! monotonic clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(super) struct Ownership {
     next_tick: Instant,
     relays: LeaseWatch<RelayId>,
     leases: LeaseWatch<Partition>,
-    /// Whether it owns more than its share because a window was in progress.
+    /// Whether the relay owns more than its share, because a window was in progress.
     has_surplus: bool,
 }
 

@@ -128,7 +128,7 @@ struct Settlement {
     owned_partitions: Vec<OwnedPartition>,
     confirmed: BTreeMap<Partition, Vec<Confirmed>>,
     failed: BTreeMap<Partition, Vec<FailedPublish>>,
-    /// History entries for failed publishes; the row itself stores only the last one.
+    /// History entries for failed publishes; the row itself stores only the last error.
     history: BTreeMap<Partition, Vec<HistoryEntry>>,
 }
 

@@ -210,8 +210,8 @@ impl Relay {
         }
     }
 
-    /// An outage: the event stays in the outbox and no attempt is counted, unless configured otherwise. A row that is
-    /// already in this state needs no write.
+    /// Result of a publish that failed because of an outage: the event stays in the outbox and no attempt is counted,
+    /// unless configured otherwise. A row that is already in this state needs no write.
     fn deferred(&self, row: &OutboxRow, why: &str) -> Option<FailedPublish> {
         match self.settings.on_outage {
             OnOutage::Count => Some(self.failed_attempt(row, why)),
@@ -267,7 +267,8 @@ fn rounds<'r>(due: &'r [OutboxRow], unordered: &UnorderedTypes) -> Vec<Vec<&'r O
     rounds
 }
 
-/// Key of the sequence in which an event must keep its order.
+/// Key of the sequence that an event belongs to. Events of one sequence are published in order; each unordered event
+/// has its own key.
 fn sequence_key(row: &OutboxRow, unordered: &UnorderedTypes) -> (i64, String, i64) {
     if unordered.is_ordered(&row.event_type) {
         (row.aggregate.tenant.get(), row.aggregate.kind.clone(), row.aggregate.id)

@@ -1,6 +1,6 @@
 //! A service that uses only the toolkit: a lending library with its own event types and consumers.
 
-#![allow(clippy::unwrap_used, reason = "tests panic with what they saw")]
+#![allow(clippy::unwrap_used, reason = "a failed precondition ends the test")]
 
 mod library;
 mod log;
@@ -95,8 +95,8 @@ fn lent() -> EventSpec {
     EventSpec::new("BOOK_LENT", "book.lent")
 }
 
-/// No queue is bound to notes: the broker returns each one, it becomes FAILED, and it stays in the outbox to be
-/// counted.
+/// No queue is bound to the routing key of notes: the broker returns each note, its row becomes FAILED and stays in the
+/// outbox, where the tests count the rows.
 fn noted() -> EventSpec {
     EventSpec::new("LOAN_NOTED", "loan.noted").unordered()
 }
@@ -154,8 +154,8 @@ async fn event_type_can_reuse_a_name_of_another_service() {
     assert_eq!(library.dead_letters().await, []);
 }
 
-/// The service also defines the order: ORDER_TIMEOUT waits for earlier events like any other type, and REMINDER does
-/// not if the service registers it as unordered.
+/// The service also defines which types are ordered: ORDER_TIMEOUT waits for earlier events like any other type, and
+/// REMINDER does not if the service registers it as unordered.
 #[tokio::test(start_paused = true)]
 async fn registration_decides_whether_an_event_type_is_ordered() {
     let late = EventSpec::new("ORDER_TIMEOUT", "book.late");

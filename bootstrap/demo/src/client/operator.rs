@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Api, ApiResponse, NoResponse};
 
-/// Validity of a coupon: longer than any day takes.
+/// Validity of a coupon: longer than any simulated day.
 const COUPON_VALIDITY: TimeDelta = TimeDelta::days(1);
 
 impl Api {

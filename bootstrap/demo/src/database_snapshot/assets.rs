@@ -14,7 +14,7 @@ use super::{PAGE, TENANT, is_last};
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct Assets {
     pub(in super::super) holds: BTreeMap<OrderId, Vec<Hold>>,
-    /// Operations of orders, in the order in which they were posted.
+    /// Operations by order, in the sequence in which they were posted.
     pub(in super::super) operations: BTreeMap<OrderId, Vec<AssetOperation>>,
     pub(in super::super) refunds: BTreeMap<OrderId, Vec<Refund>>,
     pub(in super::super) coupons: Vec<Coupon>,

@@ -156,12 +156,12 @@ async fn corrupted_event_reaches_its_queue_only_once() {
     faults.corrupt_nth_payment(1);
     broker.publish((1..=9).map(paid).collect()).await.unwrap();
     let subscription = broker.subscribe(FULFILLMENT_QUEUE, PREFETCH).await.unwrap();
-    // The corrupted message is delivered too, but does not count towards the tenth: the eight others do.
+    // The corrupted message is delivered too, but is not counted for duplication; the eight other messages are.
     assert_eq!(
         receive_and_ack(subscription.as_ref(), 9).await.iter().filter(|other| **other == id(1)).count(),
         1
     );
-    // Event 1 is published again, as after a lost confirm. Event 11 is the tenth delivery that counts.
+    // Event 1 is published again, as after a lost confirm. Event 11 is the tenth counted delivery.
     broker.publish(vec![paid(1), paid(1), paid(10), paid(11)]).await.unwrap();
     assert_eq!(receive_and_ack(subscription.as_ref(), 3).await, [id(10), id(11), id(11)]);
     assert_eq!(counts(&faults, 1), MessageCounts { intact: 0, copies: 0, acked: 1 });

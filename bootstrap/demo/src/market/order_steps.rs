@@ -13,7 +13,7 @@ use super::super::journal::Step;
 use super::super::plan::{Deal, Scenario};
 use super::{Market, RedriveRate};
 
-/// First pause before a request is repeated because assets are not locked yet; doubles each time.
+/// First pause before a request is repeated; the pause is doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// Maximum pause.
 const MAX_PAUSE: Duration = Duration::from_millis(500);

@@ -24,7 +24,7 @@ pub(super) enum AssetUse {
     WholePrice,
     /// The whole price from a wallet that contains less.
     MoreThanBalance,
-    /// A coupon that another order uses as well.
+    /// A coupon that another order also uses.
     SharedCoupon,
 }
 

@@ -1,4 +1,4 @@
-//! Promises about effects, counted in their own tables.
+//! Promises about effects. Effects are counted in their own tables.
 
 use std::collections::BTreeMap;
 
@@ -153,7 +153,7 @@ fn expected_effects<'a>(database: &DatabaseSnapshot, row: &'a OutboxRow) -> Opti
         }
         EventBody::OrderRefunded(body) => {
             let mut expected = on_assets(&body.order, OperationKind::Revert);
-            // Also if no points were earned: the operation prevents that they are earned later.
+            // Expected even if no points were earned: the operation prevents points from being earned later.
             expected.push(on_points(&body.order, OperationKind::Unearn));
             expected.push(effect(&body.order, Kind::Released, body.order.seller_id));
             expected
@@ -218,7 +218,7 @@ fn recorded_effects<'a>(evidence: &Evidence<'a>) -> Vec<Effect<'a>> {
     listings.chain(shipments).chain(notifications).chain(credit).chain(assets).collect()
 }
 
-/// Each consumer applied the events of an order in their order.
+/// Each consumer applied the events of an order in sequence.
 pub(super) fn in_order(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut last: BTreeMap<(&str, OrderId), i64> = BTreeMap::new();
@@ -239,7 +239,7 @@ pub(super) fn in_order(evidence: &Evidence<'_>) -> Promise {
     let mut orders = 0;
     for (consumer, order, seq) in listings.chain(shipments).chain(notifications).chain(credit).chain(assets) {
         match last.insert((consumer, order), seq) {
-            // An equal number means a duplicate effect, which another promise covers.
+            // An equal sequence number means a duplicate effect, which another promise covers.
             Some(earlier) if earlier > seq => {
                 violations.add(|| format!("order {order} at {consumer}: {seq} after {earlier}"));
             }

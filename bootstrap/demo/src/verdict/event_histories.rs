@@ -10,7 +10,7 @@ use marketplace_domain::{
 
 use super::{Evidence, Promise, Violations, promise};
 
-/// The events of each aggregate of a kind, by outbox row id.
+/// The events of each aggregate of this type, by aggregate id; the events of one aggregate are sorted by outbox row id.
 fn events_by_aggregate(events: &[OutboxRow], kind: AggregateType) -> BTreeMap<i64, Vec<&OutboxRow>> {
     let mut found: BTreeMap<i64, Vec<&OutboxRow>> = BTreeMap::new();
     for event in events.iter().filter(|event| event.aggregate.kind == kind.as_str()) {
@@ -68,8 +68,8 @@ fn requested_refunds<'a>(evidence: &Evidence<'a>, order: OrderId) -> Vec<&'a Ref
     database.assets.refunds.get(&order).into_iter().flatten().filter(|refund| !is_due(refund)).collect()
 }
 
-/// The events, with sequence numbers, that lead to the state of an order. The begin and the failure of a refund change the
-/// order's version without an event of the order; the refund has its own events.
+/// The events, with sequence numbers, that lead to the state of an order. The start and the failure of a refund change
+/// the order's version without an event of the order; the refund has its own events.
 fn expected_events(order: &Order, refunds: Vec<&Refund>) -> Vec<(&'static str, i64)> {
     let steps: &[EventType] = match order.status {
         OrderStatus::Pending => &[],

@@ -25,7 +25,7 @@ pub(super) fn resolved(evidence: &Evidence<'_>) -> Promise {
     )
 }
 
-/// Each asset that an order uses has a hold, and its state matches the state of the order.
+/// Each asset that an order uses has a hold whose state matches the state of the order.
 pub(super) fn match_orders(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut violations = Violations::default();

@@ -22,7 +22,7 @@ use super::broker_faults::InjectedFaults;
 use super::database_snapshot::DatabaseSnapshot;
 use super::journal::ClientRecord;
 
-/// A promise with its result.
+/// A guarantee of the service that the demo verifies, called promise in its output, with the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Promise {
     pub(super) name: &'static str,
@@ -47,7 +47,7 @@ pub(super) struct Expectations {
     pub(super) lamp_buyers: usize,
     /// Time that a buyer has to pay.
     pub(super) payment_timeout: Duration,
-    /// Maximum delay between this deadline and the cancellation.
+    /// Maximum delay between the payment deadline and the cancellation.
     pub(super) cancel_delay_limit: Duration,
     /// Planned duration of the outage.
     pub(super) outage: Duration,

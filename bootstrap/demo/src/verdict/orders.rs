@@ -147,7 +147,7 @@ pub(super) fn one_lamp(evidence: &Evidence<'_>) -> Promise {
         violations.add(|| format!("{orders} orders of the lamp in the table"));
     }
     if (rush.won.len(), rush.refused) != (1, lamp_buyers.saturating_sub(1)) {
-        violations.add(|| "the responses to its buyers".to_owned());
+        violations.add(|| "the responses to the buyers of the lamp".to_owned());
     }
     let text = |won: usize, refused: usize| format!("{won} of {lamp_buyers} buyers, {refused} refused");
     promise(

@@ -23,7 +23,7 @@ impl Flow<'_> {
         self.refunds.iter().map(|refund| refund.amount.minor()).sum()
     }
 
-    /// Whether the captured amount is that of the payment, or zero if it did not succeed.
+    /// Whether the captured amount is that of the payment, or zero if the payment did not succeed.
     fn is_captured(&self) -> bool {
         let due = match self.payment.status {
             PaymentStatus::Success => self.payment.amount.minor(),

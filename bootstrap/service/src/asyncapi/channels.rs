@@ -102,7 +102,8 @@ fn description(queue: &QueueSpec) -> String {
     }
 }
 
-/// The event types that reach a queue: by their own key, by that of an expired delay, or as dead letters of other queues.
+/// The event types that reach a queue: by their own routing key, by the dead-letter key of an expired delay message, or
+/// as dead letters of other queues.
 fn carried<'a>(
     queue: &'a QueueSpec,
     topology: &'a Topology,

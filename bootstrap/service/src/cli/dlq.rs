@@ -20,9 +20,9 @@ Examples:
   handover dlq replay --all";
 
 const DISCARD_HELP: &str = "\
-Discarded dead letters stay in the table with the reason and take no effect, also those that are \
-being replayed; one whose event was applied in the meantime is closed as replayed. At most 900 by key \
-or the oldest 1,000 by filter. Exit code 1: some were not discarded; the output lists them with the reason.
+Discarded dead letters stay in the table with the reason and never take effect, including those that are \
+being replayed. A dead letter whose event was applied in the meantime is closed as replayed instead. At \
+most 900 by key or the oldest 1,000 by filter. Exit code 1: some were not discarded; the output lists them with the reason.
 
 Example:
   handover dlq discard 0f4a9c1be27d8356 --reason \"test message of another team\"";

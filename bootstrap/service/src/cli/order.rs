@@ -8,8 +8,8 @@ use super::values::{order, tenant};
 use super::{Common, OutputArgs, PageArgs};
 
 const TIMELINE_HELP: &str = "\
-Shows in order of time every change of the order, its events, their publication, and what each consumer \
-did with them, like the API for operators (GET /api/v1/orders/{id}/timeline).
+Shows in chronological order every change of the order, its events, their publication, and the result of \
+each consumer, like the API for operators (GET /api/v1/orders/{id}/timeline).
 
 Example:
   handover order timeline 17";
@@ -28,7 +28,7 @@ pub struct TimelineArgs {
     /// The order's id
     #[arg(value_name = "ORDER_ID", value_parser = order)]
     pub order: OrderId,
-    /// The order's marketplace [default: any]
+    /// The order's tenant [default: any]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub enum AuditCommand {
 pub struct AuditListArgs {
     #[command(flatten)]
     pub common: Common,
-    /// Only actions on this marketplace [default: all]
+    /// Only actions on rows of this tenant [default: all]
     #[arg(long, value_name = "ID", value_parser = tenant)]
     pub tenant: Option<TenantId>,
     /// Only changes, without reads and dry runs

@@ -29,9 +29,9 @@ Examples:
   handover outbox redrive 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5";
 
 const BLOCKED_HELP: &str = "\
-An event waits for its next attempt (TIME, until) or for a decision about a FAILED event before it \
-(DECISION): send that event again with `handover outbox redrive`, or let later events pass it with \
-`handover outbox release`. With `outbox.on-failed = \"continue\"`, the default, no event waits for a decision.
+The column waitsFor shows why an event waits: TIME means until its next attempt (column until), DECISION \
+means that an earlier event is FAILED: send the FAILED event again with `handover outbox redrive`, or let \
+later events pass it with `handover outbox release`. With `outbox.on-failed = \"continue\"`, the default, no event waits for a decision.
 
 Example:
   handover outbox blocked --output json | jq -r '.items[] | \"\\(.aggregateType) \\(.aggregateId)\"'";

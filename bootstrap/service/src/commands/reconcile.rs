@@ -58,7 +58,7 @@ pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure
         Output::Table => table(&view, &COLUMNS),
     })?;
     if more {
-        note("more findings exist than are listed: use a shorter time range, or repair these first");
+        note("more findings exist: use a shorter time range, or repair the listed findings first");
     }
     if is_sound {
         return Ok(Exit::Done);

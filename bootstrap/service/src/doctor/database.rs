@@ -166,7 +166,8 @@ async fn times(database: &AttachedDatabase) -> Result<(Option<DateTime<Utc>>, Da
     Ok((rows.first().map(|row| row.create_time), theirs))
 }
 
-/// Checks the clock of a database server, which deadlines follow; tokens and callbacks are checked with this machine's.
+/// Checks the clock of a database server: deadlines follow it, while tokens and callbacks are checked with this
+/// machine's clock.
 fn server_clock(now: DateTime<Utc>, newest_event: Option<DateTime<Utc>>, theirs: DateTime<Utc>) -> Check {
     let difference = theirs - now;
     if difference.abs() <= TOLERANCE {
@@ -177,7 +178,7 @@ fn server_clock(now: DateTime<Utc>, newest_event: Option<DateTime<Utc>>, theirs:
     Check::warn(
         CLOCK,
         format!("the clock of this machine is {by} {direction} the database's"),
-        "deadlines follow the database's clock, but tokens and callbacks are checked with this machine's",
+        "deadlines follow the database's clock, but tokens and callbacks are checked with this machine's clock",
         "set the clocks of both machines (NTP)",
     )
 }

@@ -67,7 +67,7 @@ fn demo_keeps_every_promise_and_prints_one_json_document() {
             assert!(report["figures"][figure].is_number(), "{figure}: {}", report["figures"]);
         }
         let failed = report["figures"]["failedRefunds"].as_u64();
-        assert!(failed.is_some_and(|failed| failed <= 1), "none but the planned one: {report:#}");
+        assert!(failed.is_some_and(|failed| failed <= 1), "only the planned refund may fail: {report:#}");
         assert_eq!(day.left(), Vec::<String>::new());
         for phase in [
             "granting assets to buyers",
@@ -153,15 +153,15 @@ fn demo_with_keep_prints_a_table_and_continues_to_serve_other_commands() {
         listed["items"].as_array().unwrap().clone()
     };
     assert!(!outbox(&day, "--status sent").is_empty());
-    // After the day the service sends refund requests to the sandbox, which reports their results. With every seed two
-    // orders end as paid, in money only.
+    // After the day the service sends refund requests to the sandbox, which reports their results. With every seed, two
+    // orders end as paid and use money only.
     let paid = outbox(&day, "--event-type ORDER_PAID");
     let mut refunds = paid.iter().map(|event| format!("/api/v1/orders/{}/refunds", event["aggregateId"]));
     let starts = |path: &String| {
-        let (status, response) = market.post(path, r#"{"reason":"the same grant twice"}"#);
+        let (status, response) = market.post(path, r#"{"reason":"ordered twice by mistake"}"#);
         status < 300 && response["data"]["status"] == "PROCESSING"
     };
-    let refunds = refunds.find(starts).expect("an order that is paid in money alone");
+    let refunds = refunds.find(starts).expect("an order that is paid with money only");
     day.until("report of the refund", |_| {
         let (status, response) = market.get(&refunds);
         assert_eq!(status, 200, "{response}");

@@ -8,7 +8,7 @@
 //!
 //! `newer.sqlite` has version 1 of the outbox, and versions 1 and 9000 of the marketplace (`marketplace_migrations`);
 //! `older.sqlite` has none; `changed.sqlite` has version 1 of both with a wrong checksum. `unreleased.sqlite` has the
-//! baseline of both from before the first release, in the table `handover_migrations`.
+//! baseline migration of both from before the first release, in the table `handover_migrations`.
 
 use crate::program::World;
 

@@ -76,7 +76,7 @@ impl Database {
         })
     }
 
-    /// Migrates the schema unless a newer version created it; then nothing is written.
+    /// Migrates the schema. A schema that a newer version of the program created is refused, and nothing is written.
     async fn migrate_schema(&self) -> Result<(), Failure> {
         match Schema::of(&self.store, &self.choice).await? {
             newer @ Schema::Newer { .. } => newer.current(&self.choice),
@@ -100,8 +100,8 @@ impl Database {
         }
     }
 
-    /// Ends every lease in a database file: the lock proves that their owners have ended. On a server other processes may
-    /// be alive.
+    /// Ends every lease in a database file: the lock proves that their owners have ended. On a server other processes
+    /// may still run.
     pub(crate) async fn end_stale_leases(&self) -> Result<(), Failure> {
         if self.choice.file().is_none() {
             return Ok(());

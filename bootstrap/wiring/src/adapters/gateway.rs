@@ -30,12 +30,12 @@ pub(super) fn of(app: &App, config: &Config) -> Result<Arc<dyn Gateway>, Failure
     let clock = Arc::clone(&app.tx.clock);
     Ok(match &config.gateway.choice {
         GatewayChoice::Sandbox(delay) => {
-            // A process without an API has no listener, so `allow` did not require gateway.url.
+            // A process without an API has no listener, so `check` did not require gateway.url.
             match config.gateway.is_chosen || config.database.file().is_some() {
                 true => tracing::info!("{SANDBOX_NOTICE}"),
                 false => tracing::warn!("{SANDBOX_NOTICE}; gateway.url is not set"),
             }
-            // A clone without the gateway: with it, gateway and application would own each other.
+            // A clone without the gateway: otherwise gateway and application would own each other.
             let reports = Arc::new(SandboxReports(app.for_background_tasks()));
             Arc::new(SandboxGateway::new(reports, clock, app.tx.tasks.clone(), *delay))
         }

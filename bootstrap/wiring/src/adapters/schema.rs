@@ -15,18 +15,18 @@ pub enum Schema {
     Older {
         /// `outbox` or `marketplace`.
         part: &'static str,
-        /// The version it has.
+        /// Version in the database.
         found: i64,
-        /// The version this program needs.
+        /// Version that this program needs.
         needed: i64,
     },
     /// A newer program created the schema.
     Newer {
         /// `outbox` or `marketplace`.
         part: &'static str,
-        /// The version it has.
+        /// Version in the database.
         found: i64,
-        /// The version this program needs.
+        /// Version that this program needs.
         needed: i64,
     },
 }

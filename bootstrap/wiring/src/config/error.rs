@@ -92,7 +92,7 @@ pub enum ConfigError {
         found: Box<str>,
         why: Box<str>,
         remedy: Box<str>,
-        /// Keys whose values are valid alone but conflict with this one.
+        /// Keys whose values are valid on their own but conflict with this value.
         related: &'static [&'static str],
     },
 }
@@ -151,7 +151,7 @@ impl ConfigError {
             ConfigError::UnknownSection { .. } => "all keys in it would be ignored silently".to_owned(),
             ConfigError::NotASection { .. } => "it contains further keys".to_owned(),
             ConfigError::Unreadable { .. } => {
-                "the program does not start without settings that it was given".to_owned()
+                "the program does not start if it cannot read a file that was named".to_owned()
             }
             ConfigError::Syntax { .. } => "a malformed file is not used at all".to_owned(),
             ConfigError::Refused { why, .. } => why.to_string(),

@@ -78,7 +78,7 @@ pub(super) fn refund(reader: &Reader<'_>) -> Result<RefundSettings, ConfigError>
             "set it to gateway.retry-base, which is \"{}\", or above",
             humantime::format_duration(retry_base)
         );
-        let why = "it is below the first pause, which it would cut short";
+        let why = "the maximum pause must not be shorter than the first pause";
         let error = reader.item("gateway.retry-cap")?.refused(why, &remedy);
         return Err(error.related_to(&["gateway.retry-base"]));
     }
@@ -105,7 +105,7 @@ pub(super) fn points(reader: &Reader<'_>) -> Result<PointsRules, ConfigError> {
 /// Reads `consistency.*` and the reaper's keys of `asset.*`.
 pub(super) fn consistency(reader: &Reader<'_>) -> Result<ConsistencySettings, ConfigError> {
     let reaper_why =
-        "the reaper releases locks that did not end: it must run regularly, but not continuously";
+        "the reaper releases locks that are still pending: it must run regularly, but not continuously";
     let interval_why = "the scan finds lost events: it must run regularly, but not continuously";
     let lock_why = "a short timeout releases the locks of orders that are still being paid";
     let window_why = "a window of 0 hours contains no orders";

@@ -18,7 +18,7 @@ pub(super) enum Kind {
 pub(super) struct Key {
     /// Section and name, separated by dots.
     pub(super) path: &'static str,
-    /// Default, written as in an environment variable; `None` if unset.
+    /// Default, written as in an environment variable; `None` if the key has no default.
     pub(super) default: Option<&'static str>,
     pub(super) kind: Kind,
 }

@@ -85,7 +85,7 @@ pub(super) fn merge(sources: &Sources) -> (Settings, Vec<ConfigError>) {
                     key: key.path,
                     origin: Origin::Flag(flag),
                     found: shown(text).into(),
-                    why: "process lists show command-line flags, so every user of this machine can read its password"
+                    why: "process lists show command-line flags, so every user of this machine can read the password"
                         .into(),
                     remedy: format!(
                         "leave the flag out and set {} or {} in {DEFAULT_FILE}; change the password if other users have access to this machine",

@@ -255,7 +255,7 @@ fn timeout(reader: &Reader<'_>) -> Result<TimeoutSettings, ConfigError> {
 fn relay(reader: &Reader<'_>) -> Result<RelaySettings, ConfigError> {
     let batch = reader.count("outbox.batch", 1..=MAX_BATCH, "a batch of 0 rows publishes nothing")?;
     let scan_why = "it is the longest that an event waits when its wake-up notification is lost";
-    let lease_why = "a relay loses a short lease in a short pause, and after a crash its partitions wait for a long one to end";
+    let lease_why = "a relay that pauses briefly loses a short lease, and after a crash a long lease delays the takeover of its partitions";
     let lease = reader.duration("outbox.lease", SECOND..=MINUTE, lease_why)?;
     let confirm_why = "a short timeout repeats publishes to a slow broker, a long one waits for a broker that never confirms";
     Ok(RelaySettings {

@@ -83,7 +83,7 @@ pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigErro
         "" => Err(item.refused("it names no file", remedy)),
         _ if path.ends_with('/') => Err(item.refused("it names a folder", remedy)),
         _ if path.contains(['?', '#', '%']) => {
-            Err(item.refused("it is a plain path, without options and escapes", remedy))
+            Err(item.refused("only a plain path is allowed, without options or escapes", remedy))
         }
         _ => Ok(DatabaseChoice::File(PathBuf::from(path))),
     }
@@ -122,7 +122,7 @@ pub(super) fn broker(
         ("database:", _) => BrokerChoice::Database,
         ("memory:", DatabaseChoice::File(_)) => BrokerChoice::Memory,
         ("memory:", DatabaseChoice::Server(_)) => {
-            let error = item.refused("other processes on this database would never see its messages", remedy);
+            let error = item.refused("other processes on this database cannot receive its messages", remedy);
             return Err(error.related_to(&["database.url"]));
         }
         _ if url.starts_with("amqp:") || url.starts_with("amqps:") => {
@@ -191,7 +191,7 @@ pub(super) fn contains_password(url: &str) -> bool {
 }
 
 /// A URL without its password: `scheme://...@host`. A file URL is returned unchanged, because a path may contain `@`. In a
-/// malformed URL a password may contain any character, so every part that could belong to one is removed.
+/// malformed URL a password may contain any character, so every part that could belong to a password is removed.
 pub(super) fn without_password(url: &str) -> String {
     if url.starts_with("sqlite:") {
         return url.to_owned();

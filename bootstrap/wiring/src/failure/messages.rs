@@ -164,7 +164,7 @@ impl Failure {
                 "copy the file, stop the process that serves it and run `handover migrate`; or use the older version"
             }
             Failure::Migration { database: DatabaseChoice::Server(_), .. } => {
-                "run `handover migrate` as a user with the right to create and alter tables, in a database for handover alone"
+                "run `handover migrate` as a user with the right to create and alter tables, in a database that only handover uses"
             }
             Failure::Migration { .. } => {
                 "use the build that created the file, or start with another file (--database); if only released versions \
@@ -195,7 +195,7 @@ impl Failure {
                 "correct the causes and replay again, or discard them with `handover dlq discard`"
             }
             Failure::NotDiscarded { .. } => {
-                "nothing for those that were decided or applied already; for those being applied now, discard again later"
+                "nothing for dead letters that were already decided or applied; discard dead letters that are being applied again later"
             }
             Failure::Refused(_) => "follow the message; if it does not help, report a bug",
             Failure::Listen { listen, cause } => {

@@ -9,7 +9,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Maximum characters of a table cell; `show` and JSON contain the full text.
+/// Maximum characters of a table cell; `outbox show` and JSON contain the full text.
 const MAX_CELL_CHARS: usize = 72;
 
 /// Formats rows as columns under a header; borders on a terminal only.

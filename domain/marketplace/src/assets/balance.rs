@@ -1,9 +1,9 @@
 //! Wallet and points balances of a user, and the ledger entries of each change.
 //!
-//! **Invariant:** the entries of each change sum to zero, and therefore so do all accounts.
+//! **Invariant:** the entries of each change sum to zero, and therefore the balances of all accounts do too.
 //!
-//! **Invariant:** `available`, `frozen` and `debt` are never negative, and `available` is zero while there is a debt. Both
-//! depend only on the sum of all changes, so the order of the changes does not matter.
+//! **Invariant:** `available`, `frozen` and `debt` are never negative, and `available` is zero while there is a debt.
+//! Their values depend only on the sum of all changes, not on the sequence of the changes.
 
 use chrono::{DateTime, Utc};
 
@@ -12,7 +12,7 @@ use crate::UserId;
 use handover_events::named;
 use handover_events::{MAX_ID, TenantId};
 
-/// A balance that a user can have.
+/// Kind of balance. A user has at most one balance of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Purse {
     /// Money held by the marketplace for the user, in minor units.

@@ -28,7 +28,7 @@ pub struct Coupon {
     pub discount: Money,
     /// Minimum price of the product.
     pub min_spend: Money,
-    /// From this time on the coupon cannot be used.
+    /// From this time on, the coupon cannot be locked; a coupon that is already locked can still be used.
     pub expires_at: DateTime<Utc>,
     pub status: CouponStatus,
     /// The order that locked or used the coupon.

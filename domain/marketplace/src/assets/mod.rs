@@ -121,7 +121,7 @@ impl RequestedAssets {
 
     /// Computes the assets of an order with this price, and the remaining amount to be paid in money (spec §2).
     ///
-    /// Does not check whether the assets are available; their locks do.
+    /// Does not check whether the assets are available: that is checked when they are locked.
     pub fn apply_to(&self, price: Money, rules: PointsRules) -> Result<(OrderAssets, Money), AssetRefusal> {
         let coupon = match &self.coupon {
             Some(coupon) => Some(CouponUse { id: coupon.id, discount: coupon.discount_on(price)? }),

@@ -20,7 +20,7 @@ pub enum OperationKind {
     Issue,
     /// The asset is held for an order.
     Freeze,
-    /// The held asset pays the order.
+    /// The held asset pays for the order.
     Commit,
     /// The order ended unpaid; the hold is released.
     Release,
@@ -72,7 +72,7 @@ impl OperationKey {
         OperationKey(format!("{asset}:{refund}:revert"))
     }
 
-    /// Key for earning points by an order.
+    /// Key for crediting the points earned by an order.
     pub fn earn(order: OrderId) -> OperationKey {
         OperationKey(format!("points:{order}:earn"))
     }
@@ -97,8 +97,8 @@ impl OperationKey {
         OperationKey(format!("coupon:{coupon}:issue"))
     }
 
-    /// Key for an operation of an operator for a user. The same key of two operators denotes two operations. `operator` is
-    /// `None` for a caller without an account, such as the command line.
+    /// Key for an operation of an operator for a user. If two operators send the same key, these are two operations.
+    /// `operator` is `None` for a caller without an account, such as the command line.
     pub fn by_operator(
         kind: OperationKind,
         user: UserId,

@@ -1,4 +1,5 @@
-//! The payload of each event type (spec §3; 000 §13). To add a type: a variant here, its name and routing key in `mod.rs`.
+//! The payload of each event type (spec §3; 000 §13). A new type needs a variant here, and a name and a routing key in
+//! `mod.rs`.
 
 use chrono::{DateTime, NaiveDate, Utc};
 use handover_events::{Envelope, EnvelopeError, Fields, rfc3339};

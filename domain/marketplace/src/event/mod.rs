@@ -32,7 +32,7 @@ pub enum EventType {
     OrderPaid,
     /// `paid` -> `shipped`, `shipped` -> `completed`.
     OrderStatusChanged,
-    /// The payment deadline of an order must be checked. The message is delayed by the delay queue.
+    /// Triggers the check of the payment deadline. The delay queue delays the message until the deadline.
     OrderTimeout,
     /// `pending` -> `cancelled`.
     OrderCancelled,

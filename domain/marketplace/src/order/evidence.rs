@@ -1,5 +1,5 @@
-//! Checks events about an order against its row. An event id alone proves nothing: an outbox row inserted with SQL has
-//! one too (004 Q5).
+//! Checks events about an order against its row. An event id does not prove that this program created the event: an
+//! outbox row inserted with SQL has an event id too (004 Q5).
 
 use super::{CancelReason, Order, OrderStatus};
 use crate::{EventBody, Money, OrderFacts, Points, ProductId};

@@ -33,7 +33,7 @@ pub struct NewOrder {
     pub now: DateTime<Utc>,
 }
 
-/// An order. Its row version is the `aggregate_seq` of the events of its last change.
+/// An order. Each change increments the row version; its events have the new version as their `aggregate_seq`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
     pub id: OrderId,
@@ -44,7 +44,7 @@ pub struct Order {
     pub seller: UserId,
     pub status: OrderStatus,
     pub cancel_reason: Option<CancelReason>,
-    /// Price of the product at the time of the commit.
+    /// Price of the product when the order was placed.
     pub total: Money,
     /// Assets that pay a part of the order.
     pub assets: OrderAssets,
@@ -225,7 +225,7 @@ impl Order {
 /// Whether an actor may perform an action (spec §2 "Order").
 const fn may(action: &OrderAction, actor: OrderActor) -> bool {
     match action {
-        // The service itself pays an order whose remaining amount is zero.
+        // If the remaining amount is zero, the service itself marks the order as paid.
         OrderAction::Pay => matches!(actor, OrderActor::Gateway | OrderActor::System),
         OrderAction::Ship(_) => matches!(actor, OrderActor::Seller),
         OrderAction::Complete | OrderAction::Cancel(CancelCause::Buyer) => matches!(actor, OrderActor::Buyer),

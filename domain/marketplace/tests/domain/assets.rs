@@ -23,7 +23,7 @@ fn requested(coupon: Option<Coupon>, wallet: &str, number: i64) -> RequestedAsse
     RequestedAssets { coupon, wallet: money(wallet), points: points(number) }
 }
 
-/// The remaining amount of an order of 88.50.
+/// The remaining amount of an order with price 88.50.
 fn payable(requested: &RequestedAssets) -> Result<String, OrderRefusal> {
     placed(requested).map(|(order, _, _)| order.payable.to_string())
 }
@@ -109,7 +109,7 @@ fn assets_above_the_remaining_amount_are_rejected() {
     assert_eq!(payable(&requested(None, "88.51", 0)), Err(more_than_left(Asset::Wallet, "88.50")));
     assert_eq!(payable(&requested(None, "0", 8850)), Ok("0.00".into()));
     assert_eq!(payable(&requested(None, "0", 8851)), Err(more_than_left(Asset::Points, "88.50")));
-    // Assets are applied in the order coupon, wallet, points.
+    // Assets are applied in this sequence: coupon, wallet, points.
     assert_eq!(payable(&requested(Some(ten_off()), "78.50", 0)), Ok("0.00".into()));
     assert_eq!(
         payable(&requested(Some(ten_off()), "78.51", 9000)),

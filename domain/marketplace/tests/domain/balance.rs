@@ -40,7 +40,7 @@ fn too_much(purse: Purse) -> Change {
     Err(AssetRefusal::TooMuch { asset: purse.asset() })
 }
 
-/// Every operation with an amount.
+/// Results of all operations with this amount.
 fn each_of(balance: &Balance, amount: i64) -> [Change; 6] {
     [
         balance.receive(amount, Account::Gateway, now()),
@@ -224,7 +224,7 @@ fn posting_must_balance_separately_in_money_and_points() {
     assert!(!balances(&[(Account::Points, i64::MAX), (Account::Points, i64::MAX), (Account::Points, 2)]));
 }
 
-/// A change of points that no earlier change can cause to be rejected.
+/// A change of points that is valid after any sequence of the other changes.
 #[derive(Debug, Clone, Copy)]
 enum PointsChange {
     Earned(i64),

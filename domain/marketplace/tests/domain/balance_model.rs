@@ -156,9 +156,13 @@ struct Ledger(BTreeMap<&'static str, i128>);
 
 impl Ledger {
     fn post(&mut self, entries: &[Entry], purse: Purse) {
-        assert_eq!(entries.iter().map(|entry| i128::from(entry.amount)).sum::<i128>(), 0, "double entry");
+        assert_eq!(
+            entries.iter().map(|entry| i128::from(entry.amount)).sum::<i128>(),
+            0,
+            "entries must sum to zero"
+        );
         for (at, entry) in entries.iter().enumerate() {
-            assert_ne!(entry.amount, 0, "an entry with amount zero");
+            assert_ne!(entry.amount, 0, "no entry has amount zero");
             assert!(entry.amount.unsigned_abs() <= MAX_ID.unsigned_abs());
             assert_eq!(entry.account.asset(), purse.asset());
             assert!(
@@ -199,7 +203,7 @@ fn assert_agreement(balance: &Balance, ledger: &Ledger, model: &Model) {
             "{account}"
         );
     }
-    assert_eq!(ledger.0.values().sum::<i128>(), 0, "the sum of all accounts");
+    assert_eq!(ledger.0.values().sum::<i128>(), 0, "the accounts must sum to zero");
 }
 
 fn follows_the_model(purse: Purse, steps: &[(Step, Near, i64)]) {

@@ -1,4 +1,4 @@
-//! Every payload round-trips through JSON, alone and in its envelope.
+//! Every payload round-trips through JSON, with and without its envelope.
 
 use chrono::NaiveDate;
 use handover_events::{Envelope, MAX_ID};

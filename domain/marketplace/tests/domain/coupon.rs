@@ -76,7 +76,7 @@ fn locked_or_used_coupon_does_not_expire() {
     for late in moments() {
         assert_eq!((locked().expire(late), used().expire(late)), (None, None));
         assert_eq!(locked().commit(order(), late).unwrap().status, CouponStatus::Used);
-        // It becomes available again and is expired by then.
+        // The release or the return makes the coupon available again, but the coupon has expired by then.
         for available in
             [locked().release(order(), late).unwrap(), used().return_used(order(), late).unwrap()]
         {

@@ -21,7 +21,7 @@ fn score_matches_the_specification() {
         (counts(0, 51, 0), 0),
         (counts(0, 0, 20), 0),
         (counts(1, 0, 20), 1),
-        // Only the total is clamped: points above 120 still offset later losses.
+        // Only the total is clamped: completed orders above 120 still offset later deductions.
         (counts(30, 5, 0), 120),
         (counts(u32::MAX, 0, 0), 120),
         (counts(u32::MAX, u32::MAX, u32::MAX), 0),
@@ -42,7 +42,7 @@ fn cancellation_counts_only_if_the_buyer_caused_it() {
 }
 
 #[test]
-fn step_names_are_frozen() {
+fn outcome_names_are_frozen() {
     let names: Vec<_> = CreditOutcome::ALL.iter().map(|step| step.as_str()).collect();
     assert_eq!(names, ["COMPLETED", "CANCELLED_BY_BUYER", "CANCELLED_BY_TIMEOUT"]);
     for step in CreditOutcome::ALL {
@@ -62,7 +62,7 @@ fn steps() -> impl Strategy<Value = Vec<CreditOutcome>> {
 
 proptest! {
     #[test]
-    fn score_is_the_clamped_sum_in_any_order_of_steps(
+    fn score_is_the_clamped_sum_of_outcomes_in_any_sequence(
         (steps, shuffled) in steps().prop_flat_map(|steps| (Just(steps.clone()), Just(steps).prop_shuffle()))
     ) {
         let of = |steps: &[CreditOutcome]| steps.iter().fold(CreditCounts::default(), |sum, step| sum.and(*step));
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn each_step_changes_the_score_only_in_its_direction(steps in steps()) {
+    fn each_outcome_changes_the_score_only_in_its_direction(steps in steps()) {
         let now = steps.iter().fold(CreditCounts::default(), |sum, step| sum.and(*step));
         prop_assert!(now.and(CreditOutcome::Completed).score() >= now.score());
         prop_assert!(now.and(CreditOutcome::CancelledByBuyer).score() <= now.score());

@@ -112,7 +112,7 @@ struct Model {
 impl Model {
     fn step(&mut self, step: Step, amount: i64) -> Result<bool, &'static str> {
         let changes = match (step, self.exists, self.ended) {
-            // The lock is processed first, or after a release that left a tombstone.
+            // A lock has an effect only if there is neither a hold nor a tombstone.
             (Step::Lock, exists, _) => !exists,
             (Step::Commit | Step::Revert, false, _) => return Err("not locked"),
             (Step::Release, false, _) => true,

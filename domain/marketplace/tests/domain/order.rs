@@ -11,8 +11,8 @@ use crate::common::{
     BUYER, FACTS, SELLER, at, id, ids, money, new_order, one_of, order, place, placed_at, product, shipment,
 };
 
-/// Spec §2: state, action, permitted actors, next state. Any other combination is rejected. The system pays an order whose
-/// remaining amount is zero. The state is `refunding` while a refund is in `PROCESSING`.
+/// Spec §2: state, action, permitted actors, next state. Any other combination is rejected. The system marks an order
+/// as paid if its remaining amount is zero. The state is `refunding` while a refund is in `PROCESSING`.
 const LEGAL: [(&str, &str, &[&str], &str); 10] = [
     ("pending", "pay", &["gateway", "system"], "paid"),
     ("pending", "cancel for buyer", &["buyer"], "cancelled"),
@@ -117,7 +117,7 @@ fn every_state_action_and_actor_matches_the_table() {
     );
 }
 
-/// Every possible history of an order: its states with their events.
+/// Every possible history of an order with at most six states: each state with its events.
 fn histories() -> Vec<Vec<(Order, Vec<EventBody>)>> {
     let (placed, _, events) = place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
     let mut open = vec![vec![(placed, events)]];
@@ -126,7 +126,7 @@ fn histories() -> Vec<Vec<(Order, Vec<EventBody>)>> {
         let (order, _) = history.last().expect("an order").clone();
         for action in actions() {
             let applied = OrderActor::ALL.iter().find_map(|actor| order.apply(&action, *actor, now()).ok());
-            // A failed refund returns to `paid`, so the length is limited.
+            // A failed refund returns the order to `paid`, so the length of a history must be limited.
             if let (Some(next), true) = (applied, history.len() < 6) {
                 open.push(history.iter().cloned().chain([next]).collect());
             }

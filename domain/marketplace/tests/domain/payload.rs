@@ -59,7 +59,8 @@ fn envelope_is_parsed_into_its_payload() {
 fn missing_required_field_is_named_in_the_error() {
     for row in ROWS {
         for (field, _) in row.required() {
-            // Without `invoiceId` a payment or refund is one for an order, which another test below covers.
+            // Without `invoiceId`, the payment or refund is for an order;
+            // `payment_or_refund_for_both_order_and_invoice_is_rejected` covers this.
             if field == "invoiceId" && row.name != "INVOICE_GENERATED" {
                 continue;
             }
@@ -139,7 +140,7 @@ fn envelope_with_wrong_aggregate_type_is_rejected() {
 }
 
 #[test]
-fn envelope_with_another_aggregate_id_than_its_payload_is_rejected() {
+fn envelope_whose_aggregate_id_differs_from_its_payload_is_rejected() {
     for row in ROWS {
         let right = row.envelope().aggregate_id;
         for other in [0, -1, right - 1, right + 1, i64::MIN, i64::MAX] {
@@ -174,7 +175,7 @@ fn payment_or_refund_for_both_order_and_invoice_is_rejected() {
 }
 
 #[test]
-fn unknown_event_type_has_no_payload() {
+fn payload_of_unknown_event_type_is_rejected() {
     for name in ["ORDER_EXPLODED", "order_created", "ORDER_CREATED ", ""] {
         let mut envelope = Envelope::parse(ENVELOPE).unwrap();
         name.clone_into(&mut envelope.event_type);

@@ -1,4 +1,5 @@
-//! A payment is settled once, with its own amount; a success that arrives too late is marked for refund.
+//! A payment is settled once, and only by a report with its exact amount; a success that arrives too late is marked for
+//! refund.
 
 use chrono::{DateTime, Utc};
 use marketplace_domain::{

@@ -1,4 +1,4 @@
-//! Compares orders and their refunds with a model, for any order of requests, reports and shipping.
+//! Compares orders and their refunds with a model, for any sequence of requests, reports and shipments.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{

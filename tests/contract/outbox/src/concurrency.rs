@@ -1,4 +1,4 @@
-//! Units of work that start at the same time at a barrier, for the store of any application.
+//! Runs units of work that a barrier starts at the same time, for the store of any application.
 //!
 //! A unit of work with a transient error is retried, as by `with_tx`.
 
@@ -61,15 +61,17 @@ where
     Ok(out)
 }
 
-/// Asserts that exactly one unit of work changed its row and the others found none to change; returns its number.
+/// Asserts that exactly one unit of work changed its row and the others found no row to change; returns the
+/// number of that unit of work.
 pub fn one_changed(outcomes: Vec<Result<Changed, StoreError>>) -> usize {
-    let changed: Vec<_> = outcomes.into_iter().map(|outcome| outcome.expect("losing is no error")).collect();
+    let changed: Vec<_> = outcomes.into_iter().map(|outcome| outcome.expect("a lost race is not an error")).collect();
     let winners: Vec<_> = (0..RACERS).filter(|n| changed[*n] == Changed::One).collect();
     assert_eq!(winners.len(), 1, "{changed:?}");
     winners[0]
 }
 
-/// Asserts that exactly one unit of work succeeded and the others had a conflict; returns its number.
+/// Asserts that exactly one unit of work succeeded and the others had a conflict; returns the number of that unit
+/// of work.
 pub fn one_succeeded(outcomes: Vec<Result<(), StoreError>>) -> usize {
     let winners: Vec<_> = (0..RACERS).filter(|n| outcomes[*n].is_ok()).collect();
     assert_eq!(winners.len(), 1, "{outcomes:?}");

@@ -2,7 +2,7 @@
 //! adapter can violate is a rule. The crate is independent of any application; the ports of an application have their
 //! own contract, built with the same macros (for example `marketplace-contract`).
 //!
-//! A rule is an `async fn` whose name states it. It gets a rig (a fresh adapter with its environment), panics with
+//! A rule is an `async fn` whose name states the requirement. It gets a rig (a fresh adapter with its environment), panics with
 //! the observed values if the rule is violated, and every wait has a time limit. [`contract!`] generates one test per
 //! rule for an adapter; [`store::RULES`] and [`broker::RULES`] list the rules for other ways of running them.
 //!
@@ -28,7 +28,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a violated rule panics with the observed values; rules run tasks concurrently and forge confirms"
+    reason = "a violated rule panics with the observed values; rules run tasks concurrently and create confirms without a broker"
 )]
 
 use std::future::Future;
@@ -46,7 +46,7 @@ pub mod work;
 
 pub use rules::{RigFuture, Rule, RuleFuture, run, run_rule};
 
-/// Time limit for expected events. A correct adapter needs milliseconds; the limit is long enough for a busy machine,
+/// Time limit of every wait. A correct adapter needs milliseconds; the limit is long enough for a busy machine,
 /// so that a timeout indicates a defect.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -61,7 +61,7 @@ pub fn long() -> bool {
     std::env::var_os("HANDOVER_LONG").is_some()
 }
 
-/// Output of a future that must complete within [`TIMEOUT`].
+/// Returns the output of a future that must complete within [`TIMEOUT`]; panics otherwise.
 pub async fn within<F: Future>(what: &str, work: F) -> F::Output {
     match tokio::time::timeout(TIMEOUT, work).await {
         Ok(output) => output,
@@ -121,5 +121,5 @@ impl<F: Future> Future for CancelAfter<F> {
     }
 }
 
-/// Maximum number of polls in a cancellation test; no adapter yields more often.
+/// Maximum number of polls in a cancellation test; no adapter needs more polls.
 pub const MAX_POLLS: usize = 64;

@@ -17,9 +17,9 @@ use handover_outbox::ports::{
 pub const BOOK: &str = "Book";
 /// Event type of [`event`].
 pub const BOOK_LENT: &str = "BOOK_LENT";
-/// Another event type.
+/// Event type of a book that was added to the library.
 pub const BOOK_ADDED: &str = "BOOK_ADDED";
-/// Another event type.
+/// Event type of a book that was returned to the library.
 pub const BOOK_RETURNED: &str = "BOOK_RETURNED";
 /// An event type that is excluded from the order of its aggregate: see [`unordered`].
 pub const BOOK_OVERDUE: &str = "BOOK_OVERDUE";
@@ -27,7 +27,7 @@ pub const BOOK_OVERDUE: &str = "BOOK_OVERDUE";
 /// A text with special characters, to check that texts are stored unchanged.
 pub const SPECIAL_CHARACTERS: &str = "二手相机 “Zenit” 📷 it's \"50%\" off \\ ; -- é";
 
-/// Time of every sample, with microseconds.
+/// Default time of the samples; it has a part in microseconds.
 pub fn start() -> DateTime<Utc> {
     DateTime::from_timestamp_micros(1_770_201_000_123_456).expect("a moment within range")
 }
@@ -37,17 +37,17 @@ pub fn later(seconds: i64) -> DateTime<Utc> {
     start() + TimeDelta::seconds(seconds)
 }
 
-/// A tenant.
+/// The tenant with this number.
 pub fn tenant(number: i64) -> TenantId {
-    number.try_into().expect("a legal id")
+    number.try_into().expect("a valid id")
 }
 
-/// An event id.
+/// The event id with this text; panics if the text is not valid.
 pub fn event_id(text: &str) -> EventId {
-    text.parse().expect("a legal event id")
+    text.parse().expect("a valid event id")
 }
 
-/// Id of a run of a relay.
+/// Id of a relay with this name.
 pub fn relay(name: &str) -> RelayId {
     RelayId(name.to_owned())
 }
@@ -102,12 +102,12 @@ pub fn confirmed(id: &str) -> Confirmed {
     match Outgoing::new(event_id(id), "book.lent".into(), Message::default()).confirmed() {
         PublishOutcome::Confirmed(proof) => proof,
         PublishOutcome::Returned { .. } | PublishOutcome::Nacked { .. } | PublishOutcome::Unknown { .. } => {
-            unreachable!("a confirm is a confirm")
+            unreachable!("`Outgoing::confirmed` returns `Confirmed`")
         }
     }
 }
 
-/// A failed publish that is retried at `due`.
+/// A failed publish that is retried at `due`, or immediately if `due` is `None`.
 pub fn to_retry(id: &str, due: Option<DateTime<Utc>>) -> FailedPublish {
     FailedPublish {
         event_id: event_id(id),
@@ -133,7 +133,7 @@ pub fn redrive(id: &str, due: DateTime<Utc>) -> Redrive {
     Redrive { event_id: event_id(id), due }
 }
 
-/// A history entry of an event of tenant 1: its first attempt was not confirmed.
+/// A history entry of an event of tenant 1: its first publish attempt failed.
 pub fn history_entry(id: &str) -> HistoryEntry {
     HistoryEntry {
         tenant: TenantId::DEFAULT,
@@ -146,7 +146,7 @@ pub fn history_entry(id: &str) -> HistoryEntry {
     }
 }
 
-/// A consume-log record of this event: the first one, applied.
+/// The first consume-log record of a consumer for this event: the event was applied.
 pub fn consumption(consumer: &str, event: &NewEvent) -> Consumption {
     Consumption {
         consumer: consumer.to_owned(),
@@ -169,7 +169,7 @@ pub fn consumption(consumer: &str, event: &NewEvent) -> Consumption {
     }
 }
 
-/// The record as it is read after it was written.
+/// The record as the store returns it after it was written.
 pub fn as_recorded(written: &Consumption) -> ConsumeRecord {
     ConsumeRecord {
         status: written.status,
@@ -181,7 +181,7 @@ pub fn as_recorded(written: &Consumption) -> ConsumeRecord {
     }
 }
 
-/// The record as operators read it.
+/// The record as the queries of operators return it.
 pub fn as_consumed(written: &Consumption) -> Consumed {
     Consumed {
         consumer: written.consumer.clone(),

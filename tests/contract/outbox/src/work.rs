@@ -8,17 +8,17 @@ use super::within;
 
 /// Commits a unit of work; the commit must succeed.
 pub async fn commit<U: UnitOfWork + ?Sized>(unit: Box<U>) {
-    within("commit", unit.commit()).await.expect("the unit commits");
+    within("commit", unit.commit()).await.expect("the unit of work commits");
 }
 
 /// Asserts that a write changed its row.
 pub fn changes_one(changed: Result<Changed, StoreError>) {
-    assert_eq!(changed.expect("the write is legal"), Changed::One);
+    assert_eq!(changed.expect("the write succeeds"), Changed::One);
 }
 
-/// Asserts that a write found no row to change, which is no error.
+/// Asserts that a write found no row to change, which is not an error.
 pub fn changes_none(changed: Result<Changed, StoreError>) {
-    assert_eq!(changed.expect("finding no row is no error"), Changed::None);
+    assert_eq!(changed.expect("finding no row is not an error"), Changed::None);
 }
 
 /// Asserts a conflict on a unique key or an expected state.

@@ -40,7 +40,7 @@ pub(crate) struct RunResult {
 }
 
 impl Campaign {
-    /// Prepares the corpus with the samples, and the dictionary.
+    /// Writes the samples to the corpus, and the dictionary to a file.
     pub(crate) fn of(decoder: &Decoder) -> Campaign {
         let program = std::env::var_os("HANDOVER_FUZZ").map(PathBuf::from);
         let program = program.expect("HANDOVER_FUZZ is not set: run `tests/run --long fuzz`");

@@ -21,14 +21,15 @@ use handover_fuzz::{DECODERS, PLANTED};
 /// Number of parallel runs: the cores of a small machine.
 const PARALLEL_RUNS: u32 = 2;
 
-/// Minimum number of instrumented edges, of some hundred thousand. Fewer means that our own code is not instrumented.
+/// Minimum number of instrumented edges; a correct build has several hundred thousand. With fewer, the code of the
+/// workspace is not instrumented.
 const LEAST_COUNTERS: u64 = 50_000;
 
 /// Total time for all decoders.
 const SECONDS: u32 = 600;
 
 #[test]
-fn no_decoder_breaks_a_promise_under_guided_fuzzing() {
+fn no_decoder_violates_a_guarantee_under_guided_fuzzing() {
     let time = Duration::from_secs((SECONDS * PARALLEL_RUNS).into()) / u32::try_from(DECODERS.len()).unwrap();
     let waiting = Mutex::new(DECODERS.iter());
     let failed = Mutex::new(Vec::new());
@@ -58,20 +59,20 @@ fn no_decoder_breaks_a_promise_under_guided_fuzzing() {
 
 fn check(result: &RunResult) -> Result<(), &'static str> {
     if !result.success {
-        return Err("an input broke a promise, took too long or too much memory");
+        return Err("an input violated a guarantee or took too much time or memory");
     }
     if result.counters < LEAST_COUNTERS {
         return Err("the program is not instrumented");
     }
-    // The samples alone are no fuzzing.
+    // A run that executes only the samples does not fuzz.
     if result.inputs < 500 {
         return Err("too few inputs were executed");
     }
     Ok(())
 }
 
-/// Without instrumentation, or without feedback about comparisons, the fault would not be found: its input is one of 2^80.
-/// Also checks that a finding is reported and its input kept.
+/// Without instrumentation, or without feedback about comparisons, the fault would not be found: only one of 2^80
+/// inputs triggers it. Also checks that a finding is reported and its input kept.
 #[test]
 fn guided_fuzzing_finds_planted_fault_and_keeps_input() {
     let campaign = Campaign::of(&PLANTED);

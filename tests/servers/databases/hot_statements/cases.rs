@@ -66,7 +66,7 @@ macro_rules! unit {
     };
 }
 
-/// An order without effects: a second effect of the same fact would be a conflict.
+/// The id of an order without effects, because a second effect of the same fact would be a conflict.
 fn new_order() -> i64 {
     static NEXT: AtomicI64 = AtomicI64::new(ACTIVE + 1_000);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -84,7 +84,7 @@ pub(super) const CASES: &[Case] = &[
     view!("due rows", DUE, |view| view
         .outbox_view()
         .outbox_due(&DueQuery { limit: 200, ..due_at(later(60)) })),
-    view!("due rows, held by failed ones", DUE, |view| view.outbox_view().outbox_due(&DueQuery {
+    view!("due rows with `hold` after failed rows", DUE, |view| view.outbox_view().outbox_due(&DueQuery {
         on_failed: OnFailed::Hold,
         limit: 200,
         ..due_at(later(60))
@@ -142,21 +142,21 @@ pub(super) const CASES: &[Case] = &[
     unit!("redriving", ["uk_event_id"], |unit| unit
         .outbox()
         .redrive(&[redrive("sent-9", later(3_600)), redrive("no-such", later(3_600))], start())),
-    unit!("releasing", ["idx_outbox_failed", "idx_outbox_order"], |unit| unit.outbox().release(
+    unit!("releasing an aggregate", ["idx_outbox_failed", "idx_outbox_order"], |unit| unit.outbox().release(
         &aggregate(12),
         &unordered(),
         start()
     )),
-    view!("the order gate", ["idx_aggregate", "uk_consumer_event"], |view| view.outbox_view().unapplied(
+    view!("unapplied rows", ["idx_aggregate", "uk_consumer_event"], |view| view.outbox_view().unapplied(
         CONSUMER,
         &[BOOK_LENT, BOOK_RETURNED],
         0,
         &[aggregate(ACTIVE), aggregate(7), aggregate(8), aggregate(9)]
     )),
-    view!("a record", ["uk_consumer_event"], |view| view
+    view!("a consume-log record", ["uk_consumer_event"], |view| view
         .outbox_view()
         .consumption(CONSUMER, &event_id("sent-7"))),
-    unit!("updating a record", ["uk_consumer_event"], |unit| async {
+    unit!("updating a consume-log record", ["uk_consumer_event"], |unit| async {
         let mut retried = consumption(CONSUMER, &event("due", ACTIVE, 1));
         retried.expected = Expected::At(ConsumeStatus::Failed, 1);
         retried.status = ConsumeStatus::Failed;
@@ -215,7 +215,7 @@ pub(super) const CASES: &[Case] = &[
     view!("number of undecided dead letters", ["idx_dead_letters_undecided"], |view| async {
         view.outbox_view().undecided_dead_letters(Some(TenantId::DEFAULT)).await.map(Some)
     }),
-    unit!("parking", ["uk_dead_letter", "idx_dead_letters_key"], |unit| unit
+    unit!("parking dead letters", ["uk_dead_letter", "idx_dead_letters_key"], |unit| unit
         .outbox()
         .park(&[dead_letter("a.queue", "dead"), dead_letter("a.queue", "dead-too")])),
     view!("an order", ["orders_pkey", "PRIMARY"], |view| view.order_by_id(TenantId::DEFAULT, order_id(7))),

@@ -155,7 +155,7 @@ fn logged(log: &PathBuf, database: &str, from: u64) -> Vec<Read> {
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "counts of rows, which JSON has as fractions"
+    reason = "row counts, which the JSON plan contains as floating-point numbers"
 )]
 fn scans(node: &Json, reads: &mut Vec<Read>) {
     let number = |name: &str| node[name].as_f64().unwrap_or(0.0);

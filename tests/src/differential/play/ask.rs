@@ -223,7 +223,7 @@ fn without_ids(rows: Vec<OutboxRow>) -> Vec<OutboxRow> {
         .collect()
 }
 
-/// Rounds leases to 10 s, because they depend on a running clock.
+/// Rounds the end of a lease to 10 s, because it depends on a running clock.
 fn rounded(record: ConsumeRecord) -> ConsumeRecord {
     let tens = |until: DateTime<Utc>| {
         start() + TimeDelta::seconds((until - start() + TimeDelta::seconds(5)).num_seconds() / 10 * 10)
@@ -239,7 +239,7 @@ fn comparable(unapplied: Unapplied) -> (Vec<OutboxRow>, Option<ConsumeRecord>) {
     (without_ids(vec![unapplied.event]), unapplied.record.map(rounded))
 }
 
-/// The row number before which a page starts that skips `skip` rows.
+/// The row number to pass as `before` so that a page skips `skip` rows.
 fn number_before<E>(all: &[Numbered<E>], skip: usize) -> Option<i64> {
     skip.checked_sub(1).and_then(|above| all.get(above)).map(|row| row.id)
 }

@@ -1,5 +1,5 @@
-//! Runs steps on a store and records the results without store-specific values: row ids, error texts, and the last
-//! seconds of leases, which depend on a running clock.
+//! Runs steps on a store and records the results without store-specific values: row ids, error texts, and the exact
+//! ends of leases, which depend on a running clock.
 
 mod ask;
 mod write;
@@ -29,7 +29,7 @@ pub(crate) async fn play(rig: &dyn MarketRig, steps: &[Step]) -> Vec<String> {
             Step::Clock(steps) => rig.move_database_clock(TimeDelta::seconds(steps * CLOCK_STEP_S)),
             Step::View(queries) => run_queries(rig, number, queries, &mut results).await,
             Step::Unit { ops, commit } => {
-                let mut unit = rig.market().begin().await.expect("a unit begins");
+                let mut unit = rig.market().begin().await.expect("a unit of work begins");
                 let mut failed = false;
                 for op in ops {
                     let result = apply(unit.as_mut(), op).await;
@@ -40,7 +40,7 @@ pub(crate) async fn play(rig: &dyn MarketRig, steps: &[Step]) -> Vec<String> {
                     }
                 }
                 if *commit {
-                    // How a failed unit of work refuses the commit is specific to the store.
+                    // The error of a commit after a failed statement is specific to the store.
                     let committed =
                         unit.commit().await.map_err(|error| if failed { "refused" } else { kind(&error) });
                     results.push(format!("{number}: commit: {committed:?}"));
@@ -56,7 +56,7 @@ pub(crate) async fn play(rig: &dyn MarketRig, steps: &[Step]) -> Vec<String> {
 /// Lets every lease expire and renews it for its former owner, which random sequences rarely do.
 async fn renew_expired_leases(rig: &dyn MarketRig) -> Vec<String> {
     rig.move_database_clock(LEASE * 2);
-    let mut unit = rig.market().begin().await.expect("a unit begins");
+    let mut unit = rig.market().begin().await.expect("a unit of work begins");
     let mut results = Vec::new();
     for relay in 1..=3 {
         let holds: Vec<_> =
@@ -94,7 +94,7 @@ fn rendered<T: Debug>(result: Result<T, StoreError>) -> String {
     }
 }
 
-/// Times that are far enough apart for the running clock not to matter.
+/// The time with this number. Times are far enough apart for the running clock not to matter.
 fn moment(number: Small) -> DateTime<Utc> {
     later(number * 100)
 }

@@ -131,7 +131,8 @@ pub(super) async fn apply(unit: &mut Work, op: &Op) -> String {
             rendered(unit.outbox().record(&rows.iter().map(consumption).collect::<Vec<_>>()).await)
         }
         Op::Subscribe { consumer, at } => {
-            // Its position is an engine-specific id; the later query replaces it by a number of rows.
+            // The position of a subscription is an engine-specific id. `Query::Subscription` returns it as a number of
+            // rows.
             let subscribed = unit.outbox().subscribe_consumer(consumer, moment(at)).await;
             rendered(subscribed.map(|subscribed| subscribed.checked_until))
         }

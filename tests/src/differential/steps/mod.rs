@@ -172,7 +172,6 @@ pub(crate) enum Op {
     Read(Query),
 }
 
-/// A query.
 #[derive(Debug, Clone)]
 pub(crate) enum Query {
     Product(Small, Small),

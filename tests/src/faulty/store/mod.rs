@@ -19,7 +19,7 @@ use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
 use marketplace::ports::{MarketStore, MarketView, Work};
 use marketplace_contract::store::MarketRig;
 
-/// The broken promise; `None` is a correct store.
+/// The violated guarantee; `None` is a correct store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     None,
@@ -114,7 +114,7 @@ struct Shared {
     serial: Arc<tokio::sync::Mutex<()>>,
     /// Notified of appended events only, for [`Fault::RedriveAndReleaseSendNoNotification`].
     appended_wake: WakeupNotifier,
-    /// A transaction was left open, for [`Fault::CancelledBeginLosesNextUnit`].
+    /// Whether a transaction was left open, for [`Fault::CancelledBeginLosesNextUnit`].
     left_open: AtomicBool,
 }
 
@@ -205,7 +205,7 @@ impl Store for FaultyStore {
 struct Faulty<U: ?Sized + Send + 'static> {
     inner: Option<Box<U>>,
     shared: Arc<Shared>,
-    /// A statement failed because of the fault.
+    /// Whether a statement failed because of the fault.
     failed: bool,
     /// For [`Fault::EventsAreAppendedAfterCommit`].
     events: Vec<NewEvent>,
@@ -235,7 +235,7 @@ impl<U: ?Sized + Send> Faulty<U> {
         }
     }
 
-    /// Holds the lock until the unit of work ends.
+    /// Locks [`Shared::serial`] until the unit of work ends.
     async fn serialize(&mut self) {
         if self.serial_lock.is_none() {
             self.serial_lock = Some(self.shared.serial.clone().lock_owned().await);
@@ -246,7 +246,7 @@ impl<U: ?Sized + Send> Faulty<U> {
         self.shared.fault == fault
     }
 
-    /// The upper bound of a page.
+    /// The upper bound of a page, one too high with [`Fault::PagesRepeatLastRow`].
     fn first_below(&self, before: Option<i64>) -> Option<i64> {
         before.map(|id| id + i64::from(self.has(Fault::PagesRepeatLastRow)))
     }
@@ -258,7 +258,7 @@ impl<U: ?Sized + Send> Drop for Faulty<U> {
             && let Some(inner) = self.inner.take()
             && let Some(unit) = (Box::new(inner) as Box<dyn std::any::Any>).downcast::<Box<Work>>().ok()
         {
-            // The in-memory store never waits, so polling alone completes the commit.
+            // The in-memory store never waits, so polling without a waker completes the commit.
             let mut commit = pin!(unit.commit());
             let mut context = Context::from_waker(Waker::noop());
             while commit.as_mut().poll(&mut context).is_pending() {}
@@ -279,13 +279,13 @@ impl<U: MarketView + ?Sized> Wraps for Faulty<U> {
     type Inner = U;
 
     fn inner(&mut self) -> &mut U {
-        self.inner.as_mut().expect("a unit is used until it ends")
+        self.inner.as_mut().expect("a unit of work is used until it ends")
     }
 }
 
 impl UnitWrapper for Unit {
     async fn commit(mut self) -> Result<(), StoreError> {
-        let inner = self.inner.take().expect("a unit is committed once");
+        let inner = self.inner.take().expect("a unit of work is committed once");
         if self.failed {
             return Err(StoreError::Backend("a statement failed".into()));
         }

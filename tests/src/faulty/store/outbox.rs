@@ -11,7 +11,7 @@ use marketplace::ports::*;
 use super::{Fault, Faulty, Unit, Wraps};
 
 impl<U: MarketView + ?Sized> Faulty<U> {
-    /// All due rows, including those held back by an earlier row of the aggregate, in order of id.
+    /// All due rows, including rows that an earlier row of the aggregate blocks, sorted by id.
     async fn pending(
         &mut self,
         DueQuery { partitions, now, .. }: &DueQuery,
@@ -32,7 +32,7 @@ impl<U: MarketView + ?Sized> OutboxQueriesWrapper for Faulty<U> {
         let limit_of = usize::try_from(query.limit).unwrap_or(usize::MAX);
         if self.has(Fault::DueIncludesBlockedRows) {
             let mut rows = self.pending(query).await?;
-            // Rows of one aggregate stay in order: that promise is not the broken one.
+            // Rows of one aggregate stay in sequence: this fault does not violate that guarantee.
             let slots: Vec<_> = rows.iter().map(|row| row.aggregate.clone()).collect();
             rows.sort_by_key(|row| (row.aggregate_seq, row.id));
             let mut ordered = Vec::new();

@@ -83,28 +83,29 @@ impl RabbitServer {
         self.node.ports().amqps
     }
 
-    /// Certificate authority of its certificate for `localhost`, in PEM format.
+    /// Certificate authority of the server's certificate for `localhost`, in PEM format.
     pub fn authorities(&self) -> Result<String, BoxError> {
         Ok(std::fs::read_to_string(self.node.folder().join("ca.pem"))?)
     }
 
-    /// Folder of all its files.
+    /// Folder with all files of the server.
     pub fn folder(&self) -> &Path {
         self.node.folder()
     }
 
-    /// Evaluates Erlang on the server, like `rabbitmqctl eval`, without its start-up time of one second.
+    /// Evaluates Erlang on the server, like `rabbitmqctl eval`, but without the second that `rabbitmqctl` needs to
+    /// start.
     pub async fn eval(&self, code: &str) -> Result<String, BoxError> {
         self.node.eval(code).await
     }
 
-    /// Writes the names of all quorum queues to disk. RabbitMQ 3.10 does so half a second after a declaration; if it is
-    /// killed earlier, it loses the queue.
+    /// Writes the names of all quorum queues to disk. RabbitMQ 3.10 does so half a second after a declaration; if the
+    /// server is killed earlier, it loses the queue.
     pub async fn save_queues(&self) -> Result<(), BoxError> {
         self.eval("[ok = dets:sync(Table) || Table <- dets:all()].").await.map(drop)
     }
 
-    /// Raises or clears the memory alarm. While it is raised, RabbitMQ blocks connections that publish.
+    /// Raises or clears the memory alarm. While the alarm is raised, RabbitMQ blocks connections that publish.
     pub async fn set_memory_alarm(&self, alarm: bool) -> Result<(), BoxError> {
         let share = if alarm { "0.000001" } else { "0.6" };
         self.eval(&format!("vm_memory_monitor:set_vm_memory_high_watermark({share}).")).await?;

@@ -126,7 +126,7 @@ impl Node {
         self.ports
     }
 
-    /// Evaluates Erlang on the node, like `rabbitmqctl eval`, without its start-up time of one second.
+    /// Evaluates Erlang on the node, like `rabbitmqctl eval`, but without the second that `rabbitmqctl` needs to start.
     pub(super) async fn eval(&self, code: &str) -> Result<String, BoxError> {
         let begun = Instant::now();
         loop {

@@ -63,7 +63,8 @@ pub(super) fn configure(folder: &Path, ports: Ports, peers: &[String]) -> Result
     if !peers.is_empty() {
         for line in [
             "peer_discovery_backend = classic_config",
-            // The first node takes its time to start; a node that queries it holds a lock that the others wait for.
+            // The first node needs some time to start, and a node that queries it holds a lock that the others wait
+            // for.
             "discovery_retry_interval = 100",
             "discovery_retry_limit = 450",
         ] {
@@ -102,7 +103,7 @@ pub(super) fn command(name: &str, folder: &Path, ports: Ports) -> Result<Vec<Str
         ("RABBITMQ_CONFIG_FILE", file("rabbitmq")),
         ("RABBITMQ_CONF_ENV_FILE", file("none")),
         ("RABBITMQ_PID_FILE", file("pid")),
-        // The script then execs the server, so that the process id is that of the server.
+        // With this variable the script execs the server, so that its process id is that of the server.
         ("RUNNING_UNDER_SYSTEMD", "true".to_owned()),
         // Idle schedulers that spin would take CPU time from the tests.
         (

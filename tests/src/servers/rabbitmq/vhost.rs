@@ -73,7 +73,7 @@ impl TestVhost {
         self.server.eval(&code).await.map(drop)
     }
 
-    /// Removes every binding of an exchange with this routing key, in one call. Missing bindings are no error.
+    /// Removes every binding of an exchange with this routing key, in one call. It is not an error if there is none.
     pub async fn unbind_all(&self, exchange: &str, key: &str) -> Result<(), BoxError> {
         let exchange = self.resource("exchange", exchange);
         let code = format!(

@@ -107,7 +107,7 @@ impl IssuedCouponView {
 
 /// Deposits money into a wallet.
 ///
-/// A key takes effect once per user, without expiry.
+/// An idempotency key takes effect once per user and does not expire.
 #[utoipa::path(
     post,
     path = "/wallets/{userId}/deposits",
@@ -138,7 +138,7 @@ async fn deposit(
 
 /// Grants points to a user.
 ///
-/// A key takes effect once per user, without expiry.
+/// An idempotency key takes effect once per user and does not expire.
 #[utoipa::path(
     post,
     path = "/points/{userId}/grants",
@@ -169,7 +169,7 @@ async fn grant(
 
 /// Issues a coupon to a user.
 ///
-/// A key takes effect once, without expiry.
+/// An idempotency key takes effect once and does not expire.
 #[utoipa::path(
     post,
     path = "/coupons",

@@ -33,7 +33,7 @@ pub(crate) enum CallerKind {
     OtherTenantUser,
     Operator,
     OtherOperator,
-    /// With a token of the tenant of the orders.
+    /// Has a token for the tenant of the orders.
     Platform,
     /// Has only the role `pii`.
     Pii,

@@ -70,7 +70,7 @@ impl AccessFixture {
         self.names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
     }
 
-    /// All rows of the store, without those of background tasks.
+    /// All rows of the store, except those of tables that background tasks change.
     pub(crate) fn rows(&self) -> Vec<String> {
         let mut rows = self.world.memory.rows();
         rows.retain(|row| !NO_STATE.iter().any(|table| row.starts_with(table)));

@@ -52,7 +52,7 @@ async fn access_table_matches_responses_and_denied_requests_change_nothing() {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-/// Number of new audit log entries that changed nothing.
+/// Number of new audit log entries that record reads: entries with no changed rows.
 fn audited_reads(before: &[String], after: &[String]) -> u64 {
     let count = |rows: &[String]| rows.iter().filter(|row| is_audit_of_read(row)).count() as u64;
     count(after) - count(before)

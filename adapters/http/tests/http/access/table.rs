@@ -53,7 +53,7 @@ pub(crate) const TABLE: &[Row] = &[
     post("/api/v1/products/{id}/on-shelf", "/api/v1/products/{hidden}/on-shelf", "", "1111 1 33234 3433"),
 
     get("/api/v1/orders", "/api/v1/orders", "1111 1 22000 0000"),
-    // A seller cannot buy the own product.
+    // Sellers cannot buy their own products.
     post("/api/v1/orders", "/api/v1/orders", r#"{"productId":{product}}"#, "1111 1 22324 2422"),
     get("/api/v1/orders/{id}", "/api/v1/orders/{pending}", "1111 1 24244 4444"),
     post("/api/v1/orders/{id}/cancel", "/api/v1/orders/{pending}/cancel", "", "1111 1 24344 4444"),

@@ -17,7 +17,7 @@ use crate::tables::{Market, MarketRows as _, Statement};
 
 type Key = (TenantId, OperationKey);
 
-/// An operation and its position in the order of posting.
+/// An operation and its number in the sequence of postings.
 #[derive(Debug, Clone)]
 pub(crate) struct OperationRow {
     number: i64,

@@ -190,7 +190,8 @@ impl AssetRepo for MarketUnit {
     }
 }
 
-/// Sorts and deduplicates keys. The order prevents deadlocks between units of work that lock the same rows.
+/// Sorts and deduplicates keys. Locking in sorted order prevents deadlocks between units of work that lock the same
+/// rows.
 fn sorted_unique<T: Ord>(keys: impl Iterator<Item = T>) -> Vec<T> {
     let mut keys: Vec<T> = keys.collect();
     keys.sort_unstable();

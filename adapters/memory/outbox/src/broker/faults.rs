@@ -1,4 +1,4 @@
-//! Faults: changes of the broker that the application does not make.
+//! Faults: changes of the broker's state that the application does not cause.
 
 use super::queue::Queue;
 use super::state::State;

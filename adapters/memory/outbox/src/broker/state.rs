@@ -105,7 +105,8 @@ impl State {
     fn route(&mut self, key: &str, stored: Stored, now: DateTime<Utc>) -> bool {
         let names = self.queues_of(key);
         for name in names.iter() {
-            // Like RabbitMQ: a message that returns to a queue only by expiring would circulate forever.
+            // Like RabbitMQ, drop a message that returns to a queue only because it expired: it would circulate
+            // forever.
             if !stored.expired_in.contains(name) {
                 self.enter(name, stored.clone(), now);
             }

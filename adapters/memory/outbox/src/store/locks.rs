@@ -29,7 +29,8 @@ pub(super) enum Lock {
     Partition(Partition),
 }
 
-/// A lock of either half. One lock table covers both, so that deadlocks across them are detected.
+/// A lock of the outbox or of the application's tables. One lock table covers both, so that deadlocks across them are
+/// detected.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AnyLock<L> {
     Outbox(Lock),

@@ -72,7 +72,8 @@ impl<X: Tables> Shared<X> {
 }
 
 impl<X: Tables> MemoryStore<X> {
-    /// Creates an empty database. Its time is that of `clock` until it is moved. Commits through this handle notify `wake`.
+    /// Creates an empty database. Its time is that of `clock` until `move_database_clock` is called. Commits through
+    /// this handle notify `wake`.
     pub fn new(clock: Arc<dyn Clock>, wake: WakeupNotifier) -> MemoryStore<X> {
         let state = State {
             outbox: Half::of(OutboxTables::with_partitions()),

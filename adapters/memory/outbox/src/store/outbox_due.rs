@@ -38,7 +38,7 @@ impl<'s> AggregateQueue<'s> {
         for row in ordered(statement, aggregate, unordered) {
             match row.status {
                 OutboxStatus::New | OutboxStatus::Retry if is_due(row, *now) => publishable.push(row),
-                // A redriven row that was sent before: consumers may already have it, so it does not block.
+                // A redriven row that was sent before: consumers may already have received it, so it does not block.
                 OutboxStatus::Retry if row.sent_time.is_some() => {}
                 // Only a row inserted with SQL is NEW and due later.
                 OutboxStatus::New => {}
@@ -95,7 +95,7 @@ fn ordered<'s>(
     of_aggregate(statement, aggregate).filter(|row| unordered.is_ordered(&row.event_type))
 }
 
-/// The rows of an aggregate that block later ones with `outbox.on-failed = "hold"`, in sequence order.
+/// The rows of an aggregate that block its later rows with `outbox.on-failed = "hold"`, in sequence order.
 pub(super) fn blocking<'s>(
     statement: &'s Statement<'_>,
     aggregate: &AggregateRef,

@@ -38,8 +38,9 @@ impl Tables for () {
     }
 }
 
-/// Defines [`Tables`]: the struct of the tables, the struct of a unit's changes, and a trait for [`Statement`] with one method
-/// per table, which returns the table as the statement sees it. Each row type must implement `Row` and `Debug`.
+/// Defines [`Tables`]: the struct of the tables, the struct of the changes of a unit of work, and a trait for
+/// [`Statement`] with one method per table, which returns the table as the statement sees it. Each row type must
+/// implement `Row` and `Debug`.
 ///
 /// ```ignore
 /// tables! {

@@ -30,7 +30,7 @@ pub trait Row<X>: Clone {
 /// A table: rows by primary key, and its indexes.
 pub struct Table<R: Row<X>, X> {
     rows: BTreeMap<R::Key, R>,
-    /// The indexes. Read only; see the invariant of the module.
+    /// The indexes. MUST NOT be changed directly; see the invariant of the module.
     pub index: R::Index,
 }
 

@@ -123,7 +123,7 @@ impl<X: Tables> MemoryUnit<X> {
     /// Rejects everything after a failed statement, like PostgreSQL, the strictest of the supported engines.
     fn check(&self) -> Result<(), StoreError> {
         if self.failed {
-            return Err(StoreError::Backend("an earlier statement of this unit failed".into()));
+            return Err(StoreError::Backend("an earlier statement of this unit of work failed".into()));
         }
         Ok(())
     }

@@ -48,7 +48,7 @@ pub(super) async fn of(
     user: UserId,
     purse: Purse,
 ) -> Result<Option<Balance>, StoreError> {
-    // A row of version 0 was created only for locking and holds no balance.
+    // A row with version 0 was created only for locking and contains no balance.
     let sql = format!(
         "SELECT {COLUMNS} FROM asset_balances WHERE tenant_id = ? AND user_id = ? AND purse = ? AND version > 0"
     );
@@ -129,7 +129,7 @@ pub(super) async fn lock(
 }
 
 pub(super) async fn put(session: &mut Session, balances: &[Balance]) -> Result<(), StoreError> {
-    // One statement cannot write a row twice, so only the last state is written.
+    // One statement cannot write a row twice, so only the last state of each balance is written.
     let last: BTreeMap<_, &Balance> =
         balances.iter().map(|balance| ((balance.tenant, balance.user, balance.purse), balance)).collect();
     put_rows(session, last.into_values().flat_map(row_of).collect(), REPLACED).await

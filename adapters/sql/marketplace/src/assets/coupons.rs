@@ -1,4 +1,4 @@
-//! Coupons.
+//! Statements on the table `coupons`.
 
 use crate::money;
 use chrono::{DateTime, Utc};

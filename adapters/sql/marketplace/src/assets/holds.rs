@@ -80,7 +80,7 @@ pub(super) async fn of_user(
     session.fetch(&sql, values).await?.iter().map(hold).collect()
 }
 
-/// The value of the generated column `asset_no`, which defines the order of assets.
+/// The value of the generated column `asset_no`, which defines the sort order of assets.
 const fn asset_no(asset: Asset) -> i64 {
     match asset {
         Asset::Coupon => 0,
@@ -102,7 +102,8 @@ pub(crate) fn pending(
         format!("SELECT {COLUMNS} FROM asset_holds {index} WHERE status = 'FROZEN' AND create_time <= ?");
     let mut values = values![created_by];
     if let Some((created, order, asset)) = after {
-        // The first condition limits the scan: not every engine derives that from the comparison of three columns.
+        // The first condition limits the scan: not every engine derives this limit from the comparison of three
+        // columns.
         sql.push_str(
             " AND create_time >= ? AND (create_time > ? OR order_id > ? OR (order_id = ? AND asset_no > ?))",
         );
@@ -185,7 +186,7 @@ async fn put_distinct(session: &mut Session, holds: &[Hold]) -> Result<(), Store
     let replace = session.dialect().or_replace(KEY, REPLACED);
     let rows = |holds: Vec<&Hold>| holds.into_iter().flat_map(row_of).collect();
     session.insert(&insert, 11, rows(existing), &replace).await?;
-    // If a hold exists after all, the primary key makes the insert fail.
+    // If a hold that should be new exists already, the primary key makes the insert fail.
     session.insert(&insert, 11, rows(new), "").await?;
     Ok(())
 }

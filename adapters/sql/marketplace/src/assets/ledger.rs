@@ -38,7 +38,7 @@ pub(super) async fn totals(
     Ok(totals)
 }
 
-/// The names of the accounts that hold this asset, as a list for `IN`.
+/// The names of this asset's accounts, as a list for `IN`.
 fn accounts_of(asset: Asset) -> String {
     let accounts = Account::ALL.iter().filter(|account| account.asset() == asset);
     accounts.map(|account| format!("'{account}'")).collect::<Vec<_>>().join(", ")
@@ -73,7 +73,7 @@ fn decode_unbalanced(row: &Row) -> Result<LedgerInconsistency, StoreError> {
     })
 }
 
-/// The column of the balances that stores the balance of an account: account, column, purse.
+/// Where `asset_balances` stores the balance of each account: account, SQL expression, purse of the row.
 const BALANCE_COLUMNS: &[(Account, &str, &str)] = &[
     (Account::Wallet, "available", "wallet"),
     (Account::WalletHold, "frozen", "wallet"),

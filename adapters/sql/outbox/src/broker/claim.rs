@@ -12,14 +12,16 @@ use crate::session::Session;
 use crate::value::{Value, values};
 
 impl DatabaseSubscription {
-    /// Claims messages up to the prefetch limit. If an earlier call was dropped, returns the messages that it claimed.
+    /// Claims messages up to the prefetch limit. If an earlier call was dropped, returns the messages that the earlier
+    /// call claimed.
     pub(super) async fn claim(&self) -> Result<Vec<Delivery>, StoreError> {
         let _gate = self.requeue_gate.lock().await;
         let room = self.prefetch.saturating_sub(lock(&self.unsettled).len());
         if room == 0 {
             return Ok(Vec::new());
         }
-        // The read uses the writer's connection too: there, the outcome of a dropped claim is decided.
+        // The read of undelivered messages also uses the writer connection: it runs after a dropped claim, so that the
+        // outcome of that claim is known.
         let mut session = self.broker.store.writing().await?;
         let mut messages = Vec::new();
         if self.claim_in_progress.swap(true, Ordering::AcqRel) {

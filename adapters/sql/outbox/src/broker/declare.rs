@@ -1,4 +1,5 @@
-//! Declaration of queues and bindings: existing ones are kept; different arguments are refused.
+//! Declaration of queues and bindings. Existing queues and bindings are kept; a queue that exists with other arguments
+//! is refused.
 
 use std::collections::BTreeSet;
 
@@ -80,7 +81,7 @@ fn difference(queue: &str, found: &QueueArguments, requested: &QueueArguments) -
     }
     format!(
         "queue {queue} exists with other arguments: {}; wait until it is empty and delete its row in \
-         outbox_broker_queues, or restore the previous setting",
+         outbox_broker_queues, or configure the existing arguments again",
         differences.join("; ")
     )
 }

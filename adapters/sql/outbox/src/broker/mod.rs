@@ -1,8 +1,8 @@
 //! The database broker: queues as tables of the same database.
 //!
-//! A message is one row per queue to which it is routed. A subscription is a session with a heartbeat; the messages that
-//! it claims are assigned to it until it settles them, ends, or its heartbeat expires. Within a process, notifications
-//! wake waiting consumers; without a notification they poll once a second.
+//! A message is one row per queue to which it is routed. A subscription is a session with a heartbeat; the messages
+//! that it claims are assigned to it until it settles them or ends, or until its heartbeat expires. Within a process,
+//! notifications wake waiting consumers; without a notification they poll once a second.
 //!
 //! **Invariant:** `Confirmed`, `ack` and `nack` return only after the commit.
 //!
@@ -46,7 +46,7 @@ struct Inner {
     live: Mutex<BTreeMap<i64, Arc<SubscriptionState>>>,
     /// Sessions of dropped subscriptions. The next call on the broker returns their messages to the queue.
     ended: Mutex<Vec<i64>>,
-    /// When the next message expires, as far as this process knows.
+    /// The earliest expiry of all messages that this process knows of.
     next_expiry: Mutex<Option<DateTime<Utc>>>,
     /// The lock prevents concurrent maintenance runs.
     upkeep_state: tokio::sync::Mutex<UpkeepState>,
@@ -67,7 +67,7 @@ impl DatabaseBroker {
         }
     }
 
-    /// Ends every session and returns its messages to the queue. Only for a process that is the only one on the database
+    /// Ends every session and returns its messages to the queue. Only for a process that uses the database exclusively
     /// (SQLite with the lock file), before its first subscription.
     pub async fn end_all_sessions(&self) -> Result<(), BrokerError> {
         self.inner.end_all_sessions().await.map_err(broker_error)
@@ -129,7 +129,7 @@ impl Broker for DatabaseBroker {
         self.inner.depths().await.map_err(broker_error)
     }
 
-    /// Always `None`: the broker shares the database with the store, so a full database refuses orders too.
+    /// Always `None`: the broker shares the database with the store, so a full database also rejects new orders.
     async fn blocked(&self) -> Option<String> {
         None
     }

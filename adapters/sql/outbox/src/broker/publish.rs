@@ -59,7 +59,7 @@ impl Inner {
             let mut next = lock(&self.next_expiry);
             *next = earlier(*next, Some(expiry));
         }
-        // A waiting consumer polls at this interval anyway; an earlier expiry requires a wake-up.
+        // A waiting consumer polls every `POLL_INTERVAL` anyway; an earlier expiry requires a wake-up.
         if expiry - self.now() < TimeDelta::from_std(POLL_INTERVAL).unwrap_or_default() {
             self.store.notifier().notify_local_queues();
         }

@@ -53,7 +53,7 @@ impl Routes {
         targets
     }
 
-    /// When a message expires that is inserted into this queue now; `None` if the queue has no TTL.
+    /// The expiry of a message that is inserted into this queue now; `None` if the queue has no TTL.
     pub(super) fn expiry(&self, queue: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let ttl = self.queues.get(queue)?.ttl_ms?;
         now.checked_add_signed(Duration::milliseconds(ttl))
@@ -66,7 +66,7 @@ impl Routes {
 }
 
 impl Inner {
-    /// The bindings, from the cache unless it is older than [`CACHE_TTL`].
+    /// The queues and bindings, from the cache unless it is older than [`CACHE_TTL`].
     pub(super) async fn routes(&self) -> Result<Arc<Routes>, StoreError> {
         let cached = lock(&self.routes).clone();
         match cached {
@@ -75,7 +75,7 @@ impl Inner {
         }
     }
 
-    /// Reloads the bindings from the database.
+    /// Reloads the queues and bindings from the database.
     pub(super) async fn read_routes(&self) -> Result<Arc<Routes>, StoreError> {
         let read_at = self.now();
         let mut session = self.store.reading().await?;

@@ -119,7 +119,7 @@ impl DatabaseSubscription {
         Ok(())
     }
 
-    /// Fails if the session was ended: then its messages were returned to the queue.
+    /// Fails if the session was ended: in that case its messages were returned to the queue.
     async fn check_session(&self, session: &mut Session) -> Result<(), BrokerError> {
         let sql = "SELECT session_id FROM outbox_broker_sessions WHERE session_id = ?";
         if session.fetch_one(sql, values![self.session]).await.map_err(broker_error)?.is_none() {
@@ -188,7 +188,8 @@ impl Subscription for DatabaseSubscription {
     async fn next(&self) -> Result<Vec<Delivery>, BrokerError> {
         let mut notifications = self.notifications.lock().await;
         loop {
-            // Marked as seen before the query, so that messages that become ready later wake the loop below.
+            // Notifications are marked as seen before the query, so that messages that become ready after it end the
+            // wait below.
             notifications.borrow_and_update();
             self.broker.upkeep(Upkeep::WhenDue).await.map_err(broker_error)?;
             self.check_open()?;
@@ -245,7 +246,7 @@ impl Subscription for DatabaseSubscription {
 }
 
 impl DatabaseSubscription {
-    /// Ends the session and leaves the return of its messages to the next call on the broker.
+    /// Ends the session. The next call on the broker returns its messages to the queue.
     fn end_session(&self) {
         if lock(&self.broker.live).remove(&self.session).is_some() {
             lock(&self.broker.ended).push(self.session);

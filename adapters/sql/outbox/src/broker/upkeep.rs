@@ -163,7 +163,7 @@ impl Inner {
     }
 }
 
-/// A session of any process, as it was read.
+/// A session of any process, as read from the database.
 struct StoredSession {
     id: i64,
     queue: String,

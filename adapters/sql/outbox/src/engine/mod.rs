@@ -34,7 +34,8 @@ pub(crate) fn refuses_access(error: &dyn sqlx::error::DatabaseError) -> bool {
     false
 }
 
-/// Converts the error of a migration: an outage stays one; any other error names the version.
+/// Converts the error of a migration. An outage remains an outage; another error of a migration's statement names the
+/// version.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 fn migration_error(
     error: sqlx::migrate::MigrateError,

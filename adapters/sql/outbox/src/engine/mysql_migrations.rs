@@ -1,7 +1,7 @@
 //! Migrations on MySQL and MariaDB, where DDL is not transactional.
 //!
-//! **Invariant:** an interrupted migration is resumed. A row with `success = false` is written before the first statement.
-//! When such a migration is resumed, a statement that fails because its change exists already counts as applied.
+//! **Invariant:** an interrupted migration is resumed. A row with `success = false` is written before the first
+//! statement. When such a migration is resumed, a statement counts as applied if it fails because its change exists.
 
 use std::time::{Duration, Instant};
 

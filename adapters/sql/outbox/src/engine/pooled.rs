@@ -24,7 +24,8 @@ use crate::value::Value;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the response to a statement; the server's own limits for locks and statements are shorter.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
-/// A connection that was idle for longer is tested with a ping before use. Under load none is.
+/// A connection that was idle for longer is tested with a ping before use. Under load, connections are not idle that
+/// long.
 const MAX_IDLE_WITHOUT_PING: Duration = Duration::from_millis(100);
 /// Time limit for the ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
@@ -69,7 +70,7 @@ where
     Ok(())
 }
 
-/// The connection of a driver, pooled.
+/// A pooled connection of a driver.
 #[async_trait]
 pub(crate) trait ServerConnection: Connection {
     /// Runs a statement without parameters, unprepared: MySQL can prepare neither BEGIN nor ROLLBACK.
@@ -156,7 +157,7 @@ async fn roll_back<C: ServerConnection>(connection: C) {
     }
 }
 
-/// Closes its connection on drop, unless it was taken out.
+/// Closes its connection on drop, unless the connection was taken out.
 struct CloseOnDrop<C: ServerConnection>(Option<C>);
 
 impl<C: ServerConnection> Drop for CloseOnDrop<C> {

@@ -85,7 +85,7 @@ impl Engine for PostgresEngine {
     async fn migrate(&self, migrations: &Migrations) -> Result<(), StoreError> {
         // A dedicated connection: closing it releases the advisory lock in every case.
         let mut connection = self.connect.connect().await.map_err(to_store_error)?;
-        // Without this setting the driver waits for the lock without limit.
+        // Without this setting the driver waits for the lock indefinitely.
         let lock_timeout = format!("SET lock_timeout = '{MIGRATION_WAIT_S}s'");
         sqlx::raw_sql(sqlx::AssertSqlSafe(lock_timeout))
             .execute(&mut connection)
@@ -177,7 +177,8 @@ impl Dialect for PostgresDialect {
     }
 
     fn index(&self, _name: &str) -> String {
-        // PostgreSQL has no index hints. With these settings partial indexes are the cheapest plan for any statistics.
+        // PostgreSQL has no index hints. With the settings of `set_up`, a partial index is the cheapest plan for any
+        // statistics.
         String::new()
     }
 
@@ -208,7 +209,8 @@ impl Dialect for PostgresDialect {
     }
 
     fn left_join_one(&self, table: &str, alias: &str, _key: &str, on: &str) -> String {
-        // Without LIMIT the planner treats it as an ordinary join, planned for the table size at prepare time.
+        // Without LIMIT the planner treats the subquery as an ordinary join, planned for the table size at prepare
+        // time.
         format!("LEFT JOIN LATERAL (SELECT * FROM {table} {alias} WHERE {on} LIMIT 1) AS {alias} ON TRUE")
     }
 

@@ -33,7 +33,8 @@ pub(super) async fn watch(connect: &PgConnectOptions, notifier: &CommitNotifier)
 }
 
 async fn listen(connect: &PgConnectOptions, notifier: &CommitNotifier) -> Result<(), sqlx::Error> {
-    // A separate pool: the listener occupies its connection permanently, and the store's pool needs all of its own.
+    // A separate pool: the listener occupies its connection permanently, and the store needs all connections of its
+    // pool.
     let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(connect.clone());
     let mut listener = PgListener::connect_with(&pool).await?;
     listener.listen(CHANNEL).await?;

@@ -44,7 +44,7 @@ const POSTGRES_PARAMETERS: [&str; 14] = [
     "password",
 ];
 
-/// Error for a URL that does not name a database server.
+/// Error for a URL that does not contain valid connection options of a database server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidOptions(String);
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn parsed_url_is_shown_without_password() {
-        for (url, kind, place) in [
+        for (url, kind, address) in [
             ("mysql://shop:s%40cret@db:3307/orders", "MySQL", "mysql://shop@db:3307/orders"),
             ("mariadb://shop@db/orders", "MySQL", "mysql://shop@db:3306/orders"),
             ("postgres://shop:s%40cret@db:5433/orders", "PostgreSQL", "postgres://shop@db:5433/orders"),
@@ -244,7 +244,7 @@ mod tests {
             ),
         ] {
             let options = ServerOptions::parse(url).unwrap();
-            assert_eq!((options.kind(), options.address().as_str()), (kind, place), "{url}");
+            assert_eq!((options.kind(), options.address().as_str()), (kind, address), "{url}");
             let shown = format!("{options:?}");
             assert!(!shown.contains("cret"), "{shown}");
         }
@@ -264,7 +264,7 @@ mod tests {
         ] {
             let error = ServerOptions::parse(url).unwrap_err().to_string();
             assert!(error.contains(why), "{url}: {error}");
-            assert!(!error.contains("error with configuration"), "the message of the driver: {error}");
+            assert!(!error.contains("error with configuration"), "the driver's message is shown: {error}");
         }
     }
 }

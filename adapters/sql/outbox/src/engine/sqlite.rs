@@ -46,7 +46,7 @@ impl SqliteOptions {
     pub fn from_url(url: &str) -> Option<SqliteOptions> {
         let path = url.strip_prefix("sqlite:")?;
         let path = path.strip_prefix("//").unwrap_or(path);
-        // Refused: an in-memory database would be a separate one for each connection.
+        // An in-memory database is refused: each connection would open a separate one.
         let is_file = !path.is_empty() && !path.starts_with(":memory:") && !path.contains('?');
         is_file.then(|| SqliteOptions::file(path))
     }
@@ -59,7 +59,8 @@ impl SqliteOptions {
 
 pub(crate) struct SqliteEngine {
     writer: Pool<Sqlite>,
-    /// Whether the writer may be in a transaction; if so, it is rolled back when it returns to the pool.
+    /// Whether the writer may be in a transaction; if so, the transaction is rolled back when the writer returns to the
+    /// pool.
     in_transaction: Arc<AtomicBool>,
     readers: Pool<Sqlite>,
 }

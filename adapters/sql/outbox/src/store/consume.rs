@@ -79,7 +79,7 @@ pub(super) fn page(
     before: Option<i64>,
     most: u32,
 ) -> (String, Vec<Value>) {
-    // `id + 0` prevents a scan by id: the few records of one event are sorted. All others are read in id order.
+    // `id + 0` prevents a scan by id: the few records of one event are sorted. All other pages are read in id order.
     let id = if filter.event_id.is_some() { "id + 0" } else { "id" };
     let is = |column| format!("{} = ?", dialect.unindexed(column));
     let page = Page::below(CONSUMED, id, before)

@@ -38,7 +38,7 @@ const REPLACED: &[&str] = &[
 ];
 
 impl Session {
-    /// Writes records of distinct events. Fails if a record is not in its expected state.
+    /// Writes records that are distinct by consumer and event. Fails if a record is not in its expected state.
     async fn record_distinct(&mut self, consumptions: &[Consumption]) -> Result<(), StoreError> {
         let mut new = Vec::new();
         let mut existing = Vec::new();
@@ -59,7 +59,7 @@ impl Session {
         }
         let replace = self.dialect.or_replace("consumer, event_id", REPLACED);
         self.insert(INSERT, INSERTED, existing, &replace).await?;
-        // If a record exists after all, the unique key makes the insert fail.
+        // If a record that should be new exists already, the unique key makes the insert fail.
         self.insert(INSERT, INSERTED, new, "").await?;
         Ok(())
     }

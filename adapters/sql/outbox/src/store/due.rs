@@ -27,7 +27,7 @@ fn mask(partitions: PartitionSet) -> Value {
     Value::from(bits.cast_signed())
 }
 
-/// The condition that the event type in a column is ordered. Its parameters are [`names`].
+/// The condition that the event type in `column` is an ordered one. Its parameters are [`names`].
 pub(super) fn is_ordered(column: &str, unordered: &UnorderedTypes) -> String {
     match unordered.names().len() {
         0 => "TRUE".to_owned(),

@@ -34,7 +34,8 @@ impl Session {
         if partitions.is_empty() {
             return Ok(Vec::new());
         }
-        // Locked by primary key and in one order, so that concurrent relays neither block each other nor deadlock.
+        // The rows are locked by primary key and in ascending order, so that relays that own other partitions are not
+        // blocked and no deadlock occurs.
         let numbers = padded(&partitions.iter().map(|owned| owned.partition.number()).collect::<Vec<_>>());
         let sql = format!(
             "SELECT partition_no, owner, epoch, lease_until FROM outbox_partitions {key} \
@@ -121,7 +122,8 @@ impl LeaseRepo for Session {
     ) -> Result<Changed, StoreError> {
         let (_, until) = self.now_and(for_ms).await?;
         let mut values = values![&relay.0, until, seen.partition.number(), seen.epoch];
-        // The epoch detects another owner, the end of the lease a renewal.
+        // A changed epoch means that another relay acquired the partition; a changed `lease_until` means that the owner
+        // renewed it.
         let lease = match seen.lease_until {
             Some(seen_until) => {
                 values.push(seen_until.into());
@@ -166,7 +168,7 @@ impl LeaseRepo for Session {
              WHERE status = 'PROCESSING' AND status IN ('PROCESSING', 'WAITING', 'FAILED')",
             self.dialect.index("idx_consume_unsettled")
         );
-        // The epoch is before every time that a query is called with, so all these leases have expired.
+        // The Unix epoch is earlier than any time with which a lease is compared, so all these leases have expired.
         self.execute(&processing, values![DateTime::UNIX_EPOCH]).await?;
         Ok(())
     }

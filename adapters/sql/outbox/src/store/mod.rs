@@ -71,7 +71,8 @@ impl Shared {
 }
 
 impl SqlStore {
-    /// Opens an SQLite database. The clock times the broker; commits that append events notify `wake`.
+    /// Opens an SQLite database. The broker uses `clock` for expiry and polling; commits that append events notify
+    /// `wake`.
     pub async fn open_sqlite(
         options: &SqliteOptions,
         clock: Arc<dyn Clock>,

@@ -101,7 +101,8 @@ pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter)
 }
 
 impl Session {
-    /// A page of the rows that match a filter. Continues after unreadable rows, because a short page means the last one.
+    /// A page of the rows that match a filter. Continues after unreadable rows, because callers take a short page for
+    /// the last page.
     async fn page(
         &mut self,
         most: u32,

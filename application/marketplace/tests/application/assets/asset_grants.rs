@@ -22,7 +22,7 @@ async fn asset_grant_with_one_key_happens_once_and_returns_its_first_result() {
     };
     let request = IdempotentRequest { scope, body_hash: String::new(), trace_id: "t".into() };
     let ClaimOutcome::New(ticket) = begin(market.app(), request, |_| Ok("null".into())).await.unwrap() else {
-        panic!("the key is new");
+        panic!("expected a new claim");
     };
     let context = CommandContext { idempotency: Some(ticket), ..operator() };
     let first =

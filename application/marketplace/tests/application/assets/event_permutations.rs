@@ -28,7 +28,7 @@ fn permutations<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
     result
 }
 
-/// An order with all three assets, and its four events. The cancellation never happened: the order contradicts it.
+/// An order with all three assets, and four events: its three genuine events and a cancellation that never happened.
 async fn order_with_events(market: &Market) -> (Order, Vec<OutboxRow>) {
     market.deposit(5_000).await;
     grant_asset(market.app(), &operator(), buyer(), AssetGrant::Grant(points(300)), None).await.unwrap();
@@ -79,7 +79,7 @@ async fn final_assets(market: &Market, order: &Order) -> ((i64, i64, i64), (i64,
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_in_any_order_lead_to_the_same_balances_or_are_parked() {
+async fn events_in_any_sequence_lead_to_the_same_balances_or_are_parked() {
     let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
     for asset in Asset::HELD {
         for permutation in permutations(&[0, 1, 2, 3]) {
@@ -95,7 +95,7 @@ async fn events_in_any_order_lead_to_the_same_balances_or_are_parked() {
                     market.assert_ledger_balanced().await;
                 }
             }
-            // An operator replays the parked events in the order in which they happened.
+            // An operator replays the parked events in the sequence of the rows.
             parked.sort_unstable();
             let mut parked_again = Vec::new();
             for at in parked {
@@ -114,7 +114,7 @@ async fn events_in_any_order_lead_to_the_same_balances_or_are_parked() {
                 hold.iter().all(|hold| hold.status != HoldStatus::Frozen),
                 "{asset} {permutation:?}: {hold:?}"
             );
-            // Paid and cancelled contradict each other: the second one stays parked.
+            // Payment and cancellation contradict each other: at least one event stays parked.
             assert!(!parked_again.is_empty(), "{asset} {permutation:?}");
             *outcomes.entry(parked_again.join(" ")).or_default() += 1;
         }

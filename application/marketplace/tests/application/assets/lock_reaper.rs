@@ -72,7 +72,8 @@ async fn lock_of_a_paid_order_is_not_released_and_its_lost_event_is_redriven() {
     assert_eq!(reaper(&market).reap().await.unwrap(), ReaperReport::default(), "the event is pending");
 }
 
-/// A row that was inserted with SQL is older than the genuine event, but the order contradicts it: it cannot end a lock.
+/// A row that was inserted with SQL is older than the genuine event, but the order contradicts it, so that it cannot
+/// commit the lock.
 #[tokio::test(start_paused = true)]
 async fn reaper_redrives_only_an_event_that_the_order_confirms() {
     let (market, order) = locked_wallet().await;

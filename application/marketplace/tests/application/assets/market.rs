@@ -153,7 +153,7 @@ impl Market {
         self.world.view().await.coupon_by_id(TENANT, id).await.unwrap().unwrap().status
     }
 
-    /// Keys of the operations of an order, in order.
+    /// Keys of the operations of an order, in the sequence in which they were posted.
     pub(crate) async fn keys(&self, order: OrderId) -> Vec<String> {
         let operations = self.world.view().await.operations_of(TENANT, order).await.unwrap();
         operations.into_iter().map(|operation| operation.key.to_string()).collect()

@@ -55,7 +55,7 @@ async fn earned_points_spent_before_a_refund_become_a_debt_that_is_settled_first
         market.report(&refund, RefundResult::Success).await.unwrap();
         market.process_pending().await;
     }
-    // First refund: 87 - 88. Second refund: + 80 - 87. The debt is 8.
+    // 87 points are left. The first refund revokes 88; the second returns 80 and revokes 87. The debt is 8.
     assert_eq!(market.purse(Purse::Points).await, (0, 0, 8));
     market.assert_ledger_balanced().await;
     market.grant(10).await;

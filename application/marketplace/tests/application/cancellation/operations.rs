@@ -1,4 +1,5 @@
-//! Operator actions, interrupted at every await: the rows are changed and audited, or neither.
+//! Operator actions, interrupted at every await: an action changes the rows and writes its audit entry, or does
+//! neither.
 
 use std::pin::Pin;
 

@@ -110,7 +110,7 @@ async fn one_failing_event_in_a_batch_is_counted_and_the_others_are_applied() {
         if ids.contains(&"e-5".into()) { Act::Fail } else { Act::Apply }
     });
     let process = world.process();
-    // The consumer is subscribed, but not running: the next one receives the events as one batch.
+    // The consumer has subscribed and was killed: the next process receives the events as one batch.
     process.start_consumer(&handler.subscriber(), Default::default()).await;
     process.kill().await;
     let process = world.process();

@@ -36,7 +36,7 @@ async fn event_that_always_kills_its_process_ends_dead() {
     };
     // The first delivery is not counted before it runs; the following four attempts are.
     assert_eq!(kills, 5);
-    assert!(handler.calls().is_empty(), "the last process did not run it at all");
+    assert!(handler.calls().is_empty(), "the last process did not call the handler");
     pass(secs(1)).await;
     let record = world.log(NAME, "e-1").await.unwrap();
     assert_eq!((record.status, record.attempts), (ConsumeStatus::Dead, 4));
@@ -59,7 +59,7 @@ async fn predecessor_that_always_kills_its_process_ends_dead() {
         process.start_drainer(&[handler.subscriber()]);
         process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
         if kills == 0 {
-            // The broker lost the message of the first event: it runs when the second one is delivered.
+            // The broker lost the message of the first event: the first event runs when the second one is delivered.
             world.commit_event(&process, "e-1", 7, 1).await;
             world.commit_and_deliver(&process, "e-2", 7, 2).await;
         }
@@ -111,7 +111,8 @@ async fn attempt_of_a_crashed_process_is_not_repeated_until_its_lease_ends() {
     let first = world.process();
     let tasks = first.app.tx.tasks.clone();
     let killing = Scripted::new(&world, move |_, before| {
-        // It fails twice, in the batch and as a single delivery. The next attempt is counted first and kills the process.
+        // The event fails twice, in the batch and as a single delivery. The next attempt is counted first and kills the
+        // process.
         if before < 2 { Act::Fail } else { Act::Kill(tasks.clone()) }
     });
     first.start_consumer(&killing.subscriber(), ConsumerSettings::default()).await;

@@ -1,4 +1,5 @@
-//! Business facts: a second event of a fact has no effect, a false event is parked, and an outdated event is harmless.
+//! Business facts: a second event of a fact has no effect, an event that the order contradicts is parked,
+//! and a stale event is recorded without effect.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ use crate::assets::market::{Market, SpentAssets};
 use crate::assets::reconciliation::run_reconciliation;
 use crate::support::{BUYER, SELLER, TENANT, by, event_id, pass, secs};
 
-/// An outbox row as inserted with SQL: with the columns of seed 000 only.
+/// An outbox row as inserted with SQL, with only the columns of seed 000.
 fn manual_row(id: &str, row: &OutboxRow) -> NewEvent {
     NewEvent {
         event_id: event_id(id),
@@ -195,7 +196,7 @@ async fn effects_of_orders(market: &Market, orders: &[OrderId]) -> Vec<EffectOfF
 }
 
 #[tokio::test(start_paused = true)]
-async fn event_older_than_its_order_has_only_the_effects_that_still_apply() {
+async fn late_event_has_only_the_effects_that_the_order_status_allows() {
     let market = Market::new().await;
     service::prepare(market.app()).await.unwrap();
     let cancelled = market.process.ordered().await;

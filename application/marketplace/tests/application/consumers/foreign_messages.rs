@@ -229,7 +229,7 @@ async fn malicious_messages_are_each_parked_once() {
     assert_eq!(world.effects(7).await, ["e-1"]);
 }
 
-/// A deployment in which the broker has dead-lettered an event without its consumer.
+/// A deployment in which the broker, not the consumer, has dead-lettered an event.
 async fn dead_lettered_by_the_broker() -> (World, Process, std::sync::Arc<Scripted>) {
     let world = World::new().await;
     let handler = Scripted::new(&world, |_, _| Act::Apply);

@@ -31,7 +31,7 @@ fn credit_consumer(process: &Process) -> Subscriber<Work> {
     standard(&process.app).into_iter().find(|it| it.handler.name() == CREDIT).unwrap()
 }
 
-/// Another transaction that has locked the row of [`BUYER`].
+/// Begins another transaction that locks the credit row of [`BUYER`].
 async fn lock_holder(world: &World) -> Box<Work> {
     let mut unit = world.store.begin().await.unwrap();
     let change = CreditChange {
@@ -52,7 +52,8 @@ async fn cancellation_count(world: &World, buyer: i64) -> u32 {
     credit.map_or(0, |credit| credit.counts.cancelled_by_buyer)
 }
 
-/// The locked buyer has more events than a consumer processes at a time, mixed with events of another buyer.
+/// The buyer whose row is locked has more events than a consumer processes at a time, mixed with events of another
+/// buyer.
 #[tokio::test(start_paused = true)]
 async fn events_blocked_by_a_row_lock_do_not_delay_others_and_are_applied_after_it() {
     let world = World::new().await;
@@ -107,7 +108,7 @@ async fn hanging_event_does_not_delay_others() {
         world.commit_and_deliver(&process, id, order, 1).await;
     }
     eventually(secs(3), async || world.effects(1).await.len() + world.effects(3).await.len() == 2).await;
-    // Later deliveries do not wait for it in a batch either.
+    // Later deliveries do not wait for the hanging event in a batch either.
     world.commit_and_deliver(&process, "good-3", 4, 1).await;
     eventually(secs(1), async || world.effects(4).await.len() == 1).await;
     pass(secs(60)).await;

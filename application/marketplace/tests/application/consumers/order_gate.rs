@@ -10,11 +10,12 @@ use handover_outbox::ports::*;
 use super::scripted::{Act, NAME, QUEUE, consuming};
 use crate::support::{World, event_id, eventually, millis, pass, secs};
 
-/// A waiting event follows when the earlier one is settled, long before the next sweep.
+/// Maximum time after which a waiting event is applied once its earlier event is settled; shorter than a sweep
+/// interval.
 const FOLLOW_UP_WITHIN: std::time::Duration = millis(100);
 
 #[tokio::test(start_paused = true)]
-async fn event_delivered_first_applies_its_predecessors_from_the_outbox() {
+async fn delivered_event_applies_its_undelivered_predecessors_from_the_outbox() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
     world.commit_event(&process, "e-1", 7, 1).await;
     world.commit_event(&process, "e-2", 7, 2).await;
@@ -42,7 +43,7 @@ async fn retried_event_applies_its_predecessors_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn next_event_waits_acked_during_backoff_and_follows_at_once() {
+async fn later_events_are_acked_and_wait_during_a_backoff_and_are_applied_at_once_after_it() {
     let (world, process, _) =
         consuming(|ids, before| if ids[0] == "e-1" && before < 2 { Act::Fail } else { Act::Apply }).await;
     world.commit_and_deliver(&process, "e-1", 7, 1).await;
@@ -117,7 +118,7 @@ async fn event_failed_in_the_outbox_is_skipped() {
     pass(millis(50)).await;
     assert_eq!(world.effects(7).await, ["e-2"]);
     assert_eq!(world.log(NAME, "e-1").await, None);
-    // An operator redrives it later: it is applied late.
+    // The failed event is delivered after a redrive, and is applied although a later event was applied before.
     world.deliver(QUEUE, "e-1").await;
     pass(millis(50)).await;
     assert_eq!(world.effects(7).await, ["e-2", "e-1"]);

@@ -135,7 +135,7 @@ fn orders_of_effects(aggregate: i64) -> Vec<OrderId> {
 }
 
 impl World {
-    /// Events of an order that took effect, in the order of their effects.
+    /// Ids of the events of an order that took effect, in the sequence of their effects.
     pub(crate) async fn effects(&self, order: i64) -> Vec<String> {
         let orders = orders_of_effects(order);
         let mut tasks = self.view().await.effects_of(EffectKind::Shipment, TENANT, &orders).await.unwrap();

@@ -113,7 +113,7 @@ async fn sweep_skips_events_before_the_subscription() {
     process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
     pass(secs(600)).await;
     assert!(handler.calls().is_empty());
-    // A new event of the same order does not apply it either.
+    // A new event of the same order does not apply the old event either.
     world.commit_and_deliver(&process, "new", 7, 2).await;
     pass(secs(1)).await;
     assert_eq!(world.effects(7).await, ["new"]);

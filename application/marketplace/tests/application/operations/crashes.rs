@@ -133,7 +133,7 @@ async fn dead_letter_discarded_before_the_confirm_stays_discarded() {
     assert_eq!(discarded.discarded, 1);
     assert_eq!(refusals(&replayed.unwrap()), [("e-1", "it was discarded in the meantime")]);
     assert_eq!(fixture.world.dead_letter(QUEUE, "e-1").await.status, DeadLetterStatus::Discarded);
-    // Its message is in the queue and has no effect.
+    // The replayed message is in the queue and has no effect.
     assert_eq!(fixture.world.depth(QUEUE).await.ready, 1);
     next_process(&fixture).await;
     pass(secs(20)).await;

@@ -139,7 +139,7 @@ async fn discard_happens_and_is_audited_once_after_a_commit_fault() {
     }
 }
 
-/// Replays these dead letters while the broker loses the confirm, depending on the fault also the messages.
+/// Replays these dead letters with a broker that loses the confirms and, depending on the fault, also the messages.
 async fn replaying<'a>(
     fixture: &'a DeadLetterFixture,
     names: &[&str],

@@ -84,7 +84,7 @@ pub(crate) async fn park(world: &World, dead_letters: &[DeadLetter]) {
     unit.commit().await.unwrap();
 }
 
-/// The successor of the consume-log record of this event at the scripted consumer.
+/// The next version of the consume-log record of this event at the scripted consumer, with this status.
 pub(crate) async fn next_record(world: &World, id: &str, status: ConsumeStatus) -> Consumption {
     let row = world.row(id).await;
     let record = world.log(NAME, id).await.unwrap();

@@ -36,7 +36,7 @@ pub(crate) fn acting(context: &CommandContext) -> Operator {
 }
 
 #[test]
-fn operator_access_requires_a_role_that_determines_visibility() {
+fn operator_access_requires_a_role_and_roles_determine_visibility() {
     assert_not_allowed(&by(9).operator());
     assert_not_allowed(&with_role(Role::Pii).operator());
     assert_not_allowed(&CommandContext { actor: Actor::System("a job"), ..by(9) }.operator());

@@ -254,7 +254,7 @@ async fn rate_applies_across_all_events() {
     assert_eq!(redriven.last_due, due(redriven.first_due.unwrap(), 1_000_000));
 }
 
-/// This number of failed events of one order.
+/// A deployment with `count` failed events of one order.
 async fn many_failed(count: usize) -> (World, Process) {
     let world = World::new().await;
     let process = world.process();

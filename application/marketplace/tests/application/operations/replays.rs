@@ -179,7 +179,7 @@ async fn replay_handles_up_to_1000_dead_letters_per_call() {
         replay_dead_letters(&process.app.outbox, &acting(&operator()), command.clone()).await.unwrap();
     assert_eq!((replayed.matched, replayed.replayed, replayed.more), (1_000, 1_000, true));
     let last = world.dead_letter(QUEUE, "e-1001").await;
-    assert_eq!(last.status, DeadLetterStatus::Open, "the oldest go first");
+    assert_eq!(last.status, DeadLetterStatus::Open, "the oldest dead letters are replayed first");
     assert_eq!(world.audited_changes().await.iter().map(|entry| entry.changed).sum::<u64>(), 1_000);
     let replayed = replay_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     assert_eq!((replayed.matched, replayed.replayed, replayed.more), (1, 1, false));

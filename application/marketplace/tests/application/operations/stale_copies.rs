@@ -10,7 +10,7 @@ use super::operators::*;
 use crate::consumers::scripted::{NAME, QUEUE};
 use crate::support::{TENANT, World, message, millis, pass, secs};
 
-/// Puts a copy of an event into the dead-letter queue, as its queue does after a reject.
+/// Puts a copy of an event into the dead-letter queue, as the broker does after a consumer rejects the message.
 async fn dead_letter_in_the_broker(world: &World, id: &str) {
     let row = world.row(id).await;
     assert!(world.broker.inject(QUEUE, message(&row)));

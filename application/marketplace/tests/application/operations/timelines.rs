@@ -131,7 +131,7 @@ async fn timeline_is_visible_to_parties_operators_of_the_tenant_and_the_platform
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempts_sends_redrives_and_ignored_duplicates_are_shown_in_order() {
+async fn publish_attempts_redrives_and_ignored_duplicates_are_shown_in_sequence() {
     let (world, process) = running().await;
     let app = &process.app;
     let order = process.paid().await.id;

@@ -13,7 +13,7 @@ use super::test_brokers::{BrokerReply, SlowBroker, confirming_broker, mock_broke
 use crate::support::{CommitFault, Process, World, eventually, millis, pass, sample, secs};
 
 const LEASE: std::time::Duration = secs(5);
-/// A relay renews its leases at a third of a lease.
+/// Interval at which a relay renews its leases: a third of [`LEASE`].
 const TICK: std::time::Duration = millis(1_667);
 
 /// Number of partitions per relay, according to the leases.
@@ -134,7 +134,7 @@ async fn busy_relay_releases_partitions_between_two_windows() {
 #[tokio::test(start_paused = true)]
 async fn relay_stalled_beyond_its_lease_settles_nothing() {
     let world = World::new().await;
-    // Its confirm arrives after 9 s, and until then it cannot renew its leases.
+    // The first confirm of the slow relay arrives after 9 s; until then it cannot renew its leases.
     let slow = world.process_on(SlowBroker::first(&world.broker, secs(9)));
     slow.start_relay("a-slow", RelaySettings::default());
     slow.commit(vec![world.event("e-1", 1, &sample::changed(7))]).await;

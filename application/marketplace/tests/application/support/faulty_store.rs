@@ -15,7 +15,7 @@ pub(crate) enum CommitFault {
     None,
     /// The commit succeeds, but its reply is lost: the outcome is unknown to the caller.
     ReplyLost,
-    /// The commit is lost: the outcome is unknown to the caller.
+    /// Nothing is committed, and the outcome is unknown to the caller.
     Lost,
     /// The commit takes one second.
     Slow,
@@ -53,7 +53,7 @@ impl StoreFaults {
         self.switches().unavailable = unavailable;
     }
 
-    /// Sets the faults of the next commits, in order. Later commits succeed.
+    /// Sets the faults of the next commits, in this sequence. Later commits succeed.
     pub(crate) fn next_commits(&self, faults: impl IntoIterator<Item = CommitFault>) {
         self.switches().commits.extend(faults);
     }

@@ -167,7 +167,7 @@ impl World {
         depths.into_iter().find(|depth| depth.name == queue).unwrap()
     }
 
-    /// The consume-log record.
+    /// The consume-log record of an event at a consumer.
     pub(crate) async fn log(&self, consumer: &str, id: &str) -> Option<ConsumeRecord> {
         self.view().await.outbox_view().consumption(consumer, &event_id(id)).await.unwrap()
     }

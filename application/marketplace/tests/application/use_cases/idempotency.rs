@@ -47,7 +47,7 @@ async fn exactly_one_attempt_completes_when_an_expired_lease_is_taken_over() {
         let other = world.process();
         let app = one.app.clone().with_requests(settings.clone());
         let ClaimOutcome::New(slow) = begin(&app, keyed_request("key"), write_response).await.unwrap() else {
-            panic!("new")
+            panic!("expected a new claim")
         };
         pass(secs(6)).await;
         one.faults.next_commits([CommitFault::Slow; 2]);
@@ -79,12 +79,12 @@ async fn claim_with_a_future_lease_is_taken_over_after_the_clock_is_set_back() {
     let one = world.process();
     let other = world.process();
     let ClaimOutcome::New(lost) = begin(&one.app, keyed_request("key"), write_response).await.unwrap() else {
-        panic!("new")
+        panic!("expected a new claim")
     };
     world.clock.set_skew(chrono::TimeDelta::minutes(-5));
     let ClaimOutcome::New(ticket) = begin(&other.app, keyed_request("key"), write_response).await.unwrap()
     else {
-        panic!("not taken over")
+        panic!("expected the claim to be taken over")
     };
     assert_eq!(listed(&one.app, lost).await, None, "the replaced claim commits nothing");
     assert!(listed(&other.app, ticket).await.is_some());
@@ -102,7 +102,7 @@ async fn response_is_replayed_after_a_lost_commit_reply() {
         let ClaimOutcome::New(ticket) =
             begin(&process.app, keyed_request("key"), write_response).await.unwrap()
         else {
-            panic!("new")
+            panic!("expected a new claim")
         };
         let id = listed(&process.app, ticket).await.expect("the product is listed");
         let again = begin(&process.app, keyed_request("key"), write_response).await.unwrap();
@@ -121,7 +121,7 @@ async fn command_refuses_a_key_claimed_for_a_deferred_response() {
     let app = world.process().app;
     let ClaimOutcome::New(ticket) = begin_with_deferred_response(&app, keyed_request("key")).await.unwrap()
     else {
-        panic!("new")
+        panic!("expected a new claim")
     };
     let context = CommandContext { idempotency: Some(ticket.clone()), ..by(SELLER) };
     let command = ListProduct { title: "Desk".to_owned().try_into().unwrap(), price: money(100) };

@@ -155,7 +155,7 @@ async fn command_fails_at_once_when_the_store_is_unavailable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn panic_in_a_unit_of_work_fails_only_that_unit() {
+async fn panic_in_a_unit_of_work_fails_only_that_unit_of_work() {
     let world = World::new().await;
     let process = process_with_ids(&world).await;
     let result: Result<(), StoreError> =
@@ -176,7 +176,7 @@ async fn killed_process_reports_unavailable_and_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn concurrent_units_never_exceed_the_limit_and_all_complete() {
+async fn concurrent_units_of_work_never_exceed_the_limit_and_all_complete() {
     let world = World::new().await;
     let process = process_with_ids(&world).await;
     let running = std::sync::Arc::new(std::sync::Mutex::new((0usize, 0usize)));

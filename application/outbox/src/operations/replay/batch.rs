@@ -153,8 +153,8 @@ async fn decided_meanwhile(
 
 /// Publishes each event to its queue; returns those that the broker confirmed.
 async fn publish<'a>(outbox: &Outbox, dead_letters: &[&'a Ready], end: &mut BatchOutcome) -> Vec<&'a Ready> {
-    const NOT_CONFIRMED: &str = "the broker did not confirm it; replay it again, or wait: its consumer retries it \
-                                 without the message";
+    const NOT_CONFIRMED: &str = "the broker did not confirm the message; replay the dead letter again, or \
+                                 wait: its consumer applies the event from the outbox";
     let mut window = Vec::with_capacity(dead_letters.len());
     let mut published = Vec::with_capacity(dead_letters.len());
     for dead_letter in dead_letters {
@@ -192,7 +192,7 @@ async fn publish<'a>(outbox: &Outbox, dead_letters: &[&'a Ready], end: &mut Batc
                 continue;
             }
             PublishOutcome::Returned { reason, .. } => {
-                (reason, "its queue does not exist; its consumer declares it again")
+                (reason, "the queue does not exist; replay again after its consumer has declared it")
             }
             PublishOutcome::Nacked { reason, .. } | PublishOutcome::Unknown { reason, .. } => {
                 (reason, NOT_CONFIRMED)
@@ -205,7 +205,7 @@ async fn publish<'a>(outbox: &Outbox, dead_letters: &[&'a Ready], end: &mut Batc
     confirmed
 }
 
-/// Closes the confirmed dead letters. One that was dead-lettered again in the meantime stays open.
+/// Closes the confirmed dead letters. A dead letter that was parked again in the meantime stays open.
 async fn finish(outbox: &Outbox, confirmed: Vec<&Ready>, end: &mut BatchOutcome) {
     if confirmed.is_empty() {
         return;
@@ -242,7 +242,7 @@ async fn finish(outbox: &Outbox, confirmed: Vec<&Ready>, end: &mut BatchOutcome)
     }
 }
 
-/// Closes one dead letter. Returns why it could not be closed, if so.
+/// Closes one dead letter. Returns why it could not be closed; `None` if it was closed.
 async fn close(
     unit: &mut dyn OutboxUnit,
     dead_letter: &Ready,

@@ -6,9 +6,9 @@
 //! 2. The event is published from its outbox row, only to that consumer's queue.
 //! 3. After the broker's confirm, the dead letter becomes `REPLAYED`.
 //!
-//! **Invariant:** from the first step on the consume log contains the event, so the consumer applies it once,
-//! whatever happens to the message. A dead letter becomes `REPLAYED` only after a confirm, or if its event was
-//! already applied.
+//! **Invariant:** from the first step on the consume log contains the event, so the consumer applies the event once,
+//! even if the message is lost or duplicated. A dead letter becomes `REPLAYED` only after a confirm, or if its event
+//! was already applied.
 
 mod batch;
 
@@ -56,8 +56,8 @@ pub struct Replayed {
     pub more: bool,
 }
 
-/// Replays dead letters: each is sent only to the consumer at which it was dead-lettered, and its attempts are
-/// counted from 0. A dead letter whose event was applied in the meantime is only closed. One that the broker does not
+/// Replays dead letters: each is sent only to the consumer at which it was dead-lettered, and its attempts are counted
+/// from 0. A dead letter whose event was applied in the meantime is only closed. A dead letter that the broker does not
 /// confirm stays `REPLAYING` and can be replayed again.
 pub async fn replay_dead_letters(
     outbox: &Outbox,
@@ -133,7 +133,7 @@ struct Ready {
     event: OutboxRow,
 }
 
-/// Divides dead letters into those that can be replayed, ordered by event, and those that cannot, with the reason.
+/// Divides dead letters into those that can be replayed, ordered by outbox id, and those that cannot, with the reason.
 async fn classify(
     outbox: &Outbox,
     dead_letters: &[DeadLetter],

@@ -1,4 +1,4 @@
-//! Each violation breaks exactly the promise that covers it.
+//! Each violation breaks exactly the promises that cover it.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "the small day has few event types")]
 
@@ -43,7 +43,7 @@ fn correct_day_keeps_every_promise_with_expected_figures() {
     assert_eq!(of("every hold is resolved"), same("8 of 8"));
     assert_eq!(of("holds match their orders"), same("8 holds"));
     assert_eq!(of("no coupon is used twice"), ("3 coupons".to_owned(), "1 used, 2 left".to_owned()));
-    // 5 x 88 and 77: 88.50 less a coupon of 5.00, 5.00 of the wallet and 100 points.
+    // 5 x 88, and 77 for an order of 88.50 that uses a coupon of 5.00, 5.00 of the wallet and 100 points.
     assert_eq!(of("earned points match payments"), same("517 points"));
     assert_eq!(of("refunds equal captured amounts"), same("77.50 to 1 orders"));
     assert_eq!(of("a late payment is refunded once"), same("1 of 1"));

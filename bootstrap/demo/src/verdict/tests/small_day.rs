@@ -1,5 +1,5 @@
-//! A small day that keeps every promise, built with the domain's own functions, so that the change made by a test is its
-//! only violation.
+//! A small day that keeps every promise, built with the domain's own functions, so that the change made by a test is
+//! the only violation.
 
 mod assets;
 mod effects;
@@ -45,11 +45,11 @@ pub(super) const REFUSED: i64 = 10;
 /// Cancelled before the payment succeeded; the payment was refunded.
 pub(super) const PAID_AFTER_CANCEL: i64 = 11;
 
-/// The event whose messages were duplicated, and the one that was republished.
+/// The event whose messages were duplicated, and the event that was republished.
 pub(super) const COPIED: i64 = 1;
 pub(super) const REPUBLISHED: i64 = 3;
 
-/// A day with everything that it is checked against.
+/// A day with all the evidence that the promises are checked against.
 pub(super) struct SmallDay {
     pub(super) clients: ClientRecord,
     pub(super) database: DatabaseSnapshot,
@@ -127,7 +127,7 @@ impl SmallDay {
         self.database.orders.get_mut(&order.try_into().unwrap()).unwrap()
     }
 
-    /// The order as its client knows it.
+    /// The order according to the responses that its client received.
     pub(super) fn client(&mut self, order: i64) -> &mut ClientOrder {
         self.clients.orders.get_mut(&order.try_into().unwrap()).unwrap()
     }

@@ -69,7 +69,7 @@ impl Day {
         Day { world, arguments }
     }
 
-    /// With text output.
+    /// Prints a table instead of JSON.
     pub(crate) fn table(mut self) -> Day {
         self.arguments.truncate(1);
         self

@@ -22,8 +22,8 @@ pub(crate) enum Kind {
 }
 use Kind::{Amount, Currency, Day, Id, One, Points, Reason, Status, Text, Time};
 
-/// An event type as specified in spec §3. Payments and refunds have one row for orders and one for invoices; `ORDER_CREATED`
-/// has one without and one with assets.
+/// An event type as specified in spec §3. Payments and refunds have one row for orders and one for invoices;
+/// `ORDER_CREATED` has one row without assets and one row with assets.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) routing_key: &'static str,

@@ -119,7 +119,8 @@ pub async fn concurrent_claims_succeed_exactly_once(rig: &dyn KeysRig) {
     exactly_one_claims(rig, &scope, 0).await;
 }
 
-/// Claims a key concurrently, asserts that one claim succeeds, and returns its token.
+/// Claims a key concurrently, asserts that exactly one claim succeeds, and returns the token of that claim. The tokens
+/// are numbered from `from`.
 pub(super) async fn exactly_one_claims(rig: &dyn KeysRig, scope: &RequestScope, from: usize) -> String {
     const REQUESTS: usize = 100;
     let ready = Arc::new(Barrier::new(REQUESTS));

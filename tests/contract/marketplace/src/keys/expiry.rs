@@ -7,7 +7,8 @@ use super::claiming::exactly_one_claims;
 use super::{ClaimOutcome, KeysRig, LEASE, MARGIN, RETENTION, claim, claim_of, fresh_scope};
 use crate::samples::completed_request;
 
-/// While the lease is valid, other requests do not get the key; then the next request does, with a new lease.
+/// Until the lease expires, other requests do not get the key. After that, the next request with the same body gets it,
+/// with a new lease.
 pub async fn valid_lease_blocks_claims_until_it_expires(rig: &dyn KeysRig) {
     let scope = fresh_scope();
     assert_eq!(claim(rig, &claim_of(rig, &scope, "t1")).await, ClaimOutcome::First);
@@ -25,8 +26,8 @@ pub async fn valid_lease_blocks_claims_until_it_expires(rig: &dyn KeysRig) {
     assert_eq!(claim(rig, &claim_of(rig, &scope, "t5")).await, ClaimOutcome::InProgress);
 }
 
-/// After a takeover, the late owner can neither store a response nor release the key, before and after the new owner's
-/// response.
+/// After a takeover, the previous owner can neither store a response nor release the key, even before the new owner has
+/// stored its response.
 pub async fn late_owner_changes_nothing_after_takeover(rig: &dyn KeysRig) {
     let late = claim_of(rig, &fresh_scope(), "t1");
     assert_eq!(claim(rig, &late).await, ClaimOutcome::First);
@@ -47,7 +48,7 @@ pub async fn late_owner_changes_nothing_after_takeover(rig: &dyn KeysRig) {
     assert_eq!(claim(rig, &claim_of(rig, &late.scope, "t6")).await, ClaimOutcome::Completed(answer));
 }
 
-/// If a hundred concurrent requests find an expired lease, exactly one takes over.
+/// If a hundred concurrent requests find an expired lease, exactly one of them takes over the key.
 pub async fn concurrent_takeovers_succeed_exactly_once(rig: &dyn KeysRig) {
     let late = claim_of(rig, &fresh_scope(), "t1");
     assert_eq!(claim(rig, &late).await, ClaimOutcome::First);
@@ -56,7 +57,8 @@ pub async fn concurrent_takeovers_succeed_exactly_once(rig: &dyn KeysRig) {
     assert_eq!(rig.keys().release(&late.scope, &token).await.unwrap(), Changed::One);
 }
 
-/// A stored response cannot be replaced with the token of the claim, and cannot be released with any token.
+/// A stored response cannot be replaced, not even with the token of its claim, and its key cannot be released with any
+/// token.
 pub async fn stored_response_is_not_replaced_or_released(rig: &dyn KeysRig) {
     let first = claim_of(rig, &fresh_scope(), "t1");
     assert_eq!(claim(rig, &first).await, ClaimOutcome::First);
@@ -71,7 +73,7 @@ pub async fn stored_response_is_not_replaced_or_released(rig: &dyn KeysRig) {
     assert_eq!(claim(rig, &claim_of(rig, &first.scope, "t4")).await, ClaimOutcome::Completed(answer));
 }
 
-/// A response is kept after the lease, until the expiry time of its claim; then the key is free for any body.
+/// A response is kept after the lease has expired, until the expiry time of its claim; then the key is free for any body.
 pub async fn stored_response_expires_at_time_of_its_claim(rig: &dyn KeysRig) {
     let first = claim_of(rig, &fresh_scope(), "t1");
     assert_eq!(claim(rig, &first).await, ClaimOutcome::First);

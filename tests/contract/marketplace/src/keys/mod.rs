@@ -22,7 +22,7 @@ pub trait KeysRig: Send + Sync {
     /// The current time for claims.
     fn now(&self) -> DateTime<Utc>;
 
-    /// Advances the time, also of the store, in addition to real time.
+    /// Advances the time of [`KeysRig::now`] and of the store, in addition to the real time that passes.
     fn advance(&self, by: Duration);
 }
 
@@ -54,7 +54,7 @@ pub const LEASE: Duration = Duration::from_secs(400);
 pub const RETENTION: Duration = Duration::from_secs(4_000);
 pub(crate) const MARGIN: Duration = Duration::from_secs(100);
 
-/// A unique scope.
+/// A scope that no other rule uses.
 pub(crate) fn fresh_scope() -> RequestScope {
     static USED: AtomicI64 = AtomicI64::new(1_000);
     let number = USED.fetch_add(1, Ordering::Relaxed);
@@ -73,7 +73,6 @@ pub(crate) fn claim_of(rig: &dyn KeysRig, scope: &RequestScope, token: &str) -> 
     }
 }
 
-/// The outcome of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClaimOutcome {
     First,

@@ -9,7 +9,7 @@ fn day() -> TimeDelta {
     TimeDelta::days(1)
 }
 
-/// After the clock was set back, the wait for the next token is not longer than usual.
+/// After the clock was set back, the wait for the next token is at most the refill interval.
 pub async fn clock_set_back_does_not_stop_refill(rig: &dyn LimiterRig) {
     let key = fresh_key();
     let bucket = slow(2);
@@ -19,7 +19,7 @@ pub async fn clock_set_back_does_not_stop_refill(rig: &dyn LimiterRig) {
     assert!(wait <= SLOW, "{wait:?}");
     rig.advance(wait);
     assert!(matches!(take(rig, &key, bucket).await, RateLimitDecision::Token { .. }));
-    // The same for a bucket that was used before but is not empty.
+    // A bucket that was used before but is not empty refills, too.
     let key = fresh_key();
     take(rig, &key, bucket).await;
     rig.set_clock(-day());

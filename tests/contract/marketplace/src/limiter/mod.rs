@@ -23,7 +23,8 @@ pub trait LimiterRig: Send + Sync {
     /// Changes the system clock, which a limiter may use, by this amount.
     fn set_clock(&self, by: TimeDelta);
 
-    /// Whether a refusal reports the exact wait for the next token. A limiter of two parts reports it for one of them only;
+    /// Whether a refusal reports the exact wait for the next token. A limiter that falls back to another one
+    /// reports the exact wait for only one of the two;
     /// such a limiter runs only the rules that do not depend on exact waits.
     fn reports_exact_wait(&self) -> bool {
         true
@@ -59,7 +60,7 @@ pub(crate) fn slow(capacity: u32) -> Bucket {
     Bucket::new(NonZeroU32::new(capacity).expect("a capacity of at least 1"), us).expect("a valid bucket")
 }
 
-/// A unique key.
+/// A key that no other rule uses.
 pub(crate) fn fresh_key() -> LimitKey {
     static USED: AtomicI64 = AtomicI64::new(1);
     let user = USED.fetch_add(1, Ordering::Relaxed);
@@ -71,7 +72,7 @@ pub(crate) async fn take(rig: &dyn LimiterRig, key: &LimitKey, bucket: Bucket) -
     rig.limiter().take(key, bucket).await
 }
 
-/// Takes tokens until one is refused; returns the number of tokens.
+/// Takes tokens until the limiter refuses; returns the number of tokens taken.
 pub(crate) async fn drain(rig: &dyn LimiterRig, key: &LimitKey, bucket: Bucket) -> u32 {
     let mut taken = 0;
     while let RateLimitDecision::Token { .. } = take(rig, key, bucket).await {

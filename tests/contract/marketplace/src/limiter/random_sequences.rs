@@ -19,7 +19,7 @@ enum Step {
     Take(u32),
     /// Advances the time by this many microseconds.
     Wait(u32),
-    /// Sets the clock by this many seconds, forward or back.
+    /// Moves the system clock by this many seconds, forward or back.
     SetClock(i32),
 }
 
@@ -42,12 +42,12 @@ fn bucket() -> impl Strategy<Value = Bucket> {
 struct GrantedToken {
     from: Duration,
     to: Duration,
-    /// How many times the clock had been set forward.
+    /// How many times the clock had been set forward before the token was granted.
     set_forward: u32,
 }
 
 /// For any sequence of requests and clock changes, the number of tokens granted in an interval is at most the capacity plus
-/// the tokens added in that time. Each time the clock is set forward may add one full bucket. A client that waits for the
+/// the tokens added in that time. Setting the clock forward may add one full bucket each time. A client that waits for the
 /// reported time is not refused.
 pub async fn granted_tokens_never_exceed_capacity_and_rate(rig: &dyn LimiterRig) {
     let mut runner = TestRunner::deterministic();
@@ -118,7 +118,7 @@ fn check(granted: &[GrantedToken], bucket: Bucket, steps: &[Step]) {
             let count = last - first + 1;
             assert!(
                 count <= full * fills + refilled,
-                "{count} within {elapsed:?} of {bucket:?}, set forward {} times: {steps:?}",
+                "{count} tokens within {elapsed:?} from {bucket:?}, clock set forward {} times: {steps:?}",
                 fills - 1
             );
         }

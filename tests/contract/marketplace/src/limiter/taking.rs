@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::{LimiterRig, SLOW, drain, fresh_key, refused, slow, take};
 
-/// More than the run time of a rule, and negligible compared with [`SLOW`].
+/// Tolerance for waits: longer than the run time of a rule, but short compared with [`SLOW`].
 const TOLERANCE: Duration = Duration::from_secs(30);
 
 /// A new bucket is full; each token reduces the remaining number by one; then requests are refused.

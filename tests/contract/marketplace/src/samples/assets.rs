@@ -9,22 +9,20 @@ use marketplace_domain::{
 
 use super::{money, order_id, payment_id, trace, user};
 
-/// A coupon id.
 pub fn coupon_id(number: i64) -> CouponId {
     number.try_into().expect("a valid id")
 }
 
-/// A refund id.
 pub fn refund_id(number: i64) -> RefundId {
     number.try_into().expect("a valid id")
 }
 
-/// An operation key.
 pub fn operation_key(text: &str) -> OperationKey {
     OperationKey::stored(text.to_owned())
 }
 
-/// An available coupon of tenant 1 and user 10: a discount of 5.00 from 20.00 on, valid for an hour.
+/// An available coupon of tenant 1 and user 10: a discount of 5.00 for orders of at least 20.00, valid
+/// for an hour.
 pub fn coupon(id: i64) -> Coupon {
     Coupon {
         id: coupon_id(id),

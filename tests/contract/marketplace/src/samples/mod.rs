@@ -1,5 +1,5 @@
-//! Sample values of the marketplace: simple, valid, and the same in every run. `handover_contract::samples` has those of
-//! the outbox and the common start time.
+//! Sample values of the marketplace: simple, valid, and the same in every run. `handover_contract::samples` contains
+//! the sample values of the outbox and the common start time.
 
 mod assets;
 mod effects;
@@ -17,22 +17,18 @@ use marketplace_domain::{
     PaymentStatus, Product, ProductId, ProductStatus, Shipment, Title, UserId,
 };
 
-/// A user.
 pub fn user(number: i64) -> UserId {
     number.try_into().expect("a valid id")
 }
 
-/// A product id.
 pub fn product_id(number: i64) -> ProductId {
     number.try_into().expect("a valid id")
 }
 
-/// An order id.
 pub fn order_id(number: i64) -> OrderId {
     number.try_into().expect("a valid id")
 }
 
-/// A payment id.
 pub fn payment_id(number: i64) -> PaymentId {
     number.try_into().expect("a valid id")
 }
@@ -42,7 +38,6 @@ pub fn money(minor: i64) -> Money {
     Money::from_minor(minor).expect("a valid amount")
 }
 
-/// A title.
 pub fn title(text: &str) -> Title {
     text.to_owned().try_into().expect("a valid title")
 }

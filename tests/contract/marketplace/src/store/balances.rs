@@ -96,7 +96,7 @@ pub async fn balance_accepts_any_later_version(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 11, Wallet).await, Some(balance(11, Wallet, 1)), "other rows are unchanged");
 }
 
-/// A balance with a negative part is refused, in the first and in later writes.
+/// A balance with a negative amount is refused, in the first and in later writes.
 pub async fn negative_balance_is_refused(rig: &dyn MarketRig) {
     put(rig, &[balance(10, Points, 5)]).await;
     for of in [10, 11] {
@@ -156,7 +156,7 @@ pub async fn large_batch_of_balances_is_written_completely(rig: &dyn MarketRig) 
     }
 }
 
-/// Concurrent units of work that lock one balance lose no update, with and without an existing row.
+/// Concurrent units of work that lock one balance lose no update, whether the row exists or not.
 pub async fn concurrent_updates_of_one_balance_are_not_lost(rig: &dyn MarketRig) {
     for round in 1..=3 {
         let outcomes = race(&rig.market(), |unit, _| {

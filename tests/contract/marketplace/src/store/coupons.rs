@@ -54,7 +54,8 @@ pub async fn duplicate_coupon_id_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(coupon(1)));
 }
 
-/// A coupon is replaced only if its stored version is one less than the new version, also when it returns to an earlier status.
+/// A coupon is replaced only if its stored version is one less than the new version, also when it returns to an earlier
+/// status.
 pub async fn coupon_advances_only_from_previous_version(rig: &dyn MarketRig) {
     let mut now = coupon(1);
     add(rig, &[now.clone(), coupon(2)]).await;
@@ -118,7 +119,7 @@ pub async fn coupon_is_expired_at_its_expiry_time(rig: &dyn MarketRig) {
     assert_eq!(numbers(view(rig).await.coupons_expired(start(), 10).await.unwrap()), [1, 2]);
 }
 
-/// Only available coupons expire, of every tenant, earliest first, up to the limit.
+/// Only available coupons are returned as expired: those of every tenant, earliest expiry first, up to the limit.
 pub async fn expired_coupons_are_available_and_ordered_earliest_first(rig: &dyn MarketRig) {
     for (n, status) in CouponStatus::ALL.iter().enumerate() {
         let moved = coupon_moved_to(&coupon(n as i64 + 50), *status);

@@ -27,7 +27,7 @@ fn counts(completed: u32, cancelled_by_buyer: u32, cancelled_by_timeout: u32) ->
     CreditCounts { completed, cancelled_by_buyer, cancelled_by_timeout }
 }
 
-/// Changes are read as they were written, in the order of application.
+/// Changes are read as they were written, in the sequence in which they were applied.
 pub async fn credit_changes_are_read_in_order_of_application(rig: &dyn MarketRig) {
     let first = CreditChange { aggregate_seq: 4, at: later(9), ..credit_change(10, 7, Completed, "b") };
     let second = credit_change(11, 7, CancelledByTimeout, "a");
@@ -49,7 +49,7 @@ pub async fn second_credit_change_of_fact_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(credit(rig, 10).await.unwrap().counts, counts(1, 0, 0));
 }
 
-/// Steps are counted per kind and buyer, with the last event; a buyer without changes has no row.
+/// Changes are counted per kind and buyer, and the last event is stored; a buyer without changes has no credit.
 pub async fn credit_is_counted_per_kind_and_buyer(rig: &dyn MarketRig) {
     assert_eq!(credit(rig, 10).await, None);
     change(
@@ -119,7 +119,7 @@ pub async fn credit_is_isolated_by_tenant(rig: &dyn MarketRig) {
     assert_eq!(view.credit_changes(tenant(3), order_id(7)).await.unwrap(), []);
 }
 
-/// Concurrent units of work that count for one buyer lose no change, with and without an existing row.
+/// Concurrent units of work that count for one buyer lose no change, whether the row exists or not.
 pub async fn concurrent_credit_changes_are_not_lost(rig: &dyn MarketRig) {
     const UNITS: u32 = 8;
     async fn attempt(store: &MarketStore, change: &CreditChange) -> Result<(), StoreError> {
@@ -147,7 +147,7 @@ pub async fn concurrent_credit_changes_are_not_lost(rig: &dyn MarketRig) {
             })
             .collect();
         for unit in units {
-            within("a unit", unit).await.expect("no unit panics").expect("every unit counts");
+            within("a unit of work", unit).await.expect("no unit of work panics").expect("every unit commits");
         }
         assert_eq!(credit(rig, 10).await.unwrap().counts, counts(round * UNITS, 0, 0));
     }

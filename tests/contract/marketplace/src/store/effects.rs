@@ -38,7 +38,7 @@ fn entry(product: i64, taken_by: Option<i64>, event: &str) -> (i64, Option<i64>,
     (product, taken_by, event.to_owned())
 }
 
-/// Changes are read as they were written, in the order of application.
+/// Changes are read as they were written, in the sequence in which they were applied.
 pub async fn listing_changes_are_read_in_order_of_application(rig: &dyn MarketRig) {
     let changes = [
         ListingChange { aggregate_seq: 3, at: later(9), ..listing_change(1, 7, Released, "b") },
@@ -187,7 +187,7 @@ pub async fn late_release_does_not_change_listing(rig: &dyn MarketRig) {
     );
 }
 
-/// The changes of one call are applied in the given order.
+/// The changes of one call are applied in the given sequence.
 pub async fn listing_changes_of_one_call_are_applied_in_order(rig: &dyn MarketRig) {
     change(
         rig,
@@ -204,8 +204,8 @@ pub async fn listing_changes_of_one_call_are_applied_in_order(rig: &dyn MarketRi
     assert_eq!(listing(rig).await, [entry(1, Some(8), "c"), entry(2, None, "e")]);
 }
 
-/// The events of different orders may be applied in any order, and a replayed one last. The product ends up assigned to the
-/// order that occupied it and never released it; without such an order it is free.
+/// The events of different shop orders may be applied in any sequence, and a replayed event last. The product ends up
+/// assigned to the order that occupied it and never released it; without such an order it is free.
 pub async fn listing_is_independent_of_order_of_changes(rig: &dyn MarketRig) {
     let changes = |product: i64| {
         [
@@ -268,7 +268,7 @@ pub async fn concurrent_listing_changes_are_not_lost(rig: &dyn MarketRig) {
             })
         });
         for unit in units {
-            within("a unit", unit).await.expect("no unit panics").expect("every unit changes it");
+            within("a unit of work", unit).await.expect("no unit of work panics").expect("every unit commits");
         }
     }
     for (product, taken_by, event) in listing(rig).await {

@@ -58,7 +58,7 @@ pub async fn commit_fails_after_failed_row_write(rig: &dyn MarketRig) {
         assert!(committed.is_err(), "commit reports success after a failed {kind}");
         assert!(
             !matches!(committed, Err(StoreError::CommitUnknown(_))),
-            "a unit that cannot be committed has a known outcome, after a failed {kind}"
+            "a unit of work that cannot be committed has a known outcome, after a failed {kind}"
         );
         assert_rolled_back(rig, id, kind).await;
     }
@@ -71,7 +71,7 @@ pub async fn statements_after_failed_row_write_are_not_committed(rig: &dyn Marke
         let id = 50 + n as i64;
         let mut unit = begin(rig).await;
         is_conflict(write_duplicate(kind, unit.as_mut()).await);
-        // They may be refused, or executed and rolled back, but must not be committed.
+        // These statements may be refused, or executed and rolled back, but must not be committed.
         drop(unit.insert_product(&product(id)).await);
         drop(unit.outbox().append(&[event("lost", id, 1)]).await);
         assert!(unit.commit().await.is_err(), "commit reports success after a failed {kind}");

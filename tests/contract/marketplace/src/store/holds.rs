@@ -44,7 +44,7 @@ pub async fn hold_is_read_as_written(rig: &dyn MarketRig) {
     assert_eq!(of(rig, MAX_ID).await, [hold(MAX_ID, Wallet)]);
 }
 
-/// The holds of an order are returned in the order of assets: coupon, wallet, points; at most one per asset.
+/// The holds of an order are returned sorted by asset (coupon, wallet, points), at most one per asset.
 pub async fn holds_of_order_are_ordered_by_asset(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Points), hold(2, Coupon), hold(1, Coupon), hold(1, Wallet)]).await;
     assert_eq!(of(rig, 1).await, [hold(1, Coupon), hold(1, Wallet), hold(1, Points)]);
@@ -52,7 +52,7 @@ pub async fn holds_of_order_are_ordered_by_asset(rig: &dyn MarketRig) {
     assert_eq!(of(rig, 3).await, []);
 }
 
-/// A hold of version 1 is inserted; an existing hold is a conflict.
+/// A hold of version 1 is inserted; if the hold already exists, that is a conflict.
 pub async fn existing_hold_is_conflict(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Wallet)]).await;
     let other = Hold { amount: 7, ..hold(1, Wallet) };
@@ -152,7 +152,7 @@ pub async fn lock_returns_the_requested_holds(rig: &dyn MarketRig) {
     });
 }
 
-/// The holds of a user for an asset are the frozen ones, in the order of order ids.
+/// The query for the holds of a user and an asset returns only frozen holds, sorted by order id.
 pub async fn holds_of_user_are_frozen_and_ordered_by_order(rig: &dyn MarketRig) {
     let other = Hold { user: user(11), ..hold(4, Wallet) };
     put(rig, &[hold(30, Wallet), hold(2, Wallet), hold(100, Wallet), hold(5, Points), other.clone()]).await;
@@ -178,7 +178,7 @@ pub async fn frozen_holds_include_the_time_bound(rig: &dyn MarketRig) {
     assert_eq!(orders(&seen), [1, 2]);
 }
 
-/// Frozen holds of every tenant are returned by creation time, order and asset, up to the limit.
+/// Frozen holds of every tenant are returned sorted by creation time, order id and asset, up to the limit.
 pub async fn frozen_holds_are_ordered_by_time_order_and_asset(rig: &dyn MarketRig) {
     let at = |order, asset, seconds| Hold { create_time: later(seconds), ..hold(order, asset) };
     let foreign = Hold { tenant: tenant(2), ..at(3, Wallet, -20) };

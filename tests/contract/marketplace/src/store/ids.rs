@@ -17,7 +17,7 @@ async fn take(rig: &dyn MarketRig, kind: IdKind, size: u32) -> i64 {
     in_unit!(rig, |unit| unit.take_id_block(kind, size).await.expect("a block is reserved"))
 }
 
-/// The first id of every kind is 1.
+/// The first id of products, orders and payments is 1.
 pub async fn first_id_is_one(rig: &dyn MarketRig) {
     for kind in [IdKind::Product, IdKind::Order, IdKind::Payment] {
         assert_eq!(take(rig, kind, 5).await, 1, "{kind:?}");
@@ -58,7 +58,7 @@ pub async fn dropped_unit_reserves_no_id_twice(rig: &dyn MarketRig) {
 /// After a raise, the next block starts at the given id, or at the previous next id if that is higher.
 pub async fn raised_block_starts_at_or_above_given_id(rig: &dyn MarketRig) {
     for kind in IdKind::ALL {
-        in_unit!(rig, |unit| unit.raise_id_block(kind, 500).await.expect("a block is raised"));
+        in_unit!(rig, |unit| unit.raise_id_block(kind, 500).await.expect("the next block is raised"));
         assert_eq!(take(rig, kind, 10).await, 500, "{kind:?}");
         in_unit!(rig, |unit| unit.raise_id_block(kind, 7).await.expect("a lower id changes nothing"));
         assert!(take(rig, kind, 10).await >= 510, "{kind:?}");
@@ -75,7 +75,7 @@ pub async fn id_state_reports_next_and_largest_id(rig: &dyn MarketRig) {
     for kind in IdKind::ALL {
         let found = state(kind).await;
         assert_eq!((found, found.is_behind()), (IdState { next: 1, largest: 40 }, true), "{kind:?}");
-        in_unit!(rig, |unit| unit.raise_id_block(kind, 41).await.expect("a block is raised"));
+        in_unit!(rig, |unit| unit.raise_id_block(kind, 41).await.expect("the next block is raised"));
         let raised = state(kind).await;
         assert_eq!((raised, raised.is_behind()), (IdState { next: 41, largest: 40 }, false), "{kind:?}");
     }

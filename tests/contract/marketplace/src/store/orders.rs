@@ -175,7 +175,7 @@ pub async fn order_created_at_deadline_is_overdue(rig: &dyn MarketRig) {
     assert_eq!(overdue, [(TenantId::DEFAULT, order_id(1)), (TenantId::DEFAULT, order_id(2))]);
 }
 
-/// Only pending orders are overdue, of every tenant, oldest first, up to the limit.
+/// Only pending orders are returned as overdue: those of every tenant, oldest first, up to the limit.
 pub async fn overdue_orders_are_pending_and_ordered_oldest_first(rig: &dyn MarketRig) {
     for (n, status) in OrderStatus::ALL.iter().enumerate() {
         let moved = order_moved_to(&order(1), *status, later(1));
@@ -241,8 +241,8 @@ pub async fn changed_orders_include_range_start_and_exclude_end(rig: &dyn Market
     }
 }
 
-/// Changed orders of one tenant or of all are returned by time of the last change and id; a page starts after the last
-/// order of the previous one.
+/// Changed orders of one tenant or of all tenants are returned sorted by the time of the last change and by id; a page
+/// starts after the last order of the previous page.
 pub async fn changed_orders_are_paged_by_time_and_id(rig: &dyn MarketRig) {
     let at = |id, seconds| Order { update_time: later(seconds), ..order(id) };
     let foreign = Order { tenant: tenant(2), ..at(8, 2) };
@@ -277,7 +277,7 @@ pub async fn changed_orders_are_paged_by_time_and_id(rig: &dyn MarketRig) {
     assert_eq!(view.orders_changed(None, start(), later(9), absent, 9).await.unwrap(), all[3..]);
 }
 
-/// An order that changes again is found only at its last change.
+/// An order that changes again is found only at the time of its last change.
 pub async fn order_is_found_only_at_its_last_change(rig: &dyn MarketRig) {
     add(rig, &[order(1)]).await;
     let paid = order_moved_to(&order(1), OrderStatus::Paid, later(5));

@@ -59,7 +59,7 @@ pub async fn second_processing_payment_of_order_is_conflict(rig: &dyn MarketRig)
     is_conflict(unit.insert_payment(&payment(5, 4)).await);
 }
 
-/// After a payment is settled its order may have another one.
+/// After a payment is settled, its order may have another payment.
 pub async fn payment_is_allowed_after_previous_is_settled(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1)]).await;
     settle(rig, &payment(1, 1), PaymentStatus::Failed, "t1").await;
@@ -70,7 +70,8 @@ pub async fn payment_is_allowed_after_previous_is_settled(rig: &dyn MarketRig) {
     assert_eq!(open, Some(payment(3, 1)));
 }
 
-/// One unit of work may settle a payment and insert another one, which is then the one in `PROCESSING`.
+/// One unit of work may settle a payment and insert another payment, which is then the payment in
+/// `PROCESSING`.
 pub async fn unit_may_settle_payment_and_insert_another(rig: &dyn MarketRig) {
     for (old, new) in [(1, 2), (4, 3)] {
         let order = old;
@@ -102,15 +103,15 @@ pub async fn processing_payment_is_found_only_in_that_status(rig: &dyn MarketRig
     assert_eq!(view(rig).await.payment_in_processing(tenant(1), first).await.unwrap(), None);
 }
 
-/// A payment is found by its id without a tenant, because the gateway does not report one.
+/// A payment is found by its id without a tenant, because the gateway does not report a tenant.
 pub async fn payment_is_found_by_id_without_tenant(rig: &dyn MarketRig) {
     let foreign = Payment { tenant: tenant(2), ..payment(1, 1) };
     add(rig, std::slice::from_ref(&foreign)).await;
     assert_eq!(stored(rig, 1).await, Some(foreign));
 }
 
-/// A payment row is updated only if its stored version is one less than the new version. The gateway's transaction id and the refund
-/// flag are updated, too.
+/// A payment is replaced only if its stored version is one less than the new version. The gateway's transaction id and
+/// the refund flag are replaced, too.
 pub async fn payment_advances_only_from_previous_version(rig: &dyn MarketRig) {
     add(rig, &[payment(1, 1), payment(2, 2)]).await;
     let after =
@@ -154,7 +155,7 @@ pub async fn gateway_transactions_are_compared_byte_by_byte(rig: &dyn MarketRig)
     }
 }
 
-/// All payments of an order are returned in id order, in any status; those of other orders and tenants are not.
+/// All payments of an order are returned sorted by id, in any status; those of other orders and tenants are not.
 pub async fn payments_of_order_are_ordered_by_id(rig: &dyn MarketRig) {
     add(rig, &[payment(9, 1)]).await;
     let first = settle(rig, &payment(9, 1), PaymentStatus::Failed, "t1").await;

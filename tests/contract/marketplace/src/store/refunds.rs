@@ -76,7 +76,7 @@ pub async fn duplicate_refund_id_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 1).await, Some(refund(1, 1)));
 }
 
-/// A payment has at most one refund that is in processing or succeeded.
+/// A payment has at most one refund in `PROCESSING` or `SUCCESS`.
 pub async fn second_refund_of_payment_is_conflict(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1), refund(2, 2)]).await;
     is_conflict(begin(rig).await.insert_refund(&refund(3, 1)).await);
@@ -90,7 +90,8 @@ pub async fn second_refund_of_payment_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 3).await, None);
 }
 
-/// After a failed refund its payment may have another one, also in the same unit of work, but again only one.
+/// After a refund has failed, its payment may have another refund, even in the same unit of work, but again at most one
+/// that has not failed.
 pub async fn refund_is_allowed_after_previous_failed(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1)]).await;
     let first = settle(rig, &refund(1, 1), Failed).await;
@@ -108,14 +109,15 @@ pub async fn refund_is_allowed_after_previous_failed(rig: &dyn MarketRig) {
     assert_eq!(all, [first, second, third]);
 }
 
-/// A refund is found by its id without a tenant, because the gateway does not report one.
+/// A refund is found by its id without a tenant, because the gateway does not report a tenant.
 pub async fn refund_is_found_by_id_without_tenant(rig: &dyn MarketRig) {
     let foreign = Refund { tenant: tenant(2), ..refund(1, 1) };
     add(rig, std::slice::from_ref(&foreign)).await;
     assert_eq!(stored(rig, 1).await, Some(foreign));
 }
 
-/// A refund is replaced only if its stored version is one less than the new version; attempts and last error are replaced too.
+/// A refund is replaced only if its stored version is one less than the new version; attempts and last error are
+/// replaced, too.
 pub async fn refund_advances_only_from_previous_version(rig: &dyn MarketRig) {
     add(rig, &[refund(1, 1), refund(2, 2)]).await;
     let retried = Refund {
@@ -144,7 +146,7 @@ pub async fn refund_advances_only_from_previous_version(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 3).await, None, "a missing row is not inserted");
 }
 
-/// All refunds of an order are returned in id order, in any status; those of other orders and tenants are not.
+/// All refunds of an order are returned sorted by id, in any status; those of other orders and tenants are not.
 pub async fn refunds_of_order_are_ordered_by_id(rig: &dyn MarketRig) {
     let of_first = |id, payment| Refund { order: order_id(1), ..refund(id, payment) };
     let foreign = Refund { tenant: tenant(2), ..of_first(4, 41) };
@@ -168,7 +170,7 @@ pub async fn refund_is_due_at_its_time(rig: &dyn MarketRig) {
     assert_eq!(numbers(view(rig).await.refunds_due(start(), 9).await.unwrap()), [1, 2]);
 }
 
-/// Only refunds in processing with a time are due, of every tenant, earliest first, up to the limit.
+/// Only refunds in `PROCESSING` with a next attempt time are due: those of every tenant, earliest first, up to the limit.
 pub async fn due_refunds_are_processing_and_ordered_earliest_first(rig: &dyn MarketRig) {
     for (n, status) in RefundStatus::ALL.iter().enumerate() {
         let id = n as i64 + 50;

@@ -110,7 +110,7 @@ pub async fn request_advances_only_with_its_token(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, &other.scope).await, Some(other));
 }
 
-/// A request without a response is removed with its token.
+/// A request is removed only with its token, and only if it has no response.
 pub async fn request_without_response_is_dropped_with_its_token(rig: &dyn MarketRig) {
     let answered = completed_request(&processing_request("b", "t1"), "1");
     add(rig, &[processing_request("a", "t1"), answered.clone()]).await;

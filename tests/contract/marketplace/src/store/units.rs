@@ -22,7 +22,7 @@ pub(super) async fn write_rows(unit: &mut Work) {
     unit.open_shipments(&[shipment_task(1, "e")]).await.unwrap();
 }
 
-/// The kinds of those rows that are visible.
+/// The kinds of the rows of [`write_rows`] that are visible.
 async fn seen<V: MarketView + ?Sized>(view: &mut V) -> Vec<&'static str> {
     let one = TenantId::DEFAULT;
     let checks = [
@@ -48,12 +48,12 @@ pub async fn uncommitted_rows_and_events_are_invisible(rig: &dyn MarketRig) {
     let mut before = view(rig).await;
     let mut unit = begin(rig).await;
     write_rows(unit.as_mut()).await;
-    assert_eq!(within("a read concurrent with a unit", seen(before.as_mut())).await, [""; 0]);
-    assert_eq!(within("a read concurrent with a unit", seen(view(rig).await.as_mut())).await, [""; 0]);
+    assert_eq!(within("a read concurrent with a unit of work", seen(before.as_mut())).await, [""; 0]);
+    assert_eq!(within("a read concurrent with a unit of work", seen(view(rig).await.as_mut())).await, [""; 0]);
     drop(before);
     commit(unit).await;
     assert_eq!(seen(view(rig).await.as_mut()).await.len(), EVERYTHING);
-    assert_eq!(seen(begin(rig).await.as_mut()).await.len(), EVERYTHING, "also to later units");
+    assert_eq!(seen(begin(rig).await.as_mut()).await.len(), EVERYTHING, "also to later units of work");
 }
 
 /// A unit of work reads its own inserted and changed rows.
@@ -121,7 +121,7 @@ pub async fn rows_and_events_of_commit_become_visible_together(rig: &dyn MarketR
     writer.await.unwrap();
 }
 
-/// A commit whose future is dropped is applied completely or not at all, and later units of work work.
+/// A commit whose future is dropped is applied completely or not at all, and does not affect later units of work.
 pub async fn dropped_commit_is_atomic_for_rows_and_events(rig: &dyn MarketRig) {
     for polls in 0..MAX_POLLS {
         let id = 1 + polls as i64;

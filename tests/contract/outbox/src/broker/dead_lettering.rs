@@ -20,7 +20,7 @@ async fn reject(rig: &dyn BrokerRig, name: &str, count: usize) {
     within("close", consumer.close()).await.unwrap();
 }
 
-/// A rejected message is routed with its queue's dead-letter key and contains the name of that queue.
+/// A rejected message is routed with the dead-letter key of its queue; its delivery contains the name of that queue.
 pub async fn a_rejected_message_moves_to_the_dead_letters(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     publish(rig, &["a", "b"]).await;
@@ -61,7 +61,7 @@ pub async fn a_dead_letter_reaches_every_queue_that_matches_its_key(rig: &dyn Br
     drain(rig, "three", 1).await;
 }
 
-/// A message that is dead-lettered twice contains the name of the last queue.
+/// The delivery of a message that was dead-lettered twice contains the name of the queue that rejected it last.
 pub async fn a_message_dead_lettered_twice_names_the_last_queue(rig: &dyn BrokerRig) {
     let second = dead_lettered(queue("second", &["dead"]), "buried");
     declare(rig, &[rejecting(), second, queue("last", &["buried"])]).await;
@@ -84,7 +84,7 @@ pub async fn a_redelivered_message_is_dead_lettered_like_any_other(rig: &dyn Bro
     assert_eq!(ids(&drain(rig, "dead.queue", 1).await), ["a"]);
 }
 
-/// A consumer waiting for dead letters is woken by one.
+/// A consumer that waits for dead letters is woken by a dead letter.
 pub async fn a_waiting_consumer_is_woken_by_a_dead_letter(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     let drainer = subscribe(rig, "dead.queue", 5).await;

@@ -11,7 +11,7 @@ use super::{
     receive, standard, stays_empty, subscribe, topology,
 };
 
-/// Declares a queue that exists with other arguments, and returns the broker's explanation.
+/// Declares an existing queue with other arguments, and returns the broker's refusal.
 async fn refusal(rig: &dyn BrokerRig, spec: QueueSpec) -> String {
     match within("declare", rig.broker().declare(&topology(&[spec]))).await {
         Err(BrokerError::Refused { what }) => what,
@@ -41,31 +41,31 @@ pub async fn a_repeated_declaration_changes_nothing(rig: &dyn BrokerRig) {
     stays_empty(rig, consumer.as_ref()).await;
 }
 
-/// The standard topology can be declared repeatedly.
+/// The standard topology can be declared repeatedly, also with another delay.
 pub async fn the_standard_topology_can_be_declared_again(rig: &dyn BrokerRig) {
     for seconds in [900, 30, 900, 30] {
         let standard = standard(Duration::from_secs(seconds));
         within("declare", rig.broker().declare(&standard))
             .await
-            .expect("delay queues with different settings coexist");
+            .expect("delay queues with different TTLs coexist");
     }
 }
 
-/// A different TTL is refused; the explanation contains queue and both values.
+/// A different TTL is refused; the refusal contains the name of the queue and both values.
 pub async fn another_ttl_is_refused_with_both_values(rig: &dyn BrokerRig) {
     declare(rig, &[expiring(queue(QUEUE, &[KEY]), Duration::from_secs(61))]).await;
     let what = refusal(rig, expiring(queue(QUEUE, &[KEY]), Duration::from_secs(37))).await;
     for part in [QUEUE, "ttl", "61", "37"] {
-        assert!(what.to_lowercase().contains(part), "{part} is not in: {what}");
+        assert!(what.to_lowercase().contains(part), "{part} is not in the refusal: {what}");
     }
 }
 
-/// A different dead-letter key is refused; the explanation contains queue and both values.
+/// A different dead-letter key is refused; the refusal contains the name of the queue and both values.
 pub async fn another_dead_letter_key_is_refused_with_both_values(rig: &dyn BrokerRig) {
     declare(rig, &[dead_lettered(queue(QUEUE, &[KEY]), "first.dead")]).await;
     let what = refusal(rig, dead_lettered(queue(QUEUE, &[KEY]), "second.dead")).await;
     for part in [QUEUE, "dead", "first.dead", "second.dead"] {
-        assert!(what.contains(part), "{part} is not in: {what}");
+        assert!(what.contains(part), "{part} is not in the refusal: {what}");
     }
 }
 
@@ -83,7 +83,7 @@ pub async fn an_added_or_removed_argument_is_refused(rig: &dyn BrokerRig) {
     for spec in changed {
         let name = spec.name.clone();
         let what = refusal(rig, spec).await;
-        assert!(what.contains(&name), "{name} is not in: {what}");
+        assert!(what.contains(&name), "{name} is not in the refusal: {what}");
     }
 }
 

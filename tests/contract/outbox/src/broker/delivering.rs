@@ -116,7 +116,7 @@ pub async fn two_consumers_share_messages_without_overlap(rig: &dyn BrokerRig) {
     }
 }
 
-/// A full consumer does not keep messages from another one.
+/// A consumer at its prefetch limit does not prevent deliveries to another consumer.
 pub async fn a_full_consumer_leaves_messages_to_another(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
@@ -128,7 +128,8 @@ pub async fn a_full_consumer_leaves_messages_to_another(rig: &dyn BrokerRig) {
     stays_empty(rig, one.as_ref()).await;
 }
 
-/// A `next` that is cancelled at any point loses no message: it is delivered by the next call or after the close.
+/// No message is lost if `next` is cancelled at any point: after the subscription is closed, the message is delivered to
+/// another subscription.
 pub async fn a_next_cancelled_at_any_point_loses_no_message(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     for polls in 0..MAX_POLLS {
@@ -178,7 +179,8 @@ pub async fn a_consumer_with_cancelled_calls_misses_no_message(rig: &dyn BrokerR
     }
 }
 
-/// A publish whose caller is cancelled happens in order and at most once, and the broker still works.
+/// If the caller of `publish` is cancelled, the broker stores none, some or all messages of the window, in order and each
+/// at most once, and still works.
 pub async fn a_publish_cancelled_at_any_point_does_not_affect_the_broker(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     for polls in 0..MAX_POLLS {
@@ -217,7 +219,7 @@ pub async fn every_delivery_has_a_different_tag(rig: &dyn BrokerRig) {
         publish(rig, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let deliveries = receive(consumer.as_ref(), 4).await;
         for delivery in &deliveries {
-            assert!(tags.insert(delivery.tag), "{:?} again", delivery.tag);
+            assert!(tags.insert(delivery.tag), "{:?} is used twice", delivery.tag);
         }
         ack(consumer.as_ref(), &deliveries[..2]).await;
     }

@@ -27,18 +27,18 @@ pub mod ttl;
 /// A fresh broker without declarations, and its environment.
 #[async_trait]
 pub trait BrokerRig: Send + Sync {
-    /// The broker; every call returns the same.
+    /// The broker; every call returns the same instance.
     fn broker(&self) -> Arc<dyn Broker>;
 
     /// Advances the broker's clock. If the broker uses the real clock, waits for this time.
     async fn advance(&self, by: Duration);
 
-    /// Capabilities in which adapters differ by nature.
+    /// Capabilities in which adapters may differ.
     fn capabilities(&self) -> BrokerCapabilities {
         BrokerCapabilities::default()
     }
 
-    /// The same broker as a restarted process opens it; `None` if the broker has no restart.
+    /// The same broker, opened as a restarted process would; `None` if its messages do not survive a restart.
     async fn reopened(&self) -> Option<Arc<dyn Broker>> {
         None
     }
@@ -49,7 +49,7 @@ pub trait BrokerRig: Send + Sync {
 pub struct BrokerCapabilities {
     /// `queues` counts unsettled deliveries.
     pub counts_unacked: bool,
-    /// A nacked message is requeued near the head. RabbitMQ 3.10 requeues it at the end of a quorum queue without a
+    /// A message nacked with requeue is requeued near the head of its queue. RabbitMQ 3.10 requeues it at the end of a quorum queue without a
     /// delivery limit.
     pub requeues_near_the_head: bool,
     /// The broker's clock advances only through [`BrokerRig::advance`]. The clock of a real broker runs on its own.
@@ -200,7 +200,7 @@ fn expiring(spec: QueueSpec, after: Duration) -> QueueSpec {
     QueueSpec { ttl: Some(after), ..spec }
 }
 
-/// An exchange with only the dead-letter queue.
+/// A topology with an exchange and only the dead-letter queue.
 fn base_topology() -> Topology {
     Topology::new("contract.events.exchange", "contract.dlq.queue", DEAD_LETTER_KEY)
 }
@@ -332,7 +332,7 @@ async fn depth(rig: &dyn BrokerRig, name: &str) -> QueueDepth {
     depths.into_iter().find(|depth| depth.name == name).expect("a declared queue is listed")
 }
 
-/// Waits until these numbers of messages are ready and unsettled; counts may be delayed.
+/// Waits until the queue has these numbers of ready and unsettled messages; the broker may report counts late.
 async fn settles_at(rig: &dyn BrokerRig, name: &str, ready: u64, unacked: u64) {
     let unacked = if rig.capabilities().counts_unacked { Some(unacked) } else { None };
     let what = format!("{name} has {ready} ready and {unacked:?} unsettled");

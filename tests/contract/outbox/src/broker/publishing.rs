@@ -62,7 +62,7 @@ pub async fn a_confirm_is_proof_of_its_own_event(rig: &dyn BrokerRig) {
     }
 }
 
-/// A message that no queue matches is returned with a reason and is in no queue.
+/// A message that no binding matches is returned with a reason and is in no queue.
 pub async fn an_unroutable_message_is_returned(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     match publish_as(rig, &[("lost", NOWHERE)]).await.as_slice() {
@@ -70,12 +70,12 @@ pub async fn an_unroutable_message_is_returned(rig: &dyn BrokerRig) {
             assert_eq!(event_id.as_str(), "lost");
             assert!(!reason.is_empty());
         }
-        other => panic!("expected one that is returned, got {other:?}"),
+        other => panic!("expected one returned message, got {other:?}"),
     }
     drain(rig, QUEUE, 0).await;
 }
 
-/// Exactly the messages of a window that match no queue are returned, at any position.
+/// Exactly the messages of a window that no binding matches are returned, at any position.
 pub async fn only_unroutable_messages_of_a_window_are_returned(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     for modulus in [2, 3, 7, 50] {
@@ -96,7 +96,7 @@ pub async fn only_unroutable_messages_of_a_window_are_returned(rig: &dyn BrokerR
     }
 }
 
-/// A confirmed message is in every queue that matches it.
+/// A confirmed message is in every queue with a matching binding.
 pub async fn a_confirmed_message_is_in_every_matching_queue(rig: &dyn BrokerRig) {
     declare(rig, &[queue("a", &["book.lent"]), queue("b", &["book.*"]), queue("c", &["book.#"])]).await;
     let outcomes = publish_as(rig, &[("lent", "book.lent"), ("added", "book.added")]).await;
@@ -106,7 +106,7 @@ pub async fn a_confirmed_message_is_in_every_matching_queue(rig: &dyn BrokerRig)
     settles_at(rig, "c", 2, 0).await;
 }
 
-/// Messages of a window enter each queue in their order, and windows in the order of their publishes.
+/// Messages enter each queue in the order of their window, and windows in the order in which they were published.
 pub async fn messages_enter_a_queue_in_the_order_of_their_window(rig: &dyn BrokerRig) {
     declare(rig, &[queue("a", &["even"]), queue("b", &["even", "odd"])]).await;
     let names: Vec<String> = (0..300).map(|n| format!("e{n:03}")).collect();

@@ -1,4 +1,4 @@
-//! Messages for one queue only.
+//! Messages addressed to one queue.
 
 use std::time::Instant;
 
@@ -26,7 +26,8 @@ async fn is_confirmed(rig: &dyn BrokerRig, window: Vec<Outgoing>) {
     assert!(outcomes.iter().all(confirmed), "{outcomes:?}");
 }
 
-/// A message for one queue enters that queue once, and no other, not even a queue bound to its name as a key.
+/// A message for one queue enters that queue once, and no other, not even a queue whose
+/// binding equals that name.
 pub async fn a_message_for_one_queue_reaches_only_that_queue(rig: &dyn BrokerRig) {
     let specs = [
         queue("book.queue", &["book.queue", "book.*"]),
@@ -44,7 +45,8 @@ pub async fn a_message_for_one_queue_reaches_only_that_queue(rig: &dyn BrokerRig
     drain(rig, "namesake", 0).await;
 }
 
-/// A message for a queue that does not exist is returned, and only that message; no binding matches it instead.
+/// A message for a queue that does not exist is returned, and only that message; a
+/// binding that equals the name of the queue does not match it.
 pub async fn a_message_for_a_missing_queue_is_returned(rig: &dyn BrokerRig) {
     declare(rig, &[queue(QUEUE, &[KEY, "nowhere.queue"])]).await;
     let window = vec![

@@ -97,7 +97,7 @@ pub async fn messages_requeued_together_keep_their_order(rig: &dyn BrokerRig) {
             "only those that were delivered before are marked"
         );
     } else {
-        // The two waiting messages may already have been sent to the consumer, which makes them delivered.
+        // RabbitMQ may already have sent the two waiting messages to the consumer; they may then be marked, too.
         assert_eq!(ids(&all), ["d", "e", "a", "b", "c"]);
         assert_eq!(marked[2..], [true, true, true]);
     }

@@ -67,7 +67,7 @@ pub async fn a_closed_subscription_delivers_nothing(rig: &dyn BrokerRig) {
     publish(rig, &["a"]).await;
     match within("next", consumer.next()).await {
         Err(BrokerError::Closed { queue }) => assert_eq!(queue, QUEUE),
-        other => panic!("expected it to be closed, got {other:?}"),
+        other => panic!("expected `Closed`, got {other:?}"),
     }
     assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["a"]);
 }
@@ -81,7 +81,7 @@ pub async fn a_waiting_call_ends_when_its_subscription_is_closed(rig: &dyn Broke
     assert!(matches!(waited, Err(BrokerError::Closed { .. })), "{waited:?}");
 }
 
-/// Messages of a closed subscription cannot be settled through it: `Ok` would be wrong.
+/// Messages of a closed subscription cannot be settled through it: an ack returns an error.
 pub async fn a_closed_subscription_settles_nothing(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;

@@ -13,7 +13,7 @@ use super::{
 
 pub(super) const TTL: Duration = Duration::from_millis(600);
 const MARGIN: Duration = Duration::from_millis(200);
-/// Maximum difference of the clocks of broker and rule within [`TTL`].
+/// Maximum drift between the clocks of the broker and of the rule within [`TTL`].
 const DRIFT: Duration = Duration::from_millis(20);
 
 /// Receives the one message that expires after [`TTL`]; it was published after `since`.
@@ -42,7 +42,7 @@ fn delay() -> QueueSpec {
     dead_lettered(expiring(queue("delay", &["later"]), TTL), "due")
 }
 
-/// An expired message is routed with its queue's dead-letter key, not before its time, and unchanged.
+/// An expired message is routed with the dead-letter key of its queue, not before its time, and unchanged.
 pub async fn a_message_is_dead_lettered_when_it_expires_and_not_before(rig: &dyn BrokerRig) {
     declare(rig, &[delay(), queue("due", &["due"])]).await;
     let consumer = subscribe(rig, "due", 5).await;
@@ -57,7 +57,7 @@ pub async fn a_message_is_dead_lettered_when_it_expires_and_not_before(rig: &dyn
     settles_at(rig, "delay", 0, 0).await;
 }
 
-/// A waiting consumer is woken when a message expires into its queue.
+/// A waiting consumer is woken when an expired message is routed to its queue.
 pub async fn a_waiting_consumer_is_woken_by_an_expiry(rig: &dyn BrokerRig) {
     declare(rig, &[delay(), queue("due", &["due"])]).await;
     let consumer = subscribe(rig, "due", 5).await;
@@ -94,7 +94,7 @@ pub async fn each_message_expires_at_its_own_time(rig: &dyn BrokerRig) {
         rig.advance(TTL / 2).await;
         assert_eq!(ids(&receive(consumer.as_ref(), 1).await), ["c"]);
     } else {
-        // The time between them is not checked: it depends on the load of the machine.
+        // The time between the arrivals is not checked: it depends on the load of the machine.
         assert_eq!(ids(&receive(consumer.as_ref(), 3).await), ["a", "b", "c"]);
         let age = since.elapsed();
         assert!(age + DRIFT >= TTL, "the last one expired after {age:?}");
@@ -110,7 +110,7 @@ pub async fn an_expired_message_is_dropped_without_a_dead_letter_key(rig: &dyn B
     drain(rig, "due", 0).await;
 }
 
-/// A message that expires with a key that no queue matches is dropped and does not affect other messages.
+/// An expired message whose dead-letter key matches no binding is dropped and does not affect other messages.
 pub async fn an_unroutable_expired_message_is_dropped(rig: &dyn BrokerRig) {
     let lost = dead_lettered(expiring(queue("lost", &["lost"]), TTL), NOWHERE);
     declare(rig, &[lost, delay(), queue("due", &["due"])]).await;
@@ -128,7 +128,8 @@ pub async fn without_a_ttl_nothing_expires(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, "due", 1).await), ["a"]);
 }
 
-/// An expired message was not rejected by a consumer; if it is rejected later, it contains the name of that queue.
+/// The delivery of an expired message names no queue, because no consumer rejected the message. If a consumer rejects it
+/// later, the delivery contains the name of that consumer's queue.
 pub async fn an_expired_message_that_is_rejected_names_the_rejecting_queue(rig: &dyn BrokerRig) {
     let due = dead_lettered(queue("due", &["due"]), "dead");
     declare(rig, &[delay(), due, queue("dead", &["dead"])]).await;

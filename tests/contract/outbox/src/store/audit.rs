@@ -59,7 +59,7 @@ pub async fn pages_of_the_audit_log_are_ordered_newest_first(rig: &dyn StoreRig)
     assert_eq!(page(rig, None, next, 2).await, (Vec::new(), None));
 }
 
-/// The filter for changes omits read access, and the page is still full.
+/// The filter for changes omits entries of read-only actions, and the page is still full.
 pub async fn the_filter_for_changes_omits_reads(rig: &dyn StoreRig) {
     for (action, changed) in [("a", 1), ("read", 0), ("b", 2), ("read", 0), ("read", 0), ("c", 9_000_000_000)]
     {
@@ -93,7 +93,7 @@ pub async fn an_audit_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
     unit.outbox().append(&[event("undone", 7, 1)]).await.unwrap();
     unit.outbox().audit(&audit_entry("undone")).await.unwrap();
     let own: Vec<_> = unit.outbox().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
-    assert_eq!(own.len(), 1, "a unit reads its own entries");
+    assert_eq!(own.len(), 1, "a unit of work reads its own entries");
     drop(unit);
     assert_eq!(page(rig, None, None, 10).await.0, [""; 0]);
     in_unit!(rig, |unit| {

@@ -17,7 +17,7 @@ fn about(aggregate: &AggregateRef, event: NewEvent) -> NewEvent {
 async fn fail(rig: &dyn StoreRig, ids: &[&str], at: i64) {
     let failed: Vec<_> = ids.iter().map(|id| to_failed(id)).collect();
     let moved = in_unit!(rig, |unit| unit.outbox().mark_failed(&failed, later(at)).await.unwrap());
-    assert_eq!(moved, ids.len() as u64, "{ids:?} are FAILED");
+    assert_eq!(moved, ids.len() as u64, "{ids:?} become FAILED");
 }
 
 async fn release(rig: &dyn StoreRig, of: &AggregateRef, at: i64) -> u64 {
@@ -59,7 +59,7 @@ async fn due_under_hold(rig: &dyn StoreRig) -> Vec<String> {
     rows.expect("due rows can be read").into_iter().map(|row| row.event_id.into()).collect()
 }
 
-/// An aggregate is blocked by its first failed event in order, and is returned with the details of that event.
+/// An aggregate is blocked by the failed event with the smallest `aggregate_seq`, and is returned with the details of that event.
 pub async fn an_aggregate_is_blocked_by_its_first_failed_event(rig: &dyn StoreRig) {
     let unknown = NewEvent { event_type: "BOOK_TELEPORTED".into(), ..event("first", 7, 2) };
     append(rig, &[event("third", 7, 4), event("second", 7, 3), unknown, event("before", 7, 1)]).await;
@@ -79,7 +79,7 @@ pub async fn an_aggregate_is_blocked_by_its_first_failed_event(rig: &dyn StoreRi
     assert_eq!(page.into_iter().map(|row| (row.id, row.effect)).collect::<Vec<_>>(), [(first.id, expected)]);
 }
 
-/// An aggregate whose next event is not due is listed until then, with that time. It is not listed if the next event
+/// An aggregate whose next event is not due yet is listed until the due time, with that time. It is not listed if the next event
 /// is due, was confirmed before, or is unordered.
 pub async fn an_aggregate_whose_next_event_is_not_due_is_listed(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
@@ -195,7 +195,7 @@ pub async fn nothing_but_an_ordered_failed_event_blocks(rig: &dyn StoreRig) {
     assert_eq!(blocked(rig).await, [""; 0], "the event is pending again");
 }
 
-/// Held events are pending and later in the order of the same aggregate, whatever their ids.
+/// Held events are the pending events of the same aggregate that come after the failed event, whatever their ids.
 pub async fn events_held_by_a_failed_event_are_counted(rig: &dyn StoreRig) {
     let others = [
         AggregateRef { tenant: tenant(2), ..aggregate(7) },
@@ -229,7 +229,7 @@ pub async fn events_held_by_a_failed_event_are_counted(rig: &dyn StoreRig) {
     assert_eq!((page[0].effect.event_id.as_str(), page[0].effect.held), ("failed", 3));
 }
 
-/// Pages are ordered by number, greatest first, each below the cursor of the one before.
+/// Pages are ordered by outbox id, greatest first; each page starts below the cursor of the previous page.
 pub async fn pages_of_blocked_aggregates_are_ordered_by_descending_number(rig: &dyn StoreRig) {
     let ids = ["a", "b", "c", "d", "e"];
     for (book, id) in (1..).zip(ids) {
@@ -257,7 +257,8 @@ pub async fn blocked_aggregates_belong_to_one_tenant(rig: &dyn StoreRig) {
     assert_eq!(blocked(rig).await, ["foreign", "own"]);
 }
 
-/// A release unblocks later events, returns the number of released events, and leaves them `FAILED`.
+/// A release unblocks later events, returns the number of failed events that blocked them, and leaves these
+/// `FAILED`.
 pub async fn a_release_unblocks_later_events_permanently(rig: &dyn StoreRig) {
     append(rig, &[event("one", 7, 1), event("two", 7, 2), event("behind", 7, 3)]).await;
     fail(rig, &["one", "two"], 1).await;
@@ -269,7 +270,7 @@ pub async fn a_release_unblocks_later_events_permanently(rig: &dyn StoreRig) {
         let seen = row(rig, id).await;
         assert_eq!((seen.status, seen.released_time), (OutboxStatus::Failed, Some(later(5))), "{id}");
     }
-    assert_eq!(release(rig, &aggregate(7), 6).await, 0, "they were released before");
+    assert_eq!(release(rig, &aggregate(7), 6).await, 0, "both events were released before");
     assert_eq!(row(rig, "one").await.released_time, Some(later(5)));
 }
 

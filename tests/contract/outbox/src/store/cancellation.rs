@@ -23,7 +23,7 @@ pub async fn a_begin_cancelled_at_any_point_does_not_affect_later_units(rig: &dy
         drop(unit);
         assert!(
             !has_dead_letter(view(rig).await.outbox_view(), &id).await,
-            "a dropped unit after a begin cancelled after {polls} polls is rolled back"
+            "a dropped unit of work after a begin cancelled after {polls} polls is rolled back"
         );
         if done {
             return;
@@ -74,7 +74,7 @@ pub async fn a_unit_cancelled_during_a_statement_is_rolled_back(rig: &dyn StoreR
     panic!("append is not done after {MAX_POLLS} polls");
 }
 
-/// A cancelled commit happens as a whole or not at all, and later units of work work.
+/// A cancelled commit is applied completely or not at all, and does not affect later units of work.
 pub async fn a_commit_cancelled_at_any_point_is_atomic(rig: &dyn StoreRig) {
     for polls in 0..MAX_POLLS {
         let id = format!("e{polls}");

@@ -19,7 +19,7 @@ pub(super) async fn record(rig: &dyn StoreRig, rows: &[Consumption]) {
 async fn refused(rig: &dyn StoreRig, rows: &[Consumption]) {
     let mut unit = begin(rig).await;
     is_conflict(unit.outbox().record(rows).await);
-    assert!(unit.commit().await.is_err(), "after a conflict the unit cannot be committed");
+    assert!(unit.commit().await.is_err(), "after a conflict the unit of work cannot be committed");
 }
 
 async fn logged(rig: &dyn StoreRig, consumer: &str, event: &str) -> Option<ConsumeRecord> {
@@ -61,7 +61,7 @@ pub async fn every_status_of_the_log_is_stored(rig: &dyn StoreRig) {
     }
 }
 
-/// A record that is expected to be absent must be absent.
+/// If a record that is expected to be absent exists, that is a conflict, and nothing changes.
 pub async fn a_record_expected_to_be_absent_conflicts_with_an_existing_one(rig: &dyn StoreRig) {
     let first = consumption("inventory", &event("e", 7, 1));
     record(rig, std::slice::from_ref(&first)).await;
@@ -98,7 +98,8 @@ pub async fn a_record_in_the_expected_state_is_updated(rig: &dyn StoreRig) {
     }
 }
 
-/// Another status, another number of attempts, or no record at all is a conflict, and nothing changes.
+/// If the record has another status or number of attempts than expected, or does not exist, that is a conflict, and
+/// nothing changes.
 pub async fn a_record_in_an_unexpected_state_is_a_conflict(rig: &dyn StoreRig) {
     let failed = Consumption {
         attempts: 2,
@@ -129,7 +130,7 @@ pub async fn one_conflict_undoes_the_whole_unit(rig: &dyn StoreRig) {
     unit.outbox().append(&[event("follow-up", 9, 1)]).await.unwrap();
     let rows = ["a", "taken", "b"].map(|id| consumption("inventory", &event(id, 7, 1)));
     is_conflict(unit.outbox().record(&rows).await);
-    assert!(unit.commit().await.is_err(), "after a conflict the unit cannot be committed");
+    assert!(unit.commit().await.is_err(), "after a conflict the unit of work cannot be committed");
     assert_eq!(logged(rig, "inventory", "a").await, None);
     assert_eq!(logged(rig, "inventory", "b").await, None);
     assert_eq!(view(rig).await.outbox_view().outbox_by_event(&[event_id("follow-up")]).await.unwrap(), []);
@@ -176,7 +177,7 @@ pub async fn consumers_and_events_are_compared_byte_by_byte(rig: &dyn StoreRig) 
     assert_eq!(logged(rig, "INVENTORY", "key-a").await, None);
 }
 
-/// A large group of deliveries is recorded in one call.
+/// A large batch of records is written in one call.
 pub async fn a_large_batch_is_recorded_completely(rig: &dyn StoreRig) {
     let rows: Vec<_> =
         (0..500).map(|n| consumption("inventory", &event(&format!("e{n}"), 7, n + 1))).collect();

@@ -1,4 +1,5 @@
-//! Events that a consumer still has to process: unapplied, left over, or never delivered; and its subscription.
+//! Events that a consumer still has to process: unapplied, stale, or never delivered; and the
+//! subscription of the consumer.
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus};
@@ -109,8 +110,8 @@ pub async fn only_events_of_the_types_are_unapplied(rig: &dyn StoreRig) {
     assert_eq!(unapplied(rig, &[], 0, &of).await, [""; 0]);
 }
 
-/// Rows up to the position of the subscription are ignored, whatever their times: the clock was set back after the
-/// first.
+/// Rows up to the position of the subscription are ignored, whatever their times: in this rule the clock is set
+/// back after the first row.
 pub async fn only_events_after_the_subscription_are_unapplied(rig: &dyn StoreRig) {
     append(rig, &[event("history", 7, 1)]).await;
     let subscribed =
@@ -127,7 +128,7 @@ pub async fn only_events_after_the_subscription_are_unapplied(rig: &dyn StoreRig
     assert_eq!(unapplied(rig, &types, subscribed.after_id, &[aggregate(7)]).await, ["first", "second"]);
 }
 
-/// Ordered by aggregate, then `aggregate_seq`, then id.
+/// Unapplied events are ordered by aggregate, then by `aggregate_seq`, then by id.
 pub async fn unapplied_events_are_ordered_by_aggregate_sequence_and_id(rig: &dyn StoreRig) {
     let shelf = AggregateRef { kind: "Shelf".into(), ..aggregate(6) };
     let other_tenant = AggregateRef { tenant: tenant(2), ..aggregate(1) };
@@ -167,7 +168,7 @@ async fn stale_consumptions(
     limit: u32,
 ) -> Vec<String> {
     let found = view(rig).await.outbox_view().stale_consumptions("inventory", idle_since, now, limit).await;
-    found.expect("interrupted events can be read").into_iter().map(String::from).collect()
+    found.expect("stale events can be read").into_iter().map(String::from).collect()
 }
 
 fn left(id: &str, status: ConsumeStatus, touched: i64) -> Consumption {
@@ -177,8 +178,8 @@ fn left(id: &str, status: ConsumeStatus, touched: i64) -> Consumption {
     }
 }
 
-/// `WAITING` and `FAILED` records that have not changed for long are left over; settled ones are not.
-pub async fn unchanged_waiting_and_failed_records_are_left_over(rig: &dyn StoreRig) {
+/// `WAITING` and `FAILED` records that have not changed for long are stale; settled ones are not.
+pub async fn unchanged_waiting_and_failed_records_are_stale(rig: &dyn StoreRig) {
     let mut rows = Vec::new();
     for status in ConsumeStatus::ALL {
         rows.push(left(&format!("old-{status}"), *status, -60));
@@ -192,8 +193,8 @@ pub async fn unchanged_waiting_and_failed_records_are_left_over(rig: &dyn StoreR
     assert_eq!(seen, ["old-FAILED", "old-WAITING"]);
 }
 
-/// A record is left over only if its next attempt has been due for as long.
-pub async fn a_record_whose_next_attempt_is_not_long_due_is_not_left_over(rig: &dyn StoreRig) {
+/// A record with a next attempt is stale only if that attempt has also been due for that long.
+pub async fn a_record_whose_next_attempt_is_not_long_due_is_not_stale(rig: &dyn StoreRig) {
     let due = |id: &str, at: i64| Consumption {
         next_retry_time: Some(later(at)),
         ..left(id, ConsumeStatus::Failed, -60)
@@ -202,8 +203,8 @@ pub async fn a_record_whose_next_attempt_is_not_long_due_is_not_left_over(rig: &
     assert_eq!(stale_consumptions(rig, later(-30), start(), 10).await, ["long-due"]);
 }
 
-/// A `PROCESSING` record is left over once its lease has ended, however recently it changed.
-pub async fn a_processing_record_is_left_over_after_its_lease_ended(rig: &dyn StoreRig) {
+/// A `PROCESSING` record is stale once its lease has ended, however recently it changed.
+pub async fn a_processing_record_is_stale_after_its_lease_ended(rig: &dyn StoreRig) {
     let leased = |id: &str, touched: i64, until: i64| Consumption {
         lease_until: Some(later(until)),
         ..left(id, ConsumeStatus::Processing, touched)
@@ -212,8 +213,8 @@ pub async fn a_processing_record_is_left_over_after_its_lease_ended(rig: &dyn St
     assert_eq!(stale_consumptions(rig, later(-30), start(), 10).await, ["ended"]);
 }
 
-/// A record written by a clock that has since been set back is left over: its times would delay it for long.
-pub async fn a_record_written_later_than_now_is_left_over(rig: &dyn StoreRig) {
+/// A record written by a clock that has since been set back is stale: its times would delay the event for long.
+pub async fn a_record_written_later_than_now_is_stale(rig: &dyn StoreRig) {
     let rows = ConsumeStatus::ALL.iter().map(|status| Consumption {
         lease_until: (*status == ConsumeStatus::Processing).then(|| later(315)),
         next_retry_time: (*status == ConsumeStatus::Failed).then(|| later(310)),
@@ -226,7 +227,7 @@ pub async fn a_record_written_later_than_now_is_left_over(rig: &dyn StoreRig) {
 }
 
 /// The oldest records come first, at most `limit`.
-pub async fn leftovers_are_ordered_oldest_first(rig: &dyn StoreRig) {
+pub async fn stale_records_are_ordered_oldest_first(rig: &dyn StoreRig) {
     let lease = |row: Consumption| Consumption { lease_until: Some(later(-40)), ..row };
     record(
         rig,
@@ -241,14 +242,14 @@ pub async fn leftovers_are_ordered_oldest_first(rig: &dyn StoreRig) {
     assert_eq!(stale_consumptions(rig, later(-30), start(), 2).await, ["first", "second"]);
 }
 
-/// Leftovers belong to one consumer.
-pub async fn leftovers_belong_to_one_consumer(rig: &dyn StoreRig) {
+/// Stale records belong to one consumer.
+pub async fn stale_records_belong_to_one_consumer(rig: &dyn StoreRig) {
     let row = left("e", ConsumeStatus::Waiting, -60);
     record(rig, &[Consumption { consumer: "another".into(), ..row }]).await;
     assert_eq!(stale_consumptions(rig, later(-30), start(), 10).await, [""; 0]);
 }
 
-/// Position of the subscription; 0 before it.
+/// Position of the subscription; 0 if there is none.
 async fn after_id(rig: &dyn StoreRig) -> i64 {
     let subscription = view(rig).await.outbox_view().consumer_subscription("inventory").await.unwrap();
     subscription.map_or(0, |subscription| subscription.after_id)
@@ -275,7 +276,7 @@ async fn send(rig: &dyn StoreRig, id: &str, at: i64) {
 
 /// Events sent within the interval without a record in the log are returned, earliest `sent_time` first, at most
 /// `limit`.
-pub async fn unseen_events_are_returned_by_their_sent_time(rig: &dyn StoreRig) {
+pub async fn unconsumed_events_are_returned_by_their_sent_time(rig: &dyn StoreRig) {
     append(rig, &["early", "second", "third", "late", "pending"].map(|id| event(id, 7, 1))).await;
     for (id, at) in [("late", 21), ("third", 20), ("second", 11), ("early", 10)] {
         send(rig, id, at).await;
@@ -291,7 +292,7 @@ pub async fn unseen_events_are_returned_by_their_sent_time(rig: &dyn StoreRig) {
 }
 
 /// Any record in the consumer's own log means that the event was delivered.
-pub async fn an_event_with_any_record_in_the_log_is_not_unseen(rig: &dyn StoreRig) {
+pub async fn an_event_with_any_record_in_the_log_is_not_returned_as_unconsumed(rig: &dyn StoreRig) {
     for status in ConsumeStatus::ALL {
         append(rig, &[event(status.as_str(), 7, 1)]).await;
         send(rig, status.as_str(), 5).await;
@@ -304,7 +305,7 @@ pub async fn an_event_with_any_record_in_the_log_is_not_unseen(rig: &dyn StoreRi
 }
 
 /// Only the consumer's types, and only events after its subscription, are returned.
-pub async fn only_own_types_and_events_after_the_subscription_are_unseen(rig: &dyn StoreRig) {
+pub async fn only_own_types_and_events_after_the_subscription_are_unconsumed(rig: &dyn StoreRig) {
     append(rig, &[event("history", 7, 1)]).await;
     in_unit!(rig, |unit| unit.outbox().subscribe_consumer("inventory", start()).await.unwrap());
     append(rig, &[event("own", 7, 2), of_type(BOOK_ADDED, event("other-type", 7, 3))]).await;
@@ -315,7 +316,7 @@ pub async fn only_own_types_and_events_after_the_subscription_are_unseen(rig: &d
     assert_eq!(unconsumed_events(rig, &[], 0, 9, 10).await, [""; 0]);
 }
 
-/// A consumer subscribes once, after the greatest outbox id.
+/// A consumer subscribes once; its position is the greatest outbox id at that time.
 pub async fn a_consumer_keeps_its_first_subscription(rig: &dyn StoreRig) {
     assert_eq!(view(rig).await.outbox_view().consumer_subscription("inventory").await.unwrap(), None);
     let first = in_unit!(rig, |unit| unit.outbox().subscribe_consumer("inventory", later(1)).await.unwrap());

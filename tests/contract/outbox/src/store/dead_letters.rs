@@ -93,7 +93,7 @@ pub async fn dead_letters_with_any_text_are_parked_in_storable_form(rig: &dyn St
         let account = format!("the message has {} bytes", sample.body.len());
         assert_eq!(kept.reason.contains(&account), !is_whole, "{}: {}", sample.key, kept.reason);
     }
-    // Parked only once and not compared in its storable form: its hash takes most of this rule's time.
+    // Parked only once and not compared in its storable form: hashing its body takes most of this rule's time.
     let large = DeadLetter { body: "x".repeat(10_000_000), ..dead_letter("queue", "10 MB") };
     park(rig, std::slice::from_ref(&large)).await;
     let kept = parked(rig, "queue", "10 MB").await.expect("it is parked");
@@ -140,7 +140,8 @@ pub async fn a_decided_dead_letter_is_reopened(rig: &dyn StoreRig) {
     assert_eq!(keys(rig).await, ["discarded", "replayed"]);
 }
 
-/// A dead letter that is being replayed is reopened too: it was dead-lettered again before the confirm was recorded.
+/// A dead letter that is being replayed is reopened, too: it may be dead-lettered again before the confirm is
+/// recorded.
 pub async fn a_dead_letter_that_is_being_replayed_is_reopened(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("queue", "first"), dead_letter("queue", "second")]).await;
     opens_again_after(rig, "first", DeadLetterStatus::Replaying).await;
@@ -164,7 +165,7 @@ async fn opens_again_after(rig: &dyn StoreRig, key: &str, status: DeadLetterStat
     assert_eq!((expected.decided_at, expected.note.as_deref()), (Some(later(5)), Some("checked")));
 }
 
-/// Pages are ordered by parking, the last parked first, whatever the times, each below the cursor.
+/// Pages are ordered by first parking, newest first, whatever the times; each page starts below the cursor.
 pub async fn pages_of_dead_letters_are_ordered_last_parked_first(rig: &dyn StoreRig) {
     let all = [("a", 9), ("b", -50), ("c", 50), ("d", 1), ("e", 0)];
     for (key, at) in all {
@@ -225,7 +226,7 @@ async fn under(rig: &dyn StoreRig, keys: &[&str]) -> Vec<String> {
     samples.into_iter().map(|sample| format!("{} {}", sample.queue, sample.key)).collect()
 }
 
-/// Dead letters are found by key at any queue, in the order in which they were first parked.
+/// Dead letters of any queue are found by key, in the order in which they were first parked.
 pub async fn dead_letters_by_key_are_ordered_by_parking(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("b", "z"), dead_letter("a", "y"), dead_letter("a", "z")]).await;
     park(rig, &[dead_letter("c", "Z"), dead_letter("b", "y"), dead_letter("b", "z")]).await;

@@ -72,7 +72,7 @@ pub async fn a_decision_applies_only_in_the_expected_status(rig: &dyn StoreRig) 
     decide(rig, "key", Open, None, 1).await;
     in_unit!(rig, |unit| changes_one(unit.outbox().decide(&from(&[Replayed, Open, Replaying])).await));
     let other = parked(rig, "other", "key").await.unwrap();
-    assert_eq!((other.status, other.decided_at), (Open, None), "it belongs to another queue");
+    assert_eq!((other.status, other.decided_at), (Open, None), "the dead letter of another queue is unchanged");
 }
 
 /// A decision about a missing dead letter changes nothing, also if only the case of the key differs.
@@ -94,7 +94,7 @@ pub async fn a_decision_is_part_of_its_unit(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     changes_one(unit.outbox().decide(&decision("queue", "key", DeadLetterStatus::Discarded)).await);
     let own = unit.outbox().dead_letter("queue", "key").await.unwrap().unwrap();
-    assert_eq!(own.status, DeadLetterStatus::Discarded, "a unit reads its own writes");
+    assert_eq!(own.status, DeadLetterStatus::Discarded, "a unit of work reads its own writes");
     drop(unit);
     assert_eq!(parked(rig, "queue", "key").await, Some(dead_letter("queue", "key")));
 }

@@ -31,7 +31,7 @@ async fn take_every_key(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| write_everything(unit.outbox()).await);
 }
 
-/// After a failed statement, commit reports no success, and nothing of the unit of work is stored.
+/// After a failed statement the commit fails, and nothing of the unit of work is stored.
 pub async fn after_a_failed_statement_nothing_can_be_committed(rig: &dyn StoreRig) {
     take_every_key(rig).await;
     for what in FAILURES {
@@ -43,7 +43,7 @@ pub async fn after_a_failed_statement_nothing_can_be_committed(rig: &dyn StoreRi
         assert!(committed.is_err(), "commit reports success after a failed {what}");
         assert!(
             !matches!(committed, Err(StoreError::CommitUnknown(_))),
-            "a unit that cannot be committed has a known outcome, after a failed {what}"
+            "a unit of work that cannot be committed has a known outcome, after a failed {what}"
         );
         let mut view = view(rig).await;
         assert!(!has_event(view.outbox_view(), "before").await, "after a failed {what}");
@@ -57,7 +57,7 @@ pub async fn statements_after_a_failed_one_are_not_stored(rig: &dyn StoreRig) {
     for what in FAILURES {
         let mut unit = begin(rig).await;
         is_conflict(fail_by(what, unit.outbox()).await);
-        // They may fail, or be written and rolled back; they must not be stored.
+        // These statements may fail, or be executed and rolled back; they must not be committed.
         drop(unit.outbox().append(&[event("after", 50, 1)]).await);
         drop(unit.outbox().park(&[dead_letter("queue", "after")]).await);
         assert!(unit.commit().await.is_err(), "commit reports success after a failed {what}");

@@ -56,7 +56,7 @@ pub async fn a_history_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
     assert_eq!(
         unit.outbox().history_of(&[event_id("e-1")]).await.unwrap().len(),
         1,
-        "a unit reads its own entries"
+        "a unit of work reads its own entries"
     );
     drop(unit);
     assert_eq!(of(rig, &["e-1"]).await, []);

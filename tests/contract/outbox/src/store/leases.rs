@@ -1,4 +1,4 @@
-//! Partition leases and heartbeats, written by the database clock.
+//! Partition leases and heartbeats, whose times come from the database clock.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, PARTITIONS, Partition};
@@ -73,7 +73,7 @@ pub async fn there_are_always_as_many_rows_as_partitions(rig: &dyn StoreRig) {
     assert_eq!(leases.iter().map(|l| l.partition).collect::<Vec<_>>(), Partition::all().collect::<Vec<_>>());
 }
 
-/// A relay that takes a free partition owns it from the database's current time, one epoch later.
+/// A relay that takes a free partition gets a lease from the database's current time, and the epoch increases by one.
 pub async fn a_free_partition_can_be_taken(rig: &dyn StoreRig) {
     let of = partition(7);
     let seen = lease(rig, of).await;
@@ -82,7 +82,7 @@ pub async fn a_free_partition_can_be_taken(rig: &dyn StoreRig) {
     let taken = lease(rig, of).await;
     assert_eq!((taken.owner.clone(), taken.epoch), (Some(relay("r1")), seen.epoch + 1));
     ends_in_time(end(&taken), before, now(rig).await, MINUTE);
-    assert_eq!(lease(rig, partition(8)).await.owner, None, "its neighbour is still free");
+    assert_eq!(lease(rig, partition(8)).await.owner, None, "other partitions are still free");
 }
 
 /// A partition that was taken or renewed since it was read cannot be taken, not even by its owner.
@@ -103,7 +103,7 @@ pub async fn a_partition_is_taken_only_if_unchanged_since_it_was_read(rig: &dyn 
     assert_eq!(lease(rig, owned.partition).await, renewed);
 }
 
-/// A partition cannot be taken with another epoch.
+/// A partition cannot be taken if its epoch differs from the epoch that was read.
 pub async fn a_partition_is_taken_only_at_the_epoch_that_was_read(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", partition(7)).await;
     in_unit!(rig, |unit| unit.outbox().release_partitions(&relay("r1"), &[owned]).await.unwrap());
@@ -117,8 +117,8 @@ pub async fn a_partition_is_taken_only_at_the_epoch_that_was_read(rig: &dyn Stor
     in_unit!(rig, |unit| changes_one(unit.outbox().acquire_partition(&relay("r2"), &free, MINUTE).await));
 }
 
-/// The observer decides whether a lease has ended: a partition can be taken as it was read, in whichever direction
-/// the database clock was set; the new lease starts at that clock's current time.
+/// The relay that takes a partition decides whether the old lease has ended: the store accepts the takeover of an
+/// unchanged row, whatever the database clock shows. The new lease starts at the current time of that clock.
 pub async fn a_partition_is_taken_whatever_the_database_clock_shows(rig: &dyn StoreRig) {
     let mut owned = take(rig, "r1", partition(7)).await;
     for (step, owner) in [(TimeDelta::minutes(-5), "r2"), (TimeDelta::minutes(10), "r3")] {
@@ -135,7 +135,7 @@ pub async fn a_partition_is_taken_whatever_the_database_clock_shows(rig: &dyn St
     }
 }
 
-/// Every change of owner raises the epoch by one.
+/// Every takeover raises the epoch by one; renewal and release do not change it.
 pub async fn the_epoch_increases_by_one_with_each_owner(rig: &dyn StoreRig) {
     let first = take(rig, "r1", partition(7)).await;
     renew(rig, "r1", &[first]).await;
@@ -242,8 +242,8 @@ pub async fn the_database_clock_is_shifted_by_the_rig(rig: &dyn StoreRig) {
     assert!(in_a_unit >= second + TimeDelta::minutes(10));
 }
 
-/// Heartbeats are kept until the relay is removed, live or not, ordered by relay id; each starts at the database's
-/// current time, in whichever direction that clock was set.
+/// Heartbeats are kept until the relay is removed, even if they have expired, and are ordered by relay id. Each heartbeat
+/// starts at the database's current time, even if that clock was set back or forward.
 pub async fn a_heartbeat_starts_at_the_database_time(rig: &dyn StoreRig) {
     assert_eq!(relays(rig).await, [""; 0]);
     in_unit!(rig, |unit| {
@@ -262,7 +262,7 @@ pub async fn a_heartbeat_starts_at_the_database_time(rig: &dyn StoreRig) {
     }
 }
 
-/// An ended relay is removed immediately; other relays are not.
+/// The heartbeat of an ended relay is removed immediately; those of other relays are kept.
 pub async fn an_ended_relay_is_removed(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().heartbeat(&relay("r1"), MINUTE).await.unwrap();
@@ -276,7 +276,7 @@ pub async fn an_ended_relay_is_removed(rig: &dyn StoreRig) {
     assert_eq!(relays(rig).await, ["R1", "r2"], "relay ids are compared byte by byte");
 }
 
-/// Ending all leases removes every relay and frees every partition, without changing epochs.
+/// Ending all leases removes every heartbeat and frees every partition, without changing epochs.
 pub async fn ending_all_leases_frees_every_partition(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", partition(7)).await;
     in_unit!(rig, |unit| unit.outbox().heartbeat(&relay("r1"), MINUTE).await.unwrap());
@@ -289,7 +289,7 @@ pub async fn ending_all_leases_frees_every_partition(rig: &dyn StoreRig) {
     take(rig, "r2", partition(8)).await;
 }
 
-/// Events that were PROCESSING when the process ended are left over immediately; settled and waiting ones are not.
+/// Events that were PROCESSING when the process ended are stale immediately; settled and waiting ones are not.
 pub async fn ending_all_leases_ends_leases_of_processing_events(rig: &dyn StoreRig) {
     let database_now = now(rig).await;
     let row = |id: &str, status: ConsumeStatus| Consumption {

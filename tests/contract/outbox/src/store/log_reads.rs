@@ -78,7 +78,7 @@ pub async fn records_are_returned_completely(rig: &dyn StoreRig) {
     assert_eq!(page, [as_consumed(&minimal), as_consumed(&now)]);
 }
 
-/// Records of events are returned in the order in which they were first written, whatever happened since.
+/// Records of events are returned in the order in which they were first written, whatever changed later.
 pub async fn records_of_events_are_ordered_by_first_write(rig: &dyn StoreRig) {
     let first = in_status(ConsumeStatus::Waiting, row("webhooks", "b"));
     record(rig, &[first.clone(), row("inventory", "c")]).await;
@@ -99,7 +99,7 @@ pub async fn records_of_many_events_are_returned_completely(rig: &dyn StoreRig) 
     assert_eq!(names(of(rig, &requested).await), expected);
 }
 
-/// Pages are ordered by number, greatest first, each below the cursor of the one before.
+/// Pages are ordered by record id, greatest first; each page starts below the cursor of the previous page.
 pub async fn pages_of_the_log_are_ordered_by_descending_number(rig: &dyn StoreRig) {
     let first = in_status(ConsumeStatus::Failed, row("inventory", "a"));
     record(rig, std::slice::from_ref(&first)).await;
@@ -113,7 +113,7 @@ pub async fn pages_of_the_log_are_ordered_by_descending_number(rig: &dyn StoreRi
     let (second, next) = page(rig, &all, next, 2).await;
     assert_eq!(second, ["inventory c", "inventory b"]);
     let (last, next) = page(rig, &all, next, 2).await;
-    assert_eq!(last, ["inventory a"], "an updated record keeps its number");
+    assert_eq!(last, ["inventory a"], "an updated record keeps its id");
     assert_eq!(page(rig, &all, next, 2).await, (Vec::new(), None));
 }
 

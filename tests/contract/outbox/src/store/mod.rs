@@ -33,21 +33,21 @@ pub mod wakeup;
 /// A fresh, empty store and its environment.
 #[async_trait]
 pub trait StoreRig: Send + Sync {
-    /// The store; every call returns the same. `outbox_of` converts the store of an application.
+    /// The store; every call returns the same instance. `outbox_of` converts the store of an application.
     fn store(&self) -> Arc<OutboxStore>;
 
-    /// The wake-up notification that commits of this store send.
+    /// The notifier through which commits of this store send wake-up notifications.
     fn wake(&self) -> WakeupNotifier;
 
-    /// Shifts the database clock, which writes the leases.
+    /// Shifts the database clock, which determines the times of leases.
     fn move_database_clock(&self, by: TimeDelta);
 
-    /// Capabilities in which adapters differ by nature.
+    /// Capabilities in which adapters may differ.
     fn capabilities(&self) -> StoreCapabilities {
         StoreCapabilities::default()
     }
 
-    /// The same database as a restarted process opens it; `None` if the store has no restart.
+    /// The same database, opened as a restarted process would; `None` if the store is not persistent.
     async fn reopened(&self) -> Option<Arc<OutboxStore>> {
         None
     }
@@ -237,15 +237,15 @@ crate::rules! { store_rules: StoreRig;
         only_events_after_the_subscription_are_unapplied,
         unapplied_events_are_ordered_by_aggregate_sequence_and_id,
         an_event_is_unapplied_whatever_its_status_in_the_outbox,
-        unchanged_waiting_and_failed_records_are_left_over,
-        a_record_whose_next_attempt_is_not_long_due_is_not_left_over,
-        a_processing_record_is_left_over_after_its_lease_ended,
-        a_record_written_later_than_now_is_left_over,
-        leftovers_are_ordered_oldest_first,
-        leftovers_belong_to_one_consumer,
-        unseen_events_are_returned_by_their_sent_time,
-        an_event_with_any_record_in_the_log_is_not_unseen,
-        only_own_types_and_events_after_the_subscription_are_unseen,
+        unchanged_waiting_and_failed_records_are_stale,
+        a_record_whose_next_attempt_is_not_long_due_is_not_stale,
+        a_processing_record_is_stale_after_its_lease_ended,
+        a_record_written_later_than_now_is_stale,
+        stale_records_are_ordered_oldest_first,
+        stale_records_belong_to_one_consumer,
+        unconsumed_events_are_returned_by_their_sent_time,
+        an_event_with_any_record_in_the_log_is_not_returned_as_unconsumed,
+        only_own_types_and_events_after_the_subscription_are_unconsumed,
         a_consumer_keeps_its_first_subscription,
         checked_until_can_be_set_forward_and_backward,
         a_dropped_unit_subscribes_no_consumer,

@@ -32,7 +32,7 @@ pub(super) fn refs(proofs: &[Confirmed]) -> Vec<&Confirmed> {
     proofs.iter().collect()
 }
 
-/// Expected row of an appended event; `id` and `update_time` are set by the store.
+/// Expected row of an appended event; `id` and `update_time` are taken from `seen`, because the store sets them.
 pub(super) fn as_new(event: &NewEvent, seen: &OutboxRow) -> OutboxRow {
     let event = event.clone();
     OutboxRow {
@@ -123,7 +123,7 @@ pub async fn empty_arguments_are_not_an_error(rig: &dyn StoreRig) {
     });
 }
 
-/// A batch much larger than the relay's is appended, read and settled completely.
+/// A batch much larger than a batch of the relay is appended, read and settled completely.
 pub async fn a_large_batch_is_handled_completely(rig: &dyn StoreRig) {
     let ids: Vec<_> = (0..1000).map(|n| format!("e{n:04}")).collect();
     let events: Vec<_> = ids.iter().enumerate().map(|(n, id)| event(id, 1, n as i64 + 1)).collect();
@@ -194,7 +194,7 @@ pub async fn rows_are_found_by_event_id_and_missing_ones_omitted(rig: &dyn Store
     assert_eq!(found, ["a", "c"]);
 }
 
-/// Pages are ordered by id, greatest first, each below the last id of the one before.
+/// Pages are ordered by id, greatest first; each page starts below the last id of the previous page.
 pub async fn pages_are_ordered_by_descending_id(rig: &dyn StoreRig) {
     append(rig, &["a", "b", "c", "d", "e"].map(|id| event(id, 1, 1))).await;
     let mut seen: Vec<String> = Vec::new();
@@ -209,8 +209,8 @@ pub async fn pages_are_ordered_by_descending_id(rig: &dyn StoreRig) {
     assert_eq!(seen, ["e", "d", "c", "b", "a"]);
 }
 
-/// With `after`, pages are ordered by id, smallest first, each above the last id of the one before, with the same
-/// filter.
+/// With `after`, pages are ordered by id, smallest first; each page starts above the last id of the previous page, with
+/// the same filter.
 pub async fn rows_after_a_cursor_are_ordered_by_ascending_id(rig: &dyn StoreRig) {
     append(rig, &["a", "b", "c", "d", "e"].map(|id| event(id, 1, 1))).await;
     in_unit!(rig, |unit| {

@@ -18,12 +18,12 @@ async fn append(rig: &dyn StoreRig, events: &[NewEvent]) {
 
 async fn retry(rig: &dyn StoreRig, id: &str, due: Option<DateTime<Utc>>) {
     let moved = in_unit!(rig, |unit| unit.outbox().mark_failed(&[to_retry(id, due)], start()).await.unwrap());
-    assert_eq!(moved, 1, "{id} is RETRY");
+    assert_eq!(moved, 1, "{id} becomes RETRY");
 }
 
 async fn fail(rig: &dyn StoreRig, id: &str) {
     let moved = in_unit!(rig, |unit| unit.outbox().mark_failed(&[to_failed(id)], start()).await.unwrap());
-    assert_eq!(moved, 1, "{id} is FAILED");
+    assert_eq!(moved, 1, "{id} becomes FAILED");
 }
 
 async fn due_of(
@@ -112,7 +112,7 @@ pub async fn a_retry_is_due_at_its_time_and_not_before(rig: &dyn StoreRig) {
     assert_eq!(due(rig, due_at + TimeDelta::microseconds(1)).await, ["a"]);
 }
 
-/// A NULL `next_retry_time` is due, in `RETRY` as in `NEW`.
+/// A row whose `next_retry_time` is NULL is due at once, in `RETRY` as in `NEW`.
 pub async fn a_retry_without_a_time_is_due_at_once(rig: &dyn StoreRig) {
     append(rig, &[event("a", 1, 1), event("b", 1, 2)]).await;
     retry(rig, "a", None).await;
@@ -198,7 +198,7 @@ pub async fn an_event_of_an_unordered_type_is_never_blocked(rig: &dyn StoreRig) 
     assert_eq!(due_under_hold(rig).await, ["overdue"]);
 }
 
-/// An unordered event blocks no other event, neither while not due nor when failed.
+/// An unordered event blocks no other event, neither while it is not due nor after it has failed.
 pub async fn an_event_of_an_unordered_type_blocks_nothing(rig: &dyn StoreRig) {
     append(rig, &[of_type(BOOK_OVERDUE, event("overdue", 1, 1)), event("a1", 1, 1), event("a2", 1, 2)]).await;
     retry(rig, "overdue", Some(later(5))).await;
@@ -254,7 +254,7 @@ pub async fn rows_with_the_same_sequence_are_ordered_by_id(rig: &dyn StoreRig) {
     assert_eq!(due(rig, start()).await, ["b-first"]);
 }
 
-/// A row with a greater id but a smaller sequence number (0 if inserted by SQL) blocks the later rows.
+/// A row with a smaller sequence number (0 if inserted by SQL) blocks rows with a greater one, even if its id is greater.
 pub async fn an_earlier_sequence_number_blocks_a_smaller_id(rig: &dyn StoreRig) {
     append(rig, &[event("a2", 1, 2), event("by-sql", 1, 0), event("b", 2, 1)]).await;
     retry(rig, "by-sql", Some(later(5))).await;
@@ -275,7 +275,7 @@ pub async fn every_limit_returns_a_row_only_with_the_earlier_due_rows_of_its_agg
     for limit in 1..=10 {
         let rows =
             view(rig).await.outbox_view().outbox_due(&DueQuery { limit, ..due_at(start()) }).await.unwrap();
-        assert!(!rows.is_empty(), "all ten are due, so some come at a limit of {limit}");
+        assert!(!rows.is_empty(), "all ten rows are due, but none is returned at a limit of {limit}");
         assert!(rows.len() <= limit as usize, "{} rows were returned at a limit of {limit}", rows.len());
         for aggregate in 1..=4 {
             let mut all: Vec<_> =

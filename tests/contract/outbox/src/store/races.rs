@@ -30,7 +30,7 @@ fn failed(attempts: u32) -> Consumption {
     Consumption { status, attempts, ..consumption("inventory", &event("e", 7, 1)) }
 }
 
-/// Record of its second attempt, which succeeded.
+/// Consume-log record of the second attempt, which succeeded.
 fn again() -> Consumption {
     Consumption {
         expected: Expected::At(ConsumeStatus::Failed, 1),
@@ -39,7 +39,8 @@ fn again() -> Consumption {
     }
 }
 
-/// Asserts that one worker had an effect: an event of its own, so that no unique key stops the others.
+/// Asserts that exactly one worker had an effect. Each worker appends an event with a different id, so that no unique key
+/// stops the other workers.
 async fn one_effect(rig: &dyn StoreRig) {
     let rows = view(rig).await.outbox_view().outbox_page(&OutboxFilter::default(), None, 100).await.unwrap();
     assert_eq!(rows.len(), 1, "{rows:?}");
@@ -72,11 +73,11 @@ pub async fn exactly_one_of_concurrent_workers_retries_an_event(rig: &dyn StoreR
     one_effect(rig).await;
 }
 
-/// The same for workers that read first and then write: a worker with a stale read has no effect.
+/// Eight workers that read the record and then retry the event have one effect: a worker with a stale read has none.
 pub async fn exactly_one_of_concurrent_workers_with_reads_retries_an_event(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().record(&[failed(1)]).await.unwrap());
     // With concurrent units of work, all of them read before one of them writes; a retried unit of work does not
-    // wait.
+    // wait again.
     let concurrent_units = rig.capabilities().concurrent_units;
     let all_have_read = Arc::new(Barrier::new(RACERS));
     let waited: Arc<[AtomicBool; RACERS]> = Arc::default();
@@ -112,11 +113,11 @@ pub async fn a_row_confirmed_concurrently_becomes_sent_once(rig: &dyn StoreRig) 
         Box::pin(async move { unit.outbox().mark_sent(&[&confirmed("e")], start()).await })
     })
     .await;
-    let moved: u64 = outcomes.into_iter().map(|outcome| outcome.expect("losing is no error")).sum();
+    let moved: u64 = outcomes.into_iter().map(|outcome| outcome.expect("a lost race is not an error")).sum();
     assert_eq!(moved, 1);
 }
 
-/// A free partition taken by eight relays concurrently belongs to one of them, one epoch later.
+/// If eight relays take a free partition concurrently, one of them owns it afterwards, and the epoch increases by one.
 pub async fn exactly_one_of_concurrent_relays_takes_a_partition(rig: &dyn StoreRig) {
     let of = partition(7);
     let seen =

@@ -17,11 +17,11 @@ async fn redriven(rig: &dyn StoreRig, rows: &[Redrive], now: DateTime<Utc>) -> u
 async fn due(rig: &dyn StoreRig, now: DateTime<Utc>, on_failed: OnFailed) -> Vec<String> {
     let rows =
         view(rig).await.outbox_view().outbox_due(&DueQuery { on_failed, limit: 1_000, ..due_at(now) }).await;
-    let rows = rows.expect("what is due can be read");
+    let rows = rows.expect("due rows can be read");
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
-/// Creates one SENT and one FAILED row, with all columns that this sets.
+/// Creates one SENT and one FAILED row, with values in all columns that these states set.
 async fn one_sent_and_one_failed(rig: &dyn StoreRig) {
     append(rig, &[event("sent", 7, 1), event("failed", 8, 1)]).await;
     in_unit!(rig, |unit| {
@@ -32,7 +32,7 @@ async fn one_sent_and_one_failed(rig: &dyn StoreRig) {
     });
 }
 
-/// A redriven row waits for its time without counted attempts, and keeps its last error.
+/// A redriven row waits for its due time, has an attempt count of 0, and keeps its last error.
 pub async fn a_redriven_row_has_no_counted_attempts(rig: &dyn StoreRig) {
     one_sent_and_one_failed(rig).await;
     for (id, book) in [("sent", 7), ("failed", 8)] {

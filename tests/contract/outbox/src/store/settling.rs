@@ -130,7 +130,7 @@ pub async fn the_fence_accepts_owned_partitions(rig: &dyn StoreRig) {
     assert_eq!(fenced(rig, "r1", &[two]).await, [two.partition].into_iter().collect());
 }
 
-/// The fence rejects partitions of another relay or epoch, released ones, and ones never taken.
+/// The fence rejects partitions of another relay or epoch, released ones, and partitions never taken.
 pub async fn the_fence_rejects_partitions_that_are_not_owned(rig: &dyn StoreRig) {
     let own = take(rig, "r1", 1).await;
     let other = take(rig, "r2", 2).await;

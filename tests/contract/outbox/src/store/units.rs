@@ -85,8 +85,8 @@ pub async fn writes_of_a_unit_are_invisible_before_its_commit(rig: &dyn StoreRig
     let mut before = view(rig).await;
     let mut unit = begin(rig).await;
     write_everything(unit.outbox()).await;
-    assert_eq!(within("reading during a unit", seen(before.outbox_view())).await, [""; 0]);
-    assert_eq!(within("reading during a unit", seen(view(rig).await.outbox_view())).await, [""; 0]);
+    assert_eq!(within("reading during a unit of work", seen(before.outbox_view())).await, [""; 0]);
+    assert_eq!(within("reading during a unit of work", seen(view(rig).await.outbox_view())).await, [""; 0]);
     drop(unit);
 }
 
@@ -96,7 +96,7 @@ pub async fn writes_of_a_unit_are_visible_after_its_commit(rig: &dyn StoreRig) {
     write_everything(unit.outbox()).await;
     commit(unit).await;
     assert_eq!(seen(view(rig).await.outbox_view()).await.len(), EVERYTHING);
-    assert_eq!(seen(begin(rig).await.outbox_view()).await.len(), EVERYTHING, "also to later units");
+    assert_eq!(seen(begin(rig).await.outbox_view()).await.len(), EVERYTHING, "also to later units of work");
 }
 
 /// A unit of work reads its own writes.
@@ -219,7 +219,7 @@ pub async fn a_commit_is_visible_as_a_whole(rig: &dyn StoreRig) {
             let id = format!("e{n}");
             let mut view = view(rig).await;
             let view = view.outbox_view();
-            // Checked in another order than written: neither the first row nor the last may be visible alone.
+            // Checked in another order than written: neither the first row nor the last may be visible without the others.
             if !has_dead_letter(view, &id).await {
                 return None;
             }

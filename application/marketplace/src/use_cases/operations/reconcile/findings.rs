@@ -80,7 +80,7 @@ pub enum Repair {
     Redriven,
     /// The event was scheduled to be applied again.
     Reapplied,
-    /// Only a record was missing while its effect exists; the record was written.
+    /// Only a record was missing, and its effect existed; the record was written.
     RecordWritten,
 }
 
@@ -112,7 +112,7 @@ pub struct Finding {
     pub key: Option<String>,
     /// Description for operators.
     pub what: String,
-    /// How it was repaired; `None` if it was not or could not be repaired.
+    /// How the finding was repaired; `None` if it was not or could not be repaired.
     pub repair: Option<Repair>,
 }
 

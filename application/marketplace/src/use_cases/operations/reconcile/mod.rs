@@ -1,7 +1,7 @@
 //! Reconciliation: compares business rows, outbox rows, confirms, consume logs and effects within a time window (spec §6).
 //!
-//! **Invariant:** an event in flight is no finding. An event counts as lost only if it was confirmed before the grace period
-//! and has no consume-log record.
+//! **Invariant:** an event in flight is not a finding. An event counts as lost only if it was confirmed before the
+//! grace period and has no consume-log record.
 
 mod compare;
 mod findings;
@@ -29,8 +29,8 @@ pub const MAX_FINDINGS: usize = 1_000;
 /// Default time that a confirmed event may be in flight before it counts as lost.
 pub const GRACE: Duration = Duration::from_secs(60);
 
-/// Number of the newest effects of each kind that are compared with their orders. Effects without an order are not found
-/// from the orders of the window. The limit bounds the scan, because the tables grow without limit.
+/// Number of the newest effects of each kind that are compared with their orders. Effects without an order cannot
+/// be found through the orders of the window. The number bounds the scan of these tables, which grow indefinitely.
 const NEWEST_EFFECTS: u32 = 10_000;
 
 /// Number of the newest open dead letters that are compared with the outbox.

@@ -30,7 +30,7 @@ pub(super) struct RepairContext<'a> {
     pub(super) reason: Option<&'a Reason>,
 }
 
-/// Repairs a finding if possible. Returns how.
+/// Repairs a finding if possible. Returns how it was repaired; `None` if it was not.
 pub(super) async fn repair(
     app: &App,
     by: RepairContext<'_>,

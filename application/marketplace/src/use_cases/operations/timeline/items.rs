@@ -167,7 +167,7 @@ impl<'a> Items<'a> {
         };
         self.push(&event, parked);
         let what = match dead_letter.status {
-            // A decision from before it failed again is obsolete.
+            // The event was dead-lettered again after an earlier decision, which is therefore obsolete.
             DeadLetterStatus::Open => return,
             DeadLetterStatus::Replaying => "replay in progress",
             DeadLetterStatus::Replayed => "replayed to its consumer",

@@ -17,7 +17,7 @@ use items::Items;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeline {
     pub order: OrderId,
-    /// Sorted by time; at the same time, a cause comes before its consequences.
+    /// Sorted by time. Of items with the same time, a cause comes before its consequences.
     pub items: Vec<TimelineItem>,
 }
 
@@ -70,7 +70,7 @@ impl TimelineKind {
 pub struct TimelineItem {
     pub at: DateTime<Utc>,
     pub kind: TimelineKind,
-    /// Event that caused it.
+    /// Event that the item belongs to.
     pub event_id: Option<EventId>,
     pub event_type: Option<String>,
     pub consumer: Option<String>,

@@ -1,4 +1,4 @@
-//! Assets of the small day's orders, changed with the domain's functions as the consumers do it.
+//! Assets of the small day's orders, changed with the domain's functions, as the consumers do.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::TenantId;
@@ -12,7 +12,7 @@ use marketplace_domain::{
 
 use super::{REFUNDED, REFUSED, SmallDay, WITH_ASSETS};
 
-/// Grants to the buyers of such orders: wallet balance in minor units, and points.
+/// Grants to each buyer whose order uses assets: wallet balance in minor units, and points.
 const WALLET: i64 = 1_000;
 const POINTS: i64 = 200;
 
