@@ -64,7 +64,8 @@ where
 /// Asserts that exactly one unit of work changed its row and the others found no row to change; returns the
 /// number of that unit of work.
 pub fn one_changed(outcomes: Vec<Result<Changed, StoreError>>) -> usize {
-    let changed: Vec<_> = outcomes.into_iter().map(|outcome| outcome.expect("a lost race is not an error")).collect();
+    let changed: Vec<_> =
+        outcomes.into_iter().map(|outcome| outcome.expect("a lost race is not an error")).collect();
     let winners: Vec<_> = (0..RACERS).filter(|n| changed[*n] == Changed::One).collect();
     assert_eq!(winners.len(), 1, "{changed:?}");
     winners[0]

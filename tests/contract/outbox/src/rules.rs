@@ -30,7 +30,8 @@ pub struct Rule<R: ?Sized> {
 /// All code that depends on the rule or the adapter is behind a function pointer, so that a generated test
 /// compiles to one call.
 pub fn run_rule<R: ?Sized + 'static>(rig: fn() -> RigFuture<R>, rules: &[Rule<R>], file: &str, name: &str) {
-    let rule = rules.iter().find(|rule| rule.file == file && rule.name == name).expect("the rule is in the list");
+    let rule =
+        rules.iter().find(|rule| rule.file == file && rule.name == name).expect("the rule is in the list");
     run(async {
         let rig = rig().await;
         (rule.run)(rig.as_ref()).await;
@@ -45,7 +46,9 @@ pub fn run(test: impl Future<Output = ()>) {
 fn run_boxed(test: Pin<Box<dyn Future<Output = ()> + '_>>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
-    runtime.block_on(async { tokio::time::timeout(RULE_TIMEOUT, test).await.expect("the rule ends within its time limit") });
+    runtime.block_on(async {
+        tokio::time::timeout(RULE_TIMEOUT, test).await.expect("the rule ends within its time limit")
+    });
     runtime.shutdown_timeout(TIMEOUT);
 }
 

@@ -147,7 +147,10 @@ pub async fn concurrent_credit_changes_are_not_lost(rig: &dyn MarketRig) {
             })
             .collect();
         for unit in units {
-            within("a unit of work", unit).await.expect("no unit of work panics").expect("every unit commits");
+            within("a unit of work", unit)
+                .await
+                .expect("no unit of work panics")
+                .expect("every unit commits");
         }
         assert_eq!(credit(rig, 10).await.unwrap().counts, counts(round * UNITS, 0, 0));
     }

@@ -268,7 +268,10 @@ pub async fn concurrent_listing_changes_are_not_lost(rig: &dyn MarketRig) {
             })
         });
         for unit in units {
-            within("a unit of work", unit).await.expect("no unit of work panics").expect("every unit commits");
+            within("a unit of work", unit)
+                .await
+                .expect("no unit of work panics")
+                .expect("every unit commits");
         }
     }
     for (product, taken_by, event) in listing(rig).await {

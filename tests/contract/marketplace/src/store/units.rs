@@ -49,7 +49,10 @@ pub async fn uncommitted_rows_and_events_are_invisible(rig: &dyn MarketRig) {
     let mut unit = begin(rig).await;
     write_rows(unit.as_mut()).await;
     assert_eq!(within("a read concurrent with a unit of work", seen(before.as_mut())).await, [""; 0]);
-    assert_eq!(within("a read concurrent with a unit of work", seen(view(rig).await.as_mut())).await, [""; 0]);
+    assert_eq!(
+        within("a read concurrent with a unit of work", seen(view(rig).await.as_mut())).await,
+        [""; 0]
+    );
     drop(before);
     commit(unit).await;
     assert_eq!(seen(view(rig).await.as_mut()).await.len(), EVERYTHING);

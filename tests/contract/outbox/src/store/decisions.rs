@@ -72,7 +72,11 @@ pub async fn a_decision_applies_only_in_the_expected_status(rig: &dyn StoreRig) 
     decide(rig, "key", Open, None, 1).await;
     in_unit!(rig, |unit| changes_one(unit.outbox().decide(&from(&[Replayed, Open, Replaying])).await));
     let other = parked(rig, "other", "key").await.unwrap();
-    assert_eq!((other.status, other.decided_at), (Open, None), "the dead letter of another queue is unchanged");
+    assert_eq!(
+        (other.status, other.decided_at),
+        (Open, None),
+        "the dead letter of another queue is unchanged"
+    );
 }
 
 /// A decision about a missing dead letter changes nothing, also if only the case of the key differs.
