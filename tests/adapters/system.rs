@@ -18,7 +18,7 @@ fn splitmix64_state_of(number: u64) -> u64 {
 }
 
 #[test]
-fn os_chance_generates_splitmix64_sequence() -> Result<(), EntropyError> {
+fn os_random_generates_splitmix64_sequence() -> Result<(), EntropyError> {
     let random = OsRandom::seeded()?;
     let reference = SeededRandom::new(splitmix64_state_of(random.next()));
     for _ in 0..1000 {
@@ -35,7 +35,7 @@ fn seeds_and_secrets_differ_between_calls() -> Result<(), EntropyError> {
 }
 
 #[test]
-fn os_chance_generates_distinct_numbers_in_two_threads() -> Result<(), EntropyError> {
+fn os_random_generates_distinct_numbers_in_two_threads() -> Result<(), EntropyError> {
     let random = OsRandom::seeded()?;
     let numbers = || (0..10_000).map(|_| random.next()).collect::<Vec<_>>();
     let (mut one, two) = std::thread::scope(|scope| {

@@ -104,7 +104,7 @@ async fn resumed_relay_settles_no_row_it_no_longer_owns(pair: Pair) {
     .await;
     assert_eq!(rows(&snapshot).await, before, "the resumed relay settled rows that it no longer owned");
     for event in &in_flight {
-        assert!(!outgoing_with_route(&launch, event), "{event} was settled by the relay that was stopped");
+        assert!(!was_sent(&launch, event), "{event} was settled by the relay that was stopped");
     }
     println!("{pair:?}: {} events in flight, partitions taken over after {taken_over:?}", in_flight.len());
 
@@ -130,7 +130,7 @@ async fn place_orders(api: &Api, products: &[i64]) {
 }
 
 /// Whether a process has logged that it sent this event.
-fn outgoing_with_route(launch: &Launch, event: &str) -> bool {
+fn was_sent(launch: &Launch, event: &str) -> bool {
     let log = launch.log();
     log.lines().any(|line| line.contains("Event sent successfully") && line.contains(event))
 }

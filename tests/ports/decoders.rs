@@ -45,14 +45,14 @@ fn assert_decodes_all(decoder: &Decoder, inputs: usize) {
 }
 
 #[test]
-fn no_decoder_breaks_a_promise_for_mutated_samples() {
+fn no_decoder_panics_on_mutated_samples() {
     let inputs = if handover_tests::long() { 200_000 } else { 3_000 };
     for decoder in &DECODERS {
         assert_decodes_all(decoder, inputs);
     }
 }
 
-/// The coverage-guided fuzzing in `tests/fuzz/tests/guided/` finds it.
+/// The coverage-guided fuzzing in `tests/fuzz/tests/guided/` finds the planted fault.
 #[test]
 #[ignore = "long: 200,000 inputs; counterpart of the guided fuzzing, which is long too"]
 fn random_mutation_does_not_find_planted_fault() {

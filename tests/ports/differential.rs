@@ -1,5 +1,5 @@
-//! The in-memory store and the SQLite store play the same random sequences. `HANDOVER_LONG=1` plays many more. The same
-//! on MariaDB and PostgreSQL: `servers/differential.rs`.
+//! The in-memory store and the SQLite store run the same random sequences of operations. `HANDOVER_LONG=1` runs many
+//! more. The same on MariaDB and PostgreSQL: `servers/differential.rs`.
 
 use std::panic::catch_unwind;
 

@@ -70,7 +70,7 @@ impl World {
     }
 }
 
-/// Runs every task until it waits: on a single thread, a yield lets the others run.
+/// Runs every task until it waits: on a single thread, a yield lets the other tasks run.
 async fn run_tasks() {
     for _ in 0..10 {
         tokio::task::yield_now().await;

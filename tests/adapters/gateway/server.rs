@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// The reaction to a request.
+/// The scripted reply to a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
     /// A status and a text body.
@@ -32,7 +32,7 @@ pub(crate) enum Reply {
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedRequest {
     pub(crate) line: String,
-    /// With lower-case names.
+    /// The names are in lower case.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
 }

@@ -1,4 +1,5 @@
-//! Tests specific to the store in memory, with rows of the marketplace. The contract suite covers the rules for every store.
+//! Tests specific to the store in memory, with rows of the marketplace. The contract suite covers the rules for every
+//! store.
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -144,7 +145,7 @@ async fn uncommitted_row_is_visible_only_in_its_unit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_commit_is_effective_only_when_dropped_after_its_effect() {
+async fn dropped_commit_takes_effect_only_when_dropped_after_second_poll() {
     for (polls, committed) in [(1, None), (2, Some(1))] {
         let store = store();
         let mut unit = store.begin().await.unwrap();
@@ -155,7 +156,7 @@ async fn dropped_commit_is_effective_only_when_dropped_after_its_effect() {
         }
         drop(commit);
         assert_eq!(version(&store, 1).await, committed);
-        // Its locks are released in both cases.
+        // The locks of the unit of work are released in both cases.
         let mut next = store.begin().await.unwrap();
         assert_eq!(next.insert_product(&product(1)).await.is_err(), committed.is_some());
     }

@@ -1,5 +1,5 @@
 //! Redis adapters against a scripted server: names of keys, validation of replies, settings. The contract suite and
-//! `limits` use a real server.
+//! `tests/servers/limits` use a real server.
 
 mod server;
 mod settings;
@@ -23,7 +23,7 @@ use server::Server;
 /// Reply of the fallback limiter, which no reply of the server causes.
 const FALLBACK_TOKEN: RateLimitDecision = RateLimitDecision::Token { remaining: 77 };
 
-/// Connects for this use.
+/// Connects to the server for this use of Redis.
 async fn link(server: &Server, usage: RedisUse, tasks: &Tasks) -> Arc<RedisConnection> {
     let mut settings = RedisSettings::parse(&server.url()).unwrap();
     settings.timeout = PATIENCE;

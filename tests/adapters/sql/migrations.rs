@@ -55,7 +55,7 @@ async fn dead_letter_inserted_by_sql_is_readable_and_invalid_status_is_rejected(
 }
 
 #[tokio::test]
-async fn migration_is_refused_when_foreign_table_exists_and_creates_nothing() {
+async fn migration_is_refused_when_table_of_other_application_exists() {
     let fixture = unmigrated().await;
     let mut direct = fixture.direct_connection().await;
     direct.execute("CREATE TABLE orders (id INTEGER)").await.unwrap();

@@ -59,7 +59,7 @@ async fn window_with_backlog() {
     for i in 0..500 {
         append(store, &[event(&format!("single{i}"), 1_000_000 + i, 1)]).await.unwrap();
     }
-    println!("append: {:?} per unit of one row", start.elapsed() / 500);
+    println!("append: {:?} per unit of work with one row", start.elapsed() / 500);
     let broker = DatabaseBroker::new(store);
     broker.declare(&queues::topology(Duration::from_secs(60))).await.unwrap();
     let mut query_times = Vec::new();
@@ -196,7 +196,7 @@ async fn operator_queries_on_long_history() {
         view.outbox_view().blocked_page(&unordered(), tenant, None, 100).await.unwrap();
         let blocked = start.elapsed() - outbox_counts - log_counts;
         println!(
-            "100,000 of {tenant:?}: outbox counts {outbox_counts:?}, log counts {log_counts:?}, blocked {blocked:?}"
+            "100,000 rows, tenant {tenant:?}: outbox counts {outbox_counts:?}, log counts {log_counts:?}, blocked {blocked:?}"
         );
         let dead = ConsumedFilter { tenant, status: Some(ConsumeStatus::Dead), ..ConsumedFilter::default() };
         let start = Instant::now();

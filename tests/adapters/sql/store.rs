@@ -78,7 +78,7 @@ async fn unreadable_row_does_not_block_other_rows() {
     let mut view = fixture.store.view().await.unwrap();
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
     assert_eq!(due.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["valid"]);
-    // A page that is short because of the unreadable row would be taken for the last one.
+    // If the unreadable row made a page shorter, clients would take that page for the last one.
     for limit in [1, 10] {
         let page = view.outbox_view().outbox_page(&OutboxFilter::default(), None, limit).await.unwrap();
         assert_eq!(page.iter().map(|row| row.event_id.as_str()).collect::<Vec<_>>(), ["valid"], "{limit}");
@@ -122,7 +122,7 @@ async fn dropped_begin_leaves_no_transaction_open() {
         .fetch_one(&mut fixture.direct_connection().await)
         .await
         .unwrap();
-    assert_eq!(count, 1, "the commit was part of a transaction that was left open");
+    assert_eq!(count, 1, "the commit ran inside a transaction that was left open");
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::error::{BenchError, service_error};
 
 /// Rows appended in one unit of work.
 const ROWS_PER_UNIT: usize = 500;
-/// Ids of sellers begin at 1, ids of buyers here.
+/// First id of buyers; the ids of sellers begin at 1.
 const FIRST_BUYER: i64 = 1_000_000;
 const USERS: i64 = 1_000;
 

@@ -33,11 +33,11 @@ Examples:
 pub enum Mode {
     /// Orders created per second
     Orders,
-    /// A backlog of the outbox until every event is confirmed
+    /// Drain a backlog of the outbox until every event is confirmed
     Drain,
-    /// A backlog of a queue until every message is applied
+    /// Consume a backlog of a queue until every message is applied
     Consume,
-    /// From a commit to its confirm and to its effect
+    /// Time from a commit to its confirm and to its effect
     Latency,
     /// `drain` with more and more sent rows in the table
     Growth,
@@ -68,7 +68,7 @@ pub struct BenchArgs {
     /// Events of a backlog
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000_000), default_value = "20000")]
     pub events: u32,
-    /// Length of a turn of `orders` [default: 1.5], and of all turns of `latency` [default: 20]
+    /// Length of a turn of `orders` [default: 1.5], and of all service turns of `latency` together [default: 20]
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<f64>,
     /// Rows in a window of the relay
@@ -86,7 +86,7 @@ pub struct BenchArgs {
     /// Sent rows of `growth`, one figure for each count
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=100_000_000), default_value = "1000000")]
     pub rows: Vec<u64>,
-    /// Rounds of each figure, service and baseline in turn; the median counts
+    /// Rounds of each figure; a round measures the service, then the baseline; the median is reported
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100), default_value = "3")]
     pub rounds: u32,
     /// Seed of the random numbers in event ids

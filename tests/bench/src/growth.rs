@@ -85,7 +85,7 @@ async fn append_and_drain(fixture: &Fixture, plan: &Plan) -> Result<Measurement,
     drain::drain(fixture, plan.events, plan.batch).await
 }
 
-/// The same with the empty copy in place of the outbox.
+/// Appends a backlog to the empty copy of the outbox, and drains it.
 async fn drain_copy(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchError> {
     let mut connection = fixture.connection().await?;
     connection.swap_outboxes().await.map_err(baseline_error(OUTBOX_ERROR))?;

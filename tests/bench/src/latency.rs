@@ -1,9 +1,9 @@
-//! `latency`: from the commit of an order to the confirm of its event, and to the effect of that event. The whole service
-//! runs in this process, orders arrive at a constant rate.
+//! `latency`: from the commit of an order to the confirm of its event, and to the effect of that event. The whole
+//! service runs in this process, orders arrive at a constant rate.
 //!
-//! The commit is measured when the use case returns, the confirm when the broker adapter returns, the effect when its commit
-//! returns, which is just before the ack. Orders that are behind schedule are still placed, so that a slow service gets the
-//! same number of orders.
+//! The commit is measured when the use case returns, the confirm when the broker adapter returns, the effect when its
+//! commit returns, which is just before the ack. Orders that are behind schedule are still placed, so that a slow
+//! service gets the same number of orders.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -108,7 +108,7 @@ pub fn percentile_ms(durations: &[Duration], share: f64) -> f64 {
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_precision_loss,
-        reason = "an index of a list that was counted"
+        reason = "the index is within the list"
     )]
     let index = ((sorted.len() as f64 * share).ceil() as usize).saturating_sub(1);
     sorted.get(index).map(Duration::as_secs_f64).unwrap_or_default() * 1_000.0
@@ -127,10 +127,10 @@ fn stages(rounds: &[Latencies]) -> Vec<Step> {
 }
 
 impl Latencies {
-    /// Adds an event, whose times are ascending but for races between tasks.
+    /// Adds an event, whose times are ascending except for races between tasks.
     ///
     /// # Errors
-    /// An event without a confirm or an effect makes the round invalid: left out, it would improve the figure.
+    /// An event without a confirm or an effect makes the round invalid: omitting it would improve the figure.
     pub fn add(&mut self, committed: Instant, times: EventTimes) -> Result<(), BenchError> {
         let missing = || BenchError::Measurement("an event had no effect within the timeout".to_owned());
         let published = times.published.ok_or_else(missing)?;

@@ -8,7 +8,7 @@ use crate::report::Step;
 use crate::series::{Series, per_second};
 use crate::statement_counter::StatementTotals;
 
-/// Time of all steps of one name.
+/// Total time of the steps with one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct StepTime {
     time: Duration,
@@ -89,8 +89,8 @@ pub(crate) fn rates(rounds: &[Measurement]) -> Series {
     Series::new(rounds.iter().map(Measurement::rate).collect())
 }
 
-/// Medians of the rounds for each step, for 1,000 orders, events or messages: the longest step first, then the remaining
-/// time.
+/// Medians of the rounds for each step, for 1,000 orders, events or messages: the longest step first, then the
+/// remaining time.
 pub fn steps(rounds: &[Measurement]) -> Vec<Step> {
     let median = |of: &dyn Fn(&Measurement) -> f64| Series::new(rounds.iter().map(of).collect()).median;
     let ms = |time: Duration| time.as_secs_f64() * 1_000.0;

@@ -8,7 +8,7 @@ use crate::error::{BenchError, usage_error};
 
 /// Length of a turn of `orders`, unless `--seconds` is given.
 const ORDERS_TURN: Duration = Duration::from_millis(1_500);
-/// Length of all turns of `latency`, unless `--seconds` is given.
+/// Length of all service turns of `latency` together, unless `--seconds` is given.
 const LATENCY: Duration = Duration::from_secs(20);
 
 /// Parameters of a run.
@@ -19,7 +19,7 @@ pub(crate) struct Plan {
     pub(crate) events: u32,
     /// Length of a turn of `orders`.
     pub(crate) orders_turn: Duration,
-    /// Length of all turns of `latency`.
+    /// Length of all service turns of `latency` together.
     pub(crate) latency: Duration,
     pub(crate) batch: NonZeroU32,
     pub(crate) prefetch: NonZeroU16,

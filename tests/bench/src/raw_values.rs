@@ -1,4 +1,5 @@
-//! URLs of database and broker with their passwords, which the baseline needs to connect without the service's adapters.
+//! URLs of database and broker with their passwords, which the baseline needs to connect without the service's
+//! adapters.
 
 use marketplace_wiring::Failure;
 use marketplace_wiring::config::{Config, Described, Origin, Shown, Sources};

@@ -26,13 +26,13 @@ pub(crate) struct Settings {
     pub(crate) seed: u64,
 }
 
-/// Which values of a figure are better.
+/// Whether greater or smaller values of a figure are better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Better {
-    /// Those of a rate.
+    /// Greater values are better, as for a rate.
     More,
-    /// Those of a duration.
+    /// Smaller values are better, as for a duration.
     Less,
 }
 
@@ -60,7 +60,7 @@ pub struct Figure {
     pub(crate) service: Series,
     #[serde(rename = "ceiling")]
     pub(crate) baseline: Series,
-    /// 1 where the service equals the baseline, less where it is slower.
+    /// 1 if the service is as fast as the baseline, less than 1 if it is slower.
     pub ratio: f64,
     /// The number of orders, events or messages whose time the steps divide.
     pub(crate) steps_of: u32,

@@ -44,8 +44,8 @@ pub(crate) struct Rounds<T> {
     pub(crate) baseline: Vec<T>,
 }
 
-/// Runs the service and the baseline in alternating turns, so that a change of the machine's load affects both. Each turn
-/// is a step of the current phase.
+/// Runs the service and the baseline in alternating turns, so that a change of the machine's load affects both. Each
+/// turn is a step of the current phase.
 pub(crate) async fn alternate<T>(
     rounds: u32,
     progress: &Progress,

@@ -25,8 +25,8 @@ pub struct StatementTotals {
 pub(crate) struct StatementCounter(Arc<Mutex<BTreeMap<String, StatementTotals>>>);
 
 impl StatementCounter {
-    /// Installs the counter for the rest of this process, and a log of warnings on stderr. If another subscriber is already
-    /// installed, nothing is counted.
+    /// Installs the counter for the rest of this process, and a log of warnings on stderr. If another subscriber is
+    /// already installed, nothing is counted.
     pub(crate) fn install() -> StatementCounter {
         let counter = StatementCounter::default();
         let layer = CounterLayer(counter.clone())

@@ -138,7 +138,7 @@ fn golden_envelopes_match_schema() {
     }
     let created = of_message(&document, "ORDER_CREATED", "payload");
     assert!(created.is_valid(&serde_json::from_str(WITH_ASSETS).unwrap()));
-    // The fields of 000 §13 are missing, so the domain rejects it as well.
+    // The fields of 000 §13 are missing, so the domain rejects this example, too.
     assert!(EventBody::of(&Envelope::parse(FROZEN).unwrap()).is_err());
     assert!(!created.is_valid(&serde_json::from_str(FROZEN).unwrap()));
 }
@@ -169,7 +169,7 @@ fn schemas_and_domain_agree_on_every_field_of_every_type() {
                     None => payload.remove(field),
                 };
                 let read = EventBody::of(&Envelope::parse(&changed.to_string()).unwrap());
-                // A schema cannot express that two fields name the same aggregate.
+                // A schema cannot express that two fields must name the same aggregate.
                 let contradicts = matches!(&read, Err(handover_events::EnvelopeError::Contradiction { field, .. }) if field == "aggregateId");
                 if contradicts {
                     continue;

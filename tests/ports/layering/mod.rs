@@ -141,7 +141,7 @@ fn dependencies_of_workspace_point_inwards() -> Outcome {
 }
 
 #[test]
-fn visible_top_level_is_as_agreed() -> Outcome {
+fn visible_top_level_contains_only_listed_entries() -> Outcome {
     assert_eq!(visible(&top_level(&root())?), TOP_LEVEL);
     Ok(())
 }

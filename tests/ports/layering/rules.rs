@@ -1,9 +1,9 @@
-//! Allowed dependencies between crates: domain <- application <- adapters <- wiring <- demo <- programs, and within a layer from
-//! the marketplace's half to the toolkit's; never in the other direction.
+//! Allowed dependencies between crates: domain <- application <- adapters <- wiring <- demo <- programs, and within a
+//! layer from crates of the marketplace to crates of the toolkit; never in the other direction.
 //!
 //! Uses `cargo metadata`, so that renamed, inherited, optional and platform-specific dependencies are checked too.
 //!
-//! **Invariant:** the layer of a crate follows from its folder, so that a new crate cannot be forgotten here.
+//! **Invariant:** the layer of a crate follows from its folder, so that a new crate is always checked.
 
 use std::{
     collections::BTreeMap,
@@ -45,7 +45,7 @@ enum Layer {
     Contract,
     /// The crate that connects adapters to ports.
     Wiring,
-    /// The market day.
+    /// The demo program, which simulates a market day.
     Demo,
     /// Executables.
     Program,

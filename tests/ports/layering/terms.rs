@@ -1,11 +1,11 @@
-//! No word of a private dialect where the field has a term (application/README.md, "Terms").
+//! Texts and names use the terms of the field instead of private words (application/README.md, "Terms").
 
 use std::{fs, path::Path, process::Command};
 
 use super::{Outcome, root};
 
-/// Words that have a term: "recorded", "reported", "received", "read", "wake-up notification", "dead letter", "grant",
-/// "message", "unrelated user", "repair".
+/// Words to avoid. The terms to use instead are "recorded", "reported", "received", "read", "wake-up notification",
+/// "dead letter", "grant", "message", "unrelated user", "repair".
 const WORDS: [&str; 22] = [
     "told",
     "tell",
@@ -34,7 +34,7 @@ const WORDS: [&str; 22] = [
 const PHRASES: [&str; 6] =
     ["comes again", "begins anew", "is away", "turned away", "taken apart", "given back"];
 
-/// Frozen names of the JSON interface and of the log, an actor in both, and letters of an alphabet.
+/// Exceptions: frozen names in JSON and in the log, a frozen name of an actor, and letters of an alphabet.
 const ALLOWED: [&str; 5] = ["\"mended\"", "turnedAway", "\"stranger\"", "=stranger", "capital letter"];
 
 /// Files that others wrote, and this list.
@@ -48,7 +48,7 @@ fn no_text_or_name_uses_a_word_that_has_a_term() -> Outcome {
         if OTHERS.iter().any(|other| file.starts_with(other)) {
             continue;
         }
-        // Keys and certificates are no text.
+        // Files that are not UTF-8, for example keys, are skipped.
         let Ok(text) = fs::read_to_string(root.join(&file)) else { continue };
         for (number, line) in (1..).zip(text.lines()) {
             found.extend(
@@ -87,12 +87,12 @@ fn words_of(line: &str) -> Vec<&'static str> {
     }
     let words: Vec<&str> = parts.split_whitespace().collect();
     let text = words.join(" ").replace("dead letters", "").replace("dead letter", "");
-    let alone = |word: &&&str| text.split(' ').any(|other| other == **word);
+    let is_in_text = |word: &&&str| text.split(' ').any(|other| other == **word);
     let phrases = PHRASES.iter().filter(|phrase| text.contains(**phrase));
-    WORDS.iter().filter(alone).chain(phrases).copied().collect()
+    WORDS.iter().filter(is_in_text).chain(phrases).copied().collect()
 }
 
-/// What is committed; without git, for instance in an archive, nothing.
+/// Committed files; without git, for example in an archive, none.
 fn files(root: &Path) -> Result<Vec<String>, Box<dyn std::error::Error>> {
     let listed = Command::new("git").arg("-C").arg(root).args(["ls-files", "-z"]).output()?;
     let files = String::from_utf8(listed.stdout)?;

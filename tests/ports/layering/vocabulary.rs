@@ -8,7 +8,7 @@ use super::{Outcome, root, rules::toolkit};
 const WORDS: [&str; 10] =
     ["order_id", "ORDER_", "product", "payment", "coupon", "wallet", "points", "refund", "seller", "buyer"];
 
-/// Words that contain one of them: production, checkpoints, endpoints, and a property of AMQP servers.
+/// Words that contain one of these words: production, checkpoints, endpoints, and a property of AMQP servers.
 const EXCEPTIONS: [&str; 4] = ["production", "heckpoints", "ndpoints", "productS"];
 
 #[test]

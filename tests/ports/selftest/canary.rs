@@ -54,7 +54,7 @@ fn server_files_are_searched_recursively_unless_they_are_old() {
 }
 
 #[test]
-fn short_text_is_no_canary() {
+fn short_text_is_not_a_canary() {
     let mut canaries = Canaries::default();
     canaries.secret("short", "handover");
     canaries.password_of("none", "postgres://handover@127.0.0.1:5432/shop");

@@ -16,7 +16,7 @@ faults! { broken_by(Fault) {
     tenants_share_keys: TenantsShareKeys breaks ["scopes_differ_by_tenant_user_route_and_key"]
     users_share_keys: UsersShareKeys breaks ["scopes_differ_by_tenant_user_route_and_key"]
     routes_share_keys: RoutesShareKeys breaks ["scopes_differ_by_tenant_user_route_and_key"]
-    keys_ignore_case: RoutingKeysIgnoreCase breaks ["scopes_differ_by_tenant_user_route_and_key"]
+    keys_ignore_case: KeysIgnoreCase breaks ["scopes_differ_by_tenant_user_route_and_key"]
     scope_parts_are_not_separated: ScopePartsAreNotSeparated breaks ["scopes_differ_by_tenant_user_route_and_key"]
     concurrent_claims_both_succeed: ConcurrentClaimsBothSucceed breaks ["concurrent_claims_succeed_exactly_once"]
     concurrent_takeovers_both_succeed: ConcurrentTakeoversBothSucceed breaks ["concurrent_takeovers_succeed_exactly_once"]

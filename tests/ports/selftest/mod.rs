@@ -1,7 +1,7 @@
-//! Self-tests. The contract suite: a correct adapter passes every rule, and an adapter with one fault fails exactly the rules
-//! that state the broken promise. The leak check: it finds planted canaries.
+//! Self-tests. The contract suite: a correct adapter passes every rule, and an adapter with one fault fails exactly the
+//! rules that state the violated guarantee. The leak check: it finds planted canaries.
 //!
-//! A fault that no rule finds is a promise that nothing checks. For each new rule add a fault that it finds.
+//! If no rule finds a fault, no rule checks the violated guarantee. For each new rule, add a fault that the rule finds.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +28,8 @@ mod store;
 
 /// The rules that an adapter breaks.
 ///
-/// They run concurrently, on one thread and in virtual time: time advances as soon as no rule can proceed, so timeouts cost nothing.
+/// The rules run concurrently, on one thread and in virtual time: time advances as soon as no rule can proceed, so
+/// timeouts cost nothing.
 fn broken<R: ?Sized + Send + Sync + 'static>(
     rules: &'static [Rule<R>],
     rig: impl Fn() -> Box<R> + Sync,

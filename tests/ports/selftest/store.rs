@@ -1,4 +1,4 @@
-//! Stores with one fault each, in the outbox or in rows of the marketplace. Rules of both contracts may find it.
+//! Stores with one fault each, in the outbox or in rows of the marketplace. Rules of both contracts may find a fault.
 
 use std::collections::BTreeSet;
 

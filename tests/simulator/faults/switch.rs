@@ -1,6 +1,6 @@
 //! The run-time switch of the faults: `overlay` puts this file into the patched copy of `handover-outbox`.
 //!
-//! At most one fault is active at a time, per thread: a simulated run has a thread of its own.
+//! At most one fault is active at a time, per thread: a simulated run uses only one thread.
 
 use std::cell::Cell;
 

@@ -70,8 +70,8 @@ impl RunTotals {
     }
 }
 
-/// Finds by bisection the shortest fault phase after which a failing run still fails; returns that run with its log. Up to
-/// the end of its fault phase, a shortened run equals the original one.
+/// Finds by bisection the shortest fault phase after which a failing run still fails; returns that run with its log. Up
+/// to the end of its fault phase, a shortened run equals the original one.
 pub fn shortest(seed: u64, profile: Profile, run_seed: impl Fn(Run) -> Outcome) -> Outcome {
     let whole = run_seed(Run { story: true, ..Run::new(seed, profile) });
     let (mut best, mut low) = (whole, Duration::ZERO);

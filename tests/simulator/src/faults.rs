@@ -185,7 +185,8 @@ macro_rules! crash_points {
             match self { $(CrashPoint::$point => stringify!($point),)* }
             }
 
-            /// Probability of a crash at this point, in 1,000, if it is enabled; higher for points that are rarely reached.
+            /// Probability of a crash at this point, in 1,000, if it is enabled; higher for points that are rarely
+            /// reached.
             const fn rate(self) -> u64 {
                 match self { $(CrashPoint::$point => $rate,)* }
             }
@@ -216,7 +217,7 @@ crash_points! {
     InReplayAfterSending 400,
     /// A sweep has found rows and not processed them.
     InSweep 300,
-    /// Partitions are acquired, the relay does not know.
+    /// Partitions are acquired, but the relay does not know it.
     InPartitionAcquisition 40,
     /// Holds are written; the balances, coupons and order that belong to them are not.
     InLock 20,
@@ -256,7 +257,7 @@ struct State {
     open_views: HashMap<tokio::task::Id, u32>,
 }
 
-/// Marks a task as having an open view until it is dropped.
+/// Marks a task as having an open view until this value is dropped.
 pub(crate) struct OpenView {
     task: tokio::task::Id,
     faults: Faults,
@@ -412,8 +413,8 @@ impl Faults {
         access(&mut self.state().observed)
     }
 
-    /// The current task opens a view. While it holds one, it must not request another connection from the store (also not
-    /// for the broker's tables): with a pool of four readers, four such tasks would deadlock.
+    /// Records that the current task opens a view. While a task holds a view, it must not request another connection
+    /// from the store (also not for the broker's tables): with a pool of four readers, four such tasks would deadlock.
     pub(crate) fn open_view(&self) -> Option<OpenView> {
         let task = tokio::task::try_id()?;
         self.needs_connection("a second view");
@@ -421,7 +422,7 @@ impl Faults {
         Some(OpenView { task, faults: self.clone() })
     }
 
-    /// The current task makes a call that may need a connection.
+    /// Reports a violation if the current task holds a view: it makes a call that may need another connection.
     pub(crate) fn needs_connection(&self, what: &str) {
         let Some(task) = tokio::task::try_id() else { return };
         let open = self.state().open_views.get(&task).is_some_and(|open| *open > 0);

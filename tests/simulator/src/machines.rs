@@ -1,5 +1,5 @@
-//! The state machines of the specification. They are defined here independently of the application, so that a transition
-//! which the application allows by mistake is detected.
+//! The state machines of the specification. They are defined here independently of the application, so that a
+//! transition which the application allows by mistake is detected.
 
 use std::fmt;
 
@@ -57,7 +57,8 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
             ("PROCESSING", "FAILED"),
         ],
     ),
-    // Spec §2 "Assets". A new hold that is RELEASED is a tombstone. REVERTED stands for a COMMITTED hold with `reverted`.
+    // Spec §2 "Assets". A new hold that is RELEASED is a tombstone. REVERTED stands for a COMMITTED hold with
+    // `reverted`.
     (
         "hold",
         &[
@@ -130,8 +131,8 @@ const MACHINES: [(&str, &[(&str, &str)]); 9] = [
     ),
 ];
 
-/// Legal transitions that are too rare to be required by a test. Several changes of an asset in one unit of work, when a
-/// consumer applies several events of its order, count as one transition.
+/// Legal transitions that are too rare to be required by a test. Several changes of an asset in one unit of work, when
+/// a consumer applies several events of its order, count as one transition.
 const RARE: [(&str, &str, &str); 12] = [
     ("hold", NOTHING, "COMMITTED"),
     ("hold", NOTHING, "REVERTED"),

@@ -18,7 +18,7 @@ pub(crate) struct Observations {
     pub(crate) released: BTreeSet<AggregateRef>,
     /// Bodies of messages that belong to no event; each of them must become a dead letter.
     pub(crate) foreign_bodies: Vec<String>,
-    /// Those of them that a purge may have removed: they may become dead letters.
+    /// Bodies of foreign messages that a purge may have removed: they need not become dead letters.
     pub(crate) purged_foreign_bodies: Vec<String>,
     /// Events that the broker confirmed for a single queue (replays), with the queue.
     pub(crate) replayed: BTreeSet<(String, EventId)>,

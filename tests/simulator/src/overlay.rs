@@ -1,8 +1,8 @@
-//! Faults inside the code, kept as text outside of it.
+//! Faults of the application code, stored as text outside the sources.
 //!
-//! Each file of `faults/` names a promise and replaces pieces of the sources by the same pieces with one mistake, which a
-//! switch activates at run time. [`apply`] writes all of them into a copy of the workspace, so that one build serves every
-//! fault. The sources themselves contain none.
+//! Each file of `faults/` names a guarantee and replaces pieces of the sources with pieces that contain one mistake; a
+//! switch activates the mistake at run time. [`apply`] writes all faults into a copy of the workspace, so that one
+//! build contains every fault. The sources themselves contain no fault.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use std::{fs, io};
 
 use serde::Deserialize;
 
-/// One fault: which promise it breaks, and how.
+/// One fault: the guarantee that it violates, and the changes of the sources.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// The name of its file.
+    /// Name of the file in `faults/`, without its extension.
     #[serde(skip)]
     pub name: String,
     /// What the code guarantees.
     pub promise: String,
-    /// What it does instead.
+    /// What the code does instead.
     pub fault: String,
-    /// What an observer of the system sees under it.
+    /// What an observer of the system sees while the fault is active.
     pub observable: String,
-    /// Where the code differs.
+    /// The changed pieces of the sources.
     #[serde(rename = "change")]
     pub changes: Vec<Change>,
 }
@@ -36,7 +36,7 @@ pub struct Change {
     pub file: PathBuf,
     /// Whole lines that occur exactly once in the file.
     pub old: String,
-    /// What stands there under the overlay.
+    /// The text that replaces `old`.
     pub new: String,
 }
 
@@ -48,7 +48,7 @@ pub fn workspace() -> PathBuf {
 /// Every fault, by name.
 ///
 /// # Errors
-/// A file of `faults/` cannot be read or is no fault.
+/// A file of `faults/` cannot be read or does not describe a fault.
 pub fn faults() -> io::Result<Vec<Fault>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("faults");
     let mut faults = Vec::new();

@@ -39,7 +39,7 @@ pub(crate) struct RunSettings {
 }
 
 impl RunSettings {
-    /// The defaults with shorter times, and small batches so that there are several.
+    /// The defaults with shorter times, and small batches, so that a run has several.
     pub(crate) fn of(random: &RandomNumbers) -> RunSettings {
         let second = Duration::from_secs(1);
         let on_failed = if random.permille(300) { OnFailed::Hold } else { OnFailed::Continue };

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// One line of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Line {
-    /// Virtual time since the begin of the run.
+    /// Virtual time since the beginning of the run.
     pub at: Duration,
     /// The actor: a client, a process, the environment, the oracle.
     pub who: String,
@@ -28,8 +28,8 @@ pub fn trace(story: &[Line]) -> u64 {
     hasher.finish()
 }
 
-/// The log lines related to violations: those that name the same orders, events, payments or products, and all lines about
-/// crashes and the environment. Returns the last `limit` of them.
+/// The log lines related to violations: those that name the same orders, events, payments or products, and all lines
+/// about crashes and the environment. Returns the last `limit` of them.
 pub fn about<'a>(story: &'a [Line], violations: &[String], limit: usize) -> Vec<&'a Line> {
     let names: Vec<&str> = violations.iter().flat_map(|what| names(what)).collect();
     let concerns = |line: &&Line| {

@@ -53,7 +53,7 @@ pub struct Run {
     /// Seed of all random decisions.
     pub seed: u64,
     pub profile: Profile,
-    /// Maximum length of the fault phase in virtual time. Until then the run equals the one without this limit.
+    /// Maximum length of the fault phase in virtual time. Until that time the run equals the run without this limit.
     pub until: Option<Duration>,
     /// Whether the log is recorded.
     pub story: bool,
@@ -221,7 +221,7 @@ impl World {
         if violations.is_empty() {
             violations.extend(self.recover().await);
             if violations.is_empty() && self.faults.random.permille(COMPARED_PERMILLE) {
-                // Changes that are committed only now would be missing in the reference run.
+                // A stalled call may still commit a change, which would be missing in the reference run.
                 self.faults.wait_for_stalled_calls().await;
                 violations.extend(self.check_when_idle(true).await);
                 let differences = oracle::differences(&self.evidence(true)).await;
@@ -398,8 +398,8 @@ impl World {
         }
     }
 
-    /// Operators redrive and replay everything, several times because one replay can enable another: a dead commit of an
-    /// asset succeeds only after its lock has been replayed.
+    /// Operators redrive and replay everything, several times because one replay can enable another: a dead commit of
+    /// an asset succeeds only after its lock has been replayed.
     async fn recover(&self) -> Vec<String> {
         let evidence = self.evidence(true);
         let mut pending = Vec::new();

@@ -1,5 +1,5 @@
-//! The test of the test: the simulator finds each fault of `faults/`. Only in the patched copy of the workspace
-//! (`tests/run --long overlay`), which alone has the switch.
+//! Self-test of the simulator: it detects each fault of `faults/`. Runs only in the patched copy of the workspace
+//! (`tests/run --long overlay`), because only that copy has the switch.
 #![cfg(handover_overlay)]
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test")]
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use handover_outbox::fault::{activate, hits};
 use handover_simulator::{Profile, Run, campaign, overlay, play};
 
-/// Seeds within which each fault must be found.
+/// Number of seeds within which each fault must be detected.
 const SEEDS: u64 = 2_000;
 
 #[test]
@@ -19,20 +19,22 @@ fn every_fault_is_found() {
     for fault in &faults {
         let name: &'static str = fault.name.clone().leak();
         let all_hits = AtomicU64::new(0);
-        let day = |run: Run| {
+        let run_with_fault = |run: Run| {
             activate(Some(name));
             let outcome = play(run);
             all_hits.fetch_add(hits(), Ordering::Relaxed);
             activate(None);
             outcome
         };
-        let first = campaign::run(0..SEEDS, jobs, |seed| day(Run::new(seed, Profile::Storm)), || {}).failed;
+        let first =
+            campaign::run(0..SEEDS, jobs, |seed| run_with_fault(Run::new(seed, Profile::Storm)), || {})
+                .failed;
         match first {
             Some(seed) => {
-                let violations = day(Run::new(seed, Profile::Storm)).violations;
+                let violations = run_with_fault(Run::new(seed, Profile::Storm)).violations;
                 println!("{name}: seed {seed}: {}", violations.first().expect("the same run fails again"));
             }
-            // A fault without hits lacks a day that leads there; one with hits, a check that sees it.
+            // Without hits, no run reached the code of the fault; with hits, no check detected it.
             None => match all_hits.into_inner() {
                 0 => missed.push(format!("{name}, which was never reached")),
                 times => missed.push(format!("{name}, which was hit {times} times")),
@@ -40,11 +42,11 @@ fn every_fault_is_found() {
         }
     }
     println!("{} faults", faults.len());
-    assert!(missed.is_empty(), "{SEEDS} seeds do not show {missed:#?}");
+    assert!(missed.is_empty(), "not detected within {SEEDS} seeds: {missed:#?}");
 }
 
 #[test]
-fn a_fault_is_active_on_its_thread_alone() {
+fn fault_is_active_only_on_its_thread() {
     activate(Some("no-gate"));
     let elsewhere = std::thread::spawn(|| handover_outbox::fault::is_active("no-gate")).join();
     assert!(!elsewhere.unwrap());

@@ -21,7 +21,7 @@ pub enum Fault {
     TenantsShareKeys,
     UsersShareKeys,
     RoutesShareKeys,
-    RoutingKeysIgnoreCase,
+    KeysIgnoreCase,
     ScopePartsAreNotSeparated,
     ConcurrentClaimsBothSucceed,
     ConcurrentTakeoversBothSucceed,
@@ -64,7 +64,7 @@ impl FaultyKeysRig {
             Fault::TenantsShareKeys => format!("{:?}", (user, route, key)),
             Fault::UsersShareKeys => format!("{:?}", (tenant, route, key)),
             Fault::RoutesShareKeys => format!("{:?}", (tenant, user, key)),
-            Fault::RoutingKeysIgnoreCase => format!("{:?}", (tenant, user, route, key.to_lowercase())),
+            Fault::KeysIgnoreCase => format!("{:?}", (tenant, user, route, key.to_lowercase())),
             Fault::ScopePartsAreNotSeparated => format!("{tenant}:{user}:{route}:{key}"),
             _ => format!("{scope:?}"),
         }

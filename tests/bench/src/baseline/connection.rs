@@ -12,7 +12,8 @@ use super::error::BaselineError;
 use super::event::{Envelope, Event, Order, Placed};
 use super::statements::{mysql, postgres, sqlite};
 
-/// Prepared statements kept by a connection: the number of rows in a statement varies up to the prefetch.
+/// Number of prepared statements that a connection caches: statements differ in their number of rows, up to the
+/// prefetch.
 const STATEMENT_CACHE: usize = 1_024;
 /// Timeout for SQLite's write lock.
 const BUSY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
@@ -53,8 +54,8 @@ macro_rules! on {
 }
 
 impl Connection {
-    /// Connects to `sqlite://`, `postgres://` or `mysql://` with the driver's default parameters. With `ca_file`, the server
-    /// must present a certificate signed by one of its authorities.
+    /// Connects to `sqlite://`, `postgres://` or `mysql://` with the driver's default parameters. With `ca_file`, the
+    /// server must present a certificate signed by an authority in that file.
     pub(crate) async fn open(url: &str, ca_file: Option<&str>) -> Result<Connection, BaselineError> {
         let scheme = url.split(':').next().unwrap_or_default();
         match scheme {
@@ -86,7 +87,7 @@ impl Connection {
                     options = options.ssl_mode(MySqlSslMode::VerifyIdentity).ssl_ca(file);
                 }
                 let mut connection = Connection(Driver::MySql(options.connect().await?));
-                // The default, REPEATABLE READ, takes gap locks, and concurrent inserts wait for each other.
+                // With the default, REPEATABLE READ, gap locks make concurrent inserts wait for each other.
                 connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
                 Ok(connection)
             }

@@ -1,5 +1,5 @@
-//! The shortest path from commit to effect: insert and commit, publish and await the confirm, receive the message, insert
-//! and commit.
+//! The shortest path from commit to effect: insert and commit, publish and await the confirm, receive the message,
+//! insert and commit.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,21 +31,21 @@ struct Route {
     queues: Vec<(String, Option<TimeDelta>)>,
 }
 
-/// An event's commit and the times after it.
+/// The commit time of an event, and its later times.
 #[derive(Clone, Copy)]
 struct Recorded {
     committed: Instant,
     times: EventTimes,
 }
 
-/// One round, shared by the tasks that place orders and the consumer.
+/// One round, shared by the consumer and the tasks that place orders.
 pub(crate) struct LatencyRun {
     idle: Mutex<Vec<Connection>>,
     /// As many permits as there are connections.
     permits: Semaphore,
     rabbitmq: Option<RabbitConnection>,
     routes: HashMap<&'static str, Route>,
-    /// By event id.
+    /// Recorded times by event id.
     recorded: Mutex<HashMap<String, Recorded>>,
     enqueued: Notify,
 }
@@ -55,7 +55,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl LatencyRun {
-    /// Places orders at this rate, `warm_up` of which do not count, and waits for the effects of all of them.
+    /// Places orders at this rate, of which the first `warm_up` do not count, and waits for the effects of all of them.
     pub(crate) async fn execute(
         fixture: &Fixture,
         rate: u32,

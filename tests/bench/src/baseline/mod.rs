@@ -1,7 +1,7 @@
 //! The baseline: the same work directly with the drivers, timed step by step.
 //!
-//! It uses prepared statements with several rows each, one transaction, and confirms awaited together. It has no ordering,
-//! leases, detection of duplicates or repair, and stops at the first error, so nothing else may use it.
+//! It uses prepared statements with several rows each, one transaction, and confirms awaited together. It has no
+//! ordering, leases, detection of duplicates or repair, and stops at the first error, so nothing else may use it.
 
 mod connection;
 mod consume;

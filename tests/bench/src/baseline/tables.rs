@@ -18,7 +18,7 @@ const FILLED: [&str; 8] = [
 /// Ten rows with the column `d`, in the SQL of every engine.
 const DIGITS: &str = "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 \
     UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
-/// Rows of [`numbers`].
+/// Number of rows that [`numbers`] generates.
 const NUMBERS: u32 = 100_000;
 /// Number of sellers.
 const SELLERS: u32 = 1_000;
@@ -29,7 +29,7 @@ fn numbers() -> String {
     format!("(SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d AS n FROM {tables}) numbers")
 }
 
-/// A literal for a past time plus these seconds, in the format that the engine stores.
+/// A literal for a fixed past time plus this number of seconds, in the format that the engine stores.
 fn past_time(engine: Engine, seconds: u64) -> String {
     let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
     match engine {
@@ -58,7 +58,8 @@ impl Connection {
         self.texts(sql).await
     }
 
-    /// Drops every table on a server, with its functions. On SQLite the whole file is removed.
+    /// Drops every table on a server, with its functions. Does nothing on SQLite, where the whole file is
+    /// removed.
     pub(crate) async fn drop_tables(&mut self) -> Result<(), BaselineError> {
         let tables = self.tables().await?.join(", ");
         let sql = match self.engine() {
@@ -149,7 +150,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Inserts SENT rows into the outbox: the `first`th and those after it, at most to the one before `end`. Returns the
+    /// Inserts up to 100,000 SENT rows into the outbox: the rows with numbers from `first` to `end` - 1. Returns the
     /// number of the next row.
     pub(crate) async fn add_sent_rows(&mut self, first: u64, end: u64) -> Result<u64, BaselineError> {
         let at = past_time(self.engine(), first / u64::from(NUMBERS));
@@ -167,7 +168,7 @@ impl Connection {
         Ok(end.min(first.saturating_add(u64::from(NUMBERS))))
     }
 
-    /// Whether an outbox row is not SENT yet.
+    /// Whether the outbox has a row in NEW or RETRY.
     pub(crate) async fn has_pending(&mut self) -> Result<bool, BaselineError> {
         let sql = "SELECT count(*) FROM (SELECT id FROM outbox_events WHERE status IN ('NEW', 'RETRY') LIMIT 1) pending";
         Ok(self.number(sql).await? > 0)

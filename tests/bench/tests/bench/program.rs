@@ -1,5 +1,5 @@
-//! The binary with the smallest parameters, on SQLite with the database broker: output, refused arguments, and removal of
-//! everything it created.
+//! The binary with the smallest parameters, on SQLite with the database broker: output, refused arguments, and removal
+//! of everything it created.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -126,7 +126,7 @@ fn run_reports_every_figure_with_its_baseline_and_leaves_no_files() {
 }
 
 #[test]
-fn named_mode_is_measured_alone_and_reported_as_a_table() {
+fn only_named_mode_is_measured_and_reported_as_a_table() {
     let folder = WorkingFolder::new();
     let ran = folder.run("drain --events 50 --rounds 1 --database sqlite://bench.db");
     assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));

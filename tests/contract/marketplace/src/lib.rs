@@ -1,9 +1,9 @@
-//! The contract of the marketplace's ports `MarketStore`, `RateLimiter` and `IdempotencyStore`: each requirement of their
-//! documentation as a rule that fails if an adapter breaks it. `handover-contract` contains the rules for the outbox; an
-//! adapter of the marketplace's store must pass both suites.
+//! The contract of the marketplace's ports `MarketStore`, `RateLimiter` and `IdempotencyStore`: each requirement of
+//! their documentation as a rule that fails if an adapter breaks it. `handover-contract` contains the rules for the
+//! outbox; an adapter of the marketplace's store must pass both suites.
 //!
-//! [`contract!`] generates one test per rule for an adapter; [`store::RULES`], [`limiter::RULES`] and [`keys::RULES`] list the
-//! rules for other runners. The rig of a store implements [`MarketRig`](store::MarketRig) and, for its outbox,
+//! [`contract!`] generates one test per rule for an adapter; [`store::RULES`], [`limiter::RULES`] and [`keys::RULES`]
+//! list the rules for other runners. The rig of a store implements [`MarketRig`](store::MarketRig) and, for its outbox,
 //! `handover_contract::store::StoreRig`:
 //!
 //! ```ignore
@@ -29,8 +29,8 @@ pub mod store;
 pub use handover_contract;
 
 /// Generates one test per rule of a port's contract: `contract!(store, sqlite, sqlite_rig)` generates the tests
-/// `sqlite::orders::order_is_isolated_by_tenant` and so on. The port is `store`, `limiter` or `keys`, and `sqlite_rig` is
-/// an `async fn` or closure that returns a fresh rig.
+/// `sqlite::orders::order_is_isolated_by_tenant` and so on. The port is `store`, `limiter` or `keys`, and `sqlite_rig`
+/// is an `async fn` or closure that returns a fresh rig.
 #[macro_export]
 macro_rules! contract {
     (store, $name:ident, $fresh:expr) => {

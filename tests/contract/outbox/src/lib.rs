@@ -2,9 +2,10 @@
 //! adapter can violate is a rule. The crate is independent of any application; the ports of an application have their
 //! own contract, built with the same macros (for example `marketplace-contract`).
 //!
-//! A rule is an `async fn` whose name states the requirement. It gets a rig (a fresh adapter with its environment), panics with
-//! the observed values if the rule is violated, and every wait has a time limit. [`contract!`] generates one test per
-//! rule for an adapter; [`store::RULES`] and [`broker::RULES`] list the rules for other ways of running them.
+//! A rule is an `async fn` whose name states the requirement. It gets a rig (a fresh adapter with its environment),
+//! panics with the observed values if the rule is violated, and every wait has a time limit. [`contract!`] generates
+//! one test per rule for an adapter; [`store::RULES`] and [`broker::RULES`] list the rules for other ways of running
+//! them.
 //!
 //! A third-party adapter needs only this crate:
 //!

@@ -38,7 +38,7 @@ fn choose_assets(
 ) -> PlaceOrder {
     let random = &faults.random;
     let mut command = PlaceOrder::of(product.id);
-    // Assets are mostly used by buyers who got some, or if points are earned at a high rate.
+    // A buyer without grants can only have earned points, and uses them only if points are earned at a high rate.
     if !journal.has_grants(product.tenant, buyer) {
         if earns_much && random.permille(500) {
             let most = product.price.minor().min(4_000).unsigned_abs();
@@ -54,7 +54,7 @@ fn choose_assets(
     let is_own =
         |coupon: &super::journal::IssuedCoupon| (coupon.tenant, coupon.user) == (product.tenant, buyer);
     let mut coupons = journal.coupons();
-    // Sometimes a coupon of another user, which must be refused.
+    // In a few cases the coupon belongs to another user; the order must be refused.
     if !random.permille(50) {
         coupons.retain(is_own);
     }

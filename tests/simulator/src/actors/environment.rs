@@ -12,7 +12,7 @@ use marketplace_memory::MemoryStore;
 use crate::faults::{Fault, Faults};
 use crate::ports::clock::FaultyClock;
 
-/// Injects lasting faults of the broker. Never returns.
+/// Injects faults of the broker that last for some time. Never returns.
 pub(crate) async fn disturb_broker(faults: &Faults, broker: &MemoryBroker) {
     let random = &faults.random;
     loop {
@@ -57,7 +57,7 @@ const CONSUMED: [&str; 9] = [
     WEBHOOK_QUEUE,
 ];
 
-/// Puts a message into a queue that is not one of the application's events.
+/// Puts a foreign message, which is not an event of the application, into a queue.
 fn inject_foreign_message(faults: &Faults, broker: &MemoryBroker) {
     let number = faults.random.below(1_000_000);
     let bodies = [
@@ -87,7 +87,7 @@ fn purge_queue(faults: &Faults, broker: &MemoryBroker) {
     }
 }
 
-/// Deletes outbox rows that all consumers have applied. Never returns.
+/// Deletes outbox rows that all consumers have applied. Returns only if the run does not enable this fault.
 pub(crate) async fn delete_rows(plain: &App, faults: &Faults, store: &MemoryStore) {
     let paid = EventType::OrderPaid.as_str();
     let filter = OutboxFilter {

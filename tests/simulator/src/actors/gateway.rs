@@ -1,4 +1,4 @@
-//! Payments: the buyer starts one, the gateway reports the result until it is accepted, sometimes with faults.
+//! Payments: the buyer starts a payment, the gateway reports the result until it is accepted, sometimes with faults.
 
 use marketplace::App;
 use marketplace::use_cases::*;
@@ -102,7 +102,7 @@ async fn settle(
     }
 }
 
-/// Returns whether the request should be repeated, after waiting for that.
+/// Returns whether the request failed because of missing locks; if so, waits, and the caller repeats the request.
 async fn wait_for_locks(faults: &Faults, error: &UseCaseError) -> bool {
     let waiting = matches!(error, UseCaseError::AssetsNotLocked);
     if waiting {

@@ -1,6 +1,7 @@
 //! Model of the payment gateway: its payments, its refunds, and the reports that it still has to send.
 //!
-//! It decides the result of a payment or refund once. A repeated refund request has the same result, which is reported again.
+//! It decides the result of a payment or refund once. A repeated refund request has the same result, which is reported
+//! again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,7 +80,7 @@ impl GatewayModel {
         match earlier {
             Some(earlier) if (earlier.payment, earlier.amount) != (request.payment, request.amount) => {
                 self.faults.violation(format!(
-                    "refund {} was for payment {} and {}, the repeated request is for payment {} and {}",
+                    "refund {} was for payment {} with amount {}, the repeated request is for payment {} with amount {}",
                     request.refund, earlier.payment, earlier.amount, request.payment, request.amount
                 ));
             }

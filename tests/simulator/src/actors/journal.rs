@@ -1,4 +1,4 @@
-//! Journal of the responses that clients received. They must remain true.
+//! Journal of the responses that clients received. What a response states must remain true.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -190,7 +190,8 @@ impl Journal {
         self.state().responses.push(response);
     }
 
-    /// Records an error. A refusal guarantees that nothing changed; after a failure of the system the outcome is unknown.
+    /// Records an error. A refusal guarantees that nothing changed; after a failure of the system the outcome is
+    /// unknown.
     pub(crate) fn record_error(&self, who: &str, context: &CommandContext, error: &UseCaseError) {
         match error {
             UseCaseError::NotFound { .. }

@@ -81,7 +81,7 @@ pub(crate) async fn release_unpublishable(app: &App, faults: &Faults) -> bool {
         for aggregate in aggregates {
             match release_aggregate(&app.outbox, &operator, None, aggregate, Some(reason())).await {
                 Ok(events) => released += events,
-                // It blocks nothing, or was released before.
+                // The aggregate is not blocked, or was released before.
                 Err(OperationError::NotFound { .. }) => {}
                 Err(error) => require_success(faults, "release", Err(error)),
             }
@@ -90,7 +90,7 @@ pub(crate) async fn release_unpublishable(app: &App, faults: &Faults) -> bool {
     released > 0
 }
 
-/// Without faults, no action may be refused.
+/// Reports a violation if an action failed: without faults, every action must succeed.
 fn require_success(faults: &Faults, what: &str, result: Result<(), OperationError>) {
     if let Err(error) = result {
         faults.violation(format!("without faults, the {what} of an operator failed: {error}"));

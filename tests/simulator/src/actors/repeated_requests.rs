@@ -1,5 +1,5 @@
-//! Sellers who list products with an idempotency key and repeat the request: at the same time, later, at another process,
-//! after the key lease has expired, with another body.
+//! Sellers who list products with an idempotency key and repeat the request: at the same time, later, at another
+//! process, after the key lease has expired, with another body.
 
 use marketplace::App;
 use marketplace::idempotency::{ClaimOutcome, CommandResult, IdempotentRequest, begin};
@@ -74,7 +74,7 @@ async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &Keye
         Err(error) => return faults.note(&who, || format!("outcome unknown: {error}")),
     };
     if faults.random.permille(250) {
-        // Sometimes longer than the key lease.
+        // The pause is sometimes longer than the key lease.
         app.tx.clock.sleep(faults.random.millis(1..3_000)).await;
     }
     context.idempotency = Some(ticket.clone());

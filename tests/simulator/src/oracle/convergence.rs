@@ -1,5 +1,5 @@
-//! Comparison with a reference run: the committed commands are repeated sequentially without faults, and both runs must end
-//! in the same state.
+//! Comparison with a reference run: the committed commands are repeated sequentially without faults, and both runs must
+//! end in the same state.
 
 use std::collections::BTreeMap;
 
@@ -57,8 +57,8 @@ pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, UseC
     Ok(differences)
 }
 
-/// Whether a lock was refused in this run. Which of two orders gets a lock depends on the order of their events, which is
-/// not defined, so such runs are not compared.
+/// Whether a lock was refused in this run. Which of two orders gets a lock depends on the sequence of their events,
+/// which is not defined, so such runs are not compared.
 async fn has_refused_locks(evidence: &Evidence) -> Result<bool, StoreError> {
     let mut view = evidence.store.view().await?;
     let orders = money::orders(view.as_mut(), evidence.app.now()).await?;

@@ -1,5 +1,5 @@
-//! Manually inserted rows that contradict their order or are unpublishable: no consumer applies them, and each of them is
-//! FAILED or a dead letter.
+//! Manually inserted rows that contradict their order or are unpublishable: no consumer applies them, and each of them
+//! is FAILED or a dead letter.
 
 use handover_events::*;
 use handover_outbox::ports::*;

@@ -51,7 +51,8 @@ pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
     check_audit(checker).await
 }
 
-/// Whether the event cannot be replayed: an earlier event of its order, which it requires, was discarded at this consumer.
+/// Whether the event cannot be replayed: an earlier event of its order, which it requires, was discarded at this
+/// consumer.
 fn lacks_earlier_event(checker: &Checker<'_>, (name, queue): (&str, &str), row: &OutboxRow) -> bool {
     let is_asset = Asset::HELD.iter().any(|asset| asset.as_str() == name);
     let mut earlier = checker

@@ -120,8 +120,8 @@ impl Checker<'_> {
         events
     }
 
-    /// Checks that each due fact had one effect, and that effects are in order, except of events that were once FAILED or
-    /// DEAD.
+    /// Checks that each expected fact had one effect, and that the effects are in the sequence of the aggregate, except
+    /// effects of events that were FAILED or DEAD at some time.
     fn compare(&mut self, consumer: &str, order: &Order, expected_events: &[EventId], applied: &[EventId]) {
         let mut facts = self.facts(expected_events);
         let mut observed = BTreeSet::new();
@@ -149,7 +149,7 @@ impl Checker<'_> {
         let in_order: Vec<&String> = effects.iter().filter(|fact| !failed_or_dead.contains(*fact)).collect();
         if facts.iter().ne(in_order.iter().copied()) {
             self.violation(format!(
-                "{consumer} applied {applied:?} of order {}, the correct order is {expected_events:?}",
+                "{consumer} applied {applied:?} of order {}, the correct sequence is {expected_events:?}",
                 order.id
             ));
         }
@@ -183,7 +183,7 @@ pub(crate) async fn sizes(evidence: &Evidence) -> Result<(usize, usize), StoreEr
     Ok((orders, rows.len()))
 }
 
-/// Returns pending work, at least `limit` items if there are as many; empty if the system is idle.
+/// Returns pending work, at least `limit` items if there are that many; empty if the system is idle.
 pub(crate) async fn unsettled(evidence: &Evidence, limit: usize) -> Result<Vec<String>, StoreError> {
     let mut pending = Vec::new();
     // Checked first: a pending order will still cause events.
@@ -218,7 +218,7 @@ pub(crate) async fn unsettled(evidence: &Evidence, limit: usize) -> Result<Vec<S
                 continue;
             }
             let record = checker.record(name, &row.event_id);
-            // A consumer may have begun with the row of an event that is not SENT.
+            // A consumer may have begun to process an event that is not SENT: it reads earlier events from the outbox.
             let begun = row.status == OutboxStatus::Sent || record.is_some();
             if begun && !record.is_some_and(|record| record.status.is_settled()) {
                 let status = record.map_or("missing".to_owned(), |record| record.status.to_string());

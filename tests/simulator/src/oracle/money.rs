@@ -100,7 +100,7 @@ pub(super) async fn check(checker: &mut Checker<'_>, usage: &AssetUsage) -> Resu
     if is_compared { check_reconciled(checker).await } else { Ok(()) }
 }
 
-/// A purse contains the grants less what was used. Returns the sum of the grants.
+/// A purse contains the grants minus the amounts used. Returns the sum of the grants.
 async fn check_purse(
     checker: &mut Checker<'_>,
     (tenant, user, purse): (TenantId, UserId, Purse),
@@ -133,7 +133,7 @@ async fn check_purse(
     Ok(granted)
 }
 
-/// The gateway's account equals its payments and deposits less its refunds.
+/// The gateway's account equals its payments and deposits minus its refunds.
 async fn check_gateway(checker: &mut Checker<'_>, tenant: TenantId, deposits: i64) -> Result<(), StoreError> {
     let mut received = deposits;
     for order in orders(checker.view.as_mut(), checker.evidence.app.now()).await? {
@@ -156,7 +156,7 @@ async fn check_gateway(checker: &mut Checker<'_>, tenant: TenantId, deposits: i6
     let total = totals.iter().find(|it| it.account == Account::Gateway).map_or(0, |it| it.total);
     if total != -received {
         checker.violation(format!(
-            "the gateway's account of tenant {tenant} is {total}, but {received} was received from it"
+            "the gateway's account of tenant {tenant} is {total}, but the net amount received from it is {received}"
         ));
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! Notifications and credit: buyer and seller are notified once of each change, in order, and each end of an order counts
-//! once.
+//! Notifications and credit: buyer and seller are notified once of each change, in order, and each end of an order
+//! counts once.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -32,7 +32,7 @@ pub(super) struct ReferenceRun {
     products: BTreeMap<ProductId, ProductId>,
     /// Orders of the run mapped to those of the reference run.
     pub(super) orders: BTreeMap<OrderKey, OrderKey>,
-    /// The same for coupons.
+    /// Coupons of the run mapped to those of the reference run.
     pub(super) coupons: BTreeMap<(TenantId, CouponId), CouponId>,
     /// Payments that wait for a report, by order of the run.
     payments: BTreeMap<OrderKey, Payment>,
@@ -73,7 +73,7 @@ impl ReferenceRun {
         Ok(reference)
     }
 
-    /// Repeats all grants of the run at the begin. No coupon expires.
+    /// Repeats all grants of the run, before all other commands. No coupon expires.
     async fn repeat_grants(&mut self, run: &Evidence) -> Result<(), UseCaseError> {
         let mut view = run.store.view().await?;
         for (tenant, user) in
@@ -109,7 +109,8 @@ impl ReferenceRun {
         Ok(())
     }
 
-    /// Repeats the command that caused this event. The caller passes the outbox rows by ascending id; in that sequence every command succeeds.
+    /// Repeats the command that caused this event. The caller passes the outbox rows by ascending id; in that sequence
+    /// every command succeeds.
     pub(super) async fn repeat(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
         let tenant = row.aggregate.tenant;
         let by = |id| actors::by_user(&run.faults, tenant, id);
@@ -133,7 +134,7 @@ impl ReferenceRun {
                 } else if has(CancelReason::Timeout) {
                     self.cancel_overdue(tenant, order.id).await?;
                 }
-                // Other reasons: the failed payment cancels the order in the reference run as well.
+                // Other reasons: the failed payment also cancels the order in the reference run.
             }
             Ok(EventType::PaymentSucceeded | EventType::PaymentFailed) => self.settle(run, row).await?,
             Ok(EventType::RefundSucceeded | EventType::RefundFailed) => self.repeat_refund(run, row).await?,
@@ -184,7 +185,7 @@ impl ReferenceRun {
         start_payment(&self.app, &buyer, start).await
     }
 
-    /// Waits until the locks of this order are made or refused, at most 10 s.
+    /// Waits until the locks of this order are acquired or refused, at most 10 s.
     async fn wait_for_locks(&self, (tenant, id): OrderKey) -> Result<(), StoreError> {
         for _ in 0..100 {
             let mut view = self.evidence.store.view().await?;

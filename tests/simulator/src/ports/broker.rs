@@ -21,7 +21,7 @@ use crate::faults::{CrashPoint, Fault};
 pub(crate) struct FaultyBroker {
     pub(crate) inner: Arc<dyn Broker>,
     pub(crate) process: Process,
-    /// The store without faults, to read what is committed.
+    /// The store without faults, to read committed data.
     pub(crate) plain: Arc<MarketStore>,
 }
 
@@ -106,7 +106,7 @@ impl FaultyBroker {
     }
 
     /// Publishes the message later, even if the publisher has crashed meanwhile.
-    #[allow(clippy::disallowed_methods, reason = "it is no task of a process")]
+    #[allow(clippy::disallowed_methods, reason = "the task does not belong to a simulated process")]
     fn send_late(&self, outgoing: &Outgoing, wait: std::ops::Range<u64>) {
         let (inner, late) = (Arc::clone(&self.inner), copy(outgoing));
         let (faults, wait) = (self.process.faults.clone(), self.process.faults.random.millis(wait));
@@ -116,7 +116,7 @@ impl FaultyBroker {
         });
     }
 
-    /// A refused event must not be published again before its backoff ends. Not checked if clocks are wrong.
+    /// A refused event must not be published again before its backoff ends. This is not checked if clocks may be wrong.
     fn check_backoff(&self, window: &[Outgoing]) {
         let faults = &self.process.faults;
         if [Fault::Skew, Fault::Step, Fault::Freeze].into_iter().any(|fault| faults.has(fault)) {
@@ -231,7 +231,7 @@ impl FaultySubscription {
         BrokerError::Closed { queue: self.queue.clone() }
     }
 
-    /// A settlement that fails, either with the connection or alone.
+    /// Fails a settlement: closes the channel, or only loses the response.
     async fn fail_settlement(&self) -> BrokerError {
         if self.broker.process.faults.random.permille(500) {
             return self.close_channel().await;
@@ -244,8 +244,8 @@ impl FaultySubscription {
         tags.iter().filter_map(|tag| unsettled.get(tag).cloned()).collect()
     }
 
-    /// A delivery may be acknowledged only after its consume-log record is committed; a message without an event id must
-    /// be dead-lettered instead.
+    /// A delivery may be acknowledged only after its consume-log record is committed; a message without an event id
+    /// must be dead-lettered instead.
     async fn check_acked(&self, tags: &[DeliveryTag]) {
         let Ok(mut view) = self.broker.plain.view().await else { return };
         let faults = &self.broker.process.faults;

@@ -1,5 +1,5 @@
-//! Adapters with one defect each, between the application and the observed ports: the
-//! simulator observes what the ports did, and the application gets a wrong result. The simulator must detect each defect.
+//! Adapters with one defect each, between the application and the observed ports: the simulator observes what the ports
+//! did, and the application gets a wrong result. The simulator must detect each defect.
 
 use std::num::NonZeroU16;
 
@@ -26,7 +26,7 @@ macro_rules! defects {
             /// Every defect.
             pub const ALL: &'static [Defect] = &[$(Defect::$defect,)+];
 
-            /// Its name in reports.
+            /// Name of the defect in reports.
             pub const fn name(self) -> &'static str {
                 match self { $(Defect::$defect => $name,)+ }
             }
@@ -43,7 +43,7 @@ defects! {
     ///
     /// Observable as: an event is SENT although the broker never confirmed it.
     UnknownReportedAsConfirm => "unknown-reported-as-confirm",
-    /// Broker: each publish is reported as confirmed, also one that failed.
+    /// Broker: each publish is reported as confirmed, even if it failed.
     ///
     /// Observable as: an event is SENT although the broker never confirmed it.
     EverythingConfirmed => "everything-confirmed",
@@ -55,7 +55,7 @@ defects! {
     ///
     /// Observable as: a unit of work settles rows of a partition whose lease its relay does not own.
     NoFence => "no-fence",
-    /// Store: the renewal of leases is reported, but not done.
+    /// Store: leases are reported as renewed, but are not renewed.
     ///
     /// Observable as: a relay publishes a row without a valid lease of its partition.
     LeaseNotRenewed => "lease-not-renewed",
@@ -79,13 +79,13 @@ defects! {
     ///
     /// Observable as: a unit of work redrives rows and writes no audit entry.
     AuditDropped => "audit-dropped",
-    /// Store: the query for interrupted events returns none.
+    /// Store: the query for stale events returns none.
     ///
     /// Observable as: an event stays WAITING, FAILED or PROCESSING after its lease has ended.
     LeftoversHidden => "leftovers-hidden",
     /// Store: the query for events that no consumer received returns none.
     ///
-    /// Observable as: a SENT event is missing from the consume log for ever.
+    /// Observable as: a SENT event is missing from the consume log permanently.
     LostEventsHidden => "lost-events-hidden",
 }
 

@@ -17,7 +17,7 @@ use crate::machines::{self, Transition};
 pub(super) struct UnitWrites {
     /// Transitions of state machines.
     transitions: Vec<Transition>,
-    /// The same as log lines, if the log is recorded.
+    /// The transitions as log lines, if the log is recorded.
     lines: Vec<String>,
     /// The unit of work appended events.
     pub(super) appends_events: bool,
@@ -74,7 +74,8 @@ impl UnitWrites {
         }
     }
 
-    /// Before the commit: the relay that settles a partition must own it in the epoch that it used, according to the leases.
+    /// Before the commit: the relay that settles a partition must own it in the epoch that it used, according to the
+    /// leases.
     pub(super) async fn check_owner(&mut self, unit: &mut Work) -> Result<(), StoreError> {
         if self.settled.is_empty() {
             return Ok(());
@@ -94,8 +95,8 @@ impl UnitWrites {
         Ok(())
     }
 
-    /// Before the commit: the frozen amount of a purse must equal its holds. A purse that is written is locked, and so are
-    /// its holds.
+    /// Before the commit: the frozen amount of a purse must equal its holds. A purse that is written is locked, and so
+    /// are its holds.
     pub(super) async fn check_purses(&mut self, unit: &mut Work) -> Result<(), StoreError> {
         for balance in std::mem::take(&mut self.balances) {
             let (user, purse) = (balance.user, balance.purse);

@@ -12,7 +12,7 @@ mod overlay;
 mod seeds;
 mod traces;
 
-/// Whether `tests/run --long` runs: more and random seeds.
+/// Whether the tests run with `tests/run --long`: more seeds, chosen at random.
 fn long() -> bool {
     std::env::var_os("HANDOVER_LONG").is_some()
 }

@@ -1,4 +1,4 @@
-//! The faults of `faults/` fit the present sources; `tests/run --long overlay` plays them.
+//! The faults of `faults/` match the present sources; `tests/run --long overlay` runs them.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ fn no_two_faults_are_the_same() {
 }
 
 #[test]
-fn a_text_that_is_not_there_is_an_error_that_names_fault_and_file() {
+fn missing_old_text_is_an_error_that_names_fault_and_file() {
     let mut faults = faults().unwrap();
     faults.truncate(1);
     let change = faults.first_mut().and_then(|fault| fault.changes.first_mut()).unwrap();

@@ -51,7 +51,12 @@ fn seeds_violate_no_invariant_and_reach_full_coverage() {
     for profile in Profile::ALL {
         let totals = assert_no_violations(profile, first..first + seeds);
         let missing = totals.coverage.rarer_than(totals.seeds / 1_000);
-        assert!(missing.is_empty(), "{} seeds of {} do not reach {missing:#?}", totals.seeds, profile.name());
+        assert!(
+            missing.is_empty(),
+            "{} seeds of {} reach too rarely {missing:#?}",
+            totals.seeds,
+            profile.name()
+        );
         all.join(&totals);
     }
     println!("{}", all.coverage);

@@ -19,8 +19,8 @@ fn hashes_of_this_process() -> Vec<String> {
     })
 }
 
-/// Hashes from another process. `HANDOVER_SIMULATE` names the program of another build (`tests/run --long simulator` sets a
-/// development build); the default is the program of this build.
+/// Hashes from another process. `HANDOVER_SIMULATE` names the program of another build (`tests/run --long simulator`
+/// sets a development build); the default is the program of this build.
 fn hashes_of_other_process() -> Vec<String> {
     let program =
         std::env::var_os("HANDOVER_SIMULATE").unwrap_or_else(|| env!("CARGO_BIN_EXE_simulate").into());

@@ -73,7 +73,8 @@ pub async fn stored_response_is_not_replaced_or_released(rig: &dyn KeysRig) {
     assert_eq!(claim(rig, &claim_of(rig, &first.scope, "t4")).await, ClaimOutcome::Completed(answer));
 }
 
-/// A response is kept after the lease has expired, until the expiry time of its claim; then the key is free for any body.
+/// A response is kept after the lease has expired, until the expiry time of its claim; then the key is free for any
+/// body.
 pub async fn stored_response_expires_at_time_of_its_claim(rig: &dyn KeysRig) {
     let first = claim_of(rig, &fresh_scope(), "t1");
     assert_eq!(claim(rig, &first).await, ClaimOutcome::First);

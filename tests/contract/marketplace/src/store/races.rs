@@ -43,8 +43,8 @@ pub async fn concurrent_order_changes_succeed_exactly_once(rig: &dyn MarketRig) 
     assert_eq!((seen.version, seen.update_time), (2, later(winner as i64)));
 }
 
-/// If several units of work read an order and then change it concurrently, exactly one succeeds: a unit of work that read
-/// an outdated state changes nothing.
+/// If several units of work read an order and then change it concurrently, exactly one succeeds: a unit of work that
+/// read an outdated state changes nothing.
 pub async fn concurrent_read_then_change_succeeds_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_order(&order(1)).await.unwrap());
     // If units of work run concurrently, all of them read before one writes; a retried unit of work does not wait

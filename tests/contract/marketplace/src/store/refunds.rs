@@ -170,7 +170,8 @@ pub async fn refund_is_due_at_its_time(rig: &dyn MarketRig) {
     assert_eq!(numbers(view(rig).await.refunds_due(start(), 9).await.unwrap()), [1, 2]);
 }
 
-/// Only refunds in `PROCESSING` with a next attempt time are due: those of every tenant, earliest first, up to the limit.
+/// Only refunds in `PROCESSING` with a next attempt time are due: those of every tenant, earliest first, up to the
+/// limit.
 pub async fn due_refunds_are_processing_and_ordered_earliest_first(rig: &dyn MarketRig) {
     for (n, status) in RefundStatus::ALL.iter().enumerate() {
         let id = n as i64 + 50;

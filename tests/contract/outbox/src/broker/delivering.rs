@@ -128,8 +128,8 @@ pub async fn a_full_consumer_leaves_messages_to_another(rig: &dyn BrokerRig) {
     stays_empty(rig, one.as_ref()).await;
 }
 
-/// No message is lost if `next` is cancelled at any point: after the subscription is closed, the message is delivered to
-/// another subscription.
+/// No message is lost if `next` is cancelled at any point: after the subscription is closed, the message is delivered
+/// to another subscription.
 pub async fn a_next_cancelled_at_any_point_loses_no_message(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     for polls in 0..MAX_POLLS {
@@ -179,8 +179,8 @@ pub async fn a_consumer_with_cancelled_calls_misses_no_message(rig: &dyn BrokerR
     }
 }
 
-/// If the caller of `publish` is cancelled, the broker stores none, some or all messages of the window, in order and each
-/// at most once, and still works.
+/// If the caller of `publish` is cancelled, the broker stores none, some or all messages of the window, in order and
+/// each at most once, and still works.
 pub async fn a_publish_cancelled_at_any_point_does_not_affect_the_broker(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     for polls in 0..MAX_POLLS {

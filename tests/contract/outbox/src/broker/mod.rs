@@ -49,8 +49,8 @@ pub trait BrokerRig: Send + Sync {
 pub struct BrokerCapabilities {
     /// `queues` counts unsettled deliveries.
     pub counts_unacked: bool,
-    /// A message nacked with requeue is requeued near the head of its queue. RabbitMQ 3.10 requeues it at the end of a quorum queue without a
-    /// delivery limit.
+    /// A message nacked with requeue is requeued near the head of its queue. RabbitMQ 3.10 requeues it at the end of a
+    /// quorum queue without a delivery limit.
     pub requeues_near_the_head: bool,
     /// The broker's clock advances only through [`BrokerRig::advance`]. The clock of a real broker runs on its own.
     pub simulated_clock: bool,

@@ -128,8 +128,8 @@ pub async fn without_a_ttl_nothing_expires(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, "due", 1).await), ["a"]);
 }
 
-/// The delivery of an expired message names no queue, because no consumer rejected the message. If a consumer rejects it
-/// later, the delivery contains the name of that consumer's queue.
+/// The delivery of an expired message names no queue, because no consumer rejected the message. If a consumer rejects
+/// it later, the delivery contains the name of that consumer's queue.
 pub async fn an_expired_message_that_is_rejected_names_the_rejecting_queue(rig: &dyn BrokerRig) {
     let due = dead_lettered(queue("due", &["due"]), "dead");
     declare(rig, &[delay(), due, queue("dead", &["dead"])]).await;

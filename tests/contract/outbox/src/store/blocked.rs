@@ -59,7 +59,8 @@ async fn due_under_hold(rig: &dyn StoreRig) -> Vec<String> {
     rows.expect("due rows can be read").into_iter().map(|row| row.event_id.into()).collect()
 }
 
-/// An aggregate is blocked by the failed event with the smallest `aggregate_seq`, and is returned with the details of that event.
+/// An aggregate is blocked by the failed event with the smallest `aggregate_seq`, and is returned with the details of
+/// that event.
 pub async fn an_aggregate_is_blocked_by_its_first_failed_event(rig: &dyn StoreRig) {
     let unknown = NewEvent { event_type: "BOOK_TELEPORTED".into(), ..event("first", 7, 2) };
     append(rig, &[event("third", 7, 4), event("second", 7, 3), unknown, event("before", 7, 1)]).await;
@@ -79,8 +80,8 @@ pub async fn an_aggregate_is_blocked_by_its_first_failed_event(rig: &dyn StoreRi
     assert_eq!(page.into_iter().map(|row| (row.id, row.effect)).collect::<Vec<_>>(), [(first.id, expected)]);
 }
 
-/// An aggregate whose next event is not due yet is listed until the due time, with that time. It is not listed if the next event
-/// is due, was confirmed before, or is unordered.
+/// An aggregate whose next event is not due yet is listed until the due time, with that time. It is not listed if the
+/// next event is due, was confirmed before, or is unordered.
 pub async fn an_aggregate_whose_next_event_is_not_due_is_listed(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     append(

@@ -242,8 +242,8 @@ pub async fn the_database_clock_is_shifted_by_the_rig(rig: &dyn StoreRig) {
     assert!(in_a_unit >= second + TimeDelta::minutes(10));
 }
 
-/// Heartbeats are kept until the relay is removed, even if they have expired, and are ordered by relay id. Each heartbeat
-/// starts at the database's current time, even if that clock was set back or forward.
+/// Heartbeats are kept until the relay is removed, even if they have expired, and are ordered by relay id. Each
+/// heartbeat starts at the database's current time, even if that clock was set back or forward.
 pub async fn a_heartbeat_starts_at_the_database_time(rig: &dyn StoreRig) {
     assert_eq!(relays(rig).await, [""; 0]);
     in_unit!(rig, |unit| {

@@ -254,7 +254,8 @@ pub async fn rows_with_the_same_sequence_are_ordered_by_id(rig: &dyn StoreRig) {
     assert_eq!(due(rig, start()).await, ["b-first"]);
 }
 
-/// A row with a smaller sequence number (0 if inserted by SQL) blocks rows with a greater one, even if its id is greater.
+/// A row with a smaller sequence number (0 if inserted by SQL) blocks rows with a greater one, even if its id is
+/// greater.
 pub async fn an_earlier_sequence_number_blocks_a_smaller_id(rig: &dyn StoreRig) {
     append(rig, &[event("a2", 1, 2), event("by-sql", 1, 0), event("b", 2, 1)]).await;
     retry(rig, "by-sql", Some(later(5))).await;

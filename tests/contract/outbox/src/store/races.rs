@@ -39,8 +39,8 @@ fn again() -> Consumption {
     }
 }
 
-/// Asserts that exactly one worker had an effect. Each worker appends an event with a different id, so that no unique key
-/// stops the other workers.
+/// Asserts that exactly one worker had an effect. Each worker appends an event with a different id, so that no unique
+/// key stops the other workers.
 async fn one_effect(rig: &dyn StoreRig) {
     let rows = view(rig).await.outbox_view().outbox_page(&OutboxFilter::default(), None, 100).await.unwrap();
     assert_eq!(rows.len(), 1, "{rows:?}");

@@ -219,7 +219,8 @@ pub async fn a_commit_is_visible_as_a_whole(rig: &dyn StoreRig) {
             let id = format!("e{n}");
             let mut view = view(rig).await;
             let view = view.outbox_view();
-            // Checked in another order than written: neither the first row nor the last may be visible without the others.
+            // Checked in another order than written: neither the first row nor the last may be visible without the
+            // others.
             if !has_dead_letter(view, &id).await {
                 return None;
             }

@@ -1,4 +1,5 @@
-//! Coupons, holds, balances, ledger and refunds: a hold ends once and as its order did, refunds do not exceed the payment.
+//! Coupons, holds, balances, ledger and refunds: a hold ends once, in the way its order ended; refunds do not exceed
+//! the payment.
 
 use handover_events::*;
 use handover_outbox::ports::*;

@@ -55,7 +55,8 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         Ok(())
     }
 
-    /// A dead letter may become REPLAYED only if its message was published to the queue again, or its event was applied.
+    /// A dead letter may become REPLAYED only if its message was published to the queue again, or its event was
+    /// applied.
     async fn check_replayed(&mut self, decision: &Decision) -> Result<(), StoreError> {
         let Ok(event) = decision.key.parse::<EventId>() else { return Ok(()) };
         let replay = (decision.queue.clone(), event.clone());

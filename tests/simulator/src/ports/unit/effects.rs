@@ -1,4 +1,4 @@
-//! Effects of consumers; each write may fail the handler.
+//! Effects of consumers; each write may make the handler fail.
 
 use handover_events::EventId;
 use handover_outbox::ports::*;

@@ -164,8 +164,8 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         Cow::Borrowed(events)
     }
 
-    /// Whether the reaper, which is not an operator, may redrive these rows: the ORDER_PAID of one order with a hold. The
-    /// hold may be committed meanwhile if its consumer was faster; then the consumer receives a duplicate.
+    /// Whether the reaper, which is not an operator, may redrive these rows: the ORDER_PAID of one order with a hold.
+    /// The hold may be committed meanwhile if its consumer was faster; then the consumer receives a duplicate.
     async fn is_by_reaper(&mut self, rows: &[OutboxRow]) -> Result<bool, StoreError> {
         let [row] = rows else { return Ok(false) };
         let Ok(order) = OrderId::try_from(row.aggregate.id) else { return Ok(false) };
@@ -214,8 +214,8 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         Ok(())
     }
 
-    /// A failure may be counted only once, only if the broker refused the event individually, and the last one must set the
-    /// row to FAILED.
+    /// A failure may be counted only once, only if the broker refused the event individually, and the last one must set
+    /// the row to FAILED.
     fn check_failed(&mut self, row: &OutboxRow, after: &FailedPublish) {
         if (row.retry_count, row.next_retry_time) == (after.retry_count, after.next_retry_time) {
             // The same settlement repeated after a commit of unknown outcome, or no change.
