@@ -61,7 +61,7 @@ fn shapes() -> Vec<Case> {
             r#"{"title":"a","price":1,"productId":7,"status":"sold","sellerId":9}"#,
         )
         .invalid(&["productId", "status", "sellerId"]),
-        listing("a field name in another letter case", r#"{"Title":"a","price":1}"#)
+        listing("a field name with other capitalization", r#"{"Title":"a","price":1}"#)
             .invalid(&["Title", "title"]),
         listing("a duplicate field", r#"{"title":"a","price":1,"price":2}"#).invalid(&["price"]),
         listing("a duplicate field with the same value", r#"{"title":"a","title":"a","price":1}"#)

@@ -19,7 +19,7 @@ fn gateway_is_sandbox_or_https_or_local_http() {
     for (url, why) in [
         ("http://pay.example", "plain http:// to another machine"),
         ("stripe:", "it has no scheme or no host"),
-        ("ftp://pay.example", "no other scheme"),
+        ("ftp://pay.example", "only https:// and http:// are supported"),
         ("sandbox", "it has no scheme or no host"),
         ("", "it has no scheme or no host"),
         ("https://shop:hush@pay.example", "a password in a URL"),
