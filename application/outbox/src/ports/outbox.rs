@@ -358,6 +358,16 @@ pub trait OutboxRepo: Send {
     /// Changes rows to `RETRY` or `FAILED`. Only `NEW` and `RETRY` rows MUST change; returns how many did.
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError>;
 
+    /// Makes `RETRY` rows of these partitions due at `now` that are due only after `beyond`; returns how many. Only rows
+    /// with counted attempts MUST change: a row without them was redriven, and its due time is part of the redrive.
+    /// Runs regularly: MUST read by an index only rows that are due after `beyond`.
+    async fn bring_retries_forward(
+        &mut self,
+        partitions: PartitionSet,
+        beyond: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError>;
+
     /// Changes rows to `RETRY`, due at the given time, without counted attempts and without `released_time`.
     /// `last_error` and `sent_time` are kept; `sent_time` shows that the row was confirmed before. Only `SENT` and
     /// `FAILED` rows MUST change. Returns those rows with their earlier values, ordered by event id. MUST wake the
