@@ -118,6 +118,14 @@ impl RetryPolicy {
         }
     }
 
+    /// Longest delay of the policy. Jitter only shortens a delay.
+    pub fn longest_delay(&self) -> Duration {
+        match self {
+            RetryPolicy::Schedule { delays } => delays.iter().copied().max().unwrap_or_default(),
+            RetryPolicy::Exponential { cap, .. } => (*cap).min(Self::MAX_DELAY),
+        }
+    }
+
     /// Decides after failure number `failures` (1 is the first). `random` is a random number that selects the jitter.
     pub fn after(&self, failures: NonZeroU32, random: u64) -> Retry {
         if failures.get() >= self.attempts() {

@@ -118,6 +118,15 @@ faults! { broken_by(Fault) {
     mark_sent_moves_failed_rows: MarkSentMovesFailedRows breaks [
         "a_confirm_does_not_change_a_settled_row",
     ]
+    retries_within_bound_are_brought_forward: RetriesWithinBoundAreBroughtForward breaks [
+        "a_retry_due_beyond_the_bound_is_brought_forward",
+    ]
+    retries_of_other_partitions_are_brought_forward: RetriesOfOtherPartitionsAreBroughtForward breaks [
+        "only_retries_of_the_partitions_are_brought_forward",
+    ]
+    redriven_rows_are_brought_forward: RedrivenRowsAreBroughtForward breaks [
+        "a_redriven_row_is_not_brought_forward",
+    ]
     fence_always_succeeds: FenceAlwaysSucceeds breaks [
         "the_fence_rejects_a_partition_that_was_lost_in_between",
         "the_fence_rejects_partitions_that_are_not_owned",
@@ -259,6 +268,7 @@ faults! { broken_by(Fault) {
         "redriven_rows_are_returned_with_their_earlier_values",
     ]
     redrive_keeps_attempts: RedriveKeepsAttempts breaks [
+        "a_redriven_row_is_not_brought_forward",
         "a_redriven_row_has_no_counted_attempts",
     ]
     redrive_reports_unchanged_rows: RedriveReportsUnchangedRows breaks [

@@ -359,6 +359,16 @@ pub trait OutboxRepo: Send {
     /// rows.
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError>;
 
+    /// Makes `RETRY` rows of these partitions due at `now` that are due only after `beyond`; returns how many. Only rows
+    /// with counted attempts MUST change: a row without them was redriven, and its due time is part of the redrive.
+    /// Runs regularly: MUST read by an index only rows that are due after `beyond`.
+    async fn bring_retries_forward(
+        &mut self,
+        partitions: PartitionSet,
+        beyond: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError>;
+
     /// Changes rows to `RETRY`, due at the given time, with `retry_count` 0 and without `released_time`. `last_error`
     /// and `sent_time` are kept; `sent_time` shows that the row was confirmed before. MUST change only `SENT` and
     /// `FAILED` rows. Returns the changed rows with their earlier values, ordered by event id. The commit MUST wake the

@@ -10,14 +10,14 @@ mod window;
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::PartitionSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::ports::{DueQuery, OutboxRow, RelayId, StoreError};
 use crate::settings::RelaySettings;
-use crate::{Outbox, WakeupNotifier};
+use crate::{Outbox, WakeupNotifier, with_tx};
 use ownership::Ownership;
 use window::WindowEnd;
 
@@ -27,6 +27,12 @@ pub(crate) use message::{TRACEPARENT, outgoing_to};
 /// First pause after a failure of store or broker; doubled up to `probe_cap`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
+/// Interval at which the relay searches for retries that are due too late.
+const LATE_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Difference between the clocks of two relays that is not taken for a clock that was set back.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
+
 /// One relay in one process.
 pub struct Relay {
     outbox: Outbox,
@@ -34,6 +40,7 @@ pub struct Relay {
     settings: RelaySettings,
     ownership: Ownership,
     pause: Duration,
+    next_late_retry_search: Instant,
     /// Whether the broker has reported that it accepts no messages; logged once.
     blocked: bool,
 }
@@ -42,7 +49,16 @@ impl Relay {
     /// A relay with this id. The id MUST be unique for each run of a relay.
     pub fn new(outbox: Outbox, wake: WakeupNotifier, id: RelayId, settings: RelaySettings) -> Relay {
         let ownership = Ownership::new(outbox.tx.clone(), id, settings.lease_ms);
-        Relay { outbox, wake, settings, ownership, pause: FIRST_PAUSE, blocked: false }
+        let next_late_retry_search = Instant::now();
+        Relay {
+            outbox,
+            wake,
+            settings,
+            ownership,
+            pause: FIRST_PAUSE,
+            next_late_retry_search,
+            blocked: false,
+        }
     }
 
     /// Publishes until the process stops, then releases its partitions. During an outage it waits.
@@ -82,6 +98,7 @@ impl Relay {
         if self.is_blocked().await {
             return Ok(Step::BrokerUnreachable);
         }
+        self.bring_retries_forward(owned).await?;
         // Both queries use the same time: otherwise a row that becomes due between them would be missing from both
         // results.
         let now = self.outbox.now();
@@ -107,6 +124,31 @@ impl Relay {
         }
         self.blocked = reason.is_some();
         self.blocked
+    }
+
+    /// Bounds the wait of a retry by the longest delay of the policy. The time of a retry was written by the clock of that
+    /// moment: if the clock is set back afterwards, the retry and the later events of its aggregate would wait for the
+    /// whole step. Without a fence, because an early retry is harmless.
+    async fn bring_retries_forward(&mut self, owned: PartitionSet) -> Result<(), StoreError> {
+        if Instant::now() < self.next_late_retry_search {
+            return Ok(());
+        }
+        self.next_late_retry_search = Instant::now() + LATE_RETRY_INTERVAL;
+        let longest = self.settings.retry.longest_delay().saturating_add(CLOCK_TOLERANCE);
+        let now = self.outbox.now();
+        let beyond = TimeDelta::from_std(longest).ok().and_then(|longest| now.checked_add_signed(longest));
+        let Some(beyond) = beyond else { return Ok(()) };
+        let forwarded = with_tx(&self.outbox.tx, move |unit, _| {
+            Box::pin(async move { unit.outbox().bring_retries_forward(owned, beyond, now).await })
+        })
+        .await?;
+        if forwarded > 0 {
+            warn!(
+                rows = forwarded,
+                "[OutboxRelay] retries were due later than the retry policy allows; retrying now"
+            );
+        }
+        Ok(())
     }
 
     async fn due(&self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Vec<OutboxRow>, StoreError> {

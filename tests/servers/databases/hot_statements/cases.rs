@@ -136,6 +136,11 @@ pub(super) const CASES: &[Case] = &[
     unit!("marking as failed", ["uk_event_id"], |unit| unit
         .outbox()
         .mark_failed(&[to_retry("waiting", Some(later(3_600))), to_retry("sent-8", None)], start())),
+    unit!("bringing retries forward", ["idx_status_time"], |unit| unit.outbox().bring_retries_forward(
+        PartitionSet::ALL,
+        later(7_200),
+        start()
+    )),
     view!("the history of events", ["idx_outbox_history"], |view| view
         .outbox_view()
         .history_of(&[event_id("sent-7"), event_id("sent-8")])),

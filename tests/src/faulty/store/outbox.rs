@@ -206,6 +206,35 @@ impl OutboxRepoWrapper for Unit {
         self.inner().outbox().mark_sent(confirmed, now).await
     }
 
+    async fn bring_retries_forward(
+        &mut self,
+        partitions: PartitionSet,
+        beyond: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let ignores_bound = self.has(Fault::RetriesWithinBoundAreBroughtForward);
+        let beyond = if ignores_bound { now } else { beyond };
+        let takes_all = self.has(Fault::RetriesOfOtherPartitionsAreBroughtForward);
+        let partitions = if takes_all { PartitionSet::ALL } else { partitions };
+        let mut changed = self.inner().outbox().bring_retries_forward(partitions, beyond, now).await?;
+        if self.has(Fault::RedrivenRowsAreBroughtForward) {
+            let retries = OutboxFilter { status: Some(OutboxStatus::Retry), ..OutboxFilter::default() };
+            let mut rows = self.inner().outbox().outbox_page(&retries, None, u32::MAX).await?;
+            rows.retain(|row| row.next_retry_time.is_some_and(|due| due > beyond));
+            rows.retain(|row| row.retry_count == 0 && partitions.contains(row.partition()));
+            let due_now = |row: OutboxRow| FailedPublish {
+                event_id: row.event_id,
+                status: OutboxStatus::Retry,
+                retry_count: row.retry_count,
+                next_retry_time: Some(now),
+                error: row.last_error.unwrap_or_default(),
+            };
+            let due_now: Vec<_> = rows.into_iter().map(due_now).collect();
+            changed += self.inner().outbox().mark_failed(&due_now, now).await?;
+        }
+        Ok(changed)
+    }
+
     async fn redrive(
         &mut self,
         rows: &[Redrive],

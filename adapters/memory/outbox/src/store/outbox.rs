@@ -224,6 +224,44 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
         .await
     }
 
+    async fn bring_retries_forward(
+        &mut self,
+        partitions: PartitionSet,
+        beyond: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let is_late = |row: &OutboxRow| {
+            row.status == OutboxStatus::Retry
+                && row.retry_count > 0
+                && row.next_retry_time.is_some_and(|due| due > beyond)
+                && partitions.contains(row.partition())
+        };
+        let found = self
+            .read_outbox(|statement| {
+                let later = statement.outbox().select(|table| {
+                    let retries = table.index.retries.range((beyond, i64::MAX)..);
+                    retries.filter_map(|entry| Some((*entry, table.get(&entry.1)?)))
+                });
+                later.filter(|row| is_late(row)).map(|row| row.event_id.clone()).collect::<Vec<_>>()
+            })
+            .await?;
+        let locks = found.iter().cloned().map(Lock::Event).collect();
+        self.write_outbox(locks, |statement| {
+            let mut changed = 0;
+            for event in &found {
+                // Another unit may have changed the row while this one waited for its lock.
+                let Some(row) = of_event(statement, event).filter(|row| is_late(row)).cloned() else {
+                    continue;
+                };
+                let due_now = OutboxRow { next_retry_time: Some(now), update_time: now, ..row };
+                statement.own.outbox.put(due_now);
+                changed += 1;
+            }
+            Ok(changed)
+        })
+        .await
+    }
+
     async fn redrive(
         &mut self,
         rows: &[Redrive],

@@ -156,4 +156,19 @@ impl Session {
         let next = |row: &Row| row.of("outbox_events", "id").time("next");
         Ok(self.readable(&rows, next).into_iter().min())
     }
+
+    pub(super) async fn forward_retries(
+        &mut self,
+        partitions: PartitionSet,
+        beyond: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let sql = format!(
+            "UPDATE outbox_events AS o {index} SET next_retry_time = ?, update_time = ? \
+             WHERE o.status = {retry} AND o.next_retry_time > ? AND o.retry_count > 0 AND {IN_PARTITION}",
+            index = self.dialect.index("idx_status_time"),
+            retry = self.dialect.opaque_literal("RETRY"),
+        );
+        self.execute(&sql, values![now, now, beyond].into_iter().chain([mask(partitions)]).collect()).await
+    }
 }

@@ -294,6 +294,15 @@ impl OutboxRepo for Session {
         Ok(moved)
     }
 
+    async fn bring_retries_forward(
+        &mut self,
+        partitions: PartitionSet,
+        beyond: DateTime<Utc>,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        self.forward_retries(partitions, beyond, now).await
+    }
+
     async fn redrive(
         &mut self,
         rows: &[Redrive],

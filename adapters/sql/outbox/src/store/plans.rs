@@ -216,6 +216,7 @@ async fn check_hot_statements(store: &SqlStore) {
     session.outbox_by_event(std::slice::from_ref(&event)).await.unwrap();
     session.outbox_about(&aggregates).await.unwrap();
     session.mark_failed(&[to_retry(&event)], now).await.unwrap();
+    session.bring_retries_forward(PartitionSet::ALL, now, now).await.unwrap();
     session.redrive(&[Redrive { event_id: event.clone(), due: now }], now).await.unwrap();
     session.release(&aggregates[0], &unordered(), now).await.unwrap();
     session.unapplied("c", &["BOOK_LENT"], 0, &aggregates).await.unwrap();

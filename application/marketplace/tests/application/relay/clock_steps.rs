@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
+use handover_events::OutboxStatus;
 use handover_outbox::RelaySettings;
+use handover_outbox::ports::{FailedPublish, Redrive, Store};
 
-use crate::support::{Process, World, eventually, millis, pass, secs};
+use crate::support::{Process, World, event_id, eventually, millis, pass, sample, secs};
 
 const LEASE: std::time::Duration = secs(5);
 const TICK: std::time::Duration = millis(1_667);
@@ -81,4 +83,41 @@ async fn clock_step_does_not_move_partitions_of_live_relays() {
         assert_eq!(owners(&world).await, before, "after steps of {step}");
         drop((a, b));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_written_by_a_clock_ahead_waits_no_longer_than_the_retry_policy() {
+    let world = World::new().await;
+    let process = world.process();
+    let event = |id: &str, seq, order| world.event(id, seq, &sample::changed(order));
+    process.commit(vec![event("late", 1, 7), event("behind", 2, 7)]).await;
+    process.commit(vec![event("retry", 1, 8), event("redriven", 1, 9)]).await;
+    // The clock was two hours ahead when the publish of the first event failed.
+    let longest = TimeDelta::from_std(RelaySettings::default().retry.longest_delay()).unwrap();
+    let failed = |id: &str, status, due| FailedPublish {
+        event_id: event_id(id),
+        status,
+        retry_count: 1,
+        next_retry_time: due,
+        error: "NO_ROUTE".into(),
+    };
+    let redriven = Redrive { event_id: event_id("redriven"), due: world.now() + TimeDelta::hours(2) };
+    let mut unit = world.store.begin().await.unwrap();
+    let publishes = [
+        failed("late", OutboxStatus::Retry, Some(world.now() + TimeDelta::hours(2))),
+        failed("retry", OutboxStatus::Retry, Some(world.now() + longest)),
+        failed("redriven", OutboxStatus::Failed, None),
+    ];
+    unit.outbox().mark_failed(&publishes, world.now()).await.unwrap();
+    unit.outbox().redrive(&[redriven], world.now()).await.unwrap();
+    unit.commit().await.unwrap();
+    process.start_relay("r", RelaySettings::default());
+    pass(secs(15)).await;
+    for id in ["late", "behind"] {
+        assert_eq!(world.status(id).await, OutboxStatus::Sent, "{id}");
+    }
+    assert_eq!(world.status("retry").await, OutboxStatus::Retry, "within the policy");
+    pass(secs(3_600)).await;
+    assert_eq!(world.status("retry").await, OutboxStatus::Sent);
+    assert_eq!(world.status("redriven").await, OutboxStatus::Retry, "the operator chose its due time");
 }

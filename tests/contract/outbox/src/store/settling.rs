@@ -5,9 +5,10 @@ use handover_events::{OutboxStatus, PARTITIONS, PartitionSet};
 use handover_outbox::ports::{FailedPublish, OutboxRow, OwnedPartition};
 
 use super::outbox::{append, as_new, refs, row};
-use super::{StoreRig, in_unit};
+use super::{StoreRig, in_unit, view};
 use crate::samples::{
-    SPECIAL_CHARACTERS, confirmed, event, later, partition, relay, start, to_failed, to_retry,
+    SPECIAL_CHARACTERS, confirmed, due_at, event, later, partition, redrive, relay, start, to_failed,
+    to_retry,
 };
 use crate::work::changes_one;
 
@@ -119,6 +120,83 @@ async fn fenced(rig: &dyn StoreRig, owner: &str, owned_partitions: &[OwnedPartit
         .fence(&relay(owner), owned_partitions)
         .await
         .expect("the fence succeeds"))
+}
+
+async fn bring_forward(rig: &dyn StoreRig, partitions: PartitionSet, beyond: i64, now: i64) -> u64 {
+    in_unit!(rig, |unit| unit
+        .outbox()
+        .bring_retries_forward(partitions, later(beyond), later(now))
+        .await
+        .expect("retries are brought forward"))
+}
+
+/// A retry that is due after the bound becomes due now, and nothing else of its row changes. A retry that is due at or
+/// before the bound is not changed.
+pub async fn a_retry_due_beyond_the_bound_is_brought_forward(rig: &dyn StoreRig) {
+    append(rig, &[event("far", 7, 1), event("at-bound", 8, 1), event("at-once", 9, 1)]).await;
+    in_unit!(rig, |unit| {
+        let failed = [
+            to_retry("far", Some(later(101))),
+            to_retry("at-bound", Some(later(100))),
+            to_retry("at-once", None),
+        ];
+        unit.outbox().mark_failed(&failed, start()).await.unwrap();
+    });
+    let far = row(rig, "far").await;
+    let others = [row(rig, "at-bound").await, row(rig, "at-once").await];
+    assert_eq!(bring_forward(rig, PartitionSet::ALL, 100, 2).await, 1);
+    let expected = OutboxRow { next_retry_time: Some(later(2)), update_time: later(2), ..far };
+    assert_eq!(row(rig, "far").await, expected);
+    assert_eq!([row(rig, "at-bound").await, row(rig, "at-once").await], others);
+    let due = view(rig).await.outbox_view().outbox_due(&due_at(later(2))).await.unwrap();
+    assert!(due.contains(&expected), "{due:?}");
+    assert_eq!(bring_forward(rig, PartitionSet::ALL, 100, 2).await, 0);
+}
+
+/// Only `RETRY` rows of the partitions change.
+pub async fn only_retries_of_the_partitions_are_brought_forward(rig: &dyn StoreRig) {
+    let ids = ["new", "sent", "failed", "elsewhere", "own"];
+    append(rig, &(1..).zip(ids).map(|(book, id)| event(id, book, 1)).collect::<Vec<_>>()).await;
+    in_unit!(rig, |unit| {
+        let failed = [
+            to_failed("failed"),
+            to_retry("sent", Some(later(500))),
+            to_retry("elsewhere", Some(later(500))),
+            to_retry("own", Some(later(500))),
+        ];
+        unit.outbox().mark_failed(&failed, start()).await.unwrap();
+        unit.outbox().mark_sent(&[&confirmed("sent")], later(1)).await.unwrap();
+    });
+    let others = ["new", "sent", "failed", "elsewhere"];
+    let mut before = Vec::new();
+    for id in others {
+        before.push(row(rig, id).await);
+    }
+    let all_but_elsewhere = PartitionSet::ALL.iter().filter(|it| *it != partition(4)).collect();
+    assert_eq!(bring_forward(rig, all_but_elsewhere, 100, 2).await, 1);
+    assert_eq!(row(rig, "own").await.next_retry_time, Some(later(2)));
+    for (id, before) in others.into_iter().zip(before) {
+        assert_eq!(row(rig, id).await, before, "{id}");
+    }
+    assert_eq!(bring_forward(rig, [].into_iter().collect(), 100, 2).await, 0);
+    assert_eq!(bring_forward(rig, PartitionSet::ALL, 100, 2).await, 1);
+}
+
+/// A redriven row keeps its due time until a publish of it fails.
+pub async fn a_redriven_row_is_not_brought_forward(rig: &dyn StoreRig) {
+    append(rig, &[event("sent", 7, 1), event("failed", 8, 1)]).await;
+    in_unit!(rig, |unit| {
+        unit.outbox().mark_sent(&[&confirmed("sent")], start()).await.unwrap();
+        unit.outbox().mark_failed(&[to_failed("failed")], start()).await.unwrap();
+        let both = [redrive("sent", later(500)), redrive("failed", later(600))];
+        unit.outbox().redrive(&both, later(1)).await.unwrap();
+    });
+    let before = [row(rig, "sent").await, row(rig, "failed").await];
+    assert_eq!(bring_forward(rig, PartitionSet::ALL, 100, 2).await, 0);
+    assert_eq!([row(rig, "sent").await, row(rig, "failed").await], before);
+    let retries = [to_retry("sent", Some(later(700))), to_retry("failed", Some(later(700)))];
+    in_unit!(rig, |unit| unit.outbox().mark_failed(&retries, later(3)).await.unwrap());
+    assert_eq!(bring_forward(rig, PartitionSet::ALL, 100, 4).await, 2);
 }
 
 /// The fence accepts partitions owned at this epoch and returns only the requested ones.
