@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use proptest::prelude::*;
 
 mod envelope;
+mod fields;
 mod ids;
 mod outbox;
 mod retry;

@@ -68,7 +68,9 @@ fn order_created_contains_only_the_assets_of_the_order() {
         let (order, _, events) = placed(&requested).unwrap();
         let own = format!(r#""productId":70001,"quantity":1,"price":88.50{assets}"#);
         assert_eq!(events[0].to_json(), format!("{{{FACTS},{own}}}"));
-        order.assets.named().collect::<Vec<_>>()
+        let named: Vec<Asset> = order.assets.named().collect();
+        assert_eq!(order.assets.is_empty(), named.is_empty());
+        named
     };
     assert_eq!(announced(RequestedAssets::NONE, ""), []);
     assert_eq!(announced(requested(Some(ten_off()), "0", 0), r#","couponId":80001"#), [Asset::Coupon]);
@@ -138,6 +140,7 @@ fn insufficient_error_shows_amounts_in_the_unit_of_the_asset() {
     assert_eq!(message(Asset::Wallet), "insufficient wallet: 88.50 requested, -0.05 available");
     assert_eq!(message(Asset::Points), "insufficient points: 8850 requested, -5 available");
     assert_eq!(Asset::Cash.show(i64::MIN), "-92233720368547758.08");
+    assert_eq!(Asset::Cash.show(0), "0.00");
 }
 
 proptest! {

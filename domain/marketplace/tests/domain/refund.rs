@@ -107,10 +107,18 @@ fn refund_is_requested_again_only_while_it_is_not_settled() {
 }
 
 #[test]
+fn error_of_a_request_is_recorded() {
+    let expected =
+        Refund { last_error: Some("timeout".into()), version: 2, update_time: now(), ..refund() };
+    assert_eq!(refund().with_error("timeout".into(), now()), expected);
+}
+
+#[test]
 fn order_with_running_refund_can_neither_be_shipped_nor_refunded() {
     let begin = |refund| OrderAction::BeginRefund { refund: id(refund) };
     let paid = order(OrderStatus::Paid);
     let (refunding, _) = paid.apply(&begin(500_001), OrderActor::Buyer, now()).unwrap();
+    assert_eq!((paid.running_refund(), refunding.running_refund()), (None, Some(id(500_001))));
     let ship = OrderAction::Ship(shipment());
     let refusal = refunding.apply(&ship, OrderActor::Seller, now()).unwrap_err();
     assert_eq!(refusal, OrderRefusal::Refunding { action: "ship" });

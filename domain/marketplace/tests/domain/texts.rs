@@ -9,6 +9,7 @@ use crate::common::title;
 fn title_has_1_to_120_characters_of_any_byte_length() {
     for character in ["a", "é", "车", "🚲"] {
         assert_eq!(title(character).as_str(), character);
+        assert_eq!(String::from(title(character)), character);
         assert_eq!(title(&character.repeat(120)).as_str().chars().count(), 120);
         assert_eq!(Title::try_from(character.repeat(121)), Err(TextError { max: 120 }), "{character}");
     }

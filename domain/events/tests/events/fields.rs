@@ -1,0 +1,48 @@
+//! Fields of a JSON object, and texts entered by users.
+
+use chrono::NaiveDate;
+use handover_events::{EnvelopeError, Fields, TextError};
+use serde_json::{Value, json};
+
+fn read<T>(
+    value: &Value,
+    read: impl FnOnce(&Fields<'_>) -> Result<T, EnvelopeError>,
+) -> Result<T, EnvelopeError> {
+    read(&Fields::of(value, "payload.").unwrap())
+}
+
+#[test]
+fn field_is_present_unless_absent_or_null() {
+    let value = json!({"present": 1, "null": null});
+    let fields = Fields::of(&value, "payload.").unwrap();
+    assert_eq!(["present", "null", "absent"].map(|name| fields.has(name)), [true, false, false]);
+}
+
+#[test]
+fn optional_field_is_none_if_absent_or_null_and_an_error_if_of_another_type() {
+    let value = json!({"number": 1, "null": null});
+    assert_eq!(read(&value, |fields| fields.optional("number", Fields::integer)), Ok(Some(1)));
+    for name in ["null", "absent"] {
+        assert_eq!(read(&value, |fields| fields.optional(name, Fields::integer)), Ok(None), "{name}");
+    }
+    assert!(read(&value, |fields| fields.optional("number", Fields::text)).is_err());
+}
+
+#[test]
+fn date_is_read_in_one_format_only() {
+    let day = |text: &str| read(&json!({"day": text}), |fields| fields.day("day"));
+    assert_eq!(day("2026-02-04"), Ok(NaiveDate::from_ymd_opt(2026, 2, 4).unwrap()));
+    for text in ["26-2-4", "2026-2-4", "2026-02-30", "+12026-02-04", "-0001-01-01", "2026-02-04T00:00:00Z", ""] {
+        assert!(day(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn text_has_1_to_max_characters_without_control_characters() {
+    for text in ["a", "车车车", "a b"] {
+        assert_eq!(TextError::check(text, 3), Ok(()), "{text}");
+    }
+    for text in ["", " ", "abcd", "a\n", "\u{7f}b"] {
+        assert_eq!(TextError::check(text, 3), Err(TextError { max: 3 }), "{text:?}");
+    }
+}
