@@ -32,7 +32,9 @@ fn optional_field_is_none_if_absent_or_null_and_an_error_if_of_another_type() {
 fn date_is_read_in_one_format_only() {
     let day = |text: &str| read(&json!({"day": text}), |fields| fields.day("day"));
     assert_eq!(day("2026-02-04"), Ok(NaiveDate::from_ymd_opt(2026, 2, 4).unwrap()));
-    for text in ["26-2-4", "2026-2-4", "2026-02-30", "+12026-02-04", "-0001-01-01", "2026-02-04T00:00:00Z", ""] {
+    for text in
+        ["26-2-4", "2026-2-4", "2026-02-30", "+12026-02-04", "-0001-01-01", "2026-02-04T00:00:00Z", ""]
+    {
         assert!(day(text).is_err(), "{text}");
     }
 }

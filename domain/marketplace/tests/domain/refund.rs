@@ -108,8 +108,7 @@ fn refund_is_requested_again_only_while_it_is_not_settled() {
 
 #[test]
 fn error_of_a_request_is_recorded() {
-    let expected =
-        Refund { last_error: Some("timeout".into()), version: 2, update_time: now(), ..refund() };
+    let expected = Refund { last_error: Some("timeout".into()), version: 2, update_time: now(), ..refund() };
     assert_eq!(refund().with_error("timeout".into(), now()), expected);
 }
 

@@ -1,5 +1,5 @@
-//! A store with one fault: the list of faults, and how units of work begin and end. The other files of this folder
-//! contain the faults of each port.
+//! A store with one fault: the list of faults, and how units of work begin and end. The folders contain the faults of the
+//! ports: `outbox` of the toolkit, `marketplace` of the marketplace.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -269,14 +269,8 @@ impl<U: ?Sized + Send> Drop for Faulty<U> {
     }
 }
 
-mod assets;
-mod business;
-mod consuming;
-mod effects;
-mod leases;
-mod operations;
+mod marketplace;
 mod outbox;
-mod requests;
 
 impl<U: MarketView + ?Sized> Wraps for Faulty<U> {
     type Inner = U;

@@ -1,10 +1,6 @@
 //! A unit of work or view whose statements may fail; records the writes for the checks.
 
-mod assets;
-mod consuming;
-mod dead_letters;
-mod effects;
-mod market;
+mod marketplace;
 mod outbox;
 mod reads;
 

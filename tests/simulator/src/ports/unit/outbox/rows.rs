@@ -10,7 +10,7 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Faulty, Unit};
+use super::super::{Faulty, Unit};
 use crate::actors::manual_rows::{is_manual, is_unpublishable};
 use crate::faults::{CrashPoint, Fault};
 use crate::oracle::is_ordered;

@@ -8,7 +8,7 @@ use handover_events::*;
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Fault, Faulty, Unit, Wraps};
+use super::super::{Fault, Faulty, Unit, Wraps};
 
 impl<U: MarketView + ?Sized> Faulty<U> {
     /// All due rows, including rows that an earlier row of the aggregate blocks, sorted by id.

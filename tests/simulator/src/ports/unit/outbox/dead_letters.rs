@@ -4,7 +4,7 @@ use handover_events::{ConsumeStatus, EventId};
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Faulty, Unit};
+use super::super::{Faulty, Unit};
 use crate::machines::NOTHING;
 
 impl AuditRepoWrapper for Unit {

@@ -5,7 +5,7 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::OrderId;
 
-use super::{Faulty, Unit};
+use super::super::{Faulty, Unit};
 use crate::faults::Fault;
 
 impl EffectRepoWrapper for Unit {

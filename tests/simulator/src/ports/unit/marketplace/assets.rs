@@ -6,7 +6,7 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Faulty, Unit};
+use super::super::{Faulty, Unit};
 use crate::machines::NOTHING;
 
 impl AssetRepoWrapper for Unit {

@@ -4,7 +4,7 @@ use handover_events::*;
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Fault, Faulty, Unit, Wraps};
+use super::super::{Fault, Faulty, Unit, Wraps};
 
 impl<U: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<U> {
     async fn unapplied(

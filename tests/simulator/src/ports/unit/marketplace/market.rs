@@ -4,7 +4,7 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Faulty, Unit};
+use super::super::{Faulty, Unit};
 
 fn of_product(product: &Product) -> String {
     format!("product {}", product.id)

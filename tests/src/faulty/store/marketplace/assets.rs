@@ -6,7 +6,7 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Fault, Faulty, Unit, Wraps, yield_to_others};
+use super::super::{Fault, Faulty, Unit, Wraps, yield_to_others};
 
 impl<U: MarketView + ?Sized> AssetQueriesWrapper for Faulty<U> {
     async fn coupons_expired(&mut self, now: DateTime<Utc>, limit: u32) -> Result<Vec<Coupon>, StoreError> {

@@ -5,7 +5,7 @@ use handover_outbox::ports::*;
 use marketplace::ports::*;
 use marketplace_domain::*;
 
-use super::{Fault, Faulty, Unit, Wraps, yield_to_others};
+use super::super::{Fault, Faulty, Unit, Wraps, yield_to_others};
 
 impl<U: MarketView + ?Sized> EffectQueriesWrapper for Faulty<U> {
     async fn listings_page(

@@ -3,7 +3,7 @@
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Fault, Faulty, Unit, Wraps};
+use super::super::{Fault, Faulty, Unit, Wraps};
 
 impl<U: MarketView + ?Sized> RequestQueriesWrapper for Faulty<U> {}
 

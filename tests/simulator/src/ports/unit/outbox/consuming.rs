@@ -3,7 +3,7 @@
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::*;
 
-use super::{Faulty, Unit};
+use super::super::{Faulty, Unit};
 use crate::machines::NOTHING;
 use crate::run_settings::consumer_backoff;
 

@@ -6,7 +6,7 @@ use handover_events::{EventId, TenantId};
 use handover_outbox::ports::*;
 use marketplace::ports::*;
 
-use super::{Fault, Faulty, Unit, Wraps};
+use super::super::{Fault, Faulty, Unit, Wraps};
 
 impl<U: MarketView + ?Sized> DeadLetterQueriesWrapper for Faulty<U> {
     async fn dead_letters_page(

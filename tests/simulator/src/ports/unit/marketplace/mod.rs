@@ -1,0 +1,5 @@
+//! Writes of the ports of the marketplace.
+
+mod assets;
+mod effects;
+mod market;

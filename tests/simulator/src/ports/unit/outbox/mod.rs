@@ -1,0 +1,5 @@
+//! Writes of the ports of the toolkit.
+
+mod consuming;
+mod dead_letters;
+mod rows;

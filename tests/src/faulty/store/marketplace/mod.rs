@@ -1,0 +1,6 @@
+//! Faults of the ports of the marketplace.
+
+mod assets;
+mod business;
+mod effects;
+mod requests;

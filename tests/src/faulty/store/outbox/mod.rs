@@ -1,0 +1,6 @@
+//! Faults of the ports of the toolkit.
+
+mod consuming;
+mod leases;
+mod operations;
+mod rows;
