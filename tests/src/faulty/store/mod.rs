@@ -1,5 +1,5 @@
 //! A store with one fault: the list of faults, and how units of work begin and end. The folders contain the faults of the
-//! ports: `outbox` of the toolkit, `marketplace` of the marketplace.
+//! ports: `outbox` of the toolkit, `market` of the marketplace.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -269,7 +269,7 @@ impl<U: ?Sized + Send> Drop for Faulty<U> {
     }
 }
 
-mod marketplace;
+mod market;
 mod outbox;
 
 impl<U: MarketView + ?Sized> Wraps for Faulty<U> {

@@ -1,6 +1,6 @@
 //! A unit of work or view whose statements may fail; records the writes for the checks.
 
-mod marketplace;
+mod market;
 mod outbox;
 mod reads;
 

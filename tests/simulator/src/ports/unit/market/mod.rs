@@ -2,4 +2,4 @@
 
 mod assets;
 mod effects;
-mod market;
+mod orders;
