@@ -28,6 +28,11 @@ async fn world(keys: MockIdempotencyStore) -> World {
     World::with(Setup { keys: Some(Arc::new(keys)), ..Setup::default() }).await
 }
 
+/// Ends the tasks, which hold the mock: it checks its calls when it is dropped.
+async fn check_calls(world: World) {
+    world.app.tx.tasks.stop().await;
+}
+
 /// Calls every POST route of the router, with every role.
 #[tokio::test(start_paused = true)]
 async fn only_multi_transaction_routes_use_the_separate_key_store() {
@@ -78,6 +83,7 @@ async fn unavailable_key_store_is_503_before_anything_is_done() {
     assert_eq!(world.audited_changes().await.len(), 0);
     redrive().send().await.expect(200, "00000");
     assert_eq!(world.audited_changes().await.len(), 1);
+    check_calls(world).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,4 +101,5 @@ async fn response_is_returned_if_it_cannot_be_stored() {
     assert_eq!(world.audited_changes().await.len(), 1);
     let invalid = world.post_as_operator(REDRIVE).header(KEY, "k").json("{}").send().await;
     invalid.expect(400, "A0400");
+    check_calls(world).await;
 }
