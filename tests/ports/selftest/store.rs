@@ -99,7 +99,7 @@ faults! { broken_by(Fault) {
         "a_redriven_row_is_due_at_its_time_and_not_before",
         "a_release_unblocks_later_events_permanently",
         "a_row_that_is_not_due_does_not_block_earlier_rows",
-        "a_row_that_is_not_due_blocks_only_its_own_aggregate",
+        "a_retry_row_that_is_not_due_blocks_only_its_own_aggregate",
         "an_earlier_sequence_number_blocks_a_smaller_id",
         "an_event_of_an_unordered_type_is_never_blocked",
         "an_unknown_type_is_ordered_like_any_other",

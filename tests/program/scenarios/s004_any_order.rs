@@ -24,7 +24,8 @@ fn permutations() -> Vec<[usize; 4]> {
     permutations
 }
 
-/// Inserts the three other events of the order, one of which never happened, and numbers all four in this permutation.
+/// Inserts ORDER_PAID, ORDER_CANCELLED and ORDER_REFUNDED by SQL, assigns `aggregate_seq` 1 to 4 to the four events of the order
+/// in the sequence given by `permutation`, and sets the order to refunded: ORDER_CANCELLED contradicts its row.
 async fn insert_events(shop: &Shop, order: i64, permutation: [usize; 4]) {
     let row =
         shop.snapshot.table(&format!("SELECT order_no, product_id FROM orders WHERE id = {order}")).await;

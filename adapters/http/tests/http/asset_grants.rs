@@ -140,7 +140,7 @@ async fn longest_key_is_accepted_and_coupon_expiry_is_truncated_to_microseconds(
 }
 
 #[tokio::test(start_paused = true)]
-async fn grant_with_invalid_fields_names_each() {
+async fn grant_with_invalid_fields_reports_every_field() {
     let world = World::new().await;
     let coupon =
         |fields: &str| format!(r#"{{"userId":8,"discount":5,"expiresAt":"2026-03-01T00:00:00Z",{fields}}}"#);

@@ -200,7 +200,7 @@ async fn discarded_dead_letter_is_closed_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replay_and_discard_with_invalid_fields_name_each() {
+async fn replay_and_discard_with_invalid_fields_reports_every_field() {
     let world = World::new().await;
     let (_, id) = world.dead_order().await;
     let long = format!(r#"{{"keys":["{}"],"reason":"r"}}"#, "x".repeat(65));

@@ -7,7 +7,7 @@ use crate::world::{BUYER, OTHER_USER, SELLER, World};
 const PRODUCT: &str = r#"{"title":"a bicycle","price":88.50}"#;
 
 #[tokio::test(start_paused = true)]
-async fn product_with_invalid_fields_names_each() {
+async fn product_with_invalid_fields_reports_every_field() {
     let world = World::new().await;
     let cases: [(&str, &[&str]); 25] = [
         ("", &["body"]),
@@ -148,7 +148,7 @@ async fn smallest_and_largest_price_are_accepted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn order_routes_with_invalid_fields_name_each() {
+async fn order_routes_report_every_invalid_field() {
     let world = World::new().await;
     let order = world.order().await;
     let step = |name: &str| format!("/api/v1/orders/{order}/{name}");

@@ -104,7 +104,7 @@ async fn callback_without_recent_valid_signature_is_401() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn payment_callback_with_invalid_fields_names_each() {
+async fn payment_callback_with_invalid_fields_reports_every_field() {
     let world = World::new().await;
     let cases = [
         ("[]", vec!["body"]),

@@ -114,7 +114,7 @@ async fn redrive_filter_defaults_to_failed_events_and_dry_run_changes_nothing() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn redrive_with_invalid_fields_names_each() {
+async fn redrive_with_invalid_fields_reports_every_field() {
     let world = World::new().await;
     let (order, _) = world.failed_order().await;
     let many: Vec<String> = (0..=900).map(|number| format!("e-{number}")).collect();

@@ -81,7 +81,7 @@ pub(super) fn plan<'a>(
 }
 
 /// Time until which no other worker may process the event, because an attempt is running or the event is in backoff. A
-/// record with a time in the future is ignored: it was written by a clock that has since been set back. If the worker
+/// record whose `consume_time` is in the future is ignored: it was written by a clock that has since been set back. If the worker
 /// that wrote it is still running, the conditional write of the log record stops that worker.
 fn busy_until(event: &Unapplied, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let record = event.record.as_ref().filter(|record| !is_in_the_future(record.consume_time, now))?;

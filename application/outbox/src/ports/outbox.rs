@@ -321,10 +321,11 @@ pub trait OutboxQueries: Send {
     ) -> Result<Vec<Numbered<Blocked>>, StoreError>;
 
     /// At most `limit` rows with an id above `after` that contain a value that cannot be read, smallest id first. A row
-    /// that another query returns MUST NOT be returned. With a tenant, only rows whose readable tenant is this one.
+    /// that the other methods of this trait can read MUST NOT be returned. With a tenant, rows of other tenants and rows
+    /// whose tenant cannot be read MUST NOT be returned.
     ///
-    /// Reads every row above `after` up to the last returned one, in pages of about 1,000 rows: with no unreadable
-    /// row, up to the end of the outbox. The caller bounds the cost by its choice of `after`.
+    /// Reads all rows above `after`, in pages of about 1,000 rows, until `limit` rows are found or the outbox ends. The
+    /// caller bounds the cost by its choice of `after`.
     async fn unreadable_rows(
         &mut self,
         tenant: Option<TenantId>,

@@ -79,7 +79,7 @@ fn tokens_of_another_issuer_are_valid_while_its_key_is_in_the_file() {
     assert_eq!(server.status(&old, ORDERS), 200);
     assert_eq!(server.status(&new, ORDERS), 401);
     assert_eq!(server.status(&first.token("another service"), ORDERS), 401);
-    // With a malformed file the previous keys stay in use.
+    // A malformed file does not end the reloading: the next valid file is loaded.
     world.write("keys.json", "{");
     second.publish(&file);
     eventually(|| server.status(&new, ORDERS) == 200);

@@ -240,8 +240,11 @@ fn pending_timeout(reader: &Reader<'_>) -> Result<Duration, ConfigError> {
 fn timeout(reader: &Reader<'_>) -> Result<TimeoutSettings, ConfigError> {
     let interval_why =
         "the sweep closes orders whose timeout message was lost: it must run regularly, but not continuously";
-    let batch =
-        reader.count("order.timeout.sweep-batch", 1..=MAX_BATCH, "a sweep of 0 orders closes nothing")?;
+    let batch = reader.count(
+        "order.timeout.sweep-batch",
+        1..=MAX_BATCH,
+        "an empty batch closes nothing, and a very large one holds its locks for long",
+    )?;
     Ok(TimeoutSettings {
         sweep_interval: reader.duration(
             "order.timeout.sweep-interval",
@@ -253,7 +256,11 @@ fn timeout(reader: &Reader<'_>) -> Result<TimeoutSettings, ConfigError> {
 }
 
 fn relay(reader: &Reader<'_>) -> Result<RelaySettings, ConfigError> {
-    let batch = reader.count("outbox.batch", 1..=MAX_BATCH, "a batch of 0 rows publishes nothing")?;
+    let batch = reader.count(
+        "outbox.batch",
+        1..=MAX_BATCH,
+        "an empty batch publishes nothing, and a very large one fills the memory",
+    )?;
     let scan_why = "it is the longest that an event waits when its wake-up notification is lost";
     let lease_why = "a relay that pauses briefly loses a short lease, and after a crash a long lease delays the takeover of its partitions";
     let lease = reader.duration("outbox.lease", SECOND..=MINUTE, lease_why)?;

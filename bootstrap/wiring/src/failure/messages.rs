@@ -71,7 +71,7 @@ impl Failure {
             Failure::NotReplayed { .. } | Failure::NotDiscarded { .. } => {
                 "each `refused` entry of the output above has its reason"
             }
-            Failure::Refused(_) => "nothing was changed",
+            Failure::Refused(_) => "the current state does not allow it; nothing was changed",
             Failure::Listen { .. } => "the API is served there",
             Failure::Http(_) => "it must run until the process is stopped",
             Failure::Usage { .. } => "the command does not accept this value",
@@ -182,7 +182,7 @@ impl Failure {
                  `handover migrate`"
             }
             Failure::Broker(BrokerError::Refused { .. }) => {
-                "follow the message, or correct user, password and vhost in broker.url"
+                "correct the cause that the broker reports, or user, password and vhost in broker.url"
             }
             Failure::Broker(_) => "check that the broker runs, and check broker.url",
             Failure::BrokerInMemory => {
@@ -197,7 +197,9 @@ impl Failure {
             Failure::NotDiscarded { .. } => {
                 "nothing for dead letters that were already decided or applied; discard dead letters that are being applied again later"
             }
-            Failure::Refused(_) => "follow the message; if it does not help, report a bug",
+            Failure::Refused(_) => {
+                "correct the cause in the first line and run the command again; otherwise report a bug"
+            }
             Failure::Listen { listen, cause } => {
                 return listen_remedy(listen.port(), cause.kind()).to_owned();
             }

@@ -53,7 +53,7 @@ fn ratio(better: Better, service: Vec<f64>, baseline: Vec<f64>) -> f64 {
 }
 
 #[test]
-fn ratio_is_below_one_if_service_is_slower() {
+fn ratio_is_above_one_if_service_is_better_and_zero_without_baseline() {
     assert_eq!(ratio(Better::More, vec![50.0], vec![100.0]), 0.5);
     assert_eq!(ratio(Better::Less, vec![50.0], vec![100.0]), 2.0);
     assert_eq!(ratio(Better::More, vec![1.0], vec![]), 0.0);

@@ -189,7 +189,7 @@ fn product_status_that_differs_from_its_order_breaks_promise() {
     }
     let broken =
         after(|day| day.database.listings.values_mut().for_each(|listing| listing[0].taken_by = None));
-    assert_eq!(broken, ["a product is sold once"], "the listing must agree");
+    assert_eq!(broken, ["a product is sold once"], "the listing must name the order that bought the product");
 }
 
 #[test]

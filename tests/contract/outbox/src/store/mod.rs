@@ -142,7 +142,7 @@ crate::rules! { store_rules: StoreRig;
         a_retry_is_due_at_its_time_and_not_before,
         a_retry_without_a_time_is_due_at_once,
         sent_and_failed_rows_are_never_due,
-        a_row_that_is_not_due_blocks_only_its_own_aggregate,
+        a_retry_row_that_is_not_due_blocks_only_its_own_aggregate,
         a_row_that_is_not_due_does_not_block_earlier_rows,
         an_aggregate_is_identified_by_tenant_kind_and_id,
         a_failed_row_blocks_later_rows_only_under_hold,

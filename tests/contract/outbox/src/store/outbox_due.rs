@@ -129,7 +129,7 @@ pub async fn sent_and_failed_rows_are_never_due(rig: &dyn StoreRig) {
 }
 
 /// A row that is not due blocks later rows of its aggregate, due or not, and no other aggregate.
-pub async fn a_row_that_is_not_due_blocks_only_its_own_aggregate(rig: &dyn StoreRig) {
+pub async fn a_retry_row_that_is_not_due_blocks_only_its_own_aggregate(rig: &dyn StoreRig) {
     append(
         rig,
         &[event("a1", 1, 1), event("a2", 1, 2), event("a3", 1, 3), event("b1", 2, 1), event("b2", 2, 2)],
