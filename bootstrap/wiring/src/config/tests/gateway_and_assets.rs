@@ -22,7 +22,7 @@ fn gateway_is_sandbox_or_https_or_local_http() {
         ("ftp://pay.example", "only https:// and http:// are supported"),
         ("sandbox", "it has no scheme or no host"),
         ("", "it has no scheme or no host"),
-        ("https://shop:hush@pay.example", "a password in a URL"),
+        ("https://shop:hush@pay.example", "a user name or password in a URL"),
     ] {
         let text = error_text(load(&[("HANDOVER_GATEWAY__URL", url)]));
         assert!(text.contains(why) && !text.contains("hush"), "{text}");
