@@ -85,6 +85,14 @@ fn exponential_delay_is_at_most_one_hour_for_any_cap() {
 }
 
 #[test]
+fn longest_delay_is_the_largest_delay_of_the_policy() {
+    assert_eq!(schedule(seconds(&[5, 30, 120])).longest_delay(), Duration::from_secs(120));
+    let exponential = |cap| exponential(Duration::from_secs(1), Duration::from_secs(cap), 20, 50);
+    assert_eq!(exponential(60).longest_delay(), Duration::from_secs(60));
+    assert_eq!(exponential(u64::MAX).longest_delay(), RetryPolicy::MAX_DELAY);
+}
+
+#[test]
 fn empty_schedule_makes_the_first_failure_final() {
     let policy = schedule(Vec::new()).checked().unwrap();
     assert_eq!(policy.attempts(), 1);
