@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{
-    CancelCause, CancelReason, EventBody, Order, OrderAction, OrderActor, OrderFacts, OrderPaid,
-    OrderRefusal, OrderStatus, ProductStatus, UserId,
+    CancelCause, CancelReason, EventBody, Order, OrderAction, OrderActor, OrderCancelled, OrderCreated,
+    OrderFacts, OrderPaid, OrderRefusal, OrderStatus, ProductStatus, UserId,
 };
 use proptest::prelude::*;
 
@@ -182,6 +182,40 @@ fn event_with_a_different_field_contradicts_the_order() {
     ];
     for (event, why) in cases {
         assert_eq!(check(event), Err(why.to_owned()));
+    }
+}
+
+#[test]
+fn another_cancel_reason_or_coupon_contradicts_the_order() {
+    let (placed, _, events) = place(&product(ProductStatus::OnSale), new_order()).unwrap();
+    let EventBody::OrderCreated(created) = &events[0] else { panic!("{events:?}") };
+    let with_coupon =
+        EventBody::OrderCreated(OrderCreated { coupon_id: Some(id(80_001)), ..created.clone() });
+    let contradiction = placed.confirms(&with_coupon).unwrap_err();
+    assert_eq!(contradiction.to_string(), "couponId is 80001 in the event and absent in the order");
+    let cancel = OrderAction::Cancel(CancelCause::Buyer);
+    let (cancelled, events) = placed.apply(&cancel, OrderActor::Buyer, now()).unwrap();
+    let EventBody::OrderCancelled(body) = &events[0] else { panic!("{events:?}") };
+    let by_timeout =
+        EventBody::OrderCancelled(OrderCancelled { reason: CancelReason::Timeout, ..body.clone() });
+    let contradiction = cancelled.confirms(&by_timeout).unwrap_err();
+    assert_eq!(contradiction.to_string(), "the cancel reason is timeout in the event and buyer in the order");
+}
+
+#[test]
+fn only_cancelled_and_refunded_orders_have_an_available_product() {
+    for status in OrderStatus::ALL {
+        let expected = matches!(status, OrderStatus::Cancelled | OrderStatus::Refunded);
+        assert_eq!(order(*status).is_cancelled_or_refunded(), expected, "{status}");
+    }
+}
+
+#[test]
+fn event_of_an_order_contains_its_facts() {
+    for (order, events) in histories().into_iter().flatten() {
+        for event in events {
+            assert_eq!(event.order(), Some(&order.facts()), "{event:?}");
+        }
     }
 }
 

@@ -13,6 +13,7 @@ fn worth(rate: u32, number: i64) -> Result<String, AssetRefusal> {
 #[test]
 fn by_default_100_points_are_worth_1_and_1_point_is_earned_per_1_paid() {
     assert_eq!(PointsRules::default(), rules(100, 1));
+    assert_eq!(points(100).to_string(), "100");
 }
 
 #[test]
