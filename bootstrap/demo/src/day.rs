@@ -11,7 +11,7 @@ use super::OUTAGE;
 use super::broker_faults::BrokerFaults;
 use super::client::{ApiResponse, NoResponse};
 use super::journal::ClientRecord;
-use super::market::{Market, Offer, RedriveRate};
+use super::market::{Market, Offer, TradingPace};
 use super::plan::Plan;
 use super::wait::{WaitFor, wait};
 
@@ -46,7 +46,7 @@ impl Day<'_> {
         let (before, during_outage, after) = split_offers(offers);
 
         progress.phase("trading", before.len());
-        self.market.trade(before, RedriveRate::Full).await;
+        self.market.trade(before, TradingPace::Full).await;
         progress.phase("concurrent orders for one lamp", 1);
         if let Some(lamp) = lamp {
             self.market.rush(&lamp, &plan.lamp_buyers).await;
@@ -54,7 +54,7 @@ impl Day<'_> {
         progress.phase("broker outage", during_outage.len());
         self.outage(during_outage).await;
         progress.phase("trading after the outage", after.len());
-        self.market.trade(after, RedriveRate::Full).await;
+        self.market.trade(after, TradingPace::Full).await;
         progress.phase("refunding late payments", 0);
         self.market.report_unplanned_refunds().await;
         progress.phase("waiting for unpaid orders to be cancelled", 0);
@@ -75,7 +75,7 @@ impl Day<'_> {
             self.faults.end_outage();
             self.market.progress.rename("broker reachable again");
         };
-        tokio::join!(outage, self.market.trade(offers, RedriveRate::Over(OUTAGE)));
+        tokio::join!(outage, self.market.trade(offers, TradingPace::Over(OUTAGE)));
     }
 
     /// The operator lists the open dead letters and discards them with an explanation.

@@ -43,7 +43,7 @@ impl Offer {
 
 /// Rate at which orders are placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RedriveRate {
+pub(super) enum TradingPace {
     /// As fast as the service responds.
     Full,
     /// Spread evenly over this time.
@@ -63,7 +63,7 @@ pub(super) struct Market {
 impl Market {
     /// Puts the products of these deals on sale. Deals for which this failed are omitted and recorded in the journal.
     pub(super) async fn list_all(&self, deals: Vec<Deal>) -> Vec<Offer> {
-        let listed = self.for_each(deals, RedriveRate::Full, |market, deal| async move {
+        let listed = self.for_each(deals, TradingPace::Full, |market, deal| async move {
             let product = market.list(deal.seller, &deal).await?;
             Some(Offer { deal, product, coupon: None })
         });
@@ -81,7 +81,7 @@ impl Market {
     }
 
     /// Plays the scenarios of these offers.
-    pub(super) async fn trade(&self, offers: Vec<Offer>, pace: RedriveRate) {
+    pub(super) async fn trade(&self, offers: Vec<Offer>, pace: TradingPace) {
         let (started, count) = (Instant::now(), offers.len());
         self.for_each(offers, pace, |market, offer| async move {
             market.play(&offer).await;
@@ -89,7 +89,7 @@ impl Market {
             Some(())
         })
         .await;
-        if pace == RedriveRate::Full {
+        if pace == TradingPace::Full {
             self.journal.note(|record| {
                 record.trading.0 += count;
                 record.trading.1 += started.elapsed();
@@ -181,7 +181,7 @@ impl Market {
     }
 
     /// Runs `work` for each item with limited concurrency; starts and results have the sequence of the items.
-    async fn for_each<T, U, F>(&self, items: Vec<T>, pace: RedriveRate, work: fn(Market, T) -> F) -> Vec<U>
+    async fn for_each<T, U, F>(&self, items: Vec<T>, pace: TradingPace, work: fn(Market, T) -> F) -> Vec<U>
     where
         T: Clone + Send + Sync + 'static,
         U: Send + 'static,
@@ -190,9 +190,9 @@ impl Market {
         let (items, next, started) = (Arc::new(items), Arc::new(AtomicUsize::new(0)), Instant::now());
         let mut workers = JoinSet::new();
         let concurrency = match pace {
-            RedriveRate::Full => CONCURRENCY,
+            TradingPace::Full => CONCURRENCY,
             // No concurrency limit: an order that has to wait for the end of the outage must not delay others.
-            RedriveRate::Over(_) => items.len(),
+            TradingPace::Over(_) => items.len(),
         };
         for _ in 0..concurrency {
             let (market, items, next) = (self.clone(), Arc::clone(&items), Arc::clone(&next));
@@ -201,7 +201,7 @@ impl Market {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(number) else { return done };
-                    if let RedriveRate::Over(whole) = pace {
+                    if let TradingPace::Over(whole) = pace {
                         let part = number as f64 / items.len() as f64;
                         let due = started + whole.mul_f64(part);
                         SystemClock.sleep(due.saturating_duration_since(Instant::now())).await;

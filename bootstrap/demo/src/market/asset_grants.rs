@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use marketplace_domain::{CouponId, Money, Points, UserId};
 
 use super::super::plan::{AssetGrants, PlannedCoupon};
-use super::{Market, RedriveRate};
+use super::{Market, TradingPace};
 
 #[derive(Debug, Clone, Copy)]
 enum Grant {
@@ -30,7 +30,7 @@ impl Market {
             .map(|(index, coupon_plan)| Grant::Coupon(index, *coupon_plan));
         let all: Vec<Grant> = deposits.chain(points).chain(coupons).collect();
         let issued_coupons = self
-            .for_each(all, RedriveRate::Full, |market, grant| async move { market.grant_one(grant).await });
+            .for_each(all, TradingPace::Full, |market, grant| async move { market.grant_one(grant).await });
         issued_coupons.await.into_iter().flatten().collect()
     }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::super::client::{ApiResponse, NoResponse, Report};
 use super::super::journal::Step;
 use super::super::plan::{Deal, Scenario};
-use super::{Market, RedriveRate};
+use super::{Market, TradingPace};
 
 /// First pause before a request is repeated; the pause is doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -146,7 +146,7 @@ impl Market {
         let clients = self.journal.read();
         let paid = clients.orders.iter().filter(|(_, order)| order.step == Step::Paid);
         let orders: Vec<OrderId> = paid.map(|(order, _)| *order).collect();
-        self.for_each(orders, RedriveRate::Full, |market, order| async move {
+        self.for_each(orders, TradingPace::Full, |market, order| async move {
             market.report_open_refunds(order, false).await
         })
         .await;
