@@ -9,7 +9,7 @@ use handover_outbox::fault::{activate, hits};
 use handover_simulator::{Profile, Run, campaign, overlay, play};
 
 /// Number of seeds within which each fault must be detected.
-const SEEDS: u64 = 5_000;
+const SEEDS: u64 = 2_000;
 
 #[test]
 fn every_fault_is_found() {

@@ -1,12 +1,12 @@
 //! The writes of a unit of work, and the checks at its commit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use handover_events::{AggregateRef, EventId, Partition};
-use handover_outbox::ports::{OwnedPartition, RelayId, StoreError};
+use handover_events::{AggregateRef, EventId, OutboxStatus, Partition};
+use handover_outbox::ports::{OwnedPartition, RelayId, StoreError, Unapplied};
 use marketplace::ports::Work;
-use marketplace_domain::Balance;
+use marketplace_domain::{Balance, EventType};
 
 use super::Process;
 use crate::faults::CrashPoint;
@@ -49,6 +49,9 @@ pub(super) struct UnitWrites {
     pub(super) effects: BTreeSet<(&'static str, EventId)>,
     /// Events that the unit of work recorded as SUCCESS, by consumer.
     pub(super) applied: BTreeSet<(String, EventId)>,
+    /// Ordered events that were unsettled when the unit of work read them last, by consumer. Those that are FAILED in
+    /// the outbox are not included: later events may overtake them.
+    unsettled: BTreeMap<String, Vec<OrderedEvent>>,
     /// The relay that settles, with the epochs of its partitions.
     pub(super) settler: Option<(RelayId, Vec<OwnedPartition>)>,
     /// Partitions of the settled rows.
@@ -57,7 +60,42 @@ pub(super) struct UnitWrites {
     pub(super) violations: Vec<String>,
 }
 
+/// An event and its position within its aggregate.
+struct OrderedEvent {
+    event: EventId,
+    aggregate: AggregateRef,
+    position: (i64, i64),
+}
+
 impl UnitWrites {
+    /// Remembers what the order gate read.
+    pub(super) fn read_unapplied(&mut self, consumer: &str, unapplied: &[Unapplied]) {
+        let is_ordered = |row: &&Unapplied| row.event.event_type.parse().map_or(true, EventType::is_ordered);
+        let rows = unapplied.iter().filter(is_ordered).filter(|row| row.event.status != OutboxStatus::Failed);
+        let ordered_event = |row: &Unapplied| OrderedEvent {
+            event: row.event.event_id.clone(),
+            aggregate: row.event.aggregate.clone(),
+            position: (row.event.aggregate_seq, row.event.id),
+        };
+        self.unsettled.insert(consumer.to_owned(), rows.map(ordered_event).collect());
+    }
+
+    /// Records that the consumer applied the event: every earlier ordered event that the unit of work read must have
+    /// been applied before.
+    pub(super) fn record_applied(&mut self, consumer: &str, event: &EventId) {
+        let unsettled = self.unsettled.get(consumer).map_or(&[][..], Vec::as_slice);
+        let applied = unsettled.iter().find(|it| it.event == *event);
+        for earlier in unsettled {
+            let is_overtaken = applied.is_some_and(|applied| {
+                earlier.aggregate == applied.aggregate && earlier.position < applied.position
+            });
+            if is_overtaken && !self.applied.contains(&(consumer.to_owned(), earlier.event.clone())) {
+                self.violations.push(format!("{consumer} applied {event} before {}", earlier.event));
+            }
+        }
+        self.applied.insert((consumer.to_owned(), event.clone()));
+    }
+
     /// Adds a transition; `what` is the object's name in the log.
     pub(super) fn transition(
         &mut self,

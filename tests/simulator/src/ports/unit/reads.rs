@@ -39,6 +39,18 @@ impl<I: MarketView + ?Sized> AssetQueriesWrapper for Faulty<I> {
 }
 
 impl<I: MarketView + ?Sized> ConsumeQueriesWrapper for Faulty<I> {
+    async fn unapplied(
+        &mut self,
+        consumer: &str,
+        types: &[&str],
+        after_id: i64,
+        aggregates: &[AggregateRef],
+    ) -> Result<Vec<Unapplied>, StoreError> {
+        let unapplied = self.inner.outbox_view().unapplied(consumer, types, after_id, aggregates).await?;
+        self.writes.read_unapplied(consumer, &unapplied);
+        Ok(unapplied)
+    }
+
     async fn stale_consumptions(
         &mut self,
         consumer: &str,

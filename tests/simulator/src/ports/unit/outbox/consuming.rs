@@ -53,7 +53,7 @@ impl<I: ?Sized> Faulty<I> {
             self.writes.failed_or_dead.push(it.event_id.clone());
         }
         if it.status == ConsumeStatus::Success {
-            self.writes.applied.insert((it.consumer.clone(), it.event_id.clone()));
+            self.writes.record_applied(&it.consumer, &it.event_id);
         }
         self.transition(("consume-log record", from, it.status.as_str()), what);
     }
