@@ -5,6 +5,7 @@ use handover_events::ConsumeStatus;
 use marketplace::queues::DEAD_LETTER_QUEUE;
 
 use super::scripted::{Act, NAME, QUEUE, consuming};
+use super::sweeps::write_unfinished_record;
 use crate::support::{CommitFault, eventually, millis, pass, secs};
 
 #[tokio::test(start_paused = true)]
@@ -62,6 +63,17 @@ async fn event_is_dead_and_parked_after_three_retries() {
         assert!((delay..delay + 20).contains(&pause.num_milliseconds()), "{pauses:?}");
     }
     assert_eq!(world.effects(7).await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempt_is_repeated_at_the_moment_at_which_its_lease_expires() {
+    let (world, process, handler) = consuming(|_, _| Act::Apply).await;
+    world.commit_event(&process, "e-1", 7, 1).await;
+    let expires = world.now();
+    write_unfinished_record(&world, "e-1", ConsumeStatus::Processing, Some(TimeDelta::zero())).await;
+    world.deliver(QUEUE, "e-1").await;
+    pass(millis(50)).await;
+    assert_eq!(handler.times("e-1"), [expires]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,6 +80,20 @@ async fn next_event_waits_for_an_earlier_event_that_was_never_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn undelivered_event_behind_a_backoff_gets_no_record() {
+    let (world, process, _) =
+        consuming(|ids, before| if ids[0] == "e-1" && before < 2 { Act::Fail } else { Act::Apply }).await;
+    world.commit_and_deliver(&process, "e-1", 7, 1).await;
+    pass(millis(20)).await;
+    world.commit_event(&process, "e-2", 7, 2).await;
+    world.commit_and_deliver(&process, "e-3", 7, 3).await;
+    pass(millis(20)).await;
+    assert_eq!(world.log_status(NAME, "e-2").await, None);
+    assert_eq!(world.log_status(NAME, "e-3").await, Some(ConsumeStatus::Waiting));
+    eventually(secs(2), async || world.effects(7).await == ["e-1", "e-2", "e-3"]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn next_event_is_applied_at_once_after_a_dead_event() {
     let (world, process, _) = consuming(|ids, _| if ids[0] == "e-1" { Act::Fail } else { Act::Apply }).await;
     world.commit_and_deliver(&process, "e-1", 7, 1).await;
