@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use handover_events::{EventId, TenantId};
+use handover_events::{ConsumeStatus, EventId, OutboxStatus, TenantId};
 use serde_json::Value;
 
 use super::{Action, OperationError, Operator, count, filter_fields};
@@ -105,7 +105,13 @@ pub async fn dead_letters(
     Ok(page)
 }
 
-/// The consume log, the last written record first.
+/// Number of ids that a page covers at most if no index supports its filter. Without this bound, a filter that few rows
+/// match would read the whole table, up to the time limit of the request, and always in vain. A client gets a page
+/// with fewer rows, and a cursor.
+const MAX_IDS_PER_PAGE: i64 = 100_000;
+
+/// The consume log, the last written record first. If no index supports the filter, a page covers at most 100,000 ids:
+/// it may have fewer than `limit` rows and a next page.
 pub async fn consumptions(
     outbox: &Outbox,
     operator: &Operator,
@@ -114,9 +120,22 @@ pub async fn consumptions(
     limit: u32,
 ) -> Result<Page<Numbered<Consumed>>, OperationError> {
     filter.tenant = operator.visible(filter.tenant)?;
-    let items =
-        outbox.view().await?.outbox_view().consumed_page(&filter, before, limit.saturating_add(1)).await?;
-    let page = Page::cut(items, limit, |row| row.id);
+    let all = ConsumedFilter::default();
+    let mut view = outbox.view().await?;
+    let log = view.outbox_view();
+    let is_indexed =
+        filter.event_id.is_some() || filter.status.is_some_and(|status| status != ConsumeStatus::Success);
+    if !is_indexed {
+        let newest = log.consumed_page(&all, before, 1).await?;
+        filter.above_id = newest.first().map(|row| row.id - MAX_IDS_PER_PAGE);
+    }
+    let items = log.consumed_page(&filter, before, limit.saturating_add(1)).await?;
+    let mut page = Page::cut(items, limit, |row| row.id);
+    if let (None, Some(above)) = (page.next, filter.above_id) {
+        let older = log.consumed_page(&all, Some(above + 1), 1).await?;
+        page.next = older.first().map(|row| row.id + 1);
+    }
+    drop(view);
     let selection = [
         ("eventId", filter.event_id.as_ref().map(|id| id.as_str().into())),
         ("consumer", filter.consumer.as_deref().map(Value::from)),
@@ -153,7 +172,8 @@ pub async fn audit_log(
 }
 
 /// A page of the outbox, newest first. An operator sees the rows of its own tenant; with the role `platform`, those of
-/// every tenant. Payloads are masked without the role `pii`.
+/// every tenant. Payloads are masked without the role `pii`. If no index supports the filter, a page covers at most
+/// 100,000 ids: it may have fewer than `limit` rows and a next page.
 pub async fn outbox(
     outbox: &Outbox,
     operator: &Operator,
@@ -162,12 +182,25 @@ pub async fn outbox(
     limit: u32,
 ) -> Result<Page<OutboxRow>, OperationError> {
     filter.tenant = operator.visible(filter.tenant)?;
-    let mut items =
-        outbox.view().await?.outbox_view().outbox_page(&filter, before, limit.saturating_add(1)).await?;
+    let all = OutboxFilter::default();
+    let mut view = outbox.view().await?;
+    let rows = view.outbox_view();
+    let is_indexed =
+        filter.aggregate_id.is_some() || filter.status.is_some_and(|status| status != OutboxStatus::Sent);
+    if !is_indexed {
+        let newest = rows.outbox_page(&all, before, 1).await?;
+        filter.above_id = newest.first().map(|row| row.id - MAX_IDS_PER_PAGE);
+    }
+    let mut items = rows.outbox_page(&filter, before, limit.saturating_add(1)).await?;
     for row in &mut items {
         row.payload = privacy::visible_json(&outbox.registry, operator, std::mem::take(&mut row.payload));
     }
-    let page = Page::cut(items, limit, |row| row.id);
+    let mut page = Page::cut(items, limit, |row| row.id);
+    if let (None, Some(above)) = (page.next, filter.above_id) {
+        let older = rows.outbox_page(&all, Some(above + 1), 1).await?;
+        page.next = older.first().map(|row| row.id + 1);
+    }
+    drop(view);
     let mut read = Action::read_personal_data("outbox.list", operator, [("cursor", before.map(Value::from))]);
     read.selection.extend(filter_fields(&filter));
     read.record(outbox, operator, filter.tenant, count(page.items.len())).await?;

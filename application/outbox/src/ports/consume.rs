@@ -109,6 +109,8 @@ pub struct ConsumedFilter {
     pub consumer: Option<String>,
     /// State of the event.
     pub status: Option<ConsumeStatus>,
+    /// Only records with an id above this one: bounds the number of records that a page without an index reads.
+    pub above_id: Option<i64>,
 }
 
 /// Number of events in one state at one consumer.

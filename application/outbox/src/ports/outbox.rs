@@ -159,6 +159,8 @@ pub struct OutboxFilter {
     pub from: Option<DateTime<Utc>>,
     /// Created before this time.
     pub to: Option<DateTime<Utc>>,
+    /// Only rows with an id above this one: bounds the number of rows that a page without an index reads.
+    pub above_id: Option<i64>,
 }
 
 /// A row to be published again.

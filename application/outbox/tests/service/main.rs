@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed precondition ends the test")]
 
 mod library;
+mod lists;
 mod log;
 
 use std::sync::Arc;

@@ -27,8 +27,7 @@ pub(super) async fn outbox(arguments: &OutboxListArgs) -> Result<(), Failure> {
         status: arguments.status,
         event_type: arguments.event_type.clone(),
         aggregate_id: arguments.aggregate_id,
-        from: None,
-        to: None,
+        ..OutboxFilter::default()
     };
     let before = arguments.page.cursor;
     let limit = arguments.page.limit;
@@ -156,7 +155,7 @@ fn list<T, V: Serialize>(
         note("no rows match");
     }
     if let Some(next) = page.next {
-        note(&format!("more rows exist: continue with --cursor {next}, or raise --limit"));
+        note(&format!("older rows exist: continue with --cursor {next}"));
     }
     say(&match format {
         Output::Table => output::columns(columns, &items),

@@ -52,6 +52,7 @@ fn rows(arguments: &OutboxRedriveArgs) -> Result<RedriveSelection, Failure> {
         aggregate_id: arguments.aggregate_id,
         from: arguments.from,
         to: arguments.to,
+        ..OutboxFilter::default()
     };
     match RedriveFilter::new(filter) {
         Ok(filter) => Ok(RedriveSelection::Filter { filter, after: arguments.cursor }),

@@ -66,7 +66,7 @@ fn list_continues_at_cursor() {
         whole["items"].as_array().unwrap().iter().map(|item| item["eventId"].to_string()).collect();
     assert_eq!(seen, ids);
     let cut = world.run("outbox list --limit 1");
-    assert!(cut.stderr.starts_with("more rows exist: continue with --cursor "), "{cut:?}");
+    assert!(cut.stderr.starts_with("older rows exist: continue with --cursor "), "{cut:?}");
 }
 
 #[test]

@@ -129,6 +129,16 @@ pub(super) const CASES: &[Case] = &[
         None,
         100
     )),
+    view!("a page of a rare type", ["outbox_events_pkey", "PRIMARY"], |view| async {
+        let rows = view.outbox_view();
+        let newest = rows.outbox_page(&OutboxFilter::default(), None, 1).await?;
+        let rare = OutboxFilter {
+            event_type: Some("BOOK_LOST".to_owned()),
+            above_id: newest.first().map(|row| row.id - 100),
+            ..OutboxFilter::default()
+        };
+        rows.outbox_page(&rare, None, 100).await
+    }),
     unit!("marking as sent", ["uk_event_id"], |unit| async {
         let sent = [confirmed("sent-7"), confirmed("sent-8"), confirmed("no-such")];
         unit.outbox().mark_sent(&sent.iter().collect::<Vec<_>>(), start()).await
@@ -193,7 +203,7 @@ pub(super) const CASES: &[Case] = &[
                 tenant: Some(TenantId::DEFAULT),
                 event_id: Some(event_id("sent-7")),
                 consumer: Some(CONSUMER.to_owned()),
-                status: None,
+                ..ConsumedFilter::default()
             },
             None,
             100
@@ -205,6 +215,16 @@ pub(super) const CASES: &[Case] = &[
             None,
             100
         )),
+    view!("a page of a rare consumer", ["event_consume_log_pkey", "PRIMARY"], |view| async {
+        let log = view.outbox_view();
+        let newest = log.consumed_page(&ConsumedFilter::default(), None, 1).await?;
+        let rare = ConsumedFilter {
+            consumer: Some("audit".to_owned()),
+            above_id: newest.first().map(|row| row.id - 100),
+            ..ConsumedFilter::default()
+        };
+        log.consumed_page(&rare, None, 100).await
+    }),
     view!("open dead letters", ["idx_dead_letters_undecided"], |view| view.outbox_view().dead_letters_page(
         &DeadLetterFilter {
             tenant: Some(TenantId::DEFAULT),

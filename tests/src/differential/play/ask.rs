@@ -69,6 +69,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                 aggregate_id: aggregate,
                 from: from.map(moment),
                 to: to.map(moment),
+                above_id: None,
             };
             rendered(page(view, &filter, skip, limit).await)
         }
@@ -95,6 +96,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                 event_id: event.map(event_id),
                 consumer: consumer.map(str::to_owned),
                 status,
+                above_id: None,
             };
             let any = ConsumedFilter::default();
             let all = view.outbox_view().consumed_page(&any, None, 1_000).await.expect("a page can be read");

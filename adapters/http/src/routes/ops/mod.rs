@@ -93,6 +93,7 @@ async fn consumptions(
         event_id: parameters.read("eventId", |text| Ok(text.parse::<EventId>()?)),
         consumer: parameters.visible_ascii("consumer", MAX_QUEUE_CHARS),
         status: parameters.named("status"),
+        ..ConsumedFilter::default()
     };
     let before = parameters.cursor();
     let limit = parameters.limit();

@@ -71,6 +71,7 @@ async fn page(
         tenant: parameters.tenant(),
         from: parameters.time("from"),
         to: parameters.time("to"),
+        ..OutboxFilter::default()
     };
     let before = parameters.cursor();
     let limit = parameters.limit();
@@ -158,6 +159,7 @@ fn redrive_filter(body: &mut Fields) -> Option<RedriveFilter> {
         aggregate_id: aggregate_id?,
         from: from?,
         to: to?,
+        ..OutboxFilter::default()
     };
     match RedriveFilter::new(filter) {
         Ok(filter) => Some(filter),

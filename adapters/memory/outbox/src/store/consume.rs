@@ -232,7 +232,7 @@ impl<X: Tables> ConsumeQueries for MemoryUnit<X> {
                 ids.filter_map(|(id, key)| Some((Reverse(*id), table.get(key)?)))
             });
             newest_first
-                .filter(|row| passes(filter, &row.is))
+                .filter(|row| filter.above_id.is_none_or(|id| row.id > id) && passes(filter, &row.is))
                 .take(limited(limit))
                 .map(|row| Numbered { id: row.id, effect: consumed(row) })
                 .collect()

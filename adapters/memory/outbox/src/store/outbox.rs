@@ -149,7 +149,8 @@ impl<X: Tables> OutboxQueries for MemoryUnit<X> {
 }
 
 fn passes(filter: &OutboxFilter, row: &OutboxRow) -> bool {
-    filter.tenant.is_none_or(|tenant| row.aggregate.tenant == tenant)
+    filter.above_id.is_none_or(|id| row.id > id)
+        && filter.tenant.is_none_or(|tenant| row.aggregate.tenant == tenant)
         && filter.status.is_none_or(|status| row.status == status)
         && filter.event_type.as_ref().is_none_or(|event_type| row.event_type == *event_type)
         && filter.aggregate_id.is_none_or(|id| row.aggregate.id == id)

@@ -83,6 +83,7 @@ pub(super) fn page(
     let id = if filter.event_id.is_some() { "id + 0" } else { "id" };
     let is = |column| format!("{} = ?", dialect.unindexed(column));
     let page = Page::below(CONSUMED, id, before)
+        .with(&format!("{id} > ?"), filter.above_id)
         .with(&is("tenant_id"), filter.tenant.map(TenantId::get))
         .with("event_id = ?", filter.event_id.as_ref())
         .with(&is("consumer"), filter.consumer.as_ref())

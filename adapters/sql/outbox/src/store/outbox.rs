@@ -92,7 +92,8 @@ pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter)
         Some(OutboxStatus::Sent) => "COALESCE(o.status, '') = ?",
         Some(OutboxStatus::New | OutboxStatus::Retry | OutboxStatus::Failed) | None => "o.status = ?",
     };
-    page.with("o.tenant_id = ?", filter.tenant.map(TenantId::get))
+    page.with("o.id > ?", filter.above_id)
+        .with("o.tenant_id = ?", filter.tenant.map(TenantId::get))
         .with(status_condition, filter.status.map(OutboxStatus::as_str))
         .with(&format!("{} = ?", dialect.unindexed("o.event_type")), filter.event_type.as_ref())
         .with("o.aggregate_id = ?", filter.aggregate_id)

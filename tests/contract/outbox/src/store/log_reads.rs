@@ -110,6 +110,8 @@ pub async fn pages_of_the_log_are_ordered_by_descending_number(rig: &dyn StoreRi
     let all = ConsumedFilter::default();
     let (first, next) = page(rig, &all, None, 2).await;
     assert_eq!(first, ["inventory e", "inventory d"]);
+    let newer = ConsumedFilter { above_id: next, ..all.clone() };
+    assert_eq!(page(rig, &newer, None, 9).await.0, ["inventory e"], "ids above the bound");
     let (second, next) = page(rig, &all, next, 2).await;
     assert_eq!(second, ["inventory c", "inventory b"]);
     let (last, next) = page(rig, &all, next, 2).await;
@@ -149,6 +151,7 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_the_log(rig: &dyn StoreR
                 event_id: Some(event_id("b")),
                 consumer: inventory,
                 status: dead,
+                above_id: Some(0),
             },
             &["inventory b"],
         ),

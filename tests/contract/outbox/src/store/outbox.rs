@@ -207,6 +207,8 @@ pub async fn pages_are_ordered_by_descending_id(rig: &dyn StoreRig) {
         seen.extend(rows.into_iter().map(|row| String::from(row.event_id)));
     }
     assert_eq!(seen, ["e", "d", "c", "b", "a"]);
+    let above_id = Some(row(rig, "b").await.id);
+    assert_eq!(page(rig, &OutboxFilter { above_id, ..OutboxFilter::default() }).await, ["e", "d", "c"]);
 }
 
 /// With `after`, pages are ordered by id, smallest first; each page starts above the last id of the previous page, with
@@ -271,6 +273,7 @@ pub async fn every_part_of_a_filter_narrows_the_page(rig: &dyn StoreRig) {
                     aggregate_id: Some(7),
                     from: Some(start()),
                     to: Some(later(1)),
+                    above_id: Some(0),
                 }
             }),
             &["plain"],

@@ -1,0 +1,93 @@
+//! Lists of operators over more rows than one page covers.
+
+use handover_events::{ConsumeStatus, TenantId, Trace};
+use handover_outbox::Page;
+use handover_outbox::operations::{self, Operator};
+use handover_outbox::ports::*;
+
+use crate::library::Library;
+
+/// More ids than one page covers.
+const MANY: i64 = 100_010;
+
+fn operator() -> Operator {
+    Operator {
+        name: "user:9".to_owned(),
+        tenant: TenantId::DEFAULT,
+        sees_all_tenants: false,
+        sees_personal_data: false,
+        trace: Trace { trace_id: "trace-1".to_owned(), traceparent: None },
+    }
+}
+
+/// Number of rows on each page, until there is no cursor.
+async fn rows_per_page<T>(mut page: impl AsyncFnMut(Option<i64>) -> Page<T>) -> Vec<usize> {
+    let mut rows = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = page(cursor).await;
+        rows.push(page.items.len());
+        cursor = page.next;
+        if cursor.is_none() {
+            return rows;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_of_a_rare_event_type_covers_a_limited_number_of_rows_per_page() {
+    let library = Library::sending([]);
+    let events = (1..=MANY).map(|n| {
+        let event_type = if n <= 2 { "BOOK_LOST" } else { "BOOK_LENT" };
+        library.event(&format!("e-{n}"), event_type, n, 1, "{}")
+    });
+    library.commit(events.collect()).await;
+    let list = async |filter: OutboxFilter, cursor| {
+        operations::outbox(&library.outbox, &operator(), filter, cursor, 10).await.unwrap()
+    };
+    let lost = OutboxFilter { event_type: Some("BOOK_LOST".to_owned()), ..OutboxFilter::default() };
+    assert_eq!(rows_per_page(async |cursor| list(lost.clone(), cursor).await).await, [0, 2]);
+    let unknown = OutboxFilter { event_type: Some("BOOK_BURNT".to_owned()), ..OutboxFilter::default() };
+    assert_eq!(rows_per_page(async |cursor| list(unknown.clone(), cursor).await).await, [0, 0]);
+    // An index supports these filters: the whole table is one page.
+    let of_book = OutboxFilter { aggregate_id: Some(1), ..OutboxFilter::default() };
+    assert_eq!(rows_per_page(async |cursor| list(of_book.clone(), cursor).await).await, [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_of_a_rare_consumer_covers_a_limited_number_of_records_per_page() {
+    let library = Library::sending([]);
+    let records = (1..=MANY).map(|n| {
+        let event = library.event(&format!("e-{n}"), "BOOK_LENT", n, 1, "{}");
+        Consumption {
+            consumer: if n <= 2 { "audit" } else { "loans" }.to_owned(),
+            event_id: event.event_id,
+            event_type: event.event_type,
+            aggregate: event.aggregate,
+            aggregate_seq: 1,
+            expected: Expected::Absent,
+            status: ConsumeStatus::Success,
+            attempts: 1,
+            next_retry_time: None,
+            lease_until: None,
+            error_message: None,
+            idempotency_key: None,
+            consume_result: None,
+            payload_hash: String::new(),
+            trace_id: String::new(),
+            cost_ms: 0,
+            consume_time: library.outbox.now(),
+        }
+    });
+    let mut unit = library.tx.store.begin().await.unwrap();
+    unit.outbox().record(&records.collect::<Vec<_>>()).await.unwrap();
+    unit.commit().await.unwrap();
+    let list = async |filter: ConsumedFilter, cursor| {
+        operations::consumptions(&library.outbox, &operator(), filter, cursor, 10).await.unwrap()
+    };
+    let audit = ConsumedFilter { consumer: Some("audit".to_owned()), ..ConsumedFilter::default() };
+    assert_eq!(rows_per_page(async |cursor| list(audit.clone(), cursor).await).await, [0, 2]);
+    let of_event =
+        ConsumedFilter { event_id: Some(crate::library::event_id("e-1")), ..ConsumedFilter::default() };
+    assert_eq!(rows_per_page(async |cursor| list(of_event.clone(), cursor).await).await, [1]);
+}
