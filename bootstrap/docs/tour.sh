@@ -1,6 +1,7 @@
 #!/bin/sh
-# The tour of tour.md as a script: every step sends requests with curl and checks the responses; the first unexpected response ends
-# the script with exit code 1. It uses new orders, products and users, so it can run on any database, and more than once.
+# The tour of tour.md as a script: each step sends requests with curl or runs `handover`, and checks the output. The first unexpected
+# output ends the script with exit code 1. The script uses new orders, products and users, so it can run on any database, and more than
+# once.
 #
 #   bootstrap/docs/tour.sh [URL]       default: http://127.0.0.1:8080
 #
@@ -93,7 +94,7 @@ step "Repeating the request returns the same response"
 answer=$(curl -sSi "$base/api/v1/orders" -H "$buyer" -H "$json" -H "X-Idempotency-Key: lamp-$run" -d '{"productId":'"$product"'}')
 expect 'idempotent-replayed: true' '"orderId":'"$order"','
 
-step "No other user can buy the lamp or see the order"
+step "Another user can neither buy the lamp nor see the order"
 answer=$(curl -sS "$base/api/v1/orders" -H "$other" -H "$json" -H "X-Idempotency-Key: lamp-$run" -d '{"productId":'"$product"'}')
 expect '"code":"A0409"'
 answer=$(curl -sS "$base/api/v1/orders/$order" -H "$other")
@@ -117,7 +118,7 @@ expect '"code":"00000"'
 answer=$(curl -sS "$base/api/v1/orders/$order" -H "$buyer")
 expect '"status":"paid"'
 
-step "A callback whose body differs from the signed one is refused"
+step "A callback whose body differs from the signed one is rejected"
 answer=$(curl -sS "$base/api/v1/payments/callback" -H "$json" -H "webhook-id: $id" \
     -H "webhook-timestamp: $now" -H "webhook-signature: v1,$signature" -d '{"amount":0.01}')
 expect '"code":"A0301"'

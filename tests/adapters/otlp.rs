@@ -136,7 +136,7 @@ async fn exporter_sends_one_span_per_hop_with_trace_and_parent() {
     assert_eq!(hex(&request.span_id), SPAN, "child spans refer to this id");
     assert_ne!(publish.span_id, consume.span_id);
     assert_eq!(request.end_time_unix_nano - request.start_time_unix_nano, 250_000_000);
-    assert_eq!(request.status.as_ref().unwrap().code, 2, "an error");
+    assert_eq!(request.status.as_ref().unwrap().code, 2, "2 is an error");
     assert_eq!(text(&request.attributes, "http.response.status_code").as_deref(), Some("503"));
     assert_eq!(text(&request.attributes, "handover.traceId").as_deref(), Some("order-7"));
     assert_eq!(text(&consume.attributes, "messaging.message.id").as_deref(), Some("e-1"));
@@ -163,7 +163,7 @@ async fn logging_and_stop_do_not_block_when_collector_does_not_respond() {
 }
 
 #[tokio::test]
-async fn start_refuses_invalid_endpoint_and_names_it() {
+async fn start_rejects_invalid_endpoint_and_names_it() {
     for bad in ["", "collector:4318", "https://collector", "http://", "http://user@host"] {
         let Err(error) = Exporter::start(bad, Handle::current()) else { panic!("{bad}") };
         assert!(matches!(&error, ExporterError::Endpoint(text) if text == bad), "{error}");

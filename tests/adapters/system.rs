@@ -8,7 +8,7 @@ use handover_memory::SeededRandom;
 use handover_outbox::ports::{Clock, RandomSource};
 use handover_system::{EntropyError, FollowingClock, OsRandom, SystemClock, secret_bytes};
 
-/// The state from which SplitMix64 generated this number: the inverse of its steps.
+/// The state from which SplitMix64 generated this number. Inverts the steps of SplitMix64.
 fn splitmix64_state_of(number: u64) -> u64 {
     let mut state = number ^ (number >> 31) ^ (number >> 62);
     state = state.wrapping_mul(0x3196_42B2_D24D_8EC3);

@@ -1,4 +1,4 @@
-//! Concurrent orders for the same product: exactly one succeeds.
+//! Concurrent orders for the same product: only one succeeds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ async fn product_is_sold_once_to_64_concurrent_buyers() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: 3,000 attempts take a minute on a busy machine"]
-async fn thousand_products_are_sold_once_each_to_200_concurrent_users() {
+async fn each_of_1000_products_is_sold_at_most_once_to_200_concurrent_users() {
     const PRODUCTS: usize = 1_000;
     const USERS: i64 = 200;
     const BUYERS_PER_PRODUCT: usize = 3;

@@ -20,7 +20,7 @@ const CLIENTS: usize = 32;
 const BUYERS: i64 = 8;
 const SELLER: i64 = 100;
 
-/// Requests that were acknowledged before their client disconnected.
+/// Ids of the products and orders that responses acknowledged, and the number of requests whose client disconnected.
 #[derive(Default)]
 struct Acknowledged {
     products: BTreeSet<i64>,
@@ -46,7 +46,7 @@ async fn disconnected_clients_leave_no_open_transaction(pair: Pair) {
         sent += requests;
         let Acknowledged { products, orders, disconnected } = &acknowledged;
         let acknowledged_requests = products.len() + orders.len();
-        // The client disconnected after the order was placed.
+        // Orders whose client disconnected before it received the response.
         let without_response = all(&snapshot, "orders").await.len().saturating_sub(20 + orders.len());
         println!(
             "{pair:?}: {sent} requests, {acknowledged_requests} acknowledged, {disconnected} disconnected, {without_response} orders without a response"
@@ -94,7 +94,7 @@ async fn time_per_order(api: &Api, orders: u32) -> Duration {
     took / orders
 }
 
-/// Sends requests with random client timeouts; about every third client disconnects before its response.
+/// Sends requests with random client timeouts: the client disconnects before the response of about every third request.
 async fn send_and_disconnect(api: &Api, random: &RandomSource, requests: usize, all: &mut Acknowledged) {
     let left = Arc::new(AtomicUsize::new(requests));
     let mut clients = JoinSet::new();
@@ -120,7 +120,7 @@ async fn send_and_disconnect(api: &Api, random: &RandomSource, requests: usize, 
                 };
                 let result = tokio::time::timeout(timeout, request).await;
                 // Adapts to the speed of the machine: the timeout grows after a disconnect and shrinks after a success. A
-                // rejection changes nothing, because it is faster than any work.
+                // rejection changes nothing, because it is faster than a success.
                 match &result {
                     Err(_) => max_timeout = max_timeout.mul_f64(1.1),
                     Ok(Ok(response)) if response.done() => max_timeout = max_timeout.mul_f64(0.95),

@@ -23,7 +23,7 @@ pub(crate) fn summary(values: &mut [Duration]) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: measures latency"]
-async fn effects_follow_commit_within_100_ms_at_50_orders_per_second() {
+async fn p99_from_commit_to_effect_is_below_100_ms_at_50_orders_per_second() {
     const SECONDS: u32 = 60;
     const PROMISED: Duration = Duration::from_millis(100);
     let (_folder, launch) = fresh();

@@ -1,4 +1,5 @@
-//! A row that another transaction keeps locked: events that need the row wait, other events are applied.
+//! A row that another transaction keeps locked: events that need the row wait, other events are applied. On SQLite the
+//! lock applies to the whole file.
 
 use std::time::Duration;
 
@@ -89,7 +90,7 @@ async fn locked_row_delays_only_events_that_need_it(pair: Pair) {
     let api = Api::of(&server);
     cancelled(&api, [LOCKED]).await;
     expect_counted(&snapshot, WITHIN, "=", 1).await;
-    // By the whole key, because MariaDB locks every row that it reads.
+    // The query has the whole key, because MariaDB locks every row that it reads.
     let row = format!("SELECT * FROM buyer_credit WHERE tenant_id = 1 AND buyer_id = {LOCKED} FOR UPDATE");
     let transaction = lock_rows(&deployment, &row).await;
     cancelled(&api, (0..EVENTS).map(|_| LOCKED).chain(OTHERS)).await;

@@ -39,14 +39,14 @@ async fn events_with_lost_confirms_are_not_sent_until_confirmed(pair: Pair) {
     let load = Load::start(std::slice::from_ref(&api), &ledger, &random, 4, Duration::from_millis(20)).await;
     let sent = "SELECT count(*) FROM outbox_events WHERE status = 'SENT'";
     let retried = "SELECT count(*) FROM outbox_events WHERE status = 'RETRY'";
-    // A relay that is not connected yet publishes nothing while responses are discarded.
+    // The relay must be connected before responses are discarded; otherwise it publishes nothing.
     eventually(WITHIN, async || match snapshot.count(sent).await? {
         0 => Err("the relay sent nothing yet".into()),
         _ => Ok(()),
     })
     .await;
     for _ in 0..if long() { 10 } else { 2 } {
-        // While responses are discarded, a disconnected relay publishes nothing.
+        // The relay must be connected again, because it cannot connect while responses are discarded.
         eventually(WITHIN, async || match snapshot.count(retried).await? {
             0 => Ok(()),
             some => Err(format!("{some} events still wait since the last outage").into()),
@@ -160,7 +160,7 @@ async fn lost_commit_responses_lose_and_duplicate_nothing(pair: Pair) {
     assert_no_idle_transaction(&deployment, &snapshot).await;
 }
 
-/// Repeatedly cuts the connection that sends the next COMMIT, whatever is committed: an order, a settlement, effects, a
+/// Repeatedly cuts the connection that sends the next COMMIT, whatever it commits: an order, a settlement, effects, a
 /// lease.
 async fn cut_commits(line: &Proxy, commit: &'static str, cuts: u32) {
     for _ in 0..cuts {

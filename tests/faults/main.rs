@@ -2,15 +2,15 @@
 //! clients; several processes that start and stop; RabbitMQ on three nodes. Acknowledged changes must not be lost, every
 //! event must take effect exactly once and in order, and the sums of money and points must be correct.
 //!
-//! Tests that need servers have `rabbitmq`, `mariadb` or `postgres` in their path. `HANDOVER_LONG=1` kills ten times as often
-//! and enforces the recovery times guaranteed for an otherwise idle machine. Tests that measure are ignored without
-//! `--include-ignored` and must run one at a time.
+//! Tests that need servers have `rabbitmq`, `mariadb` or `postgres` in their path. `HANDOVER_LONG=1` repeats the faults
+//! more often and enforces the recovery times guaranteed for an otherwise idle machine. Tests that measure are ignored
+//! without `--include-ignored` and must run one at a time.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a failed check panics with the observed value, and real processes run on real time"
+    reason = "a failed check panics with the observed value, and real processes run in real time"
 )]
 
 mod backlog;
@@ -70,7 +70,7 @@ fn share_of(all: usize) -> usize {
     if long() { all } else { all.div_ceil(10) }
 }
 
-/// A time as SQL literal for every engine.
+/// A time as an SQL literal for MariaDB and PostgreSQL.
 fn literal(time: DateTime<Utc>) -> String {
     time.format("'%Y-%m-%d %H:%M:%S%.6f'").to_string()
 }
@@ -91,8 +91,8 @@ fn with_short_timeouts(launch: Launch) -> Launch {
         .set("HANDOVER_GATEWAY__RETRY_BASE", "500ms")
 }
 
-/// Places an order for a new product and waits for its effect. Returns how long that took. Its seller and buyer are not
-/// users of the load.
+/// Places an order for a new product and waits for its effect. Returns how long that took. The seller and the buyer are
+/// not users of the load.
 async fn assert_progress(api: &Api, snapshot: &DatabaseSnapshot, ledger: &Ledger) -> Duration {
     const SELLER: i64 = 100;
     const BUYER: i64 = 101;

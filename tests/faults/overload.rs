@@ -45,7 +45,7 @@ const CLIENTS: [usize; 3] = [16, 64, 256];
 /// capacity. The server has one core, the clients another.
 const OFFERED: u64 = 5;
 const GOODPUT_PERCENT: u64 = 80;
-/// Maximum time until a request is rejected.
+/// 99 % of the rejected requests must be rejected within this time.
 const REJECTED_WITHIN: Duration = Duration::from_millis(100);
 /// Maximum number of open requests of the client.
 const OPEN: usize = 3_000;
@@ -57,7 +57,7 @@ fn pin(cores: &str) {
     assert!(pinned.status.success(), "{}", String::from_utf8_lossy(&pinned.stderr));
 }
 
-/// Keeps this process on the second core and the server on the first until it is dropped.
+/// Keeps the server on the first core, and this process on the second core until the value is dropped.
 struct SeparateCores;
 
 impl SeparateCores {
@@ -110,7 +110,7 @@ async fn offered(api: &Api, per_second: u64, times: Times) -> (u64, u64, Vec<Dur
     let mut crowd = JoinSet::new();
     let done = Arc::new(AtomicU64::new(0));
     let open = Arc::new(Semaphore::new(OPEN));
-    // Evenly distributed, as from independent clients.
+    // The requests are evenly distributed, as from independent clients.
     let mut tick = tokio::time::interval(Duration::from_millis(1));
     while !times.are_over(begun.elapsed()) {
         tick.tick().await;
@@ -144,7 +144,7 @@ async fn offered(api: &Api, per_second: u64, times: Times) -> (u64, u64, Vec<Dur
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: measures completed requests per second"]
-async fn throughput_stays_near_capacity_at_five_times_the_load() {
+async fn throughput_stays_near_capacity_when_five_times_as_much_is_offered() {
     let (_folder, launch) = fresh();
     let (server, _cores) = SeparateCores::from(|| launch.start().unwrap());
     let api = Api::of(&server);

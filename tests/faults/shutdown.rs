@@ -1,4 +1,4 @@
-//! SIGTERM: no new work is accepted, running work is finished, leases are released, and nothing is lost.
+//! SIGTERM and SIGINT: no new work is accepted, running work is finished, leases are released, and nothing is lost.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -68,7 +68,7 @@ async fn idle_service_stops_cleanly_within_3_s() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shutdown_is_not_delayed_by_unfinished_request() {
+async fn unfinished_requests_do_not_prevent_shutdown() {
     let (_folder, launch) = fresh();
     let server = launch.start().unwrap();
     let mut stuck = TcpStream::connect(server.base().trim_start_matches("http://")).unwrap();

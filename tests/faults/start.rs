@@ -1,4 +1,4 @@
-//! Startup and refused startups: messages for users and exit codes for scripts.
+//! Startup and failed startups: messages for users and exit codes for scripts.
 
 use handover_tests::client::Api;
 
@@ -42,7 +42,7 @@ async fn token_command_prints_only_a_valid_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn invalid_configuration_is_refused_at_startup_with_exit_code() {
+async fn failed_startup_names_the_cause_and_sets_exit_code() {
     let (folder, launch) = fresh();
     let refused = |launch: &handover_tests::process::Launch, arguments: &[&str], code, text: &str| {
         let (found, stdout, stderr) = launch.run(arguments).unwrap();
@@ -98,7 +98,7 @@ async fn help_shows_examples_and_variable_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn generated_secrets_are_readable_by_owner_only() {
+async fn generated_secrets_are_readable_by_owner_only_and_not_logged() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, launch) = fresh();
     let server = launch.start().unwrap();

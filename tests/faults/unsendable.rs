@@ -24,7 +24,7 @@ const EVERY: i64 = 10;
 const EXCHANGE: &str = "order.events.exchange";
 const SOON: &str = r#"{policy = "schedule", delays = ["50ms", "50ms", "50ms"]}"#;
 
-/// Inserts one window of rows with the columns of seed 000. Unsendable rows have this type and payload.
+/// Inserts one window of rows with the columns of seed 000. Unsendable rows have the given type and payload.
 async fn insert_window(snapshot: &DatabaseSnapshot, event_type: &str, payload: &str) {
     let now = literal(Utc::now());
     let aggregate = if event_type == "INVOICE_GENERATED" { "Invoice" } else { "Order" };
@@ -123,8 +123,8 @@ async fn window_of_200_with_20_nacked_messages_sends_180(pair: Pair) {
     vhost.server().eval(&full).await.unwrap();
     insert_window(&snapshot, "ORDER_PAID", "{}").await;
     let _relay = deployment.launch().set("HANDOVER_OUTBOX__RETRY", SOON).roles("relay").start().unwrap();
-    // After the first attempt, windows contain only these messages. Such a window counts as an outage, which charges no
-    // attempt.
+    // After the first attempt, windows contain only nacked messages. Such a window counts as an outage, which charges
+    // no attempt.
     assert_same(&settled(&snapshot, "'SENT', 'RETRY'").await, &sendable());
     assert_same(&in_state(&snapshot, "RETRY").await, &unsendable(1));
     tokio::time::sleep(Duration::from_secs(1)).await;

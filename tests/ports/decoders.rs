@@ -1,4 +1,4 @@
-//! Every decoder receives random mutations of its samples: it may refuse them, but must not panic.
+//! Every decoder receives random mutations of its samples: it may reject them, but must not panic.
 //!
 //! `tests/run --long` uses 200,000 inputs per decoder.
 

@@ -8,7 +8,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a failed check panics with the observed value, and real processes run on real time"
+    reason = "a failed check panics with the observed value, and real processes run in real time"
 )]
 
 mod edge;

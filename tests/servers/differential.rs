@@ -1,4 +1,4 @@
-//! The random sequences of `ports/differential.rs` on MariaDB and PostgreSQL. `HANDOVER_LONG=1` plays many more.
+//! The random sequences of `ports/differential.rs` on MariaDB and PostgreSQL. `HANDOVER_LONG=1` runs many more.
 
 use handover_tests::differential::with_memory;
 use handover_tests::server_rigs::ServerStoreRig;

@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "real servers run on real time, and a test panics with the observed value"
+    reason = "real servers run in real time, and a test panics with the observed value"
 )]
 
 mod contract;

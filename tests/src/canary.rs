@@ -1,6 +1,6 @@
 //! Canaries: secrets and personal data that must not leak. They are searched for in everything a running program writes
 //! (log, standard output, arguments, metrics, database) and in the files of its servers. [`crate::process::Server`] and
-//! [`crate::deployment::Deployment`] check for them at the end of every test.
+//! [`crate::deployment::Deployment`] search for them when they are dropped, unless the test has failed.
 
 use std::fmt;
 use std::path::Path;
@@ -66,7 +66,7 @@ impl Canaries {
         }
     }
 
-    /// Searches a text that any observer may read for secrets and personal data.
+    /// Searches for secrets and personal data in a text that any observer may read.
     pub fn in_text(&self, place: &str, text: &str) -> Vec<Leak> {
         found(self.secrets.iter().chain(&self.people), place, text)
     }
@@ -87,7 +87,7 @@ impl Canaries {
         self.secrets.iter().filter_map(leak).collect()
     }
 
-    /// Searches the files of a server (tables, queues, logs) that were written after `since` for secrets.
+    /// Searches for secrets in the files of a server (tables, queues, logs) that were written at or after `since`.
     pub fn in_server(&self, folder: &Path, since: SystemTime) -> Vec<Leak> {
         // Files are created and deleted while a server runs.
         let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };

@@ -41,13 +41,11 @@ impl ApiResponse {
         self.data[field].as_i64().unwrap_or_else(|| panic!("no {field} in {self:?}"))
     }
 
-    /// The items of a list.
     #[track_caller]
     pub fn items(&self) -> &[Value] {
         self.data["items"].as_array().unwrap_or_else(|| panic!("no items in {self:?}"))
     }
 
-    /// Status and code.
     pub fn outcome(&self) -> (u16, &str) {
         (self.status, &self.code)
     }
@@ -186,22 +184,19 @@ impl Api {
         self.send(request.json(&body)).await
     }
 
-    /// Sends a GET request.
     pub async fn get(&self, caller: impl Into<Caller>, path: &str) -> Result<ApiResponse, NoResponse> {
         self.send(self.http.get(self.url(path)).bearer_auth(self.token(caller))).await
     }
 
-    /// Lists a product.
+    /// Lists a product for 88.50.
     pub async fn list_product(&self, seller: i64, title: &str) -> Result<ApiResponse, NoResponse> {
         self.post(seller, "/api/v1/products", json!({"title": title, "price": 88.5})).await
     }
 
-    /// Places an order.
     pub async fn place_order(&self, buyer: i64, product: i64) -> Result<ApiResponse, NoResponse> {
         self.post(buyer, "/api/v1/orders", json!({"productId": product})).await
     }
 
-    /// Starts the payment of an order.
     pub async fn start_payment(&self, buyer: i64, order: i64) -> Result<ApiResponse, NoResponse> {
         self.post(buyer, &format!("/api/v1/orders/{order}/payments"), json!({"paymentMethod": "card"})).await
     }

@@ -53,8 +53,8 @@ impl Pair {
     }
 }
 
-/// A migrated database and a vhost for any number of processes; on SQLite for one at a time. Dropping it searches the
-/// files of the servers for leaked canaries.
+/// A migrated database and, with RabbitMQ, a vhost. Any number of processes can use them at the same time; on SQLite
+/// only one. Dropping the deployment searches the files of the servers for leaked canaries.
 #[derive(Debug)]
 pub struct Deployment {
     pair: Pair,
@@ -99,7 +99,7 @@ impl Deployment {
         Deployment::on(pair, database, vhost)
     }
 
-    /// Uses an existing empty database and vhost.
+    /// Uses an empty database, which it migrates, and a vhost.
     pub fn on(pair: Pair, database: Option<TestDatabase>, vhost: Option<Arc<TestVhost>>) -> Deployment {
         let folder = tempfile::tempdir().unwrap();
         let since = SystemTime::now();
@@ -128,7 +128,8 @@ impl Deployment {
         launch.set("HANDOVER_BROKER__URL", &broker)
     }
 
-    /// Launch options of one more process that connects to the database server and to RabbitMQ through these proxy ports.
+    /// Launch options of one more process that connects to the database server and to RabbitMQ through these proxy
+    /// ports.
     pub fn launch_through(&self, database_port: Option<u16>, broker_port: Option<u16>) -> Launch {
         let mut launch = self.launch();
         if let (Some(port), Some(database)) = (database_port, &self.database) {

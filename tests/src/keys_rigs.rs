@@ -32,7 +32,7 @@ impl<R: MarketRig> DatabaseKeysRig<R> {
         let tx = Transactor {
             store: store.market(),
             tasks: Tasks::default(),
-            // Used only for the pauses between attempts: the claims carry the current time.
+            // Used only for the pauses between attempts: a claim contains the current time.
             clock: Arc::new(SystemClock),
             random: Arc::new(SeededRandom::new(1)),
             policy: TxPolicy::default(),
@@ -69,7 +69,7 @@ impl RedisKeysRig {
     /// Uses the server that all tests of this binary share.
     pub async fn new() -> RedisKeysRig {
         let mut settings = RedisSettings::parse(&shared().await.url()).expect("a valid URL");
-        // The rules test decisions, not speed on a busy machine.
+        // A long timeout, because the rules do not test speed on a busy machine.
         settings.timeout = TIMEOUT;
         let link =
             RedisConnection::keep(settings, vec![RedisUse::Keys], Arc::new(SystemClock), &Tasks::default());

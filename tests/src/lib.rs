@@ -6,7 +6,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a broken rule panics with the observed value; rules race tasks and act as the broker"
+    reason = "test helpers panic with the observed value, run tasks concurrently and create confirms without a broker"
 )]
 
 pub mod canary;

@@ -111,7 +111,7 @@ impl RedisLimiterRig {
 
     async fn with(own: Arc<dyn RateLimiter>, time: ByHand, is_redis_only: bool) -> RedisLimiterRig {
         let mut settings = RedisSettings::parse(&shared().await.url()).expect("a valid URL");
-        // The rules test decisions, not speed on a busy machine.
+        // A long timeout, because the rules do not test speed on a busy machine.
         settings.timeout = TIMEOUT;
         let ahead_us = Arc::<AtomicI64>::default();
         let ahead = Arc::clone(&ahead_us);

@@ -66,8 +66,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// The folder contains the database and is the working folder. The rate limits are high enough not to be reached,
-    /// as all clients of a test use one address.
+    /// The folder contains the database and is the working folder. The rate limits are so high that tests do not
+    /// reach them, because all clients of a test use one address.
     pub fn in_folder(folder: &Path) -> Launch {
         let variables = Vec::new();
         Launch { folder: folder.to_owned(), arguments: Vec::new(), variables }
@@ -147,7 +147,7 @@ impl Launch {
         Ok(command)
     }
 
-    /// Runs a command to its end. Returns exit code, stdout and stderr.
+    /// Runs a command to its end. Returns exit code, stdout and stderr; panics if they contain a canary.
     pub fn run(&self, arguments: &[&str]) -> Result<(Option<i32>, String, String), BoxError> {
         let output = self.command()?.args(arguments).output()?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -197,7 +197,7 @@ impl Launch {
     }
 }
 
-/// The last lines of a text.
+/// The last 20 lines of a text.
 pub fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(20)..].join("\n")
@@ -231,8 +231,8 @@ fn metrics(base: &str) -> Option<String> {
     Some(response)
 }
 
-/// A running program. Dropping it kills it and then searches its log, output, arguments, metrics and database for leaked
-/// canaries.
+/// A running program. Dropping it kills it and then searches its log, output, arguments, metrics and database for
+/// leaked canaries.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
@@ -346,7 +346,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A stopped process (SIGSTOP) does not respond. A test that has failed reports that failure only.
+        // No metrics are fetched after a failure, so that the test reports only that failure.
         let runs = self.child.try_wait().is_ok_and(|ended| ended.is_none());
         let fetch = runs && !std::thread::panicking();
         let metrics = self.base.as_deref().filter(|_| fetch).and_then(metrics).unwrap_or_default();

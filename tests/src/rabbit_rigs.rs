@@ -21,7 +21,6 @@ pub async fn shared() -> &'static Arc<RabbitServer> {
     SERVER.get_or_try_init(|| RabbitServer::start(Encryption::Offered)).await.expect("RabbitMQ starts")
 }
 
-/// Rig of the RabbitMQ broker.
 pub struct RabbitBrokerRig {
     pub broker: RabbitBroker,
     pub vhost: TestVhost,
@@ -41,14 +40,13 @@ impl RabbitBrokerRig {
     }
 }
 
-/// Settings for this URL.
 pub fn settings(url: &str, queue_type: QueueType) -> RabbitSettings {
     let mut settings = RabbitSettings::parse(url).expect("a valid URL");
     settings.queue_type = queue_type;
     settings
 }
 
-/// Settings with long timeouts: a busy server counts as slow, not as unreachable.
+/// Settings with long timeouts, so that a busy server counts as slow, not as unreachable.
 pub fn patient(url: &str, queue_type: QueueType) -> RabbitSettings {
     let mut settings = settings(url, queue_type);
     settings.connect_timeout = TIMEOUT;

@@ -1,5 +1,5 @@
-//! Random choices of a test, drawn from a seed: fixed in CI, fresh with `HANDOVER_LONG`, and printed. `HANDOVER_SEED`
-//! repeats a run as far as real processes on real time allow.
+//! Random choices of a test. The seed is printed; it is fixed in CI and new with `HANDOVER_LONG`. `HANDOVER_SEED`
+//! repeats the choices of a run; the timing of real processes still differs.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;

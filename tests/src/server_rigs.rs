@@ -26,7 +26,7 @@ use handover_contract::samples::start;
 use handover_contract::store::StoreRig;
 use marketplace_contract::store::MarketRig;
 
-/// A migrated PostgreSQL database that other databases are copied from.
+/// Name of the migrated PostgreSQL database that other databases are copied from.
 const TEMPLATE: &str = "handover_template";
 
 static MARIADB: OnceCell<Arc<DatabaseServer>> = OnceCell::const_new();

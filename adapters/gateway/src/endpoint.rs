@@ -13,28 +13,21 @@ pub struct Endpoint {
     encrypted: bool,
 }
 
-/// Reason why a gateway URL is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    /// The URL has no scheme or no host.
     #[error("it has no scheme or no host")]
     NoUrl,
-    /// The scheme is neither `https` nor `http`.
     #[error("only https:// and http:// are supported")]
     Scheme,
-    /// The URL contains a user name or password.
     #[error("a user name or password in a URL would appear in logs; requests are signed with gateway.secret")]
     Password,
-    /// The URL contains a query or a fragment.
     #[error("a path is appended to the URL, so it must not have a query or a fragment")]
     Query,
-    /// The URL is `http://` and not on this machine.
     #[error("plain http:// to another machine could be read and forged on the network")]
     PlainText,
 }
 
 impl Endpoint {
-    /// Parses and validates the base URL of a gateway.
     pub fn parse(url: &str) -> Result<Endpoint, EndpointError> {
         if url.contains(['?', '#']) {
             return Err(EndpointError::Query);
@@ -60,7 +53,6 @@ impl Endpoint {
         Ok(Endpoint { base: url.trim_end_matches('/').to_owned(), encrypted })
     }
 
-    /// Whether the connection uses TLS.
     pub fn is_encrypted(&self) -> bool {
         self.encrypted
     }

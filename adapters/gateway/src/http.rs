@@ -31,26 +31,21 @@ const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum size of the response head.
 const HEAD_BYTES: usize = 32 * 1024;
 
-/// Reason why a gateway client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewaySetupError {
-    /// The secret has the wrong format.
     #[error("the gateway's secret must be whsec_ followed by 24 to 64 bytes in base64")]
     Secret,
     /// The URL cannot be combined with a path.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// This machine has no certificate authorities, so the gateway's certificate cannot be verified.
     #[error(
         "no certificate authorities found on this machine, so the gateway's certificate cannot be verified{0}"
     )]
     NoAuthorities(String),
-    /// The TLS configuration is invalid.
     #[error("cannot configure TLS: {0}")]
     Tls(#[from] rustls::Error),
 }
 
-/// Client of a gateway over HTTP.
 pub struct HttpGateway {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     refunds: Uri,
@@ -59,7 +54,6 @@ pub struct HttpGateway {
     clock: Arc<dyn Clock>,
 }
 
-/// Body of a refund request.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RefundBody<'a> {
@@ -83,7 +77,8 @@ impl HttpGateway {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.enforce_http(false);
-        // If one address of a host does not respond, there is time to try another address.
+        // The connector divides this time among the addresses of the host, so that one address that does not respond
+        // does not use up the time of the attempt.
         connector.set_connect_timeout(Some(timeout / 3));
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls(endpoint.is_encrypted())?)

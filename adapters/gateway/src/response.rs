@@ -10,10 +10,8 @@ const READ_BYTES: usize = 1024;
 /// Maximum length of the reason in errors and logs.
 const REASON_CHARS: usize = 200;
 
-/// Result of one attempt.
 #[derive(Debug)]
 pub(crate) enum AttemptResult {
-    /// The gateway accepted the request.
     Accepted,
     /// An immediate retry may succeed.
     RetryNow(GatewayError),
@@ -56,7 +54,8 @@ where
     }
 }
 
-/// Makes external text safe for logs: control characters and line breaks become single spaces.
+/// Makes external text safe for logs: control characters and line breaks become single spaces, and the text is cut to
+/// [`REASON_CHARS`].
 fn one_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,8 +1,8 @@
 //! In-process gateway for demos and tests. It moves no money.
 //!
-//! It accepts every refund. If the amount ends in .13, the first refund of a payment fails permanently, for all requests with
-//! its id; the next refund of that payment, requested by an operator or the buyer, succeeds. The state is lost when the process
-//! ends.
+//! It accepts every refund. If the amount ends in .13, the first refund of a payment fails permanently, for all
+//! requests with its id; the next refund of that payment, requested by an operator or the buyer, succeeds. The state is
+//! lost when the process ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -29,7 +29,6 @@ pub trait RefundReports: Send + Sync {
     ) -> Result<(), Box<dyn Error + Send + Sync>>;
 }
 
-/// In-process gateway for demos and tests.
 pub struct SandboxGateway {
     reports: Arc<dyn RefundReports>,
     clock: Arc<dyn Clock>,

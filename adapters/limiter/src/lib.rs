@@ -41,7 +41,6 @@ impl Default for LocalLimiter {
 }
 
 impl LocalLimiter {
-    /// Creates a limiter that uses `time`.
     pub fn with_time(time: Time) -> LocalLimiter {
         LocalLimiter { time, by_size: RwLock::default() }
     }

@@ -13,7 +13,7 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::fields::Fields;
 use crate::span::span_of;
 
-/// A `tracing-subscriber` layer that exports each log event with the field `hop` as a span.
+/// A `tracing-subscriber` layer that exports log events with the field `hop` as spans, if their trace is sampled.
 pub struct HopLayer {
     processor: Arc<BatchSpanProcessor>,
 }

@@ -1,4 +1,5 @@
-//! The span of a hop. Names and attributes follow the OpenTelemetry semantic conventions for HTTP and messaging.
+//! The span of a hop. Attributes follow the OpenTelemetry semantic conventions for HTTP and messaging; attributes that
+//! the conventions do not define have the prefix `handover.`.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +9,7 @@ use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SpanData, SpanEve
 
 use crate::fields::Fields;
 
-/// Fields that are represented by the span itself and are not exported as attributes.
+/// Fields that the span itself represents, and `traceId`, which is added to the attributes separately.
 const STRUCTURE: [&str; 6] = ["hop", "traceparent", "parent", "durationMs", "message", "traceId"];
 
 /// Field names and the attribute names of the semantic conventions.
@@ -20,7 +21,8 @@ const CONVENTIONS: [(&str, &str); 5] = [
     ("queue", "messaging.destination.name"),
 ];
 
-/// The span of a log event that ends at `end`; `None` if the event has no valid `traceparent`, or the trace is not sampled.
+/// The span of a log event; the span ends at `end`. `None` if the event has no valid `traceparent`, its trace is not
+/// sampled, or its hop is unknown.
 pub(crate) fn span_of(fields: Fields, end: SystemTime) -> Option<SpanData> {
     let (trace, span, flags) = parse_traceparent(&fields.text("traceparent")?)?;
     if !flags.is_sampled() {
@@ -71,7 +73,7 @@ fn new_id() -> SpanId {
     RandomIdGenerator::default().new_span_id()
 }
 
-/// Parses a `traceparent` of version 00 (W3C Trace Context §3.2).
+/// Parses a `traceparent` in the format of version 00 (W3C Trace Context §3.2). The version is not checked.
 fn parse_traceparent(text: &str) -> Option<(TraceId, SpanId, TraceFlags)> {
     let mut parts = text.split('-');
     let (_, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

@@ -15,7 +15,7 @@ use crate::settings::RabbitSettings;
 /// The first pause after a failed attempt is the longest pause divided by this number.
 const FIRST_PAUSE_SHARE: u32 = 40;
 
-/// Maintains one connection. Between two failed attempts, requests for the connection fail immediately.
+/// Maintains one connection. During the pause after a failed attempt, requests for the connection fail immediately.
 pub(crate) struct Connector {
     purpose: &'static str,
     settings: Arc<RabbitSettings>,
@@ -43,14 +43,14 @@ impl Connector {
         settings: Arc<RabbitSettings>,
         connected: Arc<Notify>,
     ) -> Arc<Connector> {
-        // Each process starts at a random node, to spread the load.
+        // Each connector starts at a random node, to spread the load.
         let next_node = usize::try_from(RandomState::new().build_hasher().finish() >> 33).unwrap_or(0);
         let state = Mutex::new(State { link: None, failed: None, next_node });
         Arc::new(Connector { purpose, settings, state, connected })
     }
 
-    /// Returns the connection, or opens it. The attempt continues if the caller is cancelled, so that a caller with a
-    /// short timeout can use its result later.
+    /// Returns the connection, or opens it. The attempt continues if the caller is cancelled; a later call uses its
+    /// result.
     #[allow(clippy::disallowed_methods, reason = "the attempt outlives its caller and has a time limit")]
     pub(crate) async fn link(self: &Arc<Self>) -> Result<Arc<Link>, RabbitError> {
         if let Ok(state) = self.state.try_lock()
@@ -80,7 +80,7 @@ impl Connector {
             warn!(purpose = self.purpose, "[RabbitMQ] connection lost; reconnecting");
         }
         if let Some(failed) = state.failed.as_ref().filter(|failed| Instant::now() < failed.retry_at) {
-            // A denial is permanent; any other fault is an outage.
+            // A denial is permanent; any other error counts as an outage.
             return Err(match failed.error.class() {
                 ErrorClass::Denied => failed.error.clone(),
                 ErrorClass::Unreachable | ErrorClass::NotFound | ErrorClass::Invalid => {
@@ -116,8 +116,8 @@ impl Connector {
         }
     }
 
-    /// Tries each node once. Each attempt advances to the next node: a node that accepts connections and then loses
-    /// them is tried again only after the others.
+    /// Tries each node at most once. Each attempt advances to the next node: a node that accepts connections and then
+    /// loses them is tried again only after the others.
     async fn connect_to_any(&self, next_node: &mut usize) -> Result<Link, RabbitError> {
         let hosts = &self.settings.hosts;
         let mut last = RabbitError::Other("the URL names no node".to_owned());
@@ -151,7 +151,7 @@ mod tests {
 
     #[tokio::test]
     #[allow(clippy::disallowed_methods, reason = "the listeners end when the test ends")]
-    async fn connector_tries_every_node_once_and_retries_only_after_a_pause() {
+    async fn connector_tries_every_node_once_and_does_not_retry_during_the_pause() {
         let (connected, mut connects) = tokio::sync::mpsc::unbounded_channel();
         let mut hosts = Vec::new();
         for node in 0..3 {

@@ -45,13 +45,13 @@ impl DeliveryBuffer {
         &self.queue
     }
 
-    /// Adds a delivery from the server.
     pub(crate) fn push(&self, delivery: Delivery) {
         lock(&self.state).waiting.push_back(delivery);
         self.changed.notify_waiters();
     }
 
-    /// Ends the subscription. The server returns its deliveries to the queue.
+    /// Ends the subscription and discards its deliveries. The server returns them to the queue when it closes the
+    /// channel.
     pub(crate) fn end(&self) {
         let mut state = lock(&self.state);
         *state = State { ended: true, ..State::default() };
@@ -82,7 +82,7 @@ impl DeliveryBuffer {
         }
     }
 
-    /// Removes settled tags. Tags that are already settled are ignored.
+    /// Removes these tags and returns the frames that settle them. Settled and unknown tags are ignored.
     pub(crate) fn settle(&self, tags: &[DeliveryTag]) -> Result<Frames, Ended> {
         let mut state = lock(&self.state);
         if state.ended {

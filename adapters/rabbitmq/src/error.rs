@@ -26,7 +26,7 @@ mod code {
 pub(crate) enum RabbitError {
     /// No reply within the time limit.
     Timeout { what: &'static str, limit: Duration },
-    /// Not connected, or rejected by the server.
+    /// The connection failed, or the server rejected the request.
     Lapin(lapin::Error),
     /// In backoff before the next connection attempt; with the last error.
     BackingOff(String),
@@ -36,7 +36,6 @@ pub(crate) enum RabbitError {
     Other(String),
 }
 
-/// Class of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorClass {
     /// The server is or was unreachable.

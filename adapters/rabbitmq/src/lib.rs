@@ -83,13 +83,12 @@ impl RabbitBroker {
         Ok(link.version().await.map_err(RabbitError::into_refused_or_unreachable)?.to_string())
     }
 
-    /// Depths of these queues, for a process that declares nothing. Missing queues are omitted.
+    /// Depths of these queues. Declares nothing; missing queues are omitted.
     pub async fn depths(&self, topology: &Topology) -> Result<Vec<QueueDepth>, BrokerError> {
         let link = self.shared.consuming.link().await.map_err(RabbitError::into_refused_or_unreachable)?;
         let mut names: Vec<String> = topology.queues.iter().map(|spec| spec.name.clone()).collect();
         names.sort_unstable();
-        // Local counts are read first: a message that the server delivers in between is counted once, or briefly not
-        // at all.
+        // Local counts are read first: a message that the server delivers in between is omitted, not counted twice.
         let mut own: BTreeMap<String, (u64, u64)> = BTreeMap::new();
         for buffer in self.shared.buffers() {
             let (waiting, unsettled) = buffer.counts();
@@ -114,7 +113,8 @@ impl RabbitBroker {
 
 #[async_trait]
 impl Broker for RabbitBroker {
-    /// Stores the topology even if the server is unreachable: it is declared after the connection is established.
+    /// Stores the topology even if the server is unreachable: the watch task declares it when a connection is
+    /// established.
     async fn declare(&self, topology: &Topology) -> Result<(), BrokerError> {
         let declaring = async {
             let link =
@@ -146,8 +146,8 @@ impl Broker for RabbitBroker {
         Ok(Box::new(RabbitSubscription::open(&self.shared, queue, prefetch).await?))
     }
 
-    /// Returns the server's ready count and this process's unsettled deliveries. RabbitMQ reports the total only
-    /// through its management API, which is not required.
+    /// `unacked` counts only the unsettled deliveries of this process: RabbitMQ reports the total only through its
+    /// management API, which is not required.
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError> {
         match self.shared.topology() {
             Some(topology) => self.depths(&topology).await,

@@ -1,6 +1,6 @@
 //! One connection to the server, which can be aborted at any time.
 //!
-//! **Invariant:** no thread and no socket outlives its [`Link`] for longer than [`CLOSE_TIMEOUT`]. lapin itself waits
+//! **Invariant:** no task and no socket outlives its [`Link`] for longer than [`CLOSE_TIMEOUT`]. lapin itself waits
 //! indefinitely for a peer that does not reply to a handshake or a close.
 
 use std::net::{Shutdown, TcpStream as StdTcpStream};
@@ -25,7 +25,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The socket of a stream; used to abort the connection regardless of lapin's state.
 pub(crate) type Socket = Arc<Mutex<Option<StdTcpStream>>>;
 
-/// One connection to the server.
 pub(crate) struct Link {
     connection: Option<Connection>,
     socket: Socket,
@@ -69,14 +68,14 @@ impl Link {
         })
     }
 
-    /// Whether the connection is up, according to the state that lapin last recorded.
+    /// Whether the connection was not aborted and is up according to the state that lapin last recorded.
     pub(crate) fn is_up(&self) -> bool {
         // lapin detects an aborted socket only a moment later.
         !self.aborted.load(Ordering::Acquire)
             && self.connection.as_ref().is_some_and(|connection| connection.status().connected())
     }
 
-    /// Why the server currently accepts no messages on this connection.
+    /// Why the server currently accepts no messages on this connection; `None` if it accepts them.
     pub(crate) fn blocked(&self) -> Option<String> {
         self.blocked.borrow().clone()
     }
@@ -98,7 +97,6 @@ impl Link {
         negotiated.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0)
     }
 
-    /// Opens a channel.
     pub(crate) async fn channel(&self) -> Result<Channel, RabbitError> {
         match &self.connection {
             Some(connection) => {
@@ -109,7 +107,7 @@ impl Link {
         }
     }
 
-    /// Version of the server.
+    /// Version of the server; read once per connection.
     pub(crate) async fn version(&self) -> Result<Version, RabbitError> {
         self.version.get_or_try_init(|| version::fetch(&self.settings, &self.host)).await.copied()
     }
@@ -141,7 +139,7 @@ impl Drop for Link {
 
 fn abort(socket: &Socket) {
     if let Some(socket) = socket.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        // It may already be closed.
+        // The socket may already be closed.
         let _ = socket.shutdown(Shutdown::Both);
     }
 }

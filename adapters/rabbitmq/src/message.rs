@@ -10,8 +10,8 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 const PERSISTENT: u8 = 2;
 const CONTENT_TYPE: &str = "application/json";
 
-/// Headers written by the server. In a new publish they would control the server: `CC` and `BCC` add routing keys, and
-/// with a copied `x-death` the server silently drops the message as a dead-letter cycle.
+/// Headers that the server writes or interprets. In a new publish they would control the server: `CC` and `BCC` add
+/// routing keys, and with a copied `x-death` the server silently drops the message as a dead-letter cycle.
 const SERVER_HEADERS: [&str; 13] = [
     "x-death",
     "x-first-death-exchange",
@@ -31,7 +31,7 @@ const SERVER_HEADERS: [&str; 13] = [
 /// Reasons for dead-lettering a message that a consumer had received. An expired message had no consumer.
 const CONSUMER_REJECTION_REASONS: [&str; 2] = ["rejected", "delivery_limit"];
 
-/// Upper bound for frame, kind, weight, size, flags and the fixed fields.
+/// Upper bound, in bytes, of a header frame without the texts and headers of the message.
 const HEADER_FRAME_OVERHEAD: usize = 64;
 
 /// Properties of a message to be published. The error says why RabbitMQ cannot carry it.
@@ -70,7 +70,6 @@ pub(crate) fn short(what: &str, text: &str) -> Result<ShortString, String> {
         .map_err(|_| format!("{what} has {} bytes; AMQP allows at most 255", text.len()))
 }
 
-/// Converts a delivery for the port.
 pub(crate) fn delivery_of(delivery: lapin::message::Delivery) -> Delivery {
     let properties = &delivery.properties;
     let text = |text: &Option<ShortString>| text.as_ref().map(|text| text.as_str().to_owned());
@@ -89,8 +88,7 @@ pub(crate) fn delivery_of(delivery: lapin::message::Delivery) -> Delivery {
     }
 }
 
-/// Body as text. Bytes that are not UTF-8 are written as `\xNN`: different bodies stay different, and the result is
-/// not valid JSON.
+/// Body as text. Bytes that are not UTF-8 are written as `\xNN`, so that the text shows them and is not valid JSON.
 fn body_of(data: Vec<u8>) -> String {
     match String::from_utf8(data) {
         Ok(text) => text,
@@ -196,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_utf8_bodies_are_escaped_and_stay_different() {
+    fn invalid_utf8_bytes_are_escaped() {
         assert_eq!(body_of("{\"title\":\"灯\"}".into()), "{\"title\":\"灯\"}");
         assert_eq!(body_of(b"a\xff\x00\xc3(".to_vec()), "a\\xff\0\\xc3(");
         assert_ne!(body_of(vec![0xfe]), body_of(vec![0xff]));

@@ -24,7 +24,6 @@ use crate::link::Link;
 use crate::message::{properties_of, short};
 use crate::shared::Shared;
 
-/// Outcomes of a window.
 pub(crate) type WindowResult = Result<Vec<PublishOutcome>, BrokerError>;
 
 /// A window to publish, with the sender for its outcomes.
@@ -33,8 +32,8 @@ pub(crate) struct Job {
     pub(crate) reply: oneshot::Sender<WindowResult>,
 }
 
-/// Publishes one window after the other until all senders are dropped. A received window is published completely,
-/// even if its caller was cancelled.
+/// Publishes one window after the other until all senders are dropped. A received window is published even if
+/// its caller is cancelled.
 pub(crate) async fn run(mut jobs: mpsc::Receiver<Job>, shared: Arc<Shared>) {
     let mut publisher = Publisher { shared, open: None };
     while let Some(job) = jobs.recv().await {
@@ -57,7 +56,6 @@ struct Open {
     is_unreliable: bool,
 }
 
-/// A message converted for publishing.
 struct PreparedMessage {
     key: ReturnKey,
     properties: BasicProperties,
@@ -110,7 +108,8 @@ impl Publisher {
         }
     }
 
-    /// Returns the channel; opens a new one if the last one is closed or unreliable.
+    /// Returns the channel; opens a new one if the last one is closed or unreliable. Fails while the server blocks the
+    /// connection.
     async fn open(&mut self) -> Result<&Open, RabbitError> {
         if let Some(open) = &self.open {
             // A blocked connection is kept, because the server reports the end of the block on it.
@@ -141,7 +140,7 @@ impl Publisher {
         Ok(self.open.insert(open))
     }
 
-    /// All confirms of a window, in order.
+    /// Publishes the messages and returns their confirms, in order.
     async fn confirmations(&self, messages: Vec<PreparedMessage>) -> Result<Vec<Confirmation>, RabbitError> {
         let Some(open) = &self.open else {
             return Err(RabbitError::Other("the channel is closed".to_owned()));
@@ -184,7 +183,8 @@ impl Publisher {
         }
         if acked.contains(&false) {
             if returned.is_empty() && !acked.contains(&true) {
-                // All messages were nacked, so they are not the cause. An outage does not count as their failure.
+                // If all messages were nacked, the server is the probable cause: this counts as an outage, not as a
+                // failure of the messages.
                 let what = format!("the server nacked all {} messages", acked.len());
                 return self.failed(slots, RabbitError::Other(what));
             }
@@ -208,8 +208,8 @@ impl Publisher {
     }
 
     /// Handles a window of unknown outcome. If the server closed the channel because of a message, the window is
-    /// `Refused`, so that the caller publishes its messages one by one; for a window of one message, that message is
-    /// the cause.
+    /// `Refused`, so that the caller publishes its messages one by one; in a window of one message, that message is
+    /// `Nacked`.
     fn failed(&mut self, slots: Vec<WindowSlot>, error: RabbitError) -> WindowResult {
         warn!(error = %error, "[RabbitMQ] window of {} messages not confirmed", slots.len());
         match (&error, &mut self.open) {
@@ -242,7 +242,7 @@ impl Publisher {
 }
 
 fn prepare(exchange: &str, outgoing: &Outgoing, frame_max: usize) -> Result<PreparedMessage, String> {
-    // The default exchange routes directly to the queue of that name, without bindings.
+    // The default exchange routes a message to the queue whose name is the routing key, without bindings.
     let (exchange, routing_key) = match outgoing.route() {
         Route::Topic(routing_key) => (exchange, routing_key),
         Route::Queue(queue) => ("", queue),

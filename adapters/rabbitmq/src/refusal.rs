@@ -1,4 +1,4 @@
-//! Explains why the server refused a declaration: the queue or exchange exists with other arguments.
+//! Explains why the server rejected a declaration: the queue or exchange exists with other arguments.
 
 /// An argument that differs from the existing one, as reported by RabbitMQ.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,13 +12,14 @@ struct Difference<'a> {
     current: &'a str,
 }
 
-/// Returns queue, argument, both values and a solution; the server's text if it cannot be parsed.
+/// Names the queue or exchange, the argument, both values and a solution. Returns the server's text if it cannot be
+/// parsed.
 pub(crate) fn explain(text: &str) -> String {
     let Some(Difference { argument, kind, name, vhost, requested, current }) = parse(text) else {
         return text.to_owned();
     };
     let solution = match argument {
-        // Only quorum queues have these arguments.
+        // This crate sets these arguments only on quorum queues.
         "x-dead-letter-strategy" | "x-overflow" if kind == "queue" => format!(
             "set rabbitmq.queue-type to {}, or let consumers drain the queue, delete it (rabbitmqctl -p '{vhost}' \
              delete_queue '{name}') and restart",

@@ -40,7 +40,6 @@ impl fmt::Display for InvalidSettings {
 
 impl std::error::Error for InvalidSettings {}
 
-/// Address of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Host {
     pub(crate) name: String,
@@ -56,7 +55,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Connection settings, including all time limits.
+/// Connection settings, with time limits.
 #[derive(Clone)]
 pub struct RabbitSettings {
     /// User, vhost and options; the addresses are in `hosts`.
@@ -70,7 +69,7 @@ pub struct RabbitSettings {
     pub connection_name: String,
     /// Time limit for opening a connection.
     pub connect_timeout: Duration,
-    /// Time limit for the confirms of a window. After this time their outcome is unknown and the connection is closed.
+    /// Time limit for the confirms of a window. After this time its outcome is unknown and the connection is closed.
     pub confirm_timeout: Duration,
     /// Time limit for any other reply of the server.
     pub reply_timeout: Duration,

@@ -17,7 +17,7 @@ pub(crate) struct Shared {
     pub(crate) publishing: Arc<Connector>,
     /// Connection for consumers, declarations and counts.
     pub(crate) consuming: Arc<Connector>,
-    /// Notified when an object may have disappeared from the server.
+    /// Notified when a connection was opened or an object may have disappeared from the server.
     pub(crate) recheck: Arc<Notify>,
     topology: Mutex<Option<Arc<Topology>>>,
     buffers: Mutex<BTreeMap<u64, Weak<DeliveryBuffer>>>,
@@ -50,7 +50,7 @@ impl Shared {
         lock(&self.topology).clone()
     }
 
-    /// Adds a topology to maintain. Queues that a later topology does not contain are kept.
+    /// Adds a topology to maintain. Queues of earlier topologies with the same exchange are kept.
     pub(crate) fn add_topology(&self, added: &Topology) {
         let mut topology = lock(&self.topology);
         let mut merged = added.clone();
@@ -61,7 +61,6 @@ impl Shared {
         *topology = Some(Arc::new(merged));
     }
 
-    /// Creates the buffer of a new subscription to a queue.
     pub(crate) fn new_buffer(&self, queue: &str) -> Arc<DeliveryBuffer> {
         let buffer = Arc::new(DeliveryBuffer::new(queue));
         let mut buffers = lock(&self.buffers);

@@ -125,7 +125,8 @@ impl Drop for Opening {
             let channel = self.channel.clone();
             let limit = self.limit;
             runtime.spawn(async move {
-                // After a timeout or error: the close was sent, and the server will process it.
+                // A timeout or error needs no reaction: the server processes a sent close later, and the channel ends
+                // with a lost connection.
                 let _ =
                     with_timeout("closing a channel", limit, channel.close(200, "not needed".into())).await;
             });
@@ -174,7 +175,7 @@ impl Subscription for RabbitSubscription {
     async fn close(&self) -> Result<(), BrokerError> {
         self.buffer.end();
         if self.channel.status().connected() {
-            // A closed channel has returned its deliveries too.
+            // An error is ignored: if the channel is closed, its deliveries were returned to the queue.
             let _ =
                 with_timeout("closing a channel", self.limit, self.channel.close(200, "closed".into())).await;
         }

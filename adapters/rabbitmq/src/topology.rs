@@ -23,8 +23,8 @@ pub(crate) struct QueueCounts {
     pub(crate) consumers: u64,
 }
 
-/// Declares the topology on a separate channel, because a refusal closes the channel. Existing objects with the same
-/// arguments stay unchanged.
+/// Declares the topology on a separate channel, because a rejected declaration closes the channel. Existing objects
+/// with the same arguments stay unchanged.
 pub(crate) async fn declare(
     link: &Link,
     topology: &Topology,

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn amqps_connection_times_out_when_the_peer_does_not_answer_the_handshake() {
+    async fn amqps_connection_times_out_when_the_peer_does_not_reply_to_the_handshake() {
         let (listener, mut settings) = listener("amqps").await;
         settings.connect_timeout = Duration::from_millis(50);
         let error = dial(&settings, &settings.hosts[0]).await.err().unwrap();

@@ -15,7 +15,6 @@ const VERSION_KEY: &[u8] = b"\x07versionS";
 /// Maximum size of the server's greeting (`connection.start`).
 const MAX_GREETING_BYTES: usize = 64 * 1024;
 
-/// The version of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
     major: u32,
@@ -23,7 +22,7 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// From 4.0 on, a quorum queue without a delivery limit gets a limit of 20; -1 means no limit.
+    /// Whether the server limits the deliveries of a quorum queue by default: from 4.0 on to 20; -1 means no limit.
     pub(crate) fn limits_deliveries(self) -> bool {
         self >= Version { major: 4, minor: 0 }
     }

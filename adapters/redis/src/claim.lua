@@ -1,7 +1,8 @@
 -- Claims an idempotency key (seed 003 §2: set if absent), by the clock of this server, in milliseconds.
--- KEYS[1]: the request. ARGV: the token of the entry that may be replaced, body hash, new token, trace id, lease duration,
--- lifetime of the request, offset added to the clock (tests).
--- Returns {1, now, {}} if claimed; {0, now, stored fields} if another claim exists; {2, now, {}} if the key is not a hash.
+-- KEYS[1]: the request. ARGV: the token of the entry that may be replaced, body hash, new token, trace id, lease
+-- duration, lifetime of the request, offset added to the clock (tests).
+-- Returns {1, now, {}} if claimed; {0, now, stored fields} if the entry has another token; {2, now, {}} if the key is
+-- not a hash.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[7]
 

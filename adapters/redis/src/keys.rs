@@ -1,5 +1,5 @@
-//! Idempotency keys of requests whose response is stored after their execution: one script per operation, by the clock of the
-//! server.
+//! Idempotency keys of requests whose response is stored after their execution: one script per operation, by the clock
+//! of the server.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -29,8 +29,8 @@ const ATTEMPTS: usize = 4;
 
 /// Idempotency keys in Redis.
 ///
-/// Any uncertainty is an error: while Redis is unavailable, slow or returns invalid responses, no claim succeeds. There is no
-/// fallback to another store, in which the same key would be new.
+/// Any uncertainty is an error: while Redis is unavailable, slow or returns invalid responses, no claim succeeds. There
+/// is no fallback to another store, in which the same key would be new.
 pub struct RedisKeys {
     link: Arc<RedisConnection>,
     /// Offset added to the clock of the server, in milliseconds.
@@ -41,7 +41,6 @@ pub struct RedisKeys {
 type ClaimReply = (i64, i64, Fields);
 
 impl RedisKeys {
-    /// Creates a store on this connection.
     pub fn new(link: Arc<RedisConnection>) -> RedisKeys {
         RedisKeys { link, clock_ahead_ms: Box::new(|| 0) }
     }
@@ -176,7 +175,7 @@ fn backend(why: String) -> IdempotencyError {
     StoreError::Backend(why.into()).into()
 }
 
-/// Checks that a connection executes all three scripts within a timeout.
+/// Checks that a connection executes each of the three scripts within a timeout.
 pub(crate) async fn check(
     connection: &mut MultiplexedConnection,
     timeout: Duration,

@@ -1,8 +1,8 @@
-//! Redis: the rate limiter shared by all processes, and the idempotency keys of requests that need no transaction, behind the
-//! ports of the application.
+//! Redis: the rate limiter shared by all processes, and the idempotency keys of requests that need no transaction,
+//! behind the ports of the application.
 //!
-//! **Invariant:** every call returns within `redis.timeout` in any state of Redis. No process accepts more requests
-//! than it would without Redis, and a key is claimed only if Redis confirms the claim.
+//! **Invariant:** every call of a port returns within `redis.timeout` in any state of Redis. No process accepts more
+//! requests than it would without Redis, and a key is claimed only if Redis confirms the claim.
 
 mod keys;
 mod limiter;

@@ -18,9 +18,9 @@ const PREFIX: &str = "ratelimit:";
 
 /// Rate limiter shared by all processes that use the same Redis server.
 ///
-/// Each request first takes a token of the local bucket of this process, which is never emptier than the shared one. So
-/// a flood does not reach Redis, and if Redis becomes unavailable, loses its data or returns invalid responses, only
-/// the local bucket decides.
+/// Each request first takes a token of the local bucket of this process. Most requests of a flood are rejected there
+/// and do not reach Redis. If Redis becomes unavailable, loses its data or returns invalid responses, the local bucket
+/// still limits the requests.
 pub struct RedisLimiter {
     local: Arc<dyn RateLimiter>,
     link: Arc<RedisConnection>,
@@ -29,7 +29,7 @@ pub struct RedisLimiter {
 }
 
 impl RedisLimiter {
-    /// Creates a limiter on this connection; while it is unavailable, only `local` decides.
+    /// Creates a limiter on this connection; while the connection is unavailable, only `local` decides.
     pub fn new(link: Arc<RedisConnection>, local: Arc<dyn RateLimiter>) -> RedisLimiter {
         RedisLimiter { local, link, clock_ahead_us: Box::new(|| 0) }
     }

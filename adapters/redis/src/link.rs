@@ -23,10 +23,9 @@ use crate::{keys, limiter};
 
 /// Pause before the second connection attempt; doubled with each further attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// After a connection of at least this duration the pause is reset to `FIRST_PAUSE`.
+/// After a connection that lasted longer than this, the pause is reset to [`FIRST_PAUSE`].
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 
-/// Purpose for which Redis is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RedisUse {
     /// Token buckets ([`RedisLimiter`](crate::RedisLimiter)).
@@ -49,7 +48,7 @@ impl RedisUse {
         match self {
             RedisUse::Limits => "each process applies its own rate limits",
             RedisUse::Keys => {
-                "redrive, replay, discard, release and repair requests with an idempotency key are refused"
+                "redrive, replay, discard, release and repair requests with an idempotency key are rejected"
             }
         }
     }
@@ -74,7 +73,7 @@ impl RedisUse {
     }
 }
 
-/// Redis did not give a valid response in time.
+/// Error: Redis returned no valid response in time, or is not connected.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RedisUnavailable(String);
@@ -144,8 +143,8 @@ pub struct RedisConnection {
 }
 
 impl RedisConnection {
-    /// Starts a background task that connects, checks the connection for these uses, and reconnects after a loss, until the
-    /// process stops.
+    /// Starts a background task that connects, checks the connection for these uses, and reconnects after a loss, until
+    /// the process stops.
     pub fn keep(
         settings: RedisSettings,
         uses: Vec<RedisUse>,
@@ -166,7 +165,6 @@ impl RedisConnection {
         link
     }
 
-    /// Whether a connection is available.
     pub fn is_available(&self) -> bool {
         self.connection().is_some()
     }
@@ -177,7 +175,6 @@ impl RedisConnection {
         Deadline { timeout, expired: self.clock.sleep(timeout) }
     }
 
-    /// The current connection, if one is available.
     pub(crate) fn connection(&self) -> Option<Connection> {
         self.connection.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

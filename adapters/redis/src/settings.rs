@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use redis::{Client, ConnectionAddr, TlsCertificates};
 
-/// Reason why the settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSettings(String);

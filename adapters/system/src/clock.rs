@@ -1,7 +1,7 @@
 //! Production clocks.
 //!
-//! **Invariant:** times are truncated to microseconds, the finest precision that every engine stores, so that a stored time
-//! equals the one read back.
+//! **Invariant:** times are truncated to microseconds, the finest precision that every engine stores, so that a stored
+//! time equals the one read back.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -34,9 +34,9 @@ pub struct FollowingClock {
 }
 
 impl FollowingClock {
-    /// Processes a sample: the server returned `theirs` for a query sent at `sent_at` and answered at `received_at`, both by the
-    /// clock of this machine. If the current offset is outside the uncertainty of the sample, the offset is replaced and its
-    /// change is returned; otherwise the clock is unchanged.
+    /// Processes a sample: the server returned `theirs` for a query that was sent at `sent_at` and whose response
+    /// arrived at `received_at`, both by the clock of this machine. If the current offset is outside the uncertainty of
+    /// the sample, the offset is replaced and its change is returned; otherwise the clock is unchanged.
     pub fn follow(
         &self,
         sent_at: DateTime<Utc>,

@@ -17,7 +17,7 @@ use handover_outbox::consumers::{Bound, Subscriber};
 use handover_outbox::ports::{Broker, EventMetadata, NewEvent, OnFailed, StoreError};
 use handover_outbox::{EventSpec, Outbox, Transactor};
 
-/// Configurable business rules.
+/// Configurable rules of orders, outbox rows and points.
 #[derive(Debug, Clone)]
 pub struct Rules {
     /// How long an order may stay unpaid (`order.timeout.pending-minutes`).
@@ -40,7 +40,7 @@ impl Rules {
     }
 }
 
-/// Used when no gateway is configured: refunds stay due until a process has one.
+/// Used when no gateway is configured: every request fails as unavailable, so the refund is sent again later.
 struct NoGateway;
 
 #[async_trait]
@@ -66,14 +66,13 @@ pub struct App {
     pub rules: Arc<Rules>,
     /// Consumers in addition to those of the marketplace.
     pub added: Arc<[Subscriber<Work>]>,
-    /// Lease and retention of idempotency keys and stored responses.
+    /// Lease, retention and sweep interval of idempotency keys.
     pub requests: Arc<RequestSettings>,
     /// Store for requests whose response is stored after the command; `None`: the database.
     pub keys: Option<Arc<dyn IdempotencyStore>>,
 }
 
 impl App {
-    /// Creates an application on these adapters.
     pub fn new(tx: MarketTransactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
         let outbox = Outbox {
             registry: Arc::new(event_types(rules.pending_timeout)),
@@ -94,12 +93,11 @@ impl App {
         App { outbox, ..app }
     }
 
-    /// Sets the payment gateway.
     pub fn with_gateway(self, gateway: Arc<dyn Gateway>) -> App {
         App { gateway, ..self }
     }
 
-    /// Adds an event type. The event types of the marketplace are not changed.
+    /// Adds an event type. A name that is already registered keeps its first registration.
     pub fn with_event(self, spec: EventSpec) -> App {
         App { outbox: self.outbox.with_event(spec), ..self }
     }
@@ -121,7 +119,6 @@ impl App {
         self.subscribers().iter().map(|subscriber| subscriber.bind(&self.tx.store)).collect()
     }
 
-    /// Sets the lease and retention of idempotency keys.
     pub fn with_requests(self, requests: RequestSettings) -> App {
         App { requests: Arc::new(requests), ..self }
     }
@@ -164,8 +161,8 @@ impl App {
     }
 }
 
-/// Builds the events of a command. Ids, time and trace are fixed before the first attempt, so that a repeated attempt
-/// writes the same events.
+/// Builds the events of a command. Their ids and time are fixed before the first attempt, so that a repeated attempt
+/// writes events with the same ids.
 #[derive(Debug, Clone)]
 pub struct EventFactory {
     ids: Vec<EventId>,
@@ -176,7 +173,8 @@ pub struct EventFactory {
 }
 
 impl EventFactory {
-    /// Id of the command's first event. It is in the outbox if and only if the command was committed.
+    /// Id of the command's first event. If the command appends events, this id is in the outbox exactly when the
+    /// command was committed.
     pub fn first_id(&self) -> Option<&EventId> {
         self.ids.first()
     }
@@ -189,7 +187,7 @@ impl EventFactory {
         }
     }
 
-    /// Returns a copy with this trace, for a command that continues an earlier request. With `None`, the copy has the
+    /// Returns a copy with this trace, for a command that continues an earlier request. With `None`, the copy keeps the
     /// trace of the command.
     pub(crate) fn in_trace(&self, trace: Option<&Trace>) -> EventFactory {
         let mut events = self.clone();
@@ -205,7 +203,8 @@ impl EventFactory {
         self.metadata.trace_id.as_deref().unwrap_or_default()
     }
 
-    /// Builds the outbox rows of one aggregate change. Skips the first `skip` ids, which belong to earlier changes.
+    /// Builds the outbox rows of one aggregate change. Skips the first `skip` ids, which belong to earlier changes of
+    /// the same command.
     pub fn rows(
         &self,
         skip: usize,

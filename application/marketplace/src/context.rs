@@ -1,4 +1,4 @@
-//! Context of a command: actor, tenant, trace and idempotency claim. Every use case takes a context.
+//! Context of a command: actor, tenant, trace and idempotency claim.
 
 use std::fmt;
 
@@ -51,7 +51,8 @@ pub enum Actor {
     Gateway,
     /// A consumer or job of the service, by its name.
     System(&'static str),
-    /// The operating system user who runs the command line. It has every role, because it has access to the database.
+    /// The operating system user who runs the command line. This actor has every role, because it can access the
+    /// database directly.
     CommandLine(String),
 }
 

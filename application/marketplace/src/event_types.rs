@@ -1,4 +1,4 @@
-//! Event types of the marketplace, as registered with the relay and the consumers.
+//! Event types of the marketplace, as registered in the outbox.
 
 use std::time::Duration;
 

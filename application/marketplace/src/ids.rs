@@ -1,8 +1,8 @@
 //! Ids, chosen before the first attempt: integers from blocks reserved in the database, and UUIDv7 event ids.
 //!
-//! **Invariant:** an id does not prove ownership of a row. After a restored backup or a failover that lost commits, a block
-//! contains ids that are in use. A repeated attempt recognizes its own row only by values that no other attempt could have
-//! written.
+//! **Invariant:** an id does not prove ownership of a row. After a restored backup or a failover that lost commits, a
+//! block can contain ids that are in use. A repeated attempt therefore recognizes its own row by other values, such as
+//! an event id or the creation time.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,7 +26,6 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Creates an allocator on this store.
     pub fn new(tx: MarketTransactor) -> Ids {
         Ids { tx, blocks: Mutex::default() }
     }

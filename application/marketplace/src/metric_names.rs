@@ -3,15 +3,11 @@
 
 use handover_outbox::Metric;
 
-/// Requests rejected by the concurrency limit.
 pub const OVERLOAD_REFUSED: &str = "handover.overload.refused";
-/// Requests rejected by the rate limit.
 pub const LIMIT_REFUSED: &str = "handover.ratelimit.refused";
 /// Requests checked against process-local token buckets because Redis was unavailable.
 pub const LIMIT_FALLBACK: &str = "handover.ratelimit.fallback";
-/// 1 while the rate limiter cannot reach Redis.
 pub const LIMIT_REDIS_UNAVAILABLE: &str = "handover.ratelimit.redis.unavailable";
-/// 1 while the idempotency store cannot reach Redis.
 pub const IDEMPOTENCY_REDIS_UNAVAILABLE: &str = "handover.idempotency.redis.unavailable";
 
 /// Every metric of the marketplace. Names that 004 does not define begin with `handover`. The adapters of HTTP, rate limit

@@ -4,8 +4,8 @@ use handover_outbox::MASK;
 
 use crate::{CommandContext, Role};
 
-/// Payload fields without personal data: orders, amounts and times. `buyerId`, `sellerId`, `paymentMethod` and
-/// `transactionId` are masked.
+/// Payload fields without personal data. All other fields are masked: `buyerId`, `sellerId`, `paymentMethod` and
+/// `transactionId`.
 pub(crate) const VISIBLE_FIELDS: [&str; 29] = [
     "amount",
     "cancelledAt",

@@ -1,4 +1,4 @@
-//! Exchange, queues and bindings of the marketplace (spec §3 "Topology"): one table, the same for every broker.
+//! Exchange, queues and bindings of the marketplace (spec §3 "Topology"): the same for every broker.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub const WALLET_QUEUE: &str = "asset.wallet.queue";
 pub const POINTS_QUEUE: &str = "asset.points.queue";
 /// Queue of the buyer credit consumer.
 pub const CREDIT_QUEUE: &str = "buyer.credit.queue";
-/// Queue of the webhook dispatcher.
+/// Queue of the consumer `webhooks`.
 pub const WEBHOOK_QUEUE: &str = "webhook.dispatch.queue";
 
 /// Routing keys of the asset consumers.
@@ -40,8 +40,9 @@ const ASSET_BINDINGS: &[&str] = &["order.created", "order.paid", "order.cancelle
 /// The TTL of the delay queue without a suffix in its name (000 §4.5).
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// The topology for a payment deadline of `timeout`. It contains only queues that have a consumer: a queue without one
-/// would grow without limit, and a new consumer does not process events from before its subscription.
+/// The topology for a payment deadline of `timeout`. Every queue except the delay queue has a consumer, because a queue
+/// without a consumer would grow without limit. A queue for a future consumer would be useless: a new consumer does not
+/// process events from before its subscription.
 pub fn topology(timeout: Duration) -> Topology {
     let delay = QueueSpec {
         name: format!("{TIMEOUT_DELAY_QUEUE}{}", ttl_suffix(timeout)),
@@ -74,8 +75,9 @@ pub fn topology(timeout: Duration) -> Topology {
         )
 }
 
-/// Routing key of the delay queue. A TTL other than the default is part of the name, because RabbitMQ rejects a changed
-/// TTL on an existing queue. After a change of the setting, both queues drain (spec §3).
+/// Routing key of the delay queue. A TTL other than the default is part of the key and of the queue name, because
+/// RabbitMQ rejects a changed TTL on an existing queue. After a change of the setting, the messages in the former queue
+/// still expire (spec §3).
 pub fn timeout_delay_key(timeout: Duration) -> String {
     format!("{TIMEOUT_DELAY_KEY}{}", ttl_suffix(timeout))
 }

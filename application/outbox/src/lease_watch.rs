@@ -1,7 +1,8 @@
 //! Detects the end of leases by the observer's monotonic clock.
 //!
-//! **Invariant:** a lease that is not renewed ends within its length as measured by the observer's monotonic clock,
-//! even if the database clock is set. A lease that is renewed does not end because the database clock was set.
+//! **Invariant:** a lease that is not renewed ends at most one lease length after its first observation, measured by
+//! the observer's monotonic clock, even if the database clock is set. A lease that is renewed does not end because the
+//! database clock was set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,8 +22,8 @@ pub fn is_in_the_future(written: DateTime<Utc>, now: DateTime<Utc>) -> bool {
 /// Watches the leases of other processes, whose end times were written by the database clock.
 ///
 /// When an end time is first seen, the remaining time is computed with the database clock and limited to the length of
-/// a lease. From then on only the observer's monotonic clock counts. A changed end time means that the lease was
-/// renewed, and starts a new observation.
+/// a lease; after a forward step of the database clock it is the whole length. From then on only the observer's
+/// monotonic clock counts. A changed end time means that the lease was renewed, and starts a new observation.
 #[derive(Debug)]
 pub struct LeaseWatch<K> {
     length: Duration,

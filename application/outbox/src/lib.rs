@@ -3,7 +3,7 @@
 //!
 //! - A unit of work *has* an outbox ([`ports::UnitOfWork`]): [`append`] adds events to it in the caller's
 //!   transaction.
-//! - [`with_tx`] is the only way to run a transaction.
+//! - [`with_tx`] is the only way to run a unit of work.
 //! - An [`Outbox`] contains the services that the relay, consumers, dead-letter drainer and operators of one process
 //!   need; [`runtime`] starts the relay, the consumers and the drainer.
 //! - A [`consumers::Handler`] applies events in the application's own unit of work;

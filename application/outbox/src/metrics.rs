@@ -67,7 +67,10 @@ pub const METRICS: [Metric; 8] = [
     Metric::counter(DEAD, "Events marked as FAILED after their last publish failed"),
     Metric::gauge(PENDING, "Events that are not published yet (NEW and RETRY)"),
     counter_of_consumer(CONSUMED, "Events applied and committed"),
-    counter_of_consumer(IDEMPOTENT, "Ignored deliveries of events that were already applied"),
+    counter_of_consumer(
+        IDEMPOTENT,
+        "Ignored deliveries of applied events, and events whose effect already existed",
+    ),
     counter_of_consumer(
         NOT_CONSUMED,
         "Failed attempts to apply an event, including the last one before DEAD",

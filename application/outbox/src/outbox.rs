@@ -12,7 +12,7 @@ use crate::{EventRegistry, EventSpec, Transactor};
 /// Everything that the relay, consumers, dead-letter drainer and operators of one process need. Clones share it.
 #[derive(Clone)]
 pub struct Outbox {
-    /// Runs transactions.
+    /// Runs units of work.
     pub tx: Transactor,
     /// Message broker.
     pub broker: Arc<dyn Broker>,

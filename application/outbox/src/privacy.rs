@@ -1,8 +1,8 @@
 //! Masks payloads for operators without access to personal data: only fields that event types declare as visible are
 //! shown.
 //!
-//! **Invariant:** a field that no type declares as visible is masked, and so is a value that is not a code, number or
-//! time.
+//! **Invariant:** a field that no type declares as visible and that is not a field of the envelope is masked, and so is
+//! a text that is not a code or a time.
 
 use std::collections::BTreeSet;
 

@@ -107,7 +107,7 @@ impl EventRegistry {
         &self.unordered
     }
 
-    /// Fields that any registered type declares as visible.
+    /// Fields that at least one registered type declares as visible.
     pub(crate) fn visible(&self) -> BTreeSet<&str> {
         self.specs.values().flat_map(|spec| spec.visible.iter().copied()).collect()
     }

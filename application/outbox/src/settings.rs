@@ -1,4 +1,4 @@
-//! Settings of relay and consumers. Every limit has its default here; the configuration checks its range.
+//! Settings of relay and consumers, with their defaults. The configuration checks the ranges.
 
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::ports::OnFailed;
 /// Effect of a broker outage on the events being published (`outbox.outage`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnOutage {
-    /// They stay in the outbox, and no attempt is counted.
+    /// The events stay in the outbox, and no attempt is counted.
     #[default]
     Wait,
     /// The outage counts as a failed attempt of each event (literal reading of 000).
@@ -34,7 +34,7 @@ pub struct RelaySettings {
     pub lease_ms: u32,
     /// How long the relay waits for the confirms of a window before their outcome counts as unknown.
     pub confirm_timeout: Duration,
-    /// Longest pause between two probes of an unreachable broker.
+    /// Longest pause between two probes of an unreachable broker or database.
     pub probe_cap: Duration,
 }
 
@@ -56,7 +56,7 @@ impl Default for RelaySettings {
 /// Settings of all consumers.
 #[derive(Debug, Clone)]
 pub struct ConsumerSettings {
-    /// Maximum number of unsettled deliveries (`consumer.prefetch`).
+    /// Maximum number of unsettled deliveries of each consumer (`consumer.prefetch`).
     pub prefetch: NonZeroU16,
     /// Retry policy for failed attempts (`consumer.backoff`, `consumer.retry-threshold`).
     pub retry: RetryPolicy,
@@ -64,7 +64,7 @@ pub struct ConsumerSettings {
     pub attempt_timeout: Duration,
     /// Lease of an attempt that is counted before it runs; longer than `attempt_timeout`.
     pub lease: Duration,
-    /// Interval of the sweep for leftover and lost events.
+    /// Interval of the sweep for unsettled and lost events.
     pub sweep_interval: Duration,
     /// Time after which a confirmed event that was not delivered counts as lost by the broker.
     pub lost_after: Duration,

@@ -2,7 +2,7 @@
 
 /// The event was already applied.
 pub const DUPLICATE: &str = "事件已处理，忽略重复消息";
-/// The event type is not registered.
+/// The event type is not registered, or the consumer does not handle it.
 pub const UNSUPPORTED_TYPE: &str = "事件类型不支持";
 /// A publish was not confirmed.
 pub const PUBLISH_FAILED: &str = "消息发送失败";

@@ -1,4 +1,4 @@
-//! [`with_tx`], the only way to run a transaction.
+//! [`with_tx`], the only way to run a unit of work.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -63,7 +63,7 @@ impl UnitError for StoreError {
 pub struct Transactor<U: ?Sized = dyn UnitOfWork, V: ?Sized = dyn View> {
     /// Store that begins the units of work.
     pub store: Arc<dyn Store<Unit = U, View = V>>,
-    /// Tasks that run them.
+    /// Tasks that run the units of work.
     pub tasks: Tasks,
     /// Clock for the pauses between attempts.
     pub clock: Arc<dyn Clock>,
@@ -113,7 +113,7 @@ impl<U: ?Sized, V: ?Sized> Clone for Transactor<U, V> {
 ///
 /// - The whole attempt is repeated after a conflict, a transient error or a commit of unknown outcome. `work` must
 ///   therefore not generate ids or read the clock: both are chosen by the caller.
-/// - After an error nothing is committed.
+/// - After an error nothing is committed, unless the outcome of an attempt is unknown.
 /// - The unit of work runs as a separate task: a cancelled caller cannot interrupt it between begin and commit.
 pub async fn with_tx<U, V, T, E, F>(tx: &Transactor<U, V>, work: F) -> Result<T, E>
 where

@@ -39,7 +39,6 @@ struct FaultState {
     outage: Option<(DateTime<Utc>, DateTime<Utc>)>,
 }
 
-/// Message counts by queue and event.
 pub(super) type CountsByQueueAndEvent = BTreeMap<(String, EventId), MessageCounts>;
 
 /// Counts of the messages of one event in one queue.
@@ -49,7 +48,6 @@ pub(super) struct MessageCounts {
     pub(super) intact: u64,
     /// Copies that the demo added to the queue.
     pub(super) copies: u64,
-    /// Messages that the consumer acknowledged.
     pub(super) acked: u64,
 }
 
@@ -61,7 +59,7 @@ pub(super) enum DeliveryAction {
     Duplicate,
     /// Replace the message with one that has this body.
     Corrupt(String),
-    /// Acknowledge without delivery: the event was published again after its message had been corrupted.
+    /// Acknowledge without delivery: a further intact message of the event whose message was corrupted.
     Drop,
 }
 
@@ -82,7 +80,6 @@ pub(super) struct CorruptedMessage {
     pub(super) event: EventId,
 }
 
-/// Faults that were injected.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct InjectedFaults {
     pub(super) message_counts: CountsByQueueAndEvent,
@@ -106,7 +103,6 @@ impl BrokerFaults {
         self.state().outage = Some((now, now));
     }
 
-    /// Ends the outage.
     pub(super) fn end_outage(&self) {
         self.0.connection.send_modify(|connection| connection.is_down = false);
         if let Some((_, until)) = &mut self.state().outage {
@@ -114,7 +110,6 @@ impl BrokerFaults {
         }
     }
 
-    /// Returns the faults injected so far.
     pub(super) fn injected(&self) -> InjectedFaults {
         let state = self.state();
         InjectedFaults {
@@ -140,15 +135,15 @@ impl BrokerFaults {
         if *self.0.connection.borrow() == connection { Ok(()) } else { Err(unreachable()) }
     }
 
-    /// Waits until the connection is lost.
     pub(super) async fn wait_until_lost(&self, connection: Connection) {
         let mut now = self.0.connection.subscribe();
         // An error means that the sender was dropped; then the connection is lost too.
         let _ = now.wait_for(|now| *now != connection).await;
     }
 
-    /// Decides what to do with a message delivered from `queue`. Only the first message of an event in that queue is
-    /// corrupted, so that no intact copy exists there; later messages of that event in the queue are never duplicated.
+    /// Decides what to do with a message delivered from `queue`. Only the first delivery of an event to fulfillment can
+    /// be chosen for corruption, so that no intact message was delivered before. Messages of the chosen event in that
+    /// queue are never duplicated.
     pub(super) fn next_action(&self, queue: &str, event: &EventId, body: &str) -> DeliveryAction {
         let mut state = self.state();
         let key = (queue.to_owned(), event.clone());
@@ -161,7 +156,7 @@ impl BrokerFaults {
                 return match (body == corrupted_body, *is_done) {
                     (true, _) => DeliveryAction::Deliver,
                     (false, true) => DeliveryAction::Drop,
-                    // The connection was lost before the corrupted message was published.
+                    // The broker has not confirmed the corrupted message yet.
                     (false, false) => DeliveryAction::Corrupt(corrupted_body.clone()),
                 };
             }
@@ -206,7 +201,6 @@ impl BrokerFaults {
         }
     }
 
-    /// Records that the consumer of `queue` acknowledged messages of these events.
     pub(super) fn record_acks(&self, queue: &str, events: &[EventId]) {
         let mut state = self.state();
         events.iter().for_each(|event| state.counts(queue, event).acked += 1);

@@ -30,12 +30,10 @@ use marketplace_wiring::{Failure, Secrets};
 /// Maximum number of concurrent requests: as many as there are buyers of the lamp.
 const MAX_CONCURRENT_REQUESTS: usize = 64;
 
-/// Timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Lifetime of tokens: longer than the simulated day, because `--keep` prints two tokens for use after the day.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// Response of the API.
 #[derive(Debug, Clone)]
 pub(super) struct ApiResponse {
     pub(super) status: u16,
@@ -56,7 +54,8 @@ impl ApiResponse {
         self.status == 409 && self.code == "A0409"
     }
 
-    /// Whether the request should be repeated: a requirement is not met yet, or the outcome is unknown.
+    /// Whether the request should be repeated: it was not executed (`C0001`, for example because assets are not locked
+    /// yet), or its outcome is unknown (`C0002`).
     pub(super) fn is_retryable(&self) -> bool {
         ["C0001", "C0002"].contains(&self.code.as_str())
     }
@@ -71,7 +70,6 @@ impl ApiResponse {
         Money::parse(&self.data.get(field)?.to_string()).ok()
     }
 
-    /// The items of a list response.
     pub(super) fn items(&self) -> &[Value] {
         self.data.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
     }
@@ -104,7 +102,7 @@ pub(super) struct Api {
     base: String,
     tokens: BTreeMap<UserId, String>,
     gateway: Webhook,
-    /// Source of idempotency keys; each POST gets a new one.
+    /// Source of idempotency keys: each POST of a user or operator gets a new one.
     keys: AtomicU64,
     /// Limits concurrent requests; waiting for a permit does not count towards the timeout.
     permits: Semaphore,
@@ -162,7 +160,6 @@ impl Api {
         self.post(seller, "/api/v1/products", &json!({"title": title, "price": price})).await
     }
 
-    /// Places an order.
     pub(super) async fn order(
         &self,
         buyer: UserId,
@@ -187,7 +184,6 @@ impl Api {
         self.post(buyer, &format!("/api/v1/orders/{order}/payments"), &json!({"paymentMethod": "card"})).await
     }
 
-    /// The seller ships the order.
     pub(super) async fn ship(&self, seller: UserId, order: OrderId) -> Result<ApiResponse, NoResponse> {
         let body = json!({"carrier": "SF", "trackingNo": format!("T{order}")});
         self.post(seller, &format!("/api/v1/orders/{order}/ship"), &body).await
@@ -198,12 +194,10 @@ impl Api {
         self.post(buyer, &format!("/api/v1/orders/{order}/complete"), &json!({})).await
     }
 
-    /// The buyer cancels the order.
     pub(super) async fn cancel(&self, buyer: UserId, order: OrderId) -> Result<ApiResponse, NoResponse> {
         self.post(buyer, &format!("/api/v1/orders/{order}/cancel"), &json!({})).await
     }
 
-    /// Requests the refund of a paid order.
     pub(super) async fn refund(
         &self,
         requester: UserId,

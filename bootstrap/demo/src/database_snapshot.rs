@@ -1,5 +1,5 @@
-//! Snapshot of the database: every row that a promise covers, read through a separate read-only connection and not
-//! through the service.
+//! Snapshot of the database: every row that a promise covers, read through a separate connection and not through the
+//! service.
 
 mod assets;
 
@@ -27,7 +27,7 @@ pub(super) struct DatabaseSnapshot {
     pub(super) orders: BTreeMap<OrderId, Order>,
     pub(super) payments: BTreeMap<OrderId, Vec<Payment>>,
     pub(super) products: BTreeMap<ProductId, Product>,
-    /// Outbox rows by id.
+    /// Outbox rows, sorted by id.
     pub(super) events: Vec<OutboxRow>,
     /// Consume-log records.
     pub(super) consumed: Vec<Consumed>,
@@ -40,13 +40,12 @@ pub(super) struct DatabaseSnapshot {
     /// Current credit of each buyer.
     pub(super) credit: BTreeMap<UserId, BuyerCredit>,
     pub(super) dead_letters: Vec<DeadLetter>,
-    /// Assets and refunds.
     pub(super) assets: Assets,
 }
 
 impl DatabaseSnapshot {
-    /// Reads all rows. Orders are read by user and by event, so that an order without events, and events without an order,
-    /// are detected.
+    /// Orders are read by user and by event, so that an order without events and an event without its order are both
+    /// detected.
     pub(super) async fn read(store: &MarketStore, users: &[UserId]) -> Result<DatabaseSnapshot, StoreError> {
         let mut view = store.view().await?;
         let view = view.as_mut();

@@ -15,14 +15,13 @@ use super::market::{Market, Offer, TradingPace};
 use super::plan::Plan;
 use super::wait::{WaitFor, wait};
 
-/// Note with which the operator discards the dead letter of the corrupted message.
+/// Note with which the operator discards open dead letters. Only that of the corrupted message is expected.
 const EXPLANATION: &str = "corrupted by the demo on purpose; its event was applied from the outbox";
 
-/// Everything that a day needs.
 pub(super) struct Day<'a> {
     /// The service, only to read its state; buyers, sellers and operators use the HTTP API.
     pub(super) app: &'a App,
-    /// The database, through a separate read-only connection.
+    /// The database, through a separate connection.
     pub(super) store: &'a MarketStore,
     pub(super) faults: &'a BrokerFaults,
     pub(super) market: &'a Market,

@@ -1,7 +1,7 @@
 //! Wraps the real broker and injects faults: duplicated messages, one corrupted message, an outage.
 //!
-//! **Invariant:** faults act on the real queues: a copy is one more message in the queue, a corrupted message replaces the
-//! intact one in the queue, and a lost connection requeues its unsettled deliveries.
+//! **Invariant:** faults act on the real queues: a copy is one more message in the queue, a corrupted message replaces
+//! the intact one in the queue, and a lost connection requeues its unsettled deliveries.
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,6 @@ use marketplace::queues::DEAD_LETTER_QUEUE;
 
 use super::broker_faults::{BrokerFaults, Connection, DeliveryAction};
 
-/// Wraps `broker` so that it injects these faults.
 pub(super) fn with_faults(broker: Arc<dyn Broker>, faults: BrokerFaults) -> Arc<dyn Broker> {
     Arc::new(FaultyBroker { broker, faults })
 }
@@ -81,7 +80,7 @@ struct FaultySubscription {
     queue: String,
     faults: BrokerFaults,
     connection: Connection,
-    /// Deliveries that are not settled yet, with their events.
+    /// Deliveries that the consumer has not acknowledged, with their events.
     unsettled: Mutex<BTreeMap<DeliveryTag, EventId>>,
 }
 

@@ -17,26 +17,24 @@ use super::journal::ClientRecord;
 pub(super) struct Figures {
     /// Orders per second, outside the broker outage; an order is counted when all its requests are done.
     pub(super) orders_per_second: f64,
-    /// Median time from the commit of an event to its effect, in milliseconds. Events delayed by the outage or by the
-    /// corrupted message are excluded.
+    /// Median time from the creation of an event to its effect, in milliseconds. Effects that the outage may have
+    /// delayed and effects of the event whose message was corrupted are excluded.
     pub(super) commit_to_effect_p50_ms: i64,
-    /// 99th percentile of the time from commit to effect, in milliseconds, with the same exclusions.
+    /// 99th percentile of the same times.
     pub(super) commit_to_effect_p99_ms: i64,
-    /// Events in the outbox.
     pub(super) events: usize,
     pub(super) effects: usize,
-    /// Orders paid partly or fully with assets.
+    /// Orders that use assets, paid or not.
     pub(super) orders_with_assets: usize,
     /// Operations on coupons, wallets and points that orders caused; operator grants are excluded.
     pub(super) asset_operations: usize,
-    /// Requests repeated because assets were not locked yet or the outcome was unknown.
+    /// How often a request was repeated after `C0001` or `C0002`, for example because assets were not locked yet.
     #[serde(rename = "askedAgain")]
     pub(super) retried_requests: usize,
     /// Refunds that succeeded.
     pub(super) refunds: usize,
-    /// Refunds that failed.
     pub(super) failed_refunds: usize,
-    /// Duration of the demo, in seconds.
+    /// Duration of trading and verification, in seconds.
     pub(super) seconds: f64,
 }
 

@@ -1,7 +1,8 @@
 //! The payment gateway of the demo.
 //!
-//! **Invariant:** each refund has one source of its result. During the day the demo itself reports the planned result to
-//! the callback; the configured sandbox gateway, which would report a result too, receives requests only after the day.
+//! **Invariant:** each refund has one source of its result. During the day the demo itself reports the planned result
+//! to the callback; the configured sandbox gateway, which would report a result too, receives requests only after the
+//! day.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Record of the responses that clients received. Guarantees cover acknowledged changes, so the database rows are compared
-//! with this record.
+//! Record of the responses that clients received. Guarantees cover acknowledged changes, so the database rows are
+//! compared with this record.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,6 @@ pub(super) enum Step {
     Paid,
     Shipped,
     Completed,
-    /// The buyer cancelled the order.
     Cancelled,
     /// The service accepted the gateway's report that the payment failed, which cancels an order with assets.
     PaymentFailed,
@@ -45,7 +44,7 @@ pub(super) struct Rush {
     pub(super) lamp: Option<ProductId>,
     /// Orders that were accepted.
     pub(super) won: Vec<OrderId>,
-    /// Number of orders refused because the lamp is sold.
+    /// Number of orders rejected because the lamp was sold.
     pub(super) refused: usize,
 }
 
@@ -57,11 +56,11 @@ pub(super) struct ClientRecord {
     /// Placed orders.
     pub(super) orders: BTreeMap<OrderId, ClientOrder>,
     pub(super) rush: Rush,
-    /// Number of requests refused because the order had already been closed.
+    /// Number of requests rejected because the order had already been closed.
     pub(super) late: usize,
-    /// Number of requests repeated because the assets of the order were not locked yet or the outcome was unknown.
+    /// How often a request was repeated after `C0001` or `C0002`, for example because assets were not locked yet.
     pub(super) retried_requests: usize,
-    /// Responses that no rule allows.
+    /// Responses that no rule allows, and requests without a response.
     pub(super) unexpected: Vec<String>,
     /// Number of orders traded at full speed, and the time this took.
     pub(super) trading: (usize, Duration),
@@ -83,7 +82,6 @@ impl Journal {
         }
     }
 
-    /// Returns a copy of the record.
     pub(super) fn read(&self) -> ClientRecord {
         self.record().clone()
     }

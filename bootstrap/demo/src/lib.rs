@@ -1,7 +1,7 @@
-//! `demo`: a self-verifying market day. It starts a service, trades through its HTTP API while it injects message faults
-//! and a broker outage, and then compares every database row with the guarantees.
+//! `demo`: a self-verifying market day. It starts a service, trades through its HTTP API while it injects message
+//! faults and a broker outage, and then compares the database with the guarantees.
 //!
-//! **Invariant:** the demo reads and writes nothing outside its own folder.
+//! **Invariant:** the demo reads no configuration and writes no file outside its own folder.
 
 mod args;
 mod broker_faults;
@@ -58,9 +58,10 @@ use verdict::{ConsumerEvents, Evidence, Expectations};
 const OUTAGE: Duration = Duration::from_secs(3);
 /// Maximum delay between the deadline of an unpaid order and its cancellation. A timeout message cancels the order
 /// shortly after the outage ends, on a busy machine within seconds; the sweep, which runs every ten minutes, must not
-/// cancel any order. The limit lies between these two times, so it does not depend on the speed of the machine.
+/// cancel any order. The limit lies between these two times: a slow machine does not exceed it, the sweep would.
 const CANCEL_DELAY_LIMIT: Duration = Duration::from_secs(30);
-/// Addition to [`CANCEL_DELAY_LIMIT`] for each order of the day: orders are placed faster than their events are settled.
+/// Addition to [`CANCEL_DELAY_LIMIT`] for each order of the day: orders are placed faster than their events are
+/// settled.
 const CANCEL_DELAY_LIMIT_PER_ORDER: Duration = Duration::from_millis(1);
 /// Random seeds are below this limit, so that a person can type them.
 const RANDOM_SEED_LIMIT: u64 = 1_000_000_000;
@@ -177,7 +178,7 @@ impl Demo<'_> {
             journal: Arc::<Journal>::default(),
             progress: self.progress.clone(),
         };
-        // A separate read-only connection: it sees only what was committed to the file.
+        // A separate connection: it sees only what was committed to the file.
         let read_only = AttachedDatabase::readable(&self.config.database).await?;
         let app = service.app();
         let day = Day { app, store: &read_only.store, faults: self.faults, market: &market };
@@ -213,7 +214,7 @@ impl Demo<'_> {
         self.print_report(&report, kept.map(|folder| report::instructions(folder, &api, &plan)))
     }
 
-    /// Prints the report to stdout and broken promises to stderr; the exit code is 1 if there are any.
+    /// Prints the report to stdout and broken promises to stderr; the exit code is 1 if a promise is broken.
     fn print_report(&self, report: &Report, instructions: Option<String>) -> Result<Exit, Failure> {
         let format = self.arguments.output.output;
         say(&report.render(format))?;

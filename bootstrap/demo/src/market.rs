@@ -148,8 +148,8 @@ impl Market {
         Some(order)
     }
 
-    /// Returns the response if it is a success. A refusal because the order is already closed is expected; the refusal
-    /// is counted.
+    /// Returns the response if it is a success. A conflict is expected, because the order may already be closed; it is
+    /// only counted.
     fn in_time(&self, what: &str, response: Result<ApiResponse, NoResponse>) -> Option<ApiResponse> {
         match response {
             Ok(response) if response.is_conflict() => {
@@ -180,7 +180,8 @@ impl Market {
         value
     }
 
-    /// Runs `work` for each item with limited concurrency; starts and results have the sequence of the items.
+    /// Runs `work` for each item at this pace. The results have the sequence of the items; items without a result are
+    /// omitted.
     async fn for_each<T, U, F>(&self, items: Vec<T>, pace: TradingPace, work: fn(Market, T) -> F) -> Vec<U>
     where
         T: Clone + Send + Sync + 'static,

@@ -38,7 +38,7 @@ const TITLES: [&str; 12] = [
 /// Prices are drawn from 1.00 to 500.00.
 const CHEAPEST_MINOR: i64 = 100;
 const PRICES: usize = 49_901;
-/// On average, one of this number of orders gets every gateway report twice.
+/// On average, one order in this many gets every gateway report twice.
 const REPORTED_TWICE: usize = 4;
 /// Price of the lamp: 88.50.
 const LAMP_MINOR: i64 = 8_850;
@@ -59,7 +59,7 @@ pub(super) enum Scenario {
     Unpaid,
     /// The payment fails; this cancels the order because it uses assets.
     PaymentFailed,
-    /// The buyer cancels while the payment is in progress.
+    /// The buyer cancels while the payment is in progress; then the payment succeeds.
     PaidAfterCancel,
     /// Paid, then refunded.
     Refunded,
@@ -81,7 +81,7 @@ const SHARES: [(Scenario, AssetUse); 30] = [
     (Scenario::RefundedOnRetry, AssetUse::None),
     (Scenario::Completed, AssetUse::None),
     (Scenario::Completed, AssetUse::WholePrice),
-    // Only one of the two orders gets the coupon, so both have the same scenario.
+    // Which of the two orders gets the coupon depends on timing, so both have the same scenario.
     (Scenario::Completed, AssetUse::SharedCoupon),
     (Scenario::Completed, AssetUse::SharedCoupon),
     (Scenario::PaymentFailed, AssetUse::Coupon),
@@ -116,7 +116,7 @@ pub(super) struct Deal {
 }
 
 impl Deal {
-    /// Whether the order is certain to be paid in time.
+    /// Whether the plan pays the order, with assets that its buyer certainly has.
     fn is_paid(&self) -> bool {
         self.scenario.is_paid() && self.assets.cover == AssetCoverage::Sufficient
     }
@@ -204,7 +204,7 @@ impl Plan {
 }
 
 impl Scenario {
-    /// Whether a payment succeeds while the order needs it.
+    /// Whether a payment succeeds before the order is closed.
     fn is_paid(self) -> bool {
         match self {
             Scenario::Completed

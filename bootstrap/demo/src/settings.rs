@@ -1,7 +1,7 @@
 //! Configuration of the demo's service: an ordinary configuration file in the demo's folder.
 //!
-//! No other source is read, so the day does not depend on the environment. With `--keep`, every other command works on
-//! the folder with `--config` and this file.
+//! No other source is read, so the day does not depend on the environment. After `--keep`, other commands find the
+//! database with `--config` and this file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,11 +27,11 @@ pub(super) fn path(folder: &Path) -> PathBuf {
 pub(super) fn write(folder: &Path, orders: u32) -> Result<Config, Failure> {
     let path = path(folder);
     let text = format!(
-        r#"# A market day in less than a minute: timeouts of minutes in production are seconds here.
+        r#"# A short market day: timeouts that are minutes in production are seconds here.
 [http]
 listen = "127.0.0.1:0"
 
-[rate-limit]                      # all clients share one address and send requests as fast as they can
+[rate-limit]                      # clients send requests as fast as they can; all gateway callbacks come from one address
 capacity = 10000
 per-second = 10000
 

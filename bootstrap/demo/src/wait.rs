@@ -31,8 +31,8 @@ struct PendingWork {
     done: u64,
 }
 
-/// Waits until the condition holds, or until nothing has changed for [`STALL_TIMEOUT`]; then the report shows the pending
-/// work as a broken promise.
+/// Waits until the condition holds, or until nothing has changed for [`STALL_TIMEOUT`]; then the report shows the
+/// pending work as a broken promise.
 pub(super) async fn wait(
     condition: WaitFor,
     app: &App,
@@ -89,7 +89,8 @@ async fn read_pending_work(
     pending(unsettled, "events to settle");
     pending(queued(app).await, "messages queued");
     if work.pending.is_empty() {
-        // A more expensive query, so it runs last: events whose messages were lost, which consumers find by scanning.
+        // This query is more expensive, so it runs last. It finds events that a consumer has not recorded, for example
+        // because their messages were lost.
         let mut unseen = 0;
         for subscriber in app.subscribers() {
             let (name, takes) = (subscriber.handler.name(), subscriber.handler.event_types());

@@ -1,5 +1,7 @@
-//! Example service on handover's crates: a lending library with its own tables, event type and consumer. handover provides
-//! the outbox, the relay, ordering, exactly-once effects and dead letters. Run: `cargo run -p handover-example-library`
+//! Example service on handover's crates: a lending library with its own tables, event type and consumer. handover
+//! provides the outbox, the relay, ordering, exactly-once effects and dead letters.
+//!
+//! Run: `cargo run -p handover-example-library`
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +61,8 @@ struct BookLent {
     reader: String,
 }
 
-/// The consumer: its effect is committed in the same transaction as the consume-log record, so it happens exactly once.
+/// The consumer. Its effect is committed in the same transaction as the consume-log record, so it is applied exactly
+/// once.
 struct Reminders;
 
 #[async_trait]
@@ -82,7 +85,6 @@ impl Handler<Session> for Reminders {
     }
 }
 
-/// The parts of the service.
 struct Library {
     outbox: Outbox,
     tx: Transactor<Session, Session>,

@@ -28,9 +28,9 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        // Check the global queue on every second tick: otherwise, under load, a task that another thread woke, such as a
-        // transaction with a finished statement, would wait with its locks behind all newly arrived requests. A value of 1
-        // would starve the local queues.
+        // Check the global queue on every second tick: otherwise, under load, a task that another thread woke, such as
+        // a transaction with a finished statement, would wait with its locks behind all newly arrived requests. A value
+        // of 1 would starve the local queues.
         .global_queue_interval(2)
         .build()
         .map_err(|cause| Failure::System { what: "cannot start the worker threads", cause })?;

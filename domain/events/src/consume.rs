@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum ConsumeStatus {
     /// An attempt was counted and is running; if its lease ends first, another attempt may start.
     Processing,
-    /// An earlier event of the same aggregate must be settled first.
+    /// An earlier event of the same aggregate must be settled first, or another transaction held a lock that the event
+    /// needs.
     Waiting,
     /// The effects are committed. Only in this state, a further delivery is a duplicate.
     Success,

@@ -116,8 +116,8 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.wrong_type(name, "an RFC 3339 time"))
     }
 
-    /// Reads a required date in the format `YYYY-MM-DD`; the parser of chrono also accepts other forms, such as
-    /// `26-2-4`.
+    /// Reads a required date in the format `YYYY-MM-DD`. Other forms that the parser of chrono accepts, such as
+    /// `26-2-4`, are rejected.
     pub fn day(&self, name: &str) -> Result<NaiveDate, EnvelopeError> {
         let text = self.text(name)?;
         let day = text.parse::<NaiveDate>().ok();

@@ -11,7 +11,7 @@ pub const MAX_ID: i64 = (1 << 53) - 1;
 /// Reason why a value is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
-    /// The integer is not between 1 and 2^53 - 1.
+    /// The value is not an integer from 1 to 2^53 - 1.
     #[error("must be an integer from 1 to 9007199254740991")]
     OutOfRange,
     /// The event id does not consist of 1 to 64 visible ASCII characters.

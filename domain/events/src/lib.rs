@@ -2,7 +2,7 @@
 //!
 //! Only values and rules: no async, no clock, no random numbers, no I/O.
 //!
-//! **Invariant:** every function is total; a failure is an error value that states the rejected input and the reason.
+//! **Invariant:** every function is total; a failure is an error value that states the reason.
 
 #![warn(missing_docs)]
 

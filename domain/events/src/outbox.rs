@@ -10,11 +10,12 @@ use super::TenantId;
 pub enum OutboxStatus {
     /// Not published yet.
     New,
-    /// The last attempt was not confirmed; the next one is due at `next_retry_time`.
+    /// The last attempt was not confirmed, or an operator redrove the row; the next attempt is due at
+    /// `next_retry_time`.
     Retry,
     /// The broker confirmed the message and did not return it.
     Sent,
-    /// All attempts failed; an operator must decide.
+    /// No further automatic attempt; an operator must decide.
     Failed,
 }
 

@@ -20,8 +20,8 @@ pub enum RetryPolicy {
         /// The delay after each failure, in order.
         delays: Vec<Duration>,
     },
-    /// Exponential backoff: `base`, doubled with each failure up to `cap`, minus the jitter. Failure number `max_attempts`
-    /// is final (003, 004).
+    /// Exponential backoff: `base`, doubled with each failure up to `cap`, minus the jitter. Failure number
+    /// `max_attempts` is final (003, 004).
     Exponential {
         /// Delay after the first failure.
         base: Duration,
@@ -41,7 +41,7 @@ pub struct Jitter(u8);
 /// Reason why a retry policy is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RetryPolicyError {
-    /// The jitter is above 1.
+    /// The jitter is above 1 (100 %).
     #[error("jitter must be from 0 to 1")]
     Jitter,
     /// A delay is zero, so retries would form a busy loop.
@@ -118,7 +118,7 @@ impl RetryPolicy {
         }
     }
 
-    /// Longest delay of the policy. Jitter only shortens a delay.
+    /// Longest delay of the policy; jitter cannot make a delay longer.
     pub fn longest_delay(&self) -> Duration {
         match self {
             RetryPolicy::Schedule { delays } => delays.iter().copied().max().unwrap_or_default(),

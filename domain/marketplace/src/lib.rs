@@ -3,7 +3,7 @@
 //! Decisions take values and return `Result<(new state, events), refusal>`. They do not wait, read a clock, generate
 //! random numbers or perform I/O: time, ids and random numbers are arguments.
 //!
-//! **Invariant:** every function is total; a refusal is an error value that states the rejected input and the reason.
+//! **Invariant:** every function is total; a refusal is an error value that states the reason.
 
 mod assets;
 mod credit;

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// An amount in minor units (cents, fen). Never negative, within the range of ids.
+/// An amount in minor units (cents, fen), from 0 to `MAX_ID`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Money(i64);
 
@@ -27,12 +27,10 @@ impl Money {
     pub const ZERO: Money = Money(0);
     const MAX_MINOR: i64 = handover_events::MAX_ID;
 
-    /// Creates an amount from minor units.
     pub fn from_minor(minor: i64) -> Result<Money, MoneyError> {
         if (0..=Self::MAX_MINOR).contains(&minor) { Ok(Money(minor)) } else { Err(MoneyError::OutOfRange) }
     }
 
-    /// The amount in minor units.
     pub const fn minor(self) -> i64 {
         self.0
     }

@@ -38,7 +38,6 @@ pub struct Settlement {
 /// Reason why a payment report is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PaymentRefusal {
-    /// The reported amount differs from the amount of the payment.
     #[error("the reported amount is {reported}, but the payment amount is {expected}")]
     WrongAmount { reported: Money, expected: Money },
     /// The gateway already reported this transaction id for another payment.

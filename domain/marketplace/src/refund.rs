@@ -45,7 +45,6 @@ pub enum RefundRefusal {
     /// The refund is already settled with the other result.
     #[error("the refund is already {status}")]
     AlreadySettled { status: RefundStatus },
-    /// The order has no payment that can be refunded.
     #[error("the order has no payment that can be refunded")]
     NothingToRefund,
 }

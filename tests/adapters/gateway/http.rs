@@ -20,7 +20,7 @@ use crate::{PATIENCE, eventually};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8G";
 const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-/// Time limit that an immediate response never exceeds.
+/// Time limit that an immediate response does not exceed.
 const LONG_TIMEOUT: Duration = PATIENCE;
 
 fn request() -> RefundRequest {

@@ -14,7 +14,7 @@ use marketplace_gateway::{RefundReports, SandboxGateway};
 
 const DELAY: Duration = Duration::from_secs(1);
 
-/// Records reports; returns an error while it is unavailable.
+/// Records reports. While `is_unavailable` is set, each report fails.
 #[derive(Default)]
 struct RecordingReports {
     received: Mutex<Vec<(i64, RefundResult)>>,
@@ -53,13 +53,13 @@ impl World {
         World { clock, tasks, reports, sandbox }
     }
 
-    /// Requests a refund; its report is then scheduled.
+    /// Requests a refund and waits until its report is scheduled.
     async fn refund(&self, refund: i64, payment: i64, minor: i64) {
         self.sandbox.refund(&request(refund, payment, minor)).await.unwrap();
         run_tasks().await;
     }
 
-    /// Advances the clock until scheduled reports are sent.
+    /// Advances the clock by `DELAY`, after which a scheduled report is sent.
     async fn pass_delay(&self) {
         self.clock.advance(DELAY);
         run_tasks().await;

@@ -159,7 +159,7 @@ async fn rejected_message_is_dead_lettered_and_dropped_when_rejected_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn declare_refuses_different_arguments_with_both_values_and_changes_nothing() {
+async fn declare_rejects_different_arguments_with_both_values_and_changes_nothing() {
     let broker = broker().await;
     let mut other = standard();
     other.queues.insert(
@@ -183,7 +183,7 @@ async fn declare_refuses_different_arguments_with_both_values_and_changes_nothin
 }
 
 #[tokio::test(start_paused = true)]
-async fn outage_ends_all_calls_as_unreachable_and_loses_no_message() {
+async fn outage_ends_next_and_publish_as_unreachable_and_loses_no_message() {
     let broker = broker().await;
     publish(&broker, &[("a", "order.paid")]).await;
     let before = subscribe(&broker, FULFILLMENT_QUEUE, 1).await;

@@ -1,4 +1,4 @@
-//! Tables that an application adds to the in-memory store; it changes them in the same units of work as the outbox.
+//! Tables that an application adds to the in-memory store. A unit of work changes them together with the outbox.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -20,7 +20,7 @@ use marketplace_redis::{RedisConnection, RedisKeys, RedisLimiter, RedisSettings,
 use crate::{PATIENCE, eventually};
 use server::Server;
 
-/// Reply of the fallback limiter, which no reply of the server causes.
+/// Decision of the fallback limiter. No reply of the server leads to this decision.
 const FALLBACK_TOKEN: RateLimitDecision = RateLimitDecision::Token { remaining: 77 };
 
 /// Connects to the server for this use of Redis.

@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Suffix of the key with which a client tests a connection; the test always succeeds.
+/// Suffix of the key with which a client tests a connection. The server always allows this request.
 const PROBE: &str = ":probe";
 
 #[derive(Default)]
@@ -48,7 +48,6 @@ impl Server {
         self.state.lock().unwrap().take_reply = reply;
     }
 
-    /// The number of accepted connections.
     pub(crate) fn connections(&self) -> usize {
         self.state.lock().unwrap().connections
     }
@@ -94,7 +93,7 @@ async fn length(stream: &mut BufReader<TcpStream>, prefix: char) -> Option<usize
     line.trim_end().strip_prefix(prefix)?.parse().ok()
 }
 
-/// The reply to a command. Scripts are distinguished by the number of arguments after EVALSHA, the hash, 1 and the key.
+/// The reply to a command. The number of arguments after `EVALSHA`, the hash, `1` and the key identifies the script.
 fn reply(command: &[String], state: &mut State) -> String {
     if !command[0].eq_ignore_ascii_case("EVALSHA") {
         return "+OK\r\n".to_owned();

@@ -174,7 +174,7 @@ async fn dropped_next_loses_no_message() {
 }
 
 #[tokio::test]
-async fn declare_refuses_queue_with_different_ttl_and_names_both_values() {
+async fn declare_rejects_queue_with_different_ttl_and_names_both_values() {
     let fixture = fixture().await;
     let broker = broker(&fixture).await;
     let mut topology = queues::topology(Duration::from_millis(300));

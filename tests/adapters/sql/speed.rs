@@ -109,7 +109,7 @@ async fn window_with_backlog() {
 
 #[tokio::test]
 #[ignore = "slow: prints the duration of the hot statements"]
-async fn blocked_rows_do_not_delay_others() {
+async fn window_behind_blocked_rows() {
     for aggregates in [1, 10_000] {
         let fixture = fixture().await;
         let store = &fixture.store;

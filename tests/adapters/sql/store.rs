@@ -32,7 +32,7 @@ async fn row_inserted_by_sql_with_only_the_seed_columns_is_due() {
 }
 
 #[tokio::test]
-async fn time_inserted_by_sql_is_normalized() {
+async fn time_written_by_sql_is_normalized() {
     let fixture = fixture().await;
     let mut direct = fixture.direct_connection().await;
     direct.execute(SQL_INSERT).await.unwrap();
@@ -43,7 +43,7 @@ async fn time_inserted_by_sql_is_normalized() {
     let now = Utc::now();
     assert!(view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(now) }).await.unwrap().is_empty());
     let next = view.outbox_view().outbox_next_due(PartitionSet::ALL, now).await.unwrap().unwrap();
-    // The inserted time has no fraction of a second.
+    // The time that SQL wrote has no fraction of a second.
     let in_range = (before - TimeDelta::seconds(1)..=now).contains(&(next - TimeDelta::hours(1)));
     assert!(in_range, "{next} written between {before} and {now}");
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(next) }).await.unwrap();
@@ -196,7 +196,7 @@ async fn concurrent_migrations_succeed() {
 }
 
 #[tokio::test]
-async fn end_all_leases_frees_partitions_and_removes_heartbeats() {
+async fn release_all_leases_frees_partition_and_removes_heartbeat() {
     let fixture = fixture().await;
     let relay = handover_outbox::ports::RelayId("r".into());
     let partition = Partition::of(TenantId::DEFAULT, 1);

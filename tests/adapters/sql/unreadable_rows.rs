@@ -16,7 +16,8 @@ use sqlx::Executor;
 
 use super::{Fixture, append, event, fixture};
 
-/// Stores `e1` to `e<rows>` and makes a value of each of these rows unreadable.
+/// Appends the events `e1` to `e<rows>`. Then makes a value of each listed event unreadable: the number of the event
+/// and the `SET` clause.
 async fn with_unreadable(rows: i64, unreadable: &[(i64, &str)]) -> Fixture {
     let fixture = fixture().await;
     let events: Vec<_> = (1..=rows).map(|n| event(&format!("e{n}"), n, 1)).collect();

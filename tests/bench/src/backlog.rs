@@ -15,7 +15,7 @@ use marketplace_domain::{
 
 use crate::error::{BenchError, service_error};
 
-/// Rows appended in one unit of work.
+/// Maximum number of rows appended in one unit of work.
 const ROWS_PER_UNIT: usize = 500;
 /// First id of buyers; the ids of sellers begin at 1.
 const FIRST_BUYER: i64 = 1_000_000;
@@ -47,7 +47,7 @@ fn product(app: &App, n: u32) -> Result<Product, BenchError> {
     })
 }
 
-/// Which events of its orders a backlog contains.
+/// The events that a backlog contains for each order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backlog {
     /// ORDER_CREATED and ORDER_TIMEOUT of each order.
@@ -71,7 +71,7 @@ pub(crate) async fn append(app: &App, count: u32, backlog: Backlog) -> Result<()
         }
         rows.truncate(left);
         left -= rows.len();
-        // The relay needs no orders; consumers read them.
+        // The relay does not read orders; the consumer of `Paid` events does.
         if backlog == Backlog::Placed {
             orders.clear();
         }

@@ -7,8 +7,8 @@ use marketplace_wiring::config::Sources;
 use marketplace_wiring::terminal::{Common, OutputArgs};
 
 const HELP: &str = "\
-Every figure is compared with a baseline: the same work directly with the drivers, on the same
-servers, in alternating turns. The ratio is the cost of ordering, leases, exactly-once and repair.
+Every figure is compared with a baseline on the same servers: the same work directly with the
+drivers, except for growth. The ratio is the cost of ordering, leases, exactly-once and repair.
   orders    the use case; baseline: the same six statements in one transaction
   drain     the relay; baseline: claim a batch, publish it at once, mark it; no ordering or fencing
   consume   a consumer; baseline: insert log and effects, commit, one ack for all deliveries

@@ -1,5 +1,5 @@
-//! `consume`: a backlog of a queue until every message is applied and acked. The messages are shipment tasks of paid
-//! orders.
+//! `consume`: processes a backlog of a queue until every message is applied and acked. The effect of a message is the
+//! shipment task of a paid order.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(crate) async fn measure(
     Ok(vec![figure])
 }
 
-/// Fills the queue through the outbox: the consumer of the service compares each message with its outbox row.
+/// Fills the queue through the outbox, because the consumer of the service compares each message with its outbox row.
 async fn prepare(fixture: &Fixture, plan: &Plan) -> Result<(), BenchError> {
     fixture.clear().await?;
     backlog::append(&fixture.app(&PortRecorder::default(), None), plan.events, Backlog::Paid).await?;

@@ -1,4 +1,4 @@
-//! `drain`: a backlog of the outbox until every event is confirmed and its row is SENT.
+//! `drain`: publishes a backlog of the outbox until every event is confirmed and its row is SENT.
 
 use std::num::NonZeroU32;
 
@@ -20,7 +20,7 @@ use crate::series::alternate;
 use crate::{baseline, memory};
 
 pub(crate) const UNIT: (&str, Better) = ("events/s", Better::More);
-/// Interval at which the outbox is polled for the rows of the last window.
+/// Interval at which the outbox is polled until the rows of the last window are SENT.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 pub(crate) async fn measure(

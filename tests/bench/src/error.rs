@@ -10,7 +10,7 @@ use crate::baseline::BaselineError;
 /// Errors after which the benchmark reports no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The configuration, the command line or the wiring, which are those of `handover`.
+    /// An error of the configuration, the command line or the wiring, which the benchmark shares with `handover`.
     #[error(transparent)]
     Handover(#[from] Failure),
     /// The service or the baseline failed while it was measured.

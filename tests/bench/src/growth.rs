@@ -1,5 +1,6 @@
-//! `growth`: `drain` with more and more sent rows in the table. The baseline is the same drain with an empty table: on
-//! servers a copy of the outbox, swapped in for each of its turns; on SQLite, which has no copy, measured first.
+//! `growth`: `drain` with more and more sent rows in the table. The baseline is the same drain with an empty table. On
+//! servers, the empty table is a copy of the outbox that is swapped in for each turn of the baseline. On SQLite there
+//! is no copy, so the baseline is measured first.
 
 use marketplace_wiring::terminal::progress::Progress;
 
@@ -77,7 +78,7 @@ async fn add_sent_rows(
     Ok(())
 }
 
-/// Appends a backlog to the table as it is, and drains it.
+/// Appends a backlog to the current outbox table and drains it.
 async fn append_and_drain(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchError> {
     fixture.clear_queues().await?;
     backlog::append(&fixture.app(&PortRecorder::default(), None), plan.events, Backlog::Placed).await?;
@@ -85,7 +86,7 @@ async fn append_and_drain(fixture: &Fixture, plan: &Plan) -> Result<Measurement,
     drain::drain(fixture, plan.events, plan.batch).await
 }
 
-/// Appends a backlog to the empty copy of the outbox, and drains it.
+/// Swaps in the copy of the outbox, empties it, appends a backlog, drains it and swaps the tables back.
 async fn drain_copy(fixture: &Fixture, plan: &Plan) -> Result<Measurement, BenchError> {
     let mut connection = fixture.connection().await?;
     connection.swap_outboxes().await.map_err(baseline_error(OUTBOX_ERROR))?;

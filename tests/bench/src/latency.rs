@@ -1,8 +1,8 @@
 //! `latency`: from the commit of an order to the confirm of its event, and to the effect of that event. The whole
 //! service runs in this process, orders arrive at a constant rate.
 //!
-//! The commit is measured when the use case returns, the confirm when the broker adapter returns, the effect when its
-//! commit returns, which is just before the ack. Orders that are behind schedule are still placed, so that a slow
+//! The commit is measured when the use case returns, the confirm when the broker adapter returns, the effect when the
+//! consumer acks, which is just after its commit. Orders that are behind schedule are still placed, so that a slow
 //! service gets the same number of orders.
 
 use std::collections::{BTreeMap, HashMap};
@@ -36,7 +36,7 @@ const WARM_UP_ORDERS: u32 = 20;
 /// Reported percentiles, each with the share of the durations that do not exceed it.
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)];
 
-/// Durations of all events of a round, from the commit of their orders.
+/// Durations of the measured events of a round, from the commit of their orders.
 #[derive(Debug, Clone, Default)]
 pub struct Latencies {
     pub(crate) confirm: Vec<Duration>,
@@ -127,7 +127,7 @@ fn stages(rounds: &[Latencies]) -> Vec<Step> {
 }
 
 impl Latencies {
-    /// Adds an event, whose times are ascending except for races between tasks.
+    /// Adds an event. Its times are ascending, except for races between tasks.
     ///
     /// # Errors
     /// An event without a confirm or an effect makes the round invalid: omitting it would improve the figure.

@@ -4,7 +4,7 @@
 //! alternating turns. Absolute figures depend on the machine and its load; their ratio is a property of the service.
 //!
 //! **Invariant:** the benchmark changes only what it created: the database must have no tables, the queues must be
-//! missing or empty, and both are left as they were.
+//! missing or empty, and without `--keep` both are left as they were.
 
 mod backlog;
 pub mod baseline;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 const STATUS: &str = "/proc/self/status";
 const CLEAR_REFS: &str = "/proc/self/clear_refs";
-/// Written to `clear_refs`, resets `VmHWM` to the current `VmRSS` (proc(5)).
+/// The value that resets `VmHWM` to the current `VmRSS` when it is written to `clear_refs` (proc(5)).
 const RESET_PEAK: &str = "5";
 
 /// Resident memory during a measurement, in MiB.

@@ -11,7 +11,6 @@ const ORDERS_TURN: Duration = Duration::from_millis(1_500);
 /// Length of all service turns of `latency` together, unless `--seconds` is given.
 const LATENCY: Duration = Duration::from_secs(20);
 
-/// Parameters of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) modes: Vec<Mode>,

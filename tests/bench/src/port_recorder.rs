@@ -35,7 +35,7 @@ struct Record {
     changed: Notify,
 }
 
-/// When an event passed each port.
+/// Times at which an event passed the broker port.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EventTimes {
     pub published: Option<Instant>,

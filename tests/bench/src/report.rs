@@ -62,7 +62,7 @@ pub struct Figure {
     pub(crate) baseline: Series,
     /// 1 if the service is as fast as the baseline, less than 1 if it is slower.
     pub ratio: f64,
-    /// The number of orders, events or messages whose time the steps divide.
+    /// The number of orders, events or messages to which the times of the steps refer.
     pub(crate) steps_of: u32,
     pub(crate) steps: Vec<Step>,
     #[serde(rename = "ceilingSteps")]
@@ -161,7 +161,7 @@ fn spread(series: &Series) -> String {
     format!("{} - {}", three_digits(series.least), three_digits(series.greatest))
 }
 
-/// Formats with three significant digits, but never rounds the integer part.
+/// Formats with two decimal places below 10, one below 100, and none otherwise.
 pub fn three_digits(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.0}")

@@ -1,4 +1,4 @@
-//! Results of several rounds: the median is the result, the spread is reported with it.
+//! Results of several rounds: the median is reported with the least and the greatest result.
 
 use std::time::Duration;
 

@@ -41,7 +41,6 @@ impl StatementCounter {
         counter
     }
 
-    /// Resets the counts.
     pub(crate) fn reset(&self) {
         self.lock().clear();
     }

@@ -134,7 +134,6 @@ async fn open_router(header: ForwardedHeader) -> Router {
     };
     let app = App::new(tx, Arc::new(MemoryBroker::new(clock)), rules);
     service::prepare(&app).await.unwrap();
-    // The limiter never refuses an input.
     let unlimited = Bucket::new(NonZeroU32::MAX, 1).unwrap();
     let proxies = Proxies { trusted: vec!["10.0.0.0/8".parse().unwrap()], header };
     router(Edge {

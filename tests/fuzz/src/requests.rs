@@ -44,7 +44,7 @@ pub(crate) fn cursor(bytes: &[u8]) {
             let request = signed_in(Request::get(format!("/api/v1/{path}?{query}"))).body(Body::empty());
             let Ok(request) = request else { continue };
             let status = send(request).status;
-            // 404: a tenant that is not the operator's.
+            // 404: the query names a tenant that is not the operator's.
             assert!([200, 400, 404].contains(&status), "{status}");
         }
     }
@@ -106,7 +106,7 @@ pub(crate) fn headers(bytes: &[u8]) {
     }
 }
 
-/// The valid trace ids of a request, which the response must repeat.
+/// The trace ids of a request; none if any of them is invalid. The response must repeat a single valid trace id.
 fn trace_ids(request: &Request<Body>) -> Vec<String> {
     let headers: Vec<&[u8]> =
         request.headers().get_all("x-trace-id").iter().map(HeaderValue::as_bytes).collect();
@@ -120,8 +120,8 @@ fn trace_ids(request: &Request<Body>) -> Vec<String> {
     }
 }
 
-/// A path and, from the second line on, a body that is sent there with POST under a new idempotency key. Repeated
-/// requests get the same response, however the JSON is formatted.
+/// A path and, from the second line on, a body that is sent there with POST under a new idempotency key. A repeated
+/// request gets the same status and code. A success is replayed, even if the JSON is formatted differently.
 pub(crate) fn body(bytes: &[u8]) {
     start_input();
     static KEYS: AtomicU64 = AtomicU64::new(1);

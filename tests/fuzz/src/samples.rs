@@ -120,7 +120,7 @@ pub(crate) fn target() -> Vec<Vec<u8>> {
     calls.collect()
 }
 
-/// For every request body, the example of the document and a body with all fields.
+/// For every POST operation, the example of the document and a body with all fields.
 pub(crate) fn body() -> Vec<Vec<u8>> {
     let document = serde_json::to_value(marketplace_http::openapi()).unwrap();
     let posted = operations().into_iter().filter(|(method, ..)| method == "post");

@@ -26,7 +26,7 @@ pub(crate) fn envelope(bytes: &[u8]) {
     assert_eq!(EventBody::parse(event_type, &payload), Ok(body), "{text}");
 }
 
-/// A bearer token: only tokens signed with the program's own secret or a known key are accepted.
+/// A bearer token: no input is accepted, because none is signed with the program's own secret or a known key.
 pub(crate) fn token(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let own = Tokens::new(SECRET).unwrap();
@@ -38,7 +38,7 @@ pub(crate) fn token(bytes: &[u8]) {
     }
 }
 
-/// The claims of a correctly signed token: an accepted token has a user and expires.
+/// The claims of a correctly signed token: an accepted token has a user and a tenant, and has not expired.
 pub(crate) fn claims(bytes: &[u8]) {
     let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#);
     let message = format!("{header}.{}", URL_SAFE_NO_PAD.encode(bytes));

@@ -40,7 +40,7 @@ fn of_message(document: &Value, event_type: &str, part: &str) -> Validator {
     validator(document, &document["components"]["messages"][event_type][part])
 }
 
-/// The committed document. `HANDOVER_WRITE_GOLDEN=1 tests/run ports asyncapi` updates it.
+/// Compares the document with the committed file. `HANDOVER_WRITE_GOLDEN=1 tests/run ports asyncapi` updates the file.
 #[test]
 fn document_matches_golden_file() {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/ports/asyncapi/golden.json");
@@ -143,7 +143,7 @@ fn golden_envelopes_match_schema() {
     assert!(!created.is_valid(&serde_json::from_str(FROZEN).unwrap()));
 }
 
-/// Values that replace a field.
+/// Values that replace a field; `None` removes the field.
 fn replacements() -> [Option<Value>; 7] {
     let number = |text: &str| Some(serde_json::from_str(text).unwrap());
     [None, number("true"), number("\"x\""), number("0"), number("-1"), number("1.5"), number("{}")]
@@ -184,6 +184,6 @@ fn schemas_and_domain_agree_on_every_field_of_every_type() {
         }
     }
     let known: BTreeSet<String> = emitted().map(ToString::to_string).collect();
-    assert_eq!(types, known, "there is a sample of every type");
+    assert_eq!(types, known, "there is a sample of every emitted type");
     assert!(cases > 450, "{cases}");
 }

@@ -1,6 +1,6 @@
 //! Layers of the workspace: dependencies between crates, READMEs of adapters, and the visible top level.
 //!
-//! Each rule is first tested with manifests that break it, because a check that cannot fail proves nothing.
+//! Each rule is also tested with a workspace that breaks it, because a check that cannot fail proves nothing.
 
 mod fixture;
 mod rules;
@@ -265,7 +265,7 @@ fn top_level(root: &Path) -> io::Result<Vec<String>> {
     fs::read_dir(root)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
-/// Sorted and unique, without dotfiles and generated files.
+/// The names without dotfiles and generated files, sorted and unique.
 fn visible(names: &[String]) -> Vec<&str> {
     let is_generated = |name: &str| name == "target" || name.ends_with(".db") || name.contains(".db-");
     let mut names: Vec<_> = names.iter().map(String::as_str).collect();

@@ -1,5 +1,5 @@
 //! Allowed dependencies between crates: domain <- application <- adapters <- wiring <- demo <- programs, and within a
-//! layer from crates of the marketplace to crates of the toolkit; never in the other direction.
+//! layer from a marketplace crate to the toolkit crates in the same folder; never in the other direction.
 //!
 //! Uses `cargo metadata`, so that renamed, inherited, optional and platform-specific dependencies are checked too.
 //!
@@ -24,13 +24,12 @@ const MACROS_MAY_USE: [&str; 3] = ["proc-macro2", "quote", "syn"];
 /// Crates with I/O, each with its family (`tower` also stands for `tower-http`).
 const IO_CRATES: [&str; 7] = ["axum", "hyper", "lapin", "redis", "reqwest", "sqlx", "tower"];
 
-/// The crate that generates mocks.
 const MOCK_CRATE: &str = "mockall";
 
 /// The feature of a crate that enables [`MOCK_CRATE`]. Only dev-dependencies may enable it, so that no program contains mocks.
 const MOCK_FEATURE: &str = "mocks";
 
-/// The in-memory fake: the only adapter that tests of inner layers and of other adapters may use.
+/// The in-memory fake: the only adapter that tests of the application and of other adapters may use.
 const FAKE: &str = "adapters/memory";
 
 /// Adapters of the toolkit without a marketplace counterpart.

@@ -73,7 +73,7 @@ fn words_are_found_in_sentences_and_in_names() {
     }
 }
 
-/// The words of the lists in a line; identifiers are split into their parts.
+/// The listed words and phrases that a line contains; identifiers are split into their parts.
 fn words_of(line: &str) -> Vec<&'static str> {
     let line = ALLOWED.iter().fold(line.to_owned(), |line, allowed| line.replace(allowed, " "));
     let mut parts = String::with_capacity(line.len() + 8);

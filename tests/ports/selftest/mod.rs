@@ -1,5 +1,5 @@
 //! Self-tests. The contract suite: a correct adapter passes every rule, and an adapter with one fault fails exactly the
-//! rules that state the violated guarantee. The leak check: it finds planted canaries.
+//! listed rules. The leak check: it finds planted canaries.
 //!
 //! If no rule finds a fault, no rule checks the violated guarantee. For each new rule, add a fault that the rule finds.
 

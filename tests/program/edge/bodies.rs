@@ -30,7 +30,7 @@ pub(crate) const NO_ID: [(&str, &str); 14] = [
     ("thirty digits", "100000000000000000000000000000"),
 ];
 
-/// Values that are not amounts of money, by name. All of them are also invalid where 0.00 is allowed.
+/// Values that are not amounts of money, by name. Zero is omitted, because some fields allow it.
 pub(crate) const NO_MONEY: [(&str, &str); 13] = [
     ("null", "null"),
     ("text", r#""88.50""#),

@@ -79,7 +79,7 @@ impl Case {
         Case { keyed: false, ..self }
     }
 
-    /// With this token, which may be invalid.
+    /// Sends this token, which may be invalid.
     pub(crate) fn bearing(self, token: &str) -> Case {
         self.header("Authorization", &format!("Bearer {token}"))
     }
@@ -89,12 +89,12 @@ impl Case {
         self
     }
 
-    /// With this body as `application/json`.
+    /// Sends this body as `application/json`.
     pub(crate) fn json(self, body: &str) -> Case {
         self.header("Content-Type", "application/json").body(body)
     }
 
-    /// With this body and without a content type.
+    /// Sends this body without a content type.
     pub(crate) fn body(mut self, body: impl Into<Vec<u8>>) -> Case {
         self.request.body = body.into();
         self
@@ -105,7 +105,7 @@ impl Case {
         self
     }
 
-    /// Signed by the gateway, with a timestamp this many seconds from now.
+    /// Adds a signature of the gateway, with a timestamp this many seconds from now.
     pub(crate) fn signed(self, seconds: i64) -> Case {
         Case { signed: Some(seconds), ..self }
     }

@@ -35,7 +35,6 @@ pub(crate) const DEAD_EVENT: &str = "dead-event";
 
 const SETTLED_WITHIN: Duration = Duration::from_secs(300);
 
-/// A running program and its objects.
 pub(crate) struct Market {
     _folder: TempDir,
     server: Server,

@@ -1,12 +1,12 @@
-//! The table of invalid input: requests to a running program over a socket, each with the expected status, error code and
-//! field names. A rejected request leaves every table of the database unchanged, and every response is a complete
-//! envelope that contains no internals of the program.
+//! The table of invalid input: requests to a running program over a socket, each with the expected status, error code
+//! and field names. A rejected request changes no table except those that also change in the background. Every response
+//! is a complete envelope that contains no internals of the program.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a failed check panics with the observed value, and real processes run on real time"
+    reason = "a failed check panics with the observed value, and real processes run in real time"
 )]
 
 mod asset_grants;
@@ -50,7 +50,7 @@ fn table(market: &Market) -> Vec<Case> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_request_of_table_gets_expected_response_and_refused_ones_change_nothing() {
+async fn every_request_of_table_gets_expected_response_and_rejected_ones_change_nothing() {
     let market = Market::open().await;
     let cases = table(&market);
     let names: std::collections::BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
@@ -68,7 +68,7 @@ fn formatted(findings: &[Finding]) -> String {
 
 /// Tests the table itself: differences from the expectation are reported.
 #[tokio::test(flavor = "multi_thread")]
-async fn success_is_a_finding_when_refusal_is_expected() {
+async fn difference_from_expectation_is_a_finding() {
     let market = Market::open().await;
     let body = r#"{"title":"a lamp","price":1}"#;
     let lamp = |name: &str| post(name, "/api/v1/products").by(SELLER).json(body);

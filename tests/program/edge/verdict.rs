@@ -131,7 +131,7 @@ pub(crate) fn defects(market: &Market, case: &Case, response: &Response) -> Vec<
     defects
 }
 
-/// Checks `data`: an error response contains the list of invalid fields, each with a message, or no data.
+/// Checks `data`: a success has data; an error has the list of invalid fields, each with a message, or no data.
 fn check_data(case: &Case, data: &Value, check: &mut impl FnMut(bool, String)) {
     let expected = &case.expected;
     if expected.code == "00000" {

@@ -1,11 +1,11 @@
-//! The page "Inserting events by SQL": its statements work on each engine.
+//! The page "Inserting events by SQL": its statements work as documented on each engine.
 
 use handover_tests::deployment::Pair;
 use handover_tests::servers::database::ServerKind;
 
 use super::shop::Shop;
 
-handover_tests::on_pairs!([documented_insert_statement_creates_event_that_is_applied, statements_documented_as_refused_are_refused]:
+handover_tests::on_pairs!([documented_insert_statement_creates_event_that_is_applied, documented_invalid_statements_are_rejected_and_invalid_events_block_nothing]:
     sqlite_and_database SqliteAlone, mariadb_and_database MariaDbAlone, postgres_and_database PostgresAlone);
 
 const PAGE: &str = include_str!("../../../bootstrap/docs/events-by-sql.md");
@@ -55,7 +55,7 @@ async fn documented_insert_statement_creates_event_that_is_applied(pair: Pair) {
     assert_eq!(shop.snapshot.number(&shipments).await, 1, "the order already had its shipment");
 }
 
-async fn statements_documented_as_refused_are_refused(pair: Pair) {
+async fn documented_invalid_statements_are_rejected_and_invalid_events_block_nothing(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let order = shop.paid_order().await;
     shop.settled().await;

@@ -1,6 +1,6 @@
-//! Acceptance scenarios of seed 000 (one test per item of its sections 16 and 17, named after it) and of the seeds 003 and
-//! 004. The tests use the program over HTTP; they access database and broker directly only where a seed requires something
-//! that no user can do.
+//! Acceptance scenarios of seed 000 (tests named after the items of its sections 16 and 17) and of the seeds 003 and
+//! 004. The tests use the program over HTTP; they access database and broker directly only where a seed requires
+//! something that no user can do.
 
 /// Generates scenarios for pairs of database and broker, in a module named after the scenario.
 ///

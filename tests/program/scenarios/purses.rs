@@ -37,14 +37,14 @@ impl Shop {
         self.api.post(OPERATOR, "/api/v1/ops/coupons", body).await.unwrap().id("couponId")
     }
 
-    /// Gives the buyer 50.00, 300 points and a coupon for 10.00. Returns the coupon's id.
+    /// Gives the buyer a wallet balance of 50.00, 300 points and a coupon for 10.00. Returns the coupon's id.
     pub(crate) async fn fill_purses(&self) -> i64 {
         self.deposit(BUYER, 5_000).await;
         self.grant(BUYER, 300).await;
         self.coupon(BUYER, 1_000).await
     }
 
-    /// Orders a new product. Repeats the request under the same key while the service sheds load.
+    /// Orders a new product. Repeats the request under the same key while the response is 503.
     pub(crate) async fn try_order_with(&self, with: With) -> ApiResponse {
         let product = self.product().await;
         let mut body = json!({"productId": product});
@@ -76,7 +76,7 @@ impl Shop {
         self.expect_count(holds, &sql).await;
     }
 
-    /// Pays the remaining amount through the gateway.
+    /// Pays the remaining amount, if there is any, through the gateway.
     pub(crate) async fn pay_rest(&self, order: i64) {
         let payment = self.api.start_payment(BUYER, order).await.unwrap().value();
         if payment["status"] == "PROCESSING" {
@@ -109,7 +109,7 @@ impl Shop {
     }
 }
 
-/// Wallet and points in JSON form.
+/// Expected result of [`Shop::purses`].
 pub(crate) fn purses(wallet: i64, frozen: i64, points: i64, frozen_points: i64) -> [Value; 4] {
     [money(wallet), money(frozen), json!(points), json!(frozen_points)]
 }

@@ -79,7 +79,7 @@ async fn s003_2_hundred_identical_requests_have_one_effect(pair: Pair) {
     assert_ne!(others.id("orderId"), order);
     let payments = format!("{ORDERS}/{order}/payments");
     shop.api.post_under("the-key", BUYER, &payments, json!({})).await.unwrap().id("paymentId");
-    // A different body under the same key is a different request.
+    // A different body under the same key is rejected.
     let other = shop.api.post_under("the-key", BUYER, ORDERS, body).await.unwrap();
     assert_eq!(other.outcome(), (422, "A0422"));
     shop.settled().await;

@@ -68,8 +68,8 @@ async fn s004_2_repeated_payment_report_commits_assets_once(pair: Pair) {
     assert_eq!(shop.snapshot.number(&commits).await, 3);
 }
 
-/// 3 "锁定超时自动释放": the order's events are lost, and its locks are still released. The reaper starts only after all locks
-/// were observed, because locking may take longer than the lock timeout on a busy machine.
+/// 3 "锁定超时自动释放": the order stays unpaid, and the reaper closes it and releases its locks. The reaper starts only after
+/// all locks were observed, because locking may take longer than the lock timeout on a busy machine.
 async fn s004_3_expired_lock_is_released_by_reaper(pair: Pair) {
     let settings =
         [("HANDOVER_ASSET__LOCK_TIMEOUT_MINUTES", "0.05"), ("HANDOVER_ASSET__REAPER_INTERVAL", "200ms")];

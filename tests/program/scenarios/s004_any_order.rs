@@ -1,5 +1,5 @@
-//! All permutations of {created, paid, cancelled, refunded} at the asset consumers, each event twice: the final balances are
-//! the same or the event is parked, and they are never wrong.
+//! All permutations of {created, paid, cancelled, refunded} at the asset consumers, each event twice: consumers park
+//! events that they cannot apply, and after replays all permutations give the same balances.
 
 use handover_tests::deployment::Pair;
 use serde_json::{Value, json};

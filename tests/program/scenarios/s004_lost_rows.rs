@@ -1,4 +1,5 @@
-//! Rows deleted by SQL: reconciliation finds and repairs each of them, and no effect is applied twice.
+//! Rows deleted or duplicated by SQL: reconciliation finds all of them and repairs lost events, consume-log records,
+//! asset operations and holds. No effect is applied twice.
 
 use handover_tests::deployment::Pair;
 use handover_tests::servers::database::ServerKind;

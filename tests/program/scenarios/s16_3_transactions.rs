@@ -71,7 +71,7 @@ async fn s16_3_1_transaction_changes_nothing_when_event_insert_fails(pair: Pair)
     shop.assert_invariants_except(&[]).await;
 }
 
-/// §16.3.2. Only the API runs, so every row comes from its transaction.
+/// §16.3.2. Only the API runs, so every outbox row comes from the transaction of its change.
 async fn s16_3_2_acknowledged_change_has_its_event(pair: Pair) {
     let shop = Shop::open_with_roles(pair, "api").await;
     let completed = shop.order().await;

@@ -104,7 +104,7 @@ async fn s16_4_2_permanent_error_becomes_dead_letter_at_first_attempt(pair: Pair
     shop.settled().await;
 }
 
-/// §16.4.3: one dead letter is listed, its cause fixed, and it is replayed and applied once; another one is discarded.
+/// §16.4.3: a dead letter is listed, replayed after its cause is fixed, and applied once; another one is discarded.
 async fn s16_4_3_dead_letter_is_replayed_or_discarded(pair: Pair) {
     let shop = Shop::open(pair, &[SHORT_RETRIES]).await;
     shop.refuse_rows_of("shipments").await;

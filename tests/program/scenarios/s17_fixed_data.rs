@@ -179,7 +179,7 @@ async fn s17_fixed_event_with_repeated_id_takes_effect_once(pair: Pair) {
     assert_eq!(shop.snapshot.number(&shipments).await, 1);
     assert!(shop.logged(&["事件已处理，忽略重复消息", EVENT, "fulfillment"]) >= 2);
 
-    // The same id with different content is not a duplicate: it is parked, and the event is unchanged.
+    // A message with the same id and different content is not a duplicate: it is parked, and the event is unchanged.
     send(&paid_payload(900_002)).await;
     let parked = "SELECT count(*) FROM dead_letters WHERE status = 'OPEN' AND queue";
     shop.expect_count(1, &format!("{parked} = 'order.fulfillment.queue'")).await;

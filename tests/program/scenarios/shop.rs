@@ -188,7 +188,7 @@ impl Shop {
         assert_eq!(self.snapshot.change(&sql).await, 1);
     }
 
-    /// Makes the database refuse new rows in this table.
+    /// Makes the database reject new rows in this table.
     pub(crate) async fn refuse_rows_of(&self, table: &str) {
         let trigger = format!("CREATE TRIGGER refused BEFORE INSERT ON {table}");
         let sql = match self.deployment.pair().database_server() {

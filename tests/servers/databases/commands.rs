@@ -1,5 +1,5 @@
-//! Commands that run while the service is running: the service reacts to their changes immediately, not only at its
-//! next poll.
+//! Commands: a running service reacts to their changes immediately, not only at its next poll. A command without access
+//! to the database fails with an explanation.
 
 use std::time::{Duration, Instant};
 

@@ -9,7 +9,7 @@ use super::{Fixture, append, on_every_server};
 
 on_every_server!(
     row_inserted_with_frozen_columns_is_due,
-    database_refuses_row_that_relay_cannot_read,
+    database_rejects_row_that_relay_cannot_read,
     partition_column_matches_domain,
     unreadable_row_does_not_block_other_rows,
     delayed_new_row_does_not_block_later_events_of_aggregate,
@@ -33,7 +33,7 @@ async fn row_inserted_with_frozen_columns_is_due(kind: ServerKind) {
     assert_eq!((due[0].retry_count, due[0].max_retry_count), (0, 3));
 }
 
-async fn database_refuses_row_that_relay_cannot_read(kind: ServerKind) {
+async fn database_rejects_row_that_relay_cannot_read(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let too_long = format!("'{}'", "x".repeat(65));
     let bad = [
@@ -155,7 +155,7 @@ async fn assert_unreadable(fixture: &Fixture, column: &str) {
     assert_eq!((found[0].tenant, found[0].column), (Some(TenantId::DEFAULT), column));
 }
 
-/// Checks that no query of the outbox returns the unreadable row or fails because of it.
+/// Checks that the queries of the outbox neither return the unreadable row nor fail because of it.
 async fn assert_valid_rows_are_read(fixture: &Fixture) {
     let mut view = fixture.store.view().await.unwrap();
     let any = OutboxFilter::default();

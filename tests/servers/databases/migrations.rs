@@ -155,7 +155,7 @@ async fn migration_is_refused_when_table_name_is_taken(kind: ServerKind) {
     assert!(store.is_ready().await.unwrap());
 }
 
-/// A host service with its own sqlx migrations in the same database; either one migrates first.
+/// A host service has its own sqlx migrations in the same database and runs them before or after those of handover.
 async fn migrations_coexist_with_those_of_host_service(kind: ServerKind) {
     for host_first in [true, false] {
         let (database, store) = empty(kind).await;

@@ -1,5 +1,5 @@
 //! The database users of `.deploy`: one migrates, the other one runs the service. The second user can neither change
-//! the schema nor update or delete rows of the audit log and the ledger.
+//! the schema nor change rows of the audit log, the history and the ledger.
 
 use std::path::Path;
 
@@ -14,9 +14,9 @@ use sqlx::{AssertSqlSafe, Connection as _};
 
 use super::on_every_server;
 
-on_every_server!(least_privileged_user_can_serve_and_nothing_more);
+on_every_server!(service_user_can_serve_but_not_change_schema_or_append_only_tables);
 
-async fn least_privileged_user_can_serve_and_nothing_more(kind: ServerKind) {
+async fn service_user_can_serve_but_not_change_schema_or_append_only_tables(kind: ServerKind) {
     let server = shared(kind).await;
     let url = |user: &str| {
         server
@@ -94,7 +94,7 @@ fn script(name: &str) -> String {
     names.iter().fold(lines.join("\n"), |text, (from, to)| text.replace(from, to))
 }
 
-/// Runs a script as administrator, each statement separately; the part after `\connect` runs in that database.
+/// Runs a script as administrator; the part after `\connect` runs in that database.
 async fn administer(server: &DatabaseServer, script: &str) {
     let (first, second) = script.split_once("\\connect rights").unwrap_or((script, ""));
     for statement in first.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {

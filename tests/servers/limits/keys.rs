@@ -93,7 +93,7 @@ async fn faulty_connection_grants_no_claim_and_delays_no_request() {
     is_available(&link).await;
 }
 
-/// Redis may have stored the claim of the refused request. The claim then stays until its lease ends, and no other
+/// Redis may have stored the claim of the failed request. The claim then stays until its lease ends, and no other
 /// request gets the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_with_lost_response_is_held_until_lease_ends() {

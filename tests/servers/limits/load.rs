@@ -10,7 +10,6 @@ use tokio::task::JoinSet;
 
 use super::TIMEOUT;
 
-/// Result of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestResult {
     /// Time since the start of the load.

@@ -1,6 +1,6 @@
-//! Rate limits and idempotency keys in a Redis that is killed, flushed, stopped or returns invalid responses. Rate-limited
-//! requests continue, and no process grants more than it would without Redis. Requests with an idempotency key are refused
-//! until Redis is available again.
+//! Rate limits and idempotency keys in a Redis that is killed, flushed, stopped or returns invalid responses. Rate
+//! limits still apply, and no process grants more than it would without Redis. Requests with an idempotency key in
+//! Redis are rejected until Redis is available again.
 
 mod keys;
 mod limiter;

@@ -142,7 +142,7 @@ async fn operator_responses_are_replayed_from_redis_and_requests_refused_during_
         redis.command("FLUSHALL").await.unwrap();
     }
     let outages = outages_logged(&launch, 0).await;
-    assert_eq!(logged(&launch, "requests with an idempotency key are refused"), outages);
+    assert_eq!(logged(&launch, "requests with an idempotency key are rejected"), outages);
     assert!(!launch.log().contains(PASSWORD));
 
     let doctor = || launch.run(&["doctor", "--listen", "127.0.0.1:0"]).unwrap().1;

@@ -48,7 +48,7 @@ async fn unsupervised_connection_uses_tls_and_checks_certificate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_password_refuses_startup_and_charges_no_message() {
+async fn wrong_password_refuses_declaration_and_is_outage_for_publishing() {
     let vhost = vhost().await;
     let broker = RabbitBroker::new(settings(&vhost.url().replacen(PASSWORD, "wrong", 1), QueueType::Quorum));
     let what = refused(broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await);
@@ -57,7 +57,7 @@ async fn wrong_password_refuses_startup_and_charges_no_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_vhost_refuses_startup() {
+async fn missing_vhost_refuses_declaration() {
     let vhost = vhost().await;
     let url = vhost.url().replace(vhost.name(), "not-there");
     let broker = RabbitBroker::new(settings(&url, QueueType::Quorum));

@@ -1,7 +1,8 @@
 //! RabbitMQ under faults: messages are returned or refused, connections are blocked, cut or closed, servers are killed, and
 //! queues are deleted by an administrator.
 //!
-//! Servers are real and private. A test that affects a whole server starts its own; the others share one and use a vhost each.
+//! The tests start real servers. A test that affects a whole server starts its own; the others share one and use a
+//! vhost each.
 
 mod cluster;
 mod encryption;

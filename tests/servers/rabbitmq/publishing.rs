@@ -94,7 +94,7 @@ async fn messages_with_same_id_are_returned_by_their_own_routing_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn oversized_message_gets_window_refused_and_is_the_only_one_charged() {
+async fn window_with_oversized_message_is_refused_and_only_that_message_is_nacked() {
     let vhost = vhost().await;
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
     let of_size = |id: &str, bytes: usize| {
@@ -111,7 +111,7 @@ async fn oversized_message_gets_window_refused_and_is_the_only_one_charged() {
             .await,
     );
     assert!(what.contains("size"), "{what}");
-    // The relay then publishes the messages one by one.
+    // Now the messages are published one by one, as the relay does after such a refusal.
     let mut kept = BTreeSet::new();
     for message in
         [of_size("a", 10), of_size("large", MAX_MESSAGE_BYTES + 1), of_size("b", MAX_MESSAGE_BYTES)]

@@ -70,7 +70,7 @@ impl RunTotals {
     }
 }
 
-/// Finds by bisection the shortest fault phase after which a failing run still fails; returns that run with its log. Up
+/// Shortens the fault phase of a failing run by bisection; returns the shortest run that still fails, with its log. Up
 /// to the end of its fault phase, a shortened run equals the original one.
 pub fn shortest(seed: u64, profile: Profile, run_seed: impl Fn(Run) -> Outcome) -> Outcome {
     let whole = run_seed(Run { story: true, ..Run::new(seed, profile) });

@@ -1,4 +1,4 @@
-//! The faults, and the random decisions when they occur. Each fault of each port is a line in [`Fault`].
+//! The faults, and the random decisions when they occur. Each fault is a variant of [`Fault`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
 //! Deterministic simulation test: the whole application on the memory adapters, in one thread and virtual time. All
 //! random decisions come from one seed, and every port injects faults. One seed is one reproducible run.
 //!
-//! [`play`] runs one seed, [`campaign`] many. `README.md` describes how to add an actor, a fault, an invariant, a fault
-//! of the code.
+//! [`play`] runs one seed, [`campaign`] many. `README.md` describes how to add an actor, a fault, an invariant or a
+//! fault of the code.
 
 #![allow(
     clippy::expect_used,

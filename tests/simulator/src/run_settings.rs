@@ -1,4 +1,5 @@
-//! Configuration of the processes of a run. Times are short, so that a run takes less than a minute of virtual time.
+//! Configuration of the processes of a run. Times are short, so that retries and timeouts happen within the fault
+//! phase.
 
 use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;

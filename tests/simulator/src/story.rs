@@ -28,8 +28,8 @@ pub fn trace(story: &[Line]) -> u64 {
     hasher.finish()
 }
 
-/// The log lines related to violations: those that name the same orders, events, payments or products, and all lines
-/// about crashes and the environment. Returns the last `limit` of them.
+/// The log lines related to violations: those that name the same objects, and all lines about crashes, the world and
+/// the environment. Returns the last `limit` of them.
 pub fn about<'a>(story: &'a [Line], violations: &[String], limit: usize) -> Vec<&'a Line> {
     let names: Vec<&str> = violations.iter().flat_map(|what| names(what)).collect();
     let concerns = |line: &&Line| {

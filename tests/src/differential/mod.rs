@@ -21,7 +21,8 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Runs `cases` random sequences on the in-memory store and on fresh stores of this adapter. Panics where results differ.
+/// Runs `cases` random sequences on the in-memory store and on fresh stores of this adapter. Panics at the first
+/// difference.
 ///
 /// `PROPTEST_RNG_SEED` fixes the seed; without it the seed is random, and a failure prints it.
 pub fn with_memory<R: MarketRig>(name: &str, cases: u32, fresh: impl AsyncFn() -> R) {

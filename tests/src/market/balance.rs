@@ -55,7 +55,7 @@ async fn wait_until_idle(snapshot: &DatabaseSnapshot) {
     snapshot.wait_until_idle(IDLE_WITHIN.saturating_sub(begun.elapsed())).await;
 }
 
-/// The sums of all ledger entries in money and in points. Both are always zero.
+/// The sums of all ledger entries in money and in points. Both must be zero at any time.
 pub async fn ledger_sums(snapshot: &DatabaseSnapshot) -> Result<Vec<String>, BoxError> {
     let money = "account IN ('wallet', 'wallet_hold', 'platform', 'gateway')";
     let sum = |of: &str| format!("coalesce(sum(CASE WHEN {of} THEN amount ELSE 0 END), 0)");
@@ -71,7 +71,7 @@ struct Order {
     status: String,
     /// `refund_due` of its successful payment, if it has one.
     refund_due: Option<String>,
-    /// Number of refunds that the gateway refused.
+    /// Number of failed refunds.
     failed_refunds: i64,
 }
 

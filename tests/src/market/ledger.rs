@@ -13,7 +13,7 @@ const ORDERS_WITHIN: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     Placed,
-    /// The gateway's report of its payment was accepted.
+    /// The gateway's report of its payment was accepted, or assets covered the whole price.
     PaymentReported,
     /// Its buyer requested a refund.
     RefundRequested,
@@ -23,7 +23,7 @@ pub enum Step {
     Cancelled,
 }
 
-/// All acknowledged requests.
+/// Acknowledged products and steps of orders, and the numbers of other requests.
 #[derive(Debug, Default)]
 pub struct Ledger {
     products: Mutex<Vec<i64>>,

@@ -36,7 +36,7 @@ struct Market {
 enum End {
     /// A business rule rejected a request.
     Refused,
-    /// No response: it is unknown whether the request was executed.
+    /// There was no response, or the service reported that it is unavailable.
     NotAnswered,
 }
 
@@ -48,13 +48,13 @@ pub const OPERATOR: Caller = Caller::of_tenant(1, 9).operator();
 
 const PRICE_MINOR: i64 = 8_850;
 
-/// Maximum number of attempts for a request that is temporarily refused, for example the report of a payment while the
-/// order's assets are not locked yet.
+/// Maximum number of attempts for a request that gets 503 or 504, for example the report of a payment while the order's
+/// assets are not locked yet.
 const REPORTS: u32 = 10;
 
 impl Load {
-    /// Starts clients with a pause between their orders. The servers of a deployment ([`Api::for_server`]) are distributed
-    /// among them; a client whose server does not respond changes to the next one.
+    /// Starts clients with a pause between their orders. The servers of a deployment ([`Api::for_server`]) are
+    /// distributed among the clients; a client whose server does not respond changes to the next one.
     pub async fn start(
         apis: &[Api],
         ledger: &Arc<Ledger>,
@@ -126,7 +126,7 @@ impl Market {
         assert!(unexpected.is_empty(), "unexpected responses: {unexpected:#?}");
     }
 
-    /// Sells or buys one product, until a request is not acknowledged.
+    /// Sells or buys one product; ends at the first request that is not acknowledged.
     async fn one(&self, api: &Api, seller: i64, random: &RandomSource) -> Result<(), End> {
         let buyer = 1 + (seller + random.below(10)) % USERS;
         let product = match random.one_in(4) {
@@ -156,7 +156,7 @@ impl Market {
         Ok(product)
     }
 
-    /// Half of the orders are paid with money only, the others also with wallet, points or a coupon.
+    /// Half of the orders use no assets; the others use wallet, points or a coupon.
     async fn order_body(
         &self,
         api: &Api,
@@ -254,7 +254,7 @@ impl Market {
     }
 }
 
-/// Sends a request up to [`REPORTS`] times while it is refused as temporarily impossible, as a gateway does.
+/// Sends a request up to [`REPORTS`] times while the response is 503 or 504, as a gateway does.
 async fn with_retries<F: Future<Output = Result<ApiResponse, NoResponse>>>(
     send: impl Fn() -> F,
 ) -> Result<ApiResponse, NoResponse> {

@@ -49,7 +49,8 @@ impl DatabaseServer {
         DatabaseServer::start_as(kind, durability, Encryption::None).await
     }
 
-    /// Like [`DatabaseServer::start`], for a server that accepts TLS connections only, with a certificate for `localhost`.
+    /// Like [`DatabaseServer::start`], for a server that accepts TLS connections only, with a certificate for
+    /// `localhost`.
     pub async fn start_encrypted(
         kind: ServerKind,
         durability: Durability,
@@ -89,7 +90,7 @@ impl DatabaseServer {
             std::fs::remove_dir_all(&folder)?;
             return Err(error);
         }
-        // Another process may have taken the port since.
+        // If another process has taken the port since `free_port`, the next attempt uses another port.
         for _ in 0..3 {
             match server.restart().await {
                 Ok(()) => return Ok(Arc::new(server)),
@@ -139,7 +140,7 @@ impl DatabaseServer {
         }
     }
 
-    /// Shuts the server down cleanly.
+    /// Ends the server with SIGQUIT (PostgreSQL) or SIGKILL (MariaDB). The data is kept.
     pub fn stop(&self) -> Result<(), BoxError> {
         match lock(&self.watched).take() {
             Some(watched) => watched.stop(),
@@ -204,7 +205,8 @@ impl DatabaseServer {
         Ok(())
     }
 
-    /// Creates an empty database that is dropped after the test; on PostgreSQL a copy of `template`, if given.
+    /// Creates an empty database; on PostgreSQL a copy of `template`, if given. After its test, it is dropped when the
+    /// next database is created.
     pub async fn database(self: &Arc<Self>, template: Option<&str>) -> Result<TestDatabase, BoxError> {
         let finished = std::mem::take(&mut *lock(&self.finished));
         for name in finished {
@@ -231,7 +233,8 @@ impl DatabaseServer {
 
 impl Drop for DatabaseServer {
     fn drop(&mut self) {
-        // End the server first: its shell removes the folder. After a kill there is no shell, so remove the folder here as well.
+        // End the server first: its shell removes the folder. After a kill there is no shell, so remove the folder here
+        // as well.
         drop(lock(&self.watched).take());
         let _ = std::fs::remove_dir_all(&self.folder);
     }

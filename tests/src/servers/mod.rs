@@ -1,9 +1,10 @@
 //! Private servers for tests: on free ports of 127.0.0.1, each in its own folder, which is deleted at the end.
 //!
-//! A test binary starts each server at most once, and each of its tests gets its own database. A server ends with the
-//! process that started it, even if that process is killed: see [`server_process`].
+//! The tests of a binary share one server of each kind, with a database or vhost per test; tests that kill servers
+//! start their own. A server ends with the process that started it, even if that process is killed: see
+//! [`server_process`].
 //!
-//! If a server is not installed, the test fails with the package to install; it is never skipped.
+//! If a server is not installed, the test is not skipped: it fails with an error that names the package.
 
 pub mod database;
 pub mod mariadb;
@@ -29,7 +30,7 @@ pub enum Durability {
     None,
 }
 
-/// Below the ephemeral port range, so that the kernel assigns none of these ports to other sockets.
+/// Ports below the default ephemeral range, so that the kernel assigns none of them to other sockets.
 const PORTS: std::ops::Range<u32> = 20_000..32_000;
 
 /// Returns a free port that no other call in this process returns.
@@ -47,7 +48,7 @@ pub fn free_port() -> Result<u16, BoxError> {
     Err("no port is free".into())
 }
 
-/// Password for all servers. It is a canary: the program must not print it (see `canary`).
+/// Password of the database and RabbitMQ servers. It is a canary: the program must not print it (see `canary`).
 pub const PASSWORD: &str = "a-canary-in-place-of-a-password";
 
 /// Creates a folder for a server that may run as another user. Its name is short enough for Unix sockets in it.
@@ -85,7 +86,8 @@ fn run(command: &mut Command) -> Result<(), BoxError> {
     .into())
 }
 
-/// Creates a certificate authority, `ca.pem`, and its certificate for `localhost`, `server.pem` with `server.key`.
+/// Creates a certificate authority (`ca.pem`) and a certificate that it signs for `localhost` (`server.pem`,
+/// `server.key`).
 pub fn certify(folder: &Path) -> Result<(), BoxError> {
     let openssl =
         find("openssl", &[]).ok_or("openssl is missing: install it (Debian: apt-get install openssl)")?;
@@ -101,7 +103,6 @@ pub fn certify(folder: &Path) -> Result<(), BoxError> {
     ))
 }
 
-/// Whether this process is root.
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)

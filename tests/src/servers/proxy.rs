@@ -106,7 +106,8 @@ impl Proxy {
         *self.shared.trap.lock().unwrap() = Some((text, Catch::Pause));
     }
 
-    /// Whether the text of [`cancel_after_polls`](Proxy::cancel_after_polls) or [`pause_after`](Proxy::pause_after) has not been sent yet.
+    /// Whether the text of [`cut_after`](Proxy::cut_after) or [`pause_after`](Proxy::pause_after) has not been sent
+    /// yet.
     pub fn is_armed(&self) -> bool {
         self.shared.trap.lock().unwrap().is_some()
     }

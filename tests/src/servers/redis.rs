@@ -33,7 +33,7 @@ fn command(folder: &Path, port: u16, encrypted: Option<u16>) -> Result<Vec<Strin
         ["--port", &port, "--bind", "127.0.0.1", "--dir", &folder_text, "--requirepass", PASSWORD]
             .map(str::to_owned),
     );
-    // No persistence: tests cover a limiter whose state is lost.
+    // No persistence, because tests cover the loss of the limiter's state.
     command.extend(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"].map(str::to_owned));
     if let Some(encrypted) = encrypted {
         command.extend(["--tls-port".to_owned(), encrypted.to_string()]);
@@ -149,7 +149,8 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // End the process first: its shell removes the folder. After a kill there is no shell, so remove the folder here as well.
+        // End the process first: its shell removes the folder. After a kill there is no shell, so remove the folder
+        // here as well.
         drop(self.process.lock().unwrap().take());
         let _ = std::fs::remove_dir_all(&self.folder);
     }

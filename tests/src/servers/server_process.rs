@@ -24,7 +24,7 @@ trap '' TERM INT HUP
 echo "$server"
 exec 1>&2
 read -r word <&3
-# A stopped process ends neither on a signal nor with its parent.
+# A process that is stopped by SIGSTOP does not handle SIGTERM or SIGQUIT until it continues.
 kill -CONT "$server" $(cat /proc/"$server"/task/*/children) 2>/dev/null
 kill "-$end" "$server" 2>/dev/null
 ( sleep 5; kill -KILL "$server" ) >/dev/null 2>&1 3<&- &
@@ -102,7 +102,8 @@ impl ServerProcess {
 
     /// Sends SIGKILL to the server and its child processes. The folder is kept.
     pub fn kill(mut self) -> Result<(), BoxError> {
-        // Stop the server first, so that it starts no more children: a surviving child would keep PostgreSQL's shared memory.
+        // Stop the server first, so that it starts no more children: a surviving child would keep PostgreSQL's shared
+        // memory.
         stop(self.pid)?;
         let children = self.children();
         self.signal("KILL")?;

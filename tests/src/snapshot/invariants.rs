@@ -3,7 +3,8 @@
 /// Events of the asset consumers.
 const ASSET_EVENTS: &[&str] = &["ORDER_CREATED", "ORDER_PAID", "ORDER_CANCELLED", "ORDER_REFUNDED"];
 
-/// Which consumers subscribe to which events (spec §3). Timeouts are excluded: they are settled when due.
+/// Consumers with the events that they subscribe to (spec §3). `ORDER_TIMEOUT` is excluded, because it is settled only
+/// when it is due.
 const SUBSCRIPTIONS: [(&str, &[&str]); 8] = [
     ("coupon", ASSET_EVENTS),
     ("wallet", ASSET_EVENTS),
@@ -29,7 +30,8 @@ const SUBSCRIPTIONS: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// Consumer and event of every subscribed event without a consume-log record in one of these statuses.
+/// SQL that returns each event that a consumer subscribes to and has no consume-log record for in one of these
+/// statuses.
 pub(super) fn unsettled_deliveries(settled: &str) -> String {
     let event_types: Vec<String> = SUBSCRIPTIONS
         .iter()
@@ -104,7 +106,7 @@ const INVARIANTS: [(&str, &str); 37] = [
             OR (o.status = 'refunded' AND (h.status <> 'COMMITTED' OR h.reverted <> 1))",
     ),
     (
-        "a paid or finished order does not have exactly one hold per asset",
+        "an order that is not pending does not have exactly one hold per asset",
         "SELECT o.id FROM orders o WHERE o.status <> 'pending' AND
             (SELECT count(*) FROM asset_holds h WHERE h.tenant_id = o.tenant_id AND h.order_id = o.id) <>
             CASE WHEN o.coupon_id IS NULL THEN 0 ELSE 1 END + CASE WHEN o.wallet_minor > 0 THEN 1 ELSE 0 END
@@ -223,7 +225,7 @@ const INVARIANTS: [(&str, &str); 37] = [
             AND c.kind = CASE WHEN o.status IN ('cancelled', 'refunded') THEN 'RELEASED' ELSE 'OCCUPIED' END)",
     ),
     (
-        "a product was released by an unfinished order",
+        "a product was released by an order that is neither cancelled nor refunded",
         "SELECT c.order_id FROM listing_changes c JOIN orders o ON o.id = c.order_id
          WHERE c.kind = 'RELEASED' AND o.status NOT IN ('cancelled', 'refunded')",
     ),
@@ -288,7 +290,7 @@ const INVARIANTS: [(&str, &str); 37] = [
          AND earlier.id < later.id WHERE earlier.aggregate_seq >= later.aggregate_seq",
     ),
     (
-        "the effects of an order are out of order",
+        "the listing changes of an order are out of order",
         "SELECT later.event_id FROM listing_changes later JOIN listing_changes earlier
          ON earlier.tenant_id = later.tenant_id AND earlier.order_id = later.order_id AND earlier.id < later.id
          WHERE earlier.aggregate_seq >= later.aggregate_seq",

@@ -1,7 +1,8 @@
 //! Direct access to the program's database: events in flight, and whether every event took effect exactly once and in
 //! order. Effects are counted in their own tables, not in the consume log.
 //!
-//! The same statements run on every engine. `||` concatenates texts on all of them: sqlx sets MariaDB's SQL mode for it.
+//! The same statements run on every engine. `||` concatenates texts on all of them: sqlx sets MariaDB's SQL mode for
+//! it.
 
 mod invariants;
 mod pool;
@@ -63,7 +64,7 @@ impl DatabaseSnapshot {
     pub fn pool(&self) -> &SqlitePool {
         match &self.pool {
             Pool::Sqlite(pool) => pool,
-            other @ (Pool::MySql(_) | Pool::Postgres(_)) => panic!("no file but {other:?}"),
+            other @ (Pool::MySql(_) | Pool::Postgres(_)) => panic!("expected SQLite, got {other:?}"),
         }
     }
 
@@ -110,8 +111,8 @@ impl DatabaseSnapshot {
         Ok(unfinished_work)
     }
 
-    /// Descriptions of events in flight. Excludes unpaid orders, which may wait for their deadline, and test queues
-    /// (`test.`).
+    /// Descriptions of events in flight. Excludes unpaid orders and the delay queue, which wait for payment deadlines,
+    /// and test queues (`test.`).
     async fn unsettled(&self) -> Result<Vec<String>, BoxError> {
         let mut unsettled = Vec::new();
         for (what, sql) in [

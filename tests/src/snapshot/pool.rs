@@ -1,5 +1,5 @@
-//! A connection pool for any engine, with statements that every engine understands. All columns are returned as text:
-//! statements run unprepared, for which servers send text results.
+//! A connection pool for any engine, with statements that every engine understands. All columns are returned as
+//! text: statements run unprepared, because servers then send text results.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub type Table = Vec<Vec<Option<String>>>;
 /// Timeout for a connection. It is long because the server may have been killed a moment ago.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
-/// Two connections to a database of any engine.
+/// At most two connections to a database of any engine.
 #[derive(Debug, Clone)]
 pub(super) enum Pool {
     Sqlite(SqlitePool),
@@ -53,8 +53,8 @@ impl Pool {
         let pool = MySqlPoolOptions::new().max_connections(2).acquire_timeout(CONNECT_WITHIN);
         let pool = pool.after_connect(|connection, _| {
             Box::pin(async move {
-                // Use hash joins: the effect tables have no index on their event.
                 connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
+                // Enables hash joins, because the effect tables have no index on their event.
                 connection.execute("SET SESSION join_cache_level = 8").await?;
                 Ok(())
             })

@@ -111,7 +111,6 @@ pub(crate) fn of_order<E: OfOrder>(
     ids.filter_map(|id| Some((*id, table.get(id)?)))
 }
 
-/// The effects of several orders.
 fn of_orders<'a, E: OfOrder>(
     rows: Merged<'a, Numbered<E>>,
     tenant: TenantId,
@@ -160,7 +159,6 @@ fn of_listing<E: OfOrder>(
     ids.filter_map(|id| Some((*id, table.get(id)?)))
 }
 
-/// A row of a seller's listing.
 #[derive(Debug, Clone)]
 pub(crate) struct ListingRow {
     tenant: TenantId,

@@ -1,6 +1,7 @@
 //! In-memory store of the marketplace: its tables and the outbox of `handover_memory` in the same units of work.
 //!
-//! **Invariant:** behaviour that only this adapter has is a bug of this adapter. The shared contract suite is authoritative.
+//! **Invariant:** behaviour that only this adapter has is a bug of this adapter. The shared contract suite is
+//! authoritative.
 
 mod assets;
 mod credit;
@@ -44,7 +45,7 @@ impl MemoryStore {
         MemoryStore(self.0.for_process(wake))
     }
 
-    /// Moves the time of the database by an additional offset. Only leases depend on this time.
+    /// Moves the time of the database by an additional offset. Only leases and heartbeats depend on this time.
     pub fn move_database_clock(&self, by: TimeDelta) {
         self.0.move_database_clock(by);
     }
@@ -68,7 +69,6 @@ impl MemoryStore {
         self.0.rows()
     }
 
-    /// The time of the database.
     pub fn database_now(&self) -> DateTime<Utc> {
         self.0.database_now()
     }

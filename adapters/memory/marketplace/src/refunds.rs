@@ -17,7 +17,7 @@ use crate::unit::MarketUnit;
 #[derive(Default)]
 pub(crate) struct RefundIndex {
     by_order: BTreeMap<(TenantId, OrderId), BTreeSet<RefundId>>,
-    /// The refund of each payment that has not failed.
+    /// The refund that has not failed, by payment.
     not_failed: BTreeMap<PaymentId, RefundId>,
     due: BTreeSet<(DateTime<Utc>, RefundId)>,
 }
@@ -113,8 +113,8 @@ impl RefundRepo for MarketUnit {
     }
 }
 
-/// Locks of the row and of the unique key of its payment. The key is also locked when the refund fails, because it is free
-/// only after the commit.
+/// Locks of the row and of the unique key of its payment. The key is also locked when the refund fails, because it is
+/// free only after the commit.
 fn locks(refund: &Refund) -> Vec<Lock> {
     vec![Lock::Refund(refund.id), Lock::RefundOfPayment(refund.payment)]
 }

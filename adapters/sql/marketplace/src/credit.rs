@@ -15,7 +15,6 @@ const CREDIT: &str = "tenant_id, buyer_id, completed, cancelled_by_buyer, cancel
     last_event_id, update_time";
 const KEY: &str = "tenant_id, buyer_id";
 
-/// Key of a credit row.
 type Buyer = (TenantId, UserId);
 
 fn change(row: &Row) -> Result<CreditChange, StoreError> {

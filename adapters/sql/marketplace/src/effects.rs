@@ -20,7 +20,7 @@ const ENTRY: &str = "tenant_id, seller_id, product_id, taken_by, event_id, updat
 /// Key of a listing.
 type Listing = (TenantId, UserId, ProductId);
 
-/// The columns of an effect's natural key, without those of the tenant and the order.
+/// The columns of the natural key of an effect, without tenant and order.
 const fn fact_columns(kind: EffectKind) -> &'static [&'static str] {
     match kind {
         EffectKind::ListingChange => &["kind"],
@@ -208,7 +208,8 @@ impl EffectQueries for MarketSession {
 }
 
 impl MarketSession {
-    /// All changes of the listings of these products, in the order in which they were applied.
+    /// All listing changes of the products in `listings`. The changes of one product are in the order in which they
+    /// were applied.
     async fn changes_of(&mut self, listings: &BTreeSet<Listing>) -> Result<Vec<ListingChange>, StoreError> {
         let mut products: BTreeMap<TenantId, Vec<i64>> = BTreeMap::new();
         for (tenant, _, product) in listings {

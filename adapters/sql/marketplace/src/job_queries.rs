@@ -1,4 +1,4 @@
-//! The queries of jobs and long pages. They must use an index, so that their cost does not depend on the table size.
+//! Queries of jobs and long pages that must use an index, so that their cost does not depend on the table size.
 
 use chrono::{DateTime, Duration, Utc};
 use handover_events::TenantId;
@@ -13,7 +13,7 @@ use handover_sql::{Dialect, Value};
 /// A query: the index that it must use, its statement and its parameters.
 pub(crate) type IndexedQuery = (&'static str, (String, Vec<Value>));
 
-/// The queries. Queries for pages are listed twice: for the first page and with a cursor.
+/// Queries for pages are listed twice: for the first page and with a cursor.
 pub(crate) fn sweeps(
     dialect: &dyn Dialect,
     now: DateTime<Utc>,

@@ -46,7 +46,7 @@ fn scope_values(scope: &RequestScope) -> Vec<Value> {
     values![scope.tenant.get(), scope.user.get(), &scope.route, &scope.key]
 }
 
-/// The values of those [`COLUMNS`] that follow the scope.
+/// The values of the [`COLUMNS`] after the scope.
 fn state_values(request: &RequestRecord) -> Vec<Value> {
     let (status, until, answer) = match &request.state {
         RequestState::Processing { until } => (PROCESSING, Some(*until), None),

@@ -44,7 +44,7 @@ impl SqlMarket {
         Ok([self.0.schema_version().await?, self.0.version_of_part(&MARKETPLACE).await?])
     }
 
-    /// Whether the database is reachable and its schema has the version that this build requires.
+    /// Whether the schema has at least the version that this build requires. Fails if the database is unreachable.
     pub async fn is_ready(&self) -> Result<bool, StoreError> {
         match self.schema_versions().await {
             Ok(versions) => Ok(versions.iter().all(SchemaVersion::is_enough)),

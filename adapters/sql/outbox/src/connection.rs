@@ -13,7 +13,7 @@ use crate::wakeup::CommitNotifier;
 /// The statement that commits a transaction; the same on every engine.
 pub(crate) const COMMIT: &str = "COMMIT";
 
-/// A pooled connection. Dropping it rolls back an open transaction and returns the connection to the pool.
+/// A pooled connection. After it is dropped, an open transaction is rolled back before the connection is used again.
 #[async_trait]
 pub(crate) trait Connection: Send {
     /// Runs a statement and returns the number of affected rows.
@@ -26,7 +26,6 @@ pub(crate) trait Connection: Send {
 /// A database engine with its connection pool.
 #[async_trait]
 pub(crate) trait Engine: Send + Sync {
-    /// The SQL dialect.
     fn dialect(&self) -> &'static dyn Dialect;
 
     /// A connection that may write, outside any transaction.
@@ -51,8 +50,8 @@ pub(crate) trait Engine: Send + Sync {
         Ok(None)
     }
 
-    /// Whether the database prevents this user from changing or deleting entries of the audit log. By default the triggers
-    /// of the schema prevent it; only the owner of the tables can drop them.
+    /// Whether the database prevents this user from changing or deleting entries of the audit log. By default the
+    /// triggers of the schema prevent it; only the owner of the tables can drop them.
     async fn guards_audit_log(&self) -> Result<bool, StoreError> {
         Ok(true)
     }
@@ -61,9 +60,8 @@ pub(crate) trait Engine: Send + Sync {
     /// to them, until the future is dropped.
     async fn watch(&self, notifier: &CommitNotifier);
 
-    /// Sends one notification to other processes immediately.
+    /// Sends one notification to other processes immediately; does nothing on an engine without notifications.
     async fn send_notification(&self, text: &str) -> Result<(), StoreError>;
 
-    /// Closes every connection.
     async fn close(&self);
 }

@@ -26,10 +26,12 @@ pub trait Dialect: Send + Sync {
     /// A query whose column `now` is the current time of the database.
     fn now(&self) -> &'static str;
 
-    /// The clause that locks the rows of a `SELECT` until the end of the transaction.
+    /// The clause that locks the rows of a `SELECT` until the end of the transaction; empty on an engine with one
+    /// writer.
     fn for_update(&self) -> &'static str;
 
-    /// The clause that locks the rows of a `SELECT` and skips rows that other transactions have locked.
+    /// The clause that locks the rows of a `SELECT` and skips rows that other transactions have locked; empty on an
+    /// engine with one writer.
     fn skip_locked(&self) -> &'static str;
 
     /// A query whose column `name` lists the tables of the database (on PostgreSQL: of the current schema).
@@ -43,15 +45,15 @@ pub trait Dialect: Send + Sync {
     /// How rows are claimed from a queue.
     fn claiming(&self) -> Claiming;
 
-    /// The index hint after a table in `FROM`, for a plan that must not depend on statistics; empty on an engine without
-    /// hints.
+    /// The index hint after a table in `FROM`, for a plan that must not depend on statistics; empty on an engine
+    /// without hints.
     fn index(&self, name: &str) -> String;
 
     /// The hint for the index that finds every `FAILED` row of the outbox.
     fn failed(&self) -> String;
 
-    /// The condition that the outbox row `o` is pending (`NEW` or `RETRY`), worded like the predicate of the index on
-    /// pending rows.
+    /// The condition that the outbox row `o` is pending (`NEW` or `RETRY`), in the form for which the engine can use
+    /// its index on pending rows.
     fn pending(&self) -> &'static str;
 
     /// The clause after an `INSERT` that updates these columns if a row with this key exists (upsert).
@@ -77,8 +79,8 @@ pub trait Dialect: Send + Sync {
         column.to_owned()
     }
 
-    /// A string literal. On an engine without hints its value is hidden from the planner, so that it uses no partial
-    /// index.
+    /// A string literal. On an engine without hints its value is hidden from the planner, so that the planner uses no
+    /// partial index.
     fn opaque_literal(&self, text: &str) -> String {
         format!("'{text}'")
     }
@@ -103,8 +105,8 @@ pub trait Dialect: Send + Sync {
     }
 }
 
-/// A lookup of rows by a list of keys. Each key is a separate index search: otherwise PostgreSQL, while it estimates the
-/// table to be small, reads all rows that match the other columns of the index.
+/// A lookup of rows by a list of keys. On PostgreSQL each key is a separate index search: otherwise PostgreSQL, while
+/// it estimates the table to be small, reads all rows that match the other columns of the index.
 #[derive(Default)]
 pub struct LookUp<'a> {
     /// The columns to read.
@@ -127,8 +129,8 @@ pub struct LookUp<'a> {
     pub lock: &'static str,
 }
 
-/// The maximum number of rows in a multi-row statement. Even with the widest table the number of parameters is far below
-/// the limit of every engine (32,766 on SQLite).
+/// The maximum number of rows in an `INSERT .. VALUES` statement; callers also split lists of keys by it. Even with the
+/// widest table the number of parameters is far below the limit of every engine (32,766 on SQLite).
 pub const MAX_ROWS: usize = 128;
 
 /// `count` placeholders: `?,?,?`.

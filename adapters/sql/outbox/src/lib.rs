@@ -1,7 +1,7 @@
 //! The store and the database broker on SQL: one code base, a dialect per engine.
 //!
 //! Repositories ([`SqlStore`]) and the broker ([`DatabaseBroker`]) are written once, against a small connection trait
-//! that binds and reads four types of value. An engine adds a connection, a dialect and migrations; it adds no
+//! that binds and reads a few types of value. An engine adds a connection, a dialect and migrations; it adds no
 //! repository.
 //!
 //! A unit of work is a [`Session`]: an application runs its own statements in it (with `?` as placeholder on every

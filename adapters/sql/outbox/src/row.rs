@@ -1,7 +1,7 @@
 //! Rows of query results, and typed access to their columns.
 //!
-//! **Invariant:** a stored value that breaks the rules of its column becomes `StoreError::Corrupt` with its table,
-//! column and row, never a panic and never a default.
+//! **Invariant:** a stored value that cannot be converted to the requested type becomes `StoreError::Corrupt` with its
+//! table, column and row, never a panic and never a default.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use handover_outbox::ports::StoreError;
 
 use crate::value::{Value, parse_time};
 
-/// Table name in errors about rows of an application's own query.
+/// Table name in errors of [`Row::int`], [`Row::text`] and [`Row::time`], for which no table is given.
 const QUERY: &str = "a query";
 
 /// A row of a query result.
@@ -186,7 +186,7 @@ impl<'r> Fields<'r> {
         text.map(|text| text.parse().map_err(|error| self.corrupt(column, error))).transpose()
     }
 
-    /// Reads a boolean that is stored as 0 or 1.
+    /// Reads a boolean that is stored as an integer: 0 is false, any other value is true.
     pub fn flag(&self, column: &'static str) -> Result<bool, StoreError> {
         Ok(self.int(column)? != 0)
     }

@@ -1,4 +1,4 @@
-//! Schema versions and migration, and the databases that are refused.
+//! Schema versions and migration, and the databases that are rejected.
 
 use handover_outbox::ports::StoreError;
 
@@ -36,14 +36,14 @@ pub enum SchemaError {
 }
 
 impl SqlStore {
-    /// Applies the pending migrations of the outbox. Processes may do this concurrently. Before the first statement
-    /// this method refuses a database that an unreleased build created, and a database in which a table of the same
-    /// name exists that handover did not create.
+    /// Applies the pending migrations of the outbox. Processes may do this concurrently. Rejects a database that an
+    /// unreleased build created, and a database in which a table of the same name exists that handover did not create;
+    /// such a database is not changed.
     pub async fn migrate(&self) -> Result<(), SchemaError> {
         self.migrate_with(&[]).await
     }
 
-    /// Migrates the outbox, then these parts of an application. Changes nothing if any part is refused.
+    /// Migrates the outbox, then these parts of an application. Changes nothing if any part is rejected.
     pub async fn migrate_with(&self, parts: &[&Migrations]) -> Result<(), SchemaError> {
         let parts = || std::iter::once(&OUTBOX).chain(parts.iter().copied());
         let mut session = self.reading().await?;

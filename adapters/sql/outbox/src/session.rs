@@ -1,6 +1,6 @@
 //! A connection in use: a unit of work in a transaction, or a view outside a transaction.
 //!
-//! **Invariant:** a session refuses to commit after a statement failed or was dropped before it ended.
+//! **Invariant:** a session does not commit after a statement failed or was dropped before it ended.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ enum State {
 
 /// A connection in use: a unit of work in a transaction, or a view outside a transaction.
 ///
-/// A session refuses further statements and the commit after a statement failed or was dropped before it ended.
+/// After a statement failed or was dropped before it ended, a session rejects further statements and the commit.
 pub struct Session {
     connection: Box<dyn Connection>,
     pub(crate) dialect: &'static dyn Dialect,
@@ -38,7 +38,6 @@ pub struct Session {
 }
 
 impl Session {
-    /// Creates a session on a connection.
     pub(crate) fn new(
         connection: Box<dyn Connection>,
         dialect: &'static dyn Dialect,
@@ -52,7 +51,6 @@ impl Session {
         self.dialect
     }
 
-    /// Begins a transaction.
     pub(crate) async fn begin(&mut self) -> Result<(), StoreError> {
         let begin = self.dialect.begin();
         self.execute(begin, Vec::new()).await?;
@@ -82,8 +80,8 @@ impl Session {
         Ok(self.fetch(sql, values).await?.into_iter().next())
     }
 
-    /// Inserts rows of `columns` values each, in order. `into` is `INSERT INTO t (a, b)`; `after` is the clause after the
-    /// rows, or empty. Returns the number of affected rows.
+    /// Inserts rows of `columns` values each, in order. `into` is `INSERT INTO t (a, b)`; `after` is the clause after
+    /// the rows, or empty. Returns the number of affected rows.
     pub async fn insert(
         &mut self,
         into: &str,
@@ -145,7 +143,7 @@ impl Session {
         self.appended.extend(partitions);
     }
 
-    /// Commits the transaction and wakes the relay.
+    /// Commits the transaction, then wakes the relay for the partitions recorded by [`Session::appended`].
     pub(crate) async fn commit_now(&mut self) -> Result<(), StoreError> {
         self.start()?;
         let timed = Timed::start();

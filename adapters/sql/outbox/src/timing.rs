@@ -8,11 +8,9 @@ use tracing::Level;
 /// Tracing target of the statement events (level TRACE; fields `sql` and `micros`).
 pub const TARGET: &str = "handover_sql::statement";
 
-/// A running statement.
 pub(crate) struct Timed(Option<Instant>);
 
 impl Timed {
-    /// Starts the measurement.
     pub(crate) fn start() -> Timed {
         Timed(tracing::enabled!(target: TARGET, Level::TRACE).then(Instant::now))
     }

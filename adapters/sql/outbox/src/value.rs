@@ -1,4 +1,4 @@
-//! Values that are bound to statements and read from rows. Every engine supports exactly these types.
+//! Values that are bound to statements and read from rows.
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use handover_events::{AggregateRef, EventId, Trace};

@@ -3,8 +3,8 @@
 //! Within a process a commit wakes the relay for its partitions and the consumers of its queues directly. The
 //! notification also stays pending until it is sent to other processes, if the engine supports that.
 //!
-//! **Invariant:** a notification only triggers a query and carries no data. A superfluous one costs a query; a lost one
-//! delays the relay or consumer until its next poll.
+//! **Invariant:** a notification names only partitions and queues, and only triggers a query. A superfluous
+//! notification costs a query; a lost one delays the relay or consumer until its next poll.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -141,8 +141,8 @@ impl CommitNotifier {
     }
 }
 
-/// Locks a mutex. No code panics while it holds these locks, and the data would be consistent even then, so poisoning is
-/// ignored.
+/// Locks a mutex. No code panics while it holds these locks, and the data would be consistent even then, so poisoning
+/// is ignored.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,8 @@
-//! Asset accounts of one unit of work: holds, balances and coupons are read and locked together, changed in memory by the
-//! rules of the domain, and written together.
+//! Asset accounts of one unit of work: holds, balances and coupons are read together, changed in memory by the rules of
+//! the domain, and written together. Holds and balances are locked; a coupon is written only if its version has not
+//! changed.
 //!
-//! **Invariant:** an operation with a key takes effect once. If it exists already, its first result is returned.
+//! **Invariant:** an operation takes effect once. If an operation with the same key exists, it is returned unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,9 +44,9 @@ impl Subject {
 pub(crate) enum AssetOutcome {
     /// Applied now.
     Applied(AssetOperation),
-    /// Applied before; contains its first result.
+    /// Applied before; contains the existing operation.
     AlreadyApplied(AssetOperation),
-    /// Not necessary, for this reason.
+    /// No operation was written, for this reason.
     Skipped(&'static str),
 }
 
@@ -60,16 +61,16 @@ impl AssetOutcome {
     }
 }
 
-/// Rows to read and lock.
+/// Rows to read. Holds and balances are also locked.
 #[derive(Debug, Default)]
 pub(crate) struct RowSelection {
     /// Holds of these orders.
     pub(crate) orders: BTreeSet<(TenantId, OrderId)>,
-    /// Balances of these users, of wallet or points.
+    /// Balances of these users; ignored for coupons.
     pub(crate) users: BTreeSet<(TenantId, UserId)>,
     /// These operations, if they exist.
     pub(crate) keys: BTreeSet<(TenantId, OperationKey)>,
-    /// Coupons that no hold refers to yet.
+    /// Coupons to read in addition to those of the holds.
     pub(crate) coupons: BTreeSet<(TenantId, CouponId)>,
 }
 
@@ -81,13 +82,13 @@ struct TrackedRow<R> {
 }
 
 impl<R> TrackedRow<R> {
-    /// The version after the one that was read: several changes in one unit of work are one new version.
+    /// The version to write: several changes in one unit of work are one new version.
     fn version(&self) -> i64 {
         self.read_version.map_or(1, |version| version + 1)
     }
 }
 
-/// Accounts of one asset, loaded and locked in a unit of work.
+/// Accounts of one asset in a unit of work.
 pub(crate) struct AssetAccounts {
     asset: Asset,
     now: DateTime<Utc>,
@@ -98,7 +99,7 @@ pub(crate) struct AssetAccounts {
     postings: Vec<Posting>,
 }
 
-/// The purse of an asset that has balances.
+/// The purse of an asset; `None` for an asset without balances.
 const fn purse(asset: Asset) -> Option<Purse> {
     match asset {
         Asset::Wallet => Some(Purse::Wallet),
@@ -108,7 +109,6 @@ const fn purse(asset: Asset) -> Option<Purse> {
 }
 
 impl AssetAccounts {
-    /// Reads and locks the selected rows.
     pub(crate) async fn open(
         unit: &mut Work,
         asset: Asset,
@@ -147,7 +147,8 @@ impl AssetAccounts {
                 accounts.coupons.insert((tenant, id), tracked);
             }
         }
-        // Read after the locks: a concurrent unit of work that applied these operations has committed by then.
+        // Read after the locks: a concurrent unit of work that held the same locks has ended by then, and its
+        // operations are visible.
         let mut keys: BTreeMap<TenantId, Vec<OperationKey>> = BTreeMap::new();
         for (tenant, key) in selection.keys {
             keys.entry(tenant).or_default().push(key);
@@ -298,8 +299,8 @@ impl AssetAccounts {
         Ok(self.post_operation(subject, (OperationKind::Earn, key, None), (amount, None), entries, cause))
     }
 
-    /// Takes back the points that an order earned: it was refunded. If nothing was earned yet, an operation with amount 0
-    /// is written, which prevents earning later.
+    /// Takes back the points that an order earned, because it was refunded. If it has earned nothing yet, an operation
+    /// with amount 0 is written, which prevents earning later.
     pub(crate) fn unearn(
         &mut self,
         subject: Subject,
@@ -321,7 +322,8 @@ impl AssetAccounts {
         Ok(self.post_operation(subject, operation, (amount, None), entries, cause))
     }
 
-    /// Adds a tombstone: the lock was refused or released before it was made, so it MUST not be made later.
+    /// Adds a tombstone if the order has no hold: the lock was refused, or the release came before the lock. A later
+    /// lock is then skipped.
     pub(crate) fn insert_tombstone(&mut self, subject: Subject) {
         let tombstone = Hold::tombstone(subject.hold_key(), subject.user, subject.asset, self.now);
         self.holds.entry(subject.hold_key()).or_insert(TrackedRow {
@@ -418,7 +420,7 @@ impl AssetAccounts {
         self.post_operation(subject, operation, held, entries, cause)
     }
 
-    /// Writes the lost row of an operation whose effect exists. No amount is moved.
+    /// Writes the lost row of an operation whose effect exists, without ledger entries.
     fn rewrite_operation(
         &mut self,
         subject: Subject,

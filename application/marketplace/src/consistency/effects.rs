@@ -33,7 +33,7 @@ pub(crate) enum Effect {
     Invisible,
     /// Number of rows, compared with the expected number.
     Rows { table: &'static str, found: usize, expected: usize },
-    /// Asset operations, of which these are missing.
+    /// The required asset operations that are missing.
     Operations { missing: Vec<OperationKey> },
 }
 
@@ -290,7 +290,6 @@ pub(crate) struct FactRow {
 /// Condition that the order row must meet for an effect to be valid.
 #[derive(Debug, Clone, Copy)]
 enum OrderCondition {
-    /// The order exists.
     Exists,
     Paid,
     Shipped,
@@ -298,7 +297,7 @@ enum OrderCondition {
     Undone,
     Is(OrderStatus),
     CancelledFor(CancelReason),
-    /// Never met: no status of an order has this effect.
+    /// Never met: for notifications of a status for which no notification is written.
     Never,
 }
 

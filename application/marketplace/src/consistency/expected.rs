@@ -19,7 +19,7 @@ pub(crate) struct ExpectedEvent {
     pub(crate) aggregate_seq: i64,
     /// Time of the change.
     pub(crate) at: DateTime<Utc>,
-    /// Trace of the request that started the payment or refund that caused this event.
+    /// Trace of the request that started the payment or refund that caused this event; `None` for other events.
     pub(crate) trace: Option<Trace>,
 }
 

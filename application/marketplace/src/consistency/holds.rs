@@ -1,11 +1,11 @@
-//! Lost holds: the row is missing although operations of the order refer to it.
+//! Reconstruction of holds whose row is missing.
 
 use chrono::{DateTime, Utc};
 use marketplace_domain::{Asset, AssetOperation, Hold, Order, OrderStatus};
 
-/// Reconstructs the hold of an order on an asset if its row is missing: from the operations, or as the tombstone that a
-/// release before its lock leaves. `None` if the order has no such hold. A cancelled order has a tombstone only after
-/// the consumer has applied the cancellation, so the caller MUST check that.
+/// Reconstructs the lost hold of an order on an asset from its operations. For a cancelled order without such
+/// operations, returns a tombstone. `None` if the order has no hold on the asset. A cancelled order may have no
+/// tombstone yet, so the caller MUST check that the consumer has applied the cancellation.
 pub(crate) fn reconstructed_hold(
     order: &Order,
     asset: Asset,

@@ -12,7 +12,8 @@ use handover_events::Trace;
 use handover_outbox::ports::{AuditEntry, Consumed, EventMetadata, NewEvent, OutboxRow, StoreError};
 use handover_outbox::{append, with_tx};
 
-/// Returns the missing events of an order, its payments and its refunds, and their existing outbox rows.
+/// Returns the missing events of an order, its payments and its refunds, and the existing outbox rows of these
+/// aggregates.
 pub(crate) async fn missing<V: MarketView + ?Sized>(
     view: &mut V,
     order: &Order,
@@ -91,8 +92,8 @@ pub(crate) async fn announce_missing(
     .await
 }
 
-/// Returns the consume-log record of the event with the smallest event id, so that concurrent repairs choose the same
-/// record. An event can have records of several consumers and event ids.
+/// Returns a consume-log record of the event. Records of one event can have several event ids; the smallest id is
+/// chosen, so that concurrent repairs append the event with the same id.
 async fn consumed_record(
     unit: &mut Work,
     event: &ExpectedEvent,
@@ -104,8 +105,8 @@ async fn consumed_record(
     Ok(consumed.into_iter().filter(is_it).min_by(|left, right| left.event_id.cmp(&right.event_id)))
 }
 
-/// The trace of the request that caused the event: from the payment or refund, from another event of the same change, or
-/// from the consume log. If none of them exists, a new trace id for the repair.
+/// The trace of the request that caused the event: from the payment or refund, from another event of the same change,
+/// or from the consume log. If none of them exists, the trace id is `repair-<order id>`.
 fn trace_of(
     event: &ExpectedEvent,
     aggregate: &AggregateRef,

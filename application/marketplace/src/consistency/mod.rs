@@ -1,9 +1,9 @@
-//! Checks each order from its row to the effects of its events: business row, outbox row, publisher confirm, consume log,
-//! effect (spec §6 "Reconciliation"; 004 "OrderAssetConsistencyJob").
+//! The events and effects that an order must have, and which of them are missing. Used by the repair job (004
+//! "OrderAssetConsistencyJob") and by reconciliation (spec §6 "Reconciliation").
 //!
-//! **Invariant:** a check reports no false finding while events are in flight, because each stage is read before the stage
-//! that follows from it. A repair may run repeatedly and concurrently: it checks the current rows in the transaction that
-//! it writes in.
+//! **Invariant:** events in flight are not reported as missing, because business rows are read before outbox rows. The
+//! repair of events may run repeatedly and concurrently: it checks the current rows in the transaction that appends the
+//! events.
 
 mod effects;
 mod expected;

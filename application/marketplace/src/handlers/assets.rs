@@ -41,12 +41,11 @@ impl AssetHandler {
     }
 }
 
-/// Step that an event requires.
+/// Step that the consumer takes for an event.
 #[derive(Debug, Clone, Copy)]
 enum AssetStep {
-    /// Hold the assets that the order uses.
     Lock,
-    /// The order was paid: commit the hold and credit the earned points.
+    /// Commits the hold; the consumer `points` also credits the earned points.
     Commit {
         earned: Points,
     },
@@ -56,7 +55,7 @@ enum AssetStep {
     },
 }
 
-/// An event, the step that it requires, and the order that confirms it.
+/// An event, its step, and the order that confirms the event.
 struct PlannedStep<'e> {
     event: &'e Event,
     order: &'e Order,
@@ -88,7 +87,7 @@ impl AssetHandler {
         Subject { tenant: order.tenant, order: order.id, user: order.buyer, asset: self.asset }
     }
 
-    /// Selects the rows that one event requires.
+    /// Selects the rows that the step of an event reads or changes.
     fn select_rows(&self, selection: &mut RowSelection, planned: &PlannedStep<'_>) {
         let subject = self.subject(planned.order);
         let is_named = planned.order.assets.names(self.asset);
@@ -193,7 +192,7 @@ impl AssetHandler {
         outcome.end(|| format!("the order uses no {}", self.asset))
     }
 
-    /// Whether the refund was applied before the points of this order were earned.
+    /// Whether the refund of this order was already applied to the points. The order then earns no points.
     async fn was_unearned(&self, unit: &mut Work, order: &Order) -> Result<bool, HandlerError> {
         if order.status != OrderStatus::Refunded {
             return Ok(false);
@@ -203,7 +202,8 @@ impl AssetHandler {
         Ok(operations.iter().any(|operation| unearned(&operation.key)))
     }
 
-    /// Cancels the order after a permanently refused lock. The cancellation event releases its other assets.
+    /// Cancels the order after a refused lock, if it is still pending. The cancellation event releases the other assets
+    /// of the order.
     async fn cancel(
         &self,
         unit: &mut Work,
@@ -233,7 +233,8 @@ impl AssetHandler {
     }
 }
 
-/// A refused step becomes a dead letter: retries cannot make it valid, but a replay after the missing step can.
+/// A refused step becomes a dead letter, because a retry would be refused again. If an earlier step is missing, an
+/// operator can replay the dead letter after that step.
 fn unrecoverable(refusal: AssetRefusal) -> HandlerError {
     HandlerError::Unrecoverable(refusal.to_string())
 }

@@ -17,7 +17,6 @@ pub struct Credit {
 }
 
 impl Credit {
-    /// Creates the handler.
     pub fn new(app: App) -> Credit {
         Credit { app }
     }

@@ -2,7 +2,7 @@
 //! of a fact is applied once, even if several events announce the fact (004 Q5: a missing event may be inserted manually
 //! with a new id).
 //!
-//! **Invariant:** a handler applies an event only if the order row confirms it.
+//! **Invariant:** a handler that uses `Orders` applies an event of an order only if the order row confirms it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use marketplace_domain::{AggregateType, EventBody, Order, OrderId};
 use crate::ports::{EffectKind, Work};
 use handover_outbox::consumers::{ALREADY_APPLIED, Applied, Event, HandlerError};
 
-/// Parses the payload of an event. An unknown event type or a missing field is unrecoverable.
+/// Parses the payload of an event. An unknown event type or an invalid payload is unrecoverable.
 pub(super) fn body_of(event: &Event) -> Result<EventBody, HandlerError> {
     EventBody::of(&event.envelope).map_err(|error| {
         if matches!(error, EnvelopeError::UnknownType { .. }) {
@@ -23,7 +23,7 @@ pub(super) fn body_of(event: &Event) -> Result<EventBody, HandlerError> {
     })
 }
 
-/// Error for an event type that the handler does not support: a wrong binding or a misrouted message.
+/// Error for an event type that the handler does not support, because of a wrong binding or a misrouted message.
 pub(super) fn unsupported(event: &Event) -> HandlerError {
     HandlerError::Unrecoverable(format!(
         "{}: {}",
@@ -65,8 +65,9 @@ impl Orders {
         Ok(Orders(orders))
     }
 
-    /// Returns the order of an event if the order row confirms the event. The event is unrecoverable if the order does
-    /// not exist (000 §9.3) or contradicts the event, because a retry cannot change that.
+    /// Returns the order of an event if the order row confirms the event. The event is unrecoverable if the payload
+    /// names another order, the order does not exist (000 §9.3), or the order contradicts the event: a retry cannot
+    /// change that.
     pub(super) fn confirming(&self, event: &Event, body: &EventBody) -> Result<&Order, HandlerError> {
         let payload_id = body.aggregate_id();
         let row_id = event.row.aggregate.id;
@@ -145,8 +146,8 @@ impl Facts {
     }
 }
 
-/// The effect of an event exists although its consume-log record is not SUCCESS: deduplication failed. The event becomes a
-/// dead letter, so that an operator sees it.
+/// Error for an event whose effect exists although its consume-log record is missing or not SUCCESS: deduplication
+/// failed. The event becomes a dead letter, so that an operator sees it.
 pub(super) fn applied_twice(event: &Event) -> HandlerError {
     HandlerError::Unrecoverable(format!(
         "event {} has taken effect before, but its consume-log record was missing or was not SUCCESS; nothing was done \

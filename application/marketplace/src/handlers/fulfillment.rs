@@ -17,7 +17,6 @@ pub struct Fulfillment {
 }
 
 impl Fulfillment {
-    /// Creates the handler.
     pub fn new(app: App) -> Fulfillment {
         Fulfillment { app }
     }

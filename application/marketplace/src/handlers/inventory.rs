@@ -10,9 +10,9 @@ use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 
 /// Maintains the listing projection.
 ///
-/// Late events: a listing is a function of all changes of its product, independent of the sequence in which they are
-/// applied ([`ListingEntry::after`]), so a late event of an old order cannot release the product of a newer order. An
-/// order that was cancelled or refunded before its ORDER_CREATED is applied does not occupy the product (stale).
+/// Late events: a listing is computed from all changes of its product, and a release affects only its own order
+/// ([`ListingEntry::after`]), so a late event of an old order cannot release the product of a newer order. An order
+/// that was cancelled or refunded before its ORDER_CREATED is applied does not occupy the product (stale).
 ///
 /// [`ListingEntry::after`]: crate::ports::ListingEntry::after
 pub struct Inventory {
@@ -20,7 +20,6 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Creates the handler.
     pub fn new(app: App) -> Inventory {
         Inventory { app }
     }

@@ -20,7 +20,6 @@ pub struct OrderTimeoutHandler {
 }
 
 impl OrderTimeoutHandler {
-    /// Creates the handler with the payment deadline of the application.
     pub fn new(app: App) -> OrderTimeoutHandler {
         OrderTimeoutHandler { app }
     }

@@ -1,4 +1,4 @@
-//! Consumer `status-sync`: notifies buyer and seller of each status change of an order (000 §11).
+//! Consumer `status-sync`: notifies buyer and seller of each ORDER_STATUS_CHANGED event (000 §11).
 
 use async_trait::async_trait;
 use marketplace_domain::{EventBody, EventType};
@@ -17,7 +17,6 @@ pub struct StatusSync {
 }
 
 impl StatusSync {
-    /// Creates the handler.
     pub fn new(app: App) -> StatusSync {
         StatusSync { app }
     }

@@ -1,5 +1,5 @@
-//! Consumer `webhooks`: one delivery per subscription of the tenant. Subscriptions are not implemented yet, so each event
-//! is recorded without effect. The queue exists so that every event type is routable.
+//! Consumer `webhooks`: one delivery per subscription of the tenant. Subscriptions are not implemented yet, so each
+//! event is recorded without effect. The queue exists so that event types without another consumer are routable.
 
 use async_trait::async_trait;
 use marketplace_domain::EventType;
@@ -10,8 +10,7 @@ use handover_outbox::consumers::{Applied, Event, Handler, HandlerError};
 
 /// Records each event without effect, because there are no subscriptions yet.
 ///
-/// Late events: deliveries are independent of each other, so an event is delivered regardless of later changes of the
-/// order.
+/// Late events: a late event is recorded in the same way, regardless of later changes of the order.
 pub struct Webhooks;
 
 #[async_trait]

@@ -18,7 +18,6 @@ pub struct DatabaseIdempotencyStore {
 }
 
 impl DatabaseIdempotencyStore {
-    /// Creates a store on this transactor.
     pub fn new(tx: MarketTransactor) -> DatabaseIdempotencyStore {
         DatabaseIdempotencyStore { tx }
     }

@@ -1,12 +1,13 @@
-//! Idempotency keys: a request with a key is executed once and always returns the same response (spec §4; seed 003 §2).
+//! Idempotency keys: a request with a key is executed once, and a repetition returns the stored response until the key
+//! expires (spec §4; seed 003 §2).
 //!
 //! One short unit of work claims the key. The command's unit of work stores the response, on condition that the claim is
 //! still valid. An effect without its response, or a second effect, cannot be committed: an attempt whose claim was taken
 //! over is rolled back.
 //!
 //! A command that needs more than one unit of work stores its response afterwards, possibly in another store
-//! ([`IdempotencyStore`]). It runs in one process at a time, but is executed again after a crash before the response is
-//! stored.
+//! ([`IdempotencyStore`]). No other attempt runs while its lease is valid, but after a crash before the response is
+//! stored, the command is executed again.
 
 mod database;
 mod ticket;
@@ -28,7 +29,7 @@ use crate::{App, CommandContext};
 use handover_outbox::{Attempt, BoxFuture, with_tx};
 use ticket::{ResponseStorage, UnitResponse};
 
-/// Lease and retention of idempotency keys.
+/// Lease, retention and sweep interval of idempotency keys.
 #[derive(Debug, Clone)]
 pub struct RequestSettings {
     /// How long an attempt at a request excludes other attempts (`idempotency.lease`).
@@ -133,8 +134,8 @@ pub async fn begin(
 }
 
 /// Claims the key of a request whose response is stored after the command ([`Ticket::done`]), in the store from
-/// [`App::with_idempotency_store`]. After a crash in between, the command is executed again, so it MUST be safe to
-/// repeat. A command that stores its response in its own unit of work rejects such a ticket.
+/// [`App::with_idempotency_store`]. After a crash between command and storing, the command is executed again, so it
+/// MUST be safe to repeat. A command that stores its response in its own unit of work rejects such a ticket.
 pub async fn begin_with_deferred_response(
     app: &App,
     request: IdempotentRequest,

@@ -13,8 +13,8 @@ use handover_outbox::ports::{Changed, StoreError};
 #[derive(Clone)]
 pub struct Ticket {
     pub(super) request: Arc<RequestRecord>,
-    /// Token of the stored response. It differs from the token of the claim, so that an attempt that read the claim before
-    /// cannot replace the response.
+    /// Token of the stored response. It differs from the token of the claim, so that an attempt that read the
+    /// claim earlier cannot replace the response.
     pub(super) response_token: Arc<str>,
     /// Store in which the key was claimed.
     pub(super) keys: Arc<dyn IdempotencyStore>,
@@ -30,7 +30,7 @@ pub(super) enum ResponseStorage {
     Deferred,
 }
 
-/// Stores the response in the unit of work of the command.
+/// Writer of a response in the unit of work of the command.
 #[derive(Clone)]
 pub(super) struct UnitResponse {
     writer: ResponseWriter,
@@ -77,14 +77,13 @@ impl Ticket {
             ResponseStorage::Deferred => {
                 let route = &self.request.scope.route;
                 let why = format!(
-                    "{route} stores its response in its transaction, but the key was claimed in another store"
+                    "{route} stores its response in its transaction, but the key was claimed for a deferred response"
                 );
                 Err(StoreError::Backend(why.into()))
             }
         }
     }
 
-    /// Stores the response in the unit of work of the command.
     pub(super) async fn store_response(
         &self,
         unit_response: &UnitResponse,
@@ -113,8 +112,8 @@ impl Ticket {
         }
     }
 
-    /// Stores the response of an executed request. Does nothing if the command's unit of work has stored it, or if another
-    /// attempt has taken over the claim.
+    /// Stores the response of an executed request. Does nothing if the command's unit of work has written it, or if
+    /// another attempt has taken over the claim.
     pub async fn done(&self, response: StoredResponse) -> Result<(), IdempotencyError> {
         if let ResponseStorage::InUnit(unit_response) = &self.storage
             && unit_response.written.load(Ordering::Relaxed)

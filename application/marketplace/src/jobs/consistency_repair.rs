@@ -1,8 +1,8 @@
 //! Repair of lost events (004 "OrderAssetConsistencyJob"): appends the events that the state of an order requires and that
 //! are missing in the outbox.
 //!
-//! **Invariant:** no event takes effect twice. A lost event that was consumed is appended with its old id, and its consumers
-//! ignore it.
+//! **Invariant:** no event takes effect twice. A lost event that was consumed is appended with its old id, and the
+//! consumers that applied it ignore it.
 
 use chrono::TimeDelta;
 use tracing::{info, warn};
@@ -18,7 +18,6 @@ pub struct ConsistencyRepair {
 }
 
 impl ConsistencyRepair {
-    /// Creates the job.
     pub fn new(app: App, settings: ConsistencySettings) -> ConsistencyRepair {
         ConsistencyRepair { app, settings }
     }
@@ -42,7 +41,8 @@ impl ConsistencyRepair {
         }
     }
 
-    /// Checks every order that changed within the window. Returns the number of appended events.
+    /// Checks the orders that changed within the window, until the process stops. Returns the number of appended
+    /// events.
     pub async fn repair(&self) -> Result<u64, StoreError> {
         let now = self.app.now();
         let since = TimeDelta::from_std(self.settings.scan_window)

@@ -1,7 +1,8 @@
 //! The lock reaper: releases asset locks that were neither committed nor released in time (004 "LockTimeoutReaperJob").
 //!
-//! **Invariant:** the lock of a paid order is never released; its ORDER_PAID event is redriven instead. A release by the
-//! reaper has the same key as any other release of the lock, so a lock is released once.
+//! **Invariant:** the reaper never releases the lock of an order that was paid. If the consumer has no record of the
+//! ORDER_PAID event, the reaper redrives the event. A release by the reaper has the same key as any other release of
+//! the lock, so a lock is released once.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus};
@@ -27,13 +28,12 @@ const REAPER: Actor = Actor::System("lock-timeout-reaper");
 /// Result of one reaper run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReaperReport {
-    /// Locks released.
     pub released: u64,
-    /// Pending orders cancelled because of an expired lock.
+    /// Number of pending orders cancelled because of an expired lock.
     pub closed: u64,
-    /// ORDER_PAID events redriven.
+    /// Number of redriven ORDER_PAID events.
     pub redriven: u64,
-    /// Coupons set to `EXPIRED`.
+    /// Number of coupons set to `EXPIRED`.
     pub expired: u64,
 }
 
@@ -50,7 +50,6 @@ pub struct LockTimeoutReaper {
 }
 
 impl LockTimeoutReaper {
-    /// Creates the job.
     pub fn new(app: App, settings: ConsistencySettings) -> LockTimeoutReaper {
         LockTimeoutReaper { app, settings }
     }
@@ -159,7 +158,7 @@ impl LockTimeoutReaper {
         .await
     }
 
-    /// Marks expired coupons as `EXPIRED`. Returns their number.
+    /// Sets expired coupons to `EXPIRED`. Returns their number.
     async fn expire_coupons(&self, now: DateTime<Utc>) -> Result<u64, UseCaseError> {
         let mut expired = 0;
         loop {
@@ -222,8 +221,8 @@ async fn release(
     })
 }
 
-/// Redrives the ORDER_PAID event that should have committed this lock, unless it is still in progress. A missing event is
-/// appended by the consistency repair.
+/// Redrives the ORDER_PAID event that should have committed this lock, unless the event is still being published or the
+/// consumer has a record of it. The consistency repair appends a missing event.
 async fn redrive_paid(
     unit: &mut Work,
     app: &App,

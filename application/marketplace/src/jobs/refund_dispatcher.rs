@@ -25,7 +25,6 @@ pub struct RefundDispatcher {
 }
 
 impl RefundDispatcher {
-    /// Creates the job.
     pub fn new(app: App, settings: RefundSettings) -> RefundDispatcher {
         RefundDispatcher { app, settings }
     }

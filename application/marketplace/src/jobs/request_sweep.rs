@@ -8,7 +8,7 @@ use crate::App;
 use handover_outbox::ports::StoreError;
 use handover_outbox::with_tx;
 
-/// Rows removed per transaction, so that each transaction is short.
+/// Maximum number of rows removed per transaction, so that each transaction is short.
 const BATCH: NonZeroU32 = NonZeroU32::MIN.saturating_add(499);
 
 pub struct RequestSweep {
@@ -16,7 +16,6 @@ pub struct RequestSweep {
 }
 
 impl RequestSweep {
-    /// Creates the job.
     pub fn new(app: App) -> RequestSweep {
         RequestSweep { app }
     }

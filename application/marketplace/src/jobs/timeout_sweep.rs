@@ -16,7 +16,6 @@ pub struct TimeoutSweep {
 }
 
 impl TimeoutSweep {
-    /// Creates the job.
     pub fn new(app: App, settings: TimeoutSettings) -> TimeoutSweep {
         TimeoutSweep { app, settings }
     }

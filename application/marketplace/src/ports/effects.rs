@@ -1,7 +1,7 @@
 //! Effects of consumers: rows that contain the id of the event that caused them.
 //!
-//! **Invariant:** each effect has a natural key, the order and its transition. A second row with the same key is a
-//! `Conflict`. Handlers check for an existing row before they write ([`EffectQueries::effects_of`]).
+//! **Invariant:** each effect has a natural key: the order and the fact ([`EffectKind`]). A second row with the same
+//! key is a `Conflict`. Handlers check for an existing row before they write ([`EffectQueries::effects_of`]).
 
 use std::collections::BTreeSet;
 
@@ -69,8 +69,8 @@ impl ListingEntry {
     /// there are no changes.
     ///
     /// The product is occupied by the order that occupied it and never released it; if there are several such orders,
-    /// by the one whose change was applied last. The result does not depend on the sequence between events of different
-    /// orders, or on replays.
+    /// by the one whose change was applied last. A release affects only its own order, even if it is applied late: the
+    /// release of an old order does not free the product of a newer one.
     pub fn after<'a>(
         changes: impl DoubleEndedIterator<Item = &'a ListingChange> + Clone,
     ) -> Option<ListingEntry> {
@@ -94,7 +94,7 @@ impl ListingEntry {
     }
 }
 
-/// A shipment task to be opened.
+/// A shipment task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewShipmentTask {
     pub tenant: TenantId,
@@ -118,7 +118,7 @@ pub fn notification_fact(status: OrderStatus, side: OrderSide) -> String {
     format!("{status}:{}", side.as_str())
 }
 
-/// Kinds of effects that are stored as rows.
+/// Kinds of effects, except asset operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EffectKind {
     /// A change of a seller's listing; its fact is [`ListingChangeKind::as_str`].
@@ -153,7 +153,6 @@ pub struct EffectOfFact {
     pub order: OrderId,
     /// The fact, as defined by [`EffectKind`].
     pub fact: String,
-    /// The event that caused the effect.
     pub event_id: EventId,
 }
 

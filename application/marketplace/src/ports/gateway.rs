@@ -7,7 +7,6 @@ use marketplace_domain::{Currency, Money, OrderId, PaymentId, RefundId};
 /// Request to refund a payment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefundRequest {
-    /// The refund. Repeated requests for the same refund are one request.
     pub refund: RefundId,
     pub payment: PaymentId,
     /// The gateway's transaction id of the payment.

@@ -53,15 +53,15 @@ pub struct RequestRecord {
     pub scope: RequestScope,
     /// SHA-256 of the canonical body, in hex. The same scope with another body is rejected.
     pub body_hash: String,
-    /// 32 hex digits, different for each claim and for the stored response. A write with this token proves that the record
-    /// has not changed.
+    /// 32 hex digits, different for each claim and for the stored response. A write on condition of this token fails if
+    /// the record has changed.
     pub token: String,
     pub state: RequestState,
     /// Trace of the attempt that owns the claim.
     pub trace_id: String,
     /// Time of the claim.
     pub create_time: DateTime<Utc>,
-    /// Time from which the record is ignored.
+    /// Time from which a new claim can replace the record.
     pub expire_time: DateTime<Utc>,
 }
 
@@ -127,16 +127,18 @@ impl RequestRecord {
 
 /// Stores idempotency records. Each call is atomic.
 ///
-/// The database can also store a response in the transaction of its command ([`idempotency`](crate::idempotency)). This port
-/// is for requests whose response is stored after the command, which MUST be safe to execute twice.
+/// The database can also store a response in the transaction of its command ([`idempotency`](crate::idempotency)). With
+/// [`store_response`](IdempotencyStore::store_response), the response is stored after the command, so the command MUST
+/// be safe to execute twice.
 #[cfg_attr(feature = "mocks", mockall::automock)]
 #[async_trait]
 pub trait IdempotencyStore: Send + Sync {
-    /// Claims the key of a request in state `Processing`, or returns the stored response of the request.
+    /// Stores the claim, whose state is `Processing`, or returns the stored response of the request.
     ///
-    /// `claim.create_time` is the current time of the deployment's clock. A store with its own clock MUST use the times as
-    /// durations relative to it. An existing record is handled by [`RequestRecord::decide_claim`]. Of concurrent claims of one
-    /// key, exactly one MUST succeed. A store that cannot decide MUST return an error: no request runs without a claim.
+    /// `claim.create_time` is the current time of the deployment's clock. A store with its own clock MUST use the other
+    /// times as durations relative to `create_time`. An existing record is handled by [`RequestRecord::decide_claim`].
+    /// Of concurrent claims of one key, exactly one MUST succeed. A store that cannot decide MUST return an error: no
+    /// request runs without a claim.
     async fn claim(&self, claim: &RequestRecord) -> Result<Option<StoredResponse>, IdempotencyError>;
 
     /// Replaces the claim by the response and its new token, if the stored token is `token`. The expiry time does not

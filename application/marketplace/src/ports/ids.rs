@@ -39,7 +39,7 @@ pub struct IdState {
 }
 
 impl IdState {
-    /// Whether the next block may contain ids in use, after a restored backup or a failover that lost commits.
+    /// Whether the next block may contain ids in use, as after a restored backup or a failover that lost commits.
     pub const fn is_behind(self) -> bool {
         self.next <= self.largest
     }

@@ -1,8 +1,8 @@
-//! Ports of the marketplace, in addition to the ports of the outbox (`handover_outbox::ports`). Every MUST here is a rule of
-//! the shared contract suite.
+//! Ports of the marketplace, in addition to the ports of the outbox (`handover_outbox::ports`). The shared contract
+//! suite checks the MUSTs of the repositories.
 //!
-//! A unit of work of the marketplace implements all repositories and provides the outbox. A function takes only the trait
-//! that it needs (`&mut dyn OrderQueries`).
+//! A unit of work of the marketplace implements all repositories and provides the outbox. A function can take only the
+//! trait that it needs (`&mut dyn OrderQueries`).
 
 mod assets;
 mod credit;

@@ -54,6 +54,7 @@ pub trait NotificationQueries: Send {
 #[handover_macros::wrappable]
 #[async_trait]
 pub trait NotificationRepo: Send {
-    /// Inserts notifications in the given sequence. A second one with the same order, status and side MUST be a `Conflict`.
+    /// Inserts notifications in the given sequence. A second notification with the same order, status and side MUST be
+    /// a `Conflict`.
     async fn notify(&mut self, notifications: &[Notification]) -> Result<(), StoreError>;
 }

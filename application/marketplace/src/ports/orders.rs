@@ -1,5 +1,3 @@
-//! Orders.
-
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
@@ -39,7 +37,8 @@ pub trait OrderQueries: Send {
         user: UserId,
     ) -> Result<Option<Order>, StoreError>;
 
-    /// At most `limit` orders of a user with an id below `before`, greatest id first.
+    /// At most `limit` orders of a user on this side, in this status (`None`: in any), with an id below `before`,
+    /// greatest id first.
     async fn orders_page(
         &mut self,
         tenant: TenantId,

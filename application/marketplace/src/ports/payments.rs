@@ -1,5 +1,3 @@
-//! Payments.
-
 use async_trait::async_trait;
 use handover_events::TenantId;
 use marketplace_domain::{OrderId, Payment, PaymentId};

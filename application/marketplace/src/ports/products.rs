@@ -1,5 +1,3 @@
-//! Products.
-
 use async_trait::async_trait;
 use handover_events::TenantId;
 use marketplace_domain::{Product, ProductId, ProductStatus};
@@ -14,7 +12,8 @@ pub trait ProductQueries: Send {
     async fn product_by_id(&mut self, tenant: TenantId, id: ProductId)
     -> Result<Option<Product>, StoreError>;
 
-    /// At most `limit` products with an id below `before`, greatest id first.
+    /// At most `limit` products of a tenant in this status (`None`: in any), with an id below `before`, greatest id
+    /// first.
     async fn products_page(
         &mut self,
         tenant: TenantId,

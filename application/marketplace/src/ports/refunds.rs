@@ -1,5 +1,3 @@
-//! Refunds.
-
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;

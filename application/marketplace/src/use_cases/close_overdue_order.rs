@@ -51,7 +51,8 @@ impl CloseOverdueOrder {
         Ok(CloseOverdueOrder { event_factory: self.event_factory.in_trace(trace.as_ref()), ..self.clone() })
     }
 
-    /// Runs the command in a unit of work. Only the conditional write proves that this call closed the order.
+    /// Runs the command in a unit of work. Returns [`Closed::Now`] only if the conditional write of this call closed
+    /// the order.
     pub async fn run(&self, unit: &mut Work) -> Result<Closed, UseCaseError> {
         let order = unit
             .order_by_id(self.tenant, self.order)

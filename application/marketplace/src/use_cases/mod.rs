@@ -1,5 +1,5 @@
-//! Use cases of the marketplace, one per file. Each has the same steps: begin, read, decide, write, append, commit. To add
-//! one: a file here, a line below, and a route in the HTTP adapter.
+//! Use cases of the marketplace. A command has these steps: begin, read, decide, write, append its events, commit. To
+//! add a use case: a file here, a line below, and a route in the HTTP adapter.
 
 mod cancel_order;
 pub mod close_overdue_order;
@@ -40,7 +40,8 @@ use handover_outbox::UnitError;
 use handover_outbox::operations::OperationError;
 use handover_outbox::ports::{BrokerError, Changed, StoreError};
 
-/// Why a use case failed. Nothing was changed.
+/// Why a use case failed. The failed unit of work was rolled back. Only after [`StoreError::CommitUnknown`], it may
+/// have been committed.
 #[derive(Debug, thiserror::Error)]
 pub enum UseCaseError {
     /// The resource does not exist or does not belong to the caller. The error does not reveal which.
@@ -55,28 +56,22 @@ pub enum UseCaseError {
         /// The missing requirement.
         what: &'static str,
     },
-    /// The rules of orders do not allow it.
     #[error(transparent)]
     Order(#[from] OrderRefusal),
-    /// The rules of products do not allow it.
     #[error(transparent)]
     Product(#[from] ProductRefusal),
-    /// The rules of payments do not allow it.
     #[error(transparent)]
     Payment(#[from] PaymentRefusal),
-    /// The rules of refunds do not allow it.
     #[error(transparent)]
     Refund(#[from] RefundRefusal),
-    /// The rules of assets do not allow it.
     #[error(transparent)]
     Asset(#[from] AssetRefusal),
     /// Not all assets of the order are locked yet. The caller should retry shortly.
     #[error("the assets of the order are still being locked")]
     AssetsNotLocked,
-    /// The idempotency key was used for another request.
     #[error("the idempotency key was used for another request")]
     KeyReused,
-    /// Another attempt with the same idempotency key is running, or has taken over the claim of this one.
+    /// Another attempt with the same idempotency key is running, or has taken over the claim of this attempt.
     #[error("the same request is being processed")]
     InProgress,
     /// There is nothing to release: failed events do not block later ones (`outbox.on-failed = "continue"`).

@@ -24,9 +24,9 @@ pub struct RequestRefund {
     pub reason: String,
 }
 
-/// Starts the refund of a paid order that is not shipped; the order can then no longer be shipped (spec §2). If a refund is
-/// already in processing, it is returned. If nothing was paid with money, the refund is settled immediately, without the
-/// gateway.
+/// Starts the refund of a paid order that is not shipped. The order cannot be shipped while the refund is in processing
+/// (spec §2). If a refund is already in processing, it is returned. If nothing was paid with money, the refund is
+/// settled immediately, without the gateway.
 ///
 /// For an order in another status, the call starts a new refund of a late payment whose refund failed.
 pub async fn request_refund(

@@ -21,9 +21,10 @@ pub struct SettlePayment {
     pub report: Settlement,
 }
 
-/// Settles the payment and, if it succeeded in time, pays the order in the same unit of work. A repeated report changes
-/// nothing. A successful payment of an order that can no longer be paid is recorded, and its refund starts in the same
-/// unit of work. A failed payment cancels an order that uses assets, and the cancellation releases them (004).
+/// Settles the payment. If it succeeded and the order is pending, pays the order in the same unit of work. A repeated
+/// report changes nothing. A successful payment of an order that can no longer be paid is recorded, and its refund
+/// starts in the same unit of work. A failed payment cancels a pending order that uses assets, and the cancellation
+/// releases them (004).
 ///
 /// # Errors
 /// [`UseCaseError::AssetsNotLocked`] while an asset of the order is not locked: nothing is settled, and the gateway repeats

@@ -19,8 +19,9 @@ pub struct SettleRefund {
     pub result: RefundResult,
 }
 
-/// Settles the refund and changes its order in one unit of work. A repeated report changes nothing. After a failure the
-/// order stays paid, and an alert is logged (spec §2).
+/// Settles the refund in one unit of work. A successful refund also changes its order, except the refund of a late
+/// payment. A repeated report changes nothing. After a failed refund, the order keeps its status and an alert is logged
+/// (spec §2).
 pub async fn settle_refund(
     app: &App,
     context: &CommandContext,

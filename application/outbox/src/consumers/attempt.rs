@@ -25,7 +25,7 @@ use crate::{texts, with_tx};
 /// Result of one attempt.
 pub(super) enum AttemptOutcome {
     Applied,
-    /// Another worker changed the log first: read the log again.
+    /// The log has changed since it was read, or an unsettled earlier event has appeared: read the log again.
     Stale,
     Failed(FailureKind, String),
 }
@@ -39,8 +39,7 @@ pub(super) enum WriteOutcome {
 }
 
 impl EventProcessor {
-    /// Runs one attempt in a unit of work. The conditional write checks the log record again, and the gate is checked
-    /// again inside the unit of work.
+    /// Runs one attempt in a unit of work, which checks the log record and the gate again.
     pub(super) async fn attempt(&self, step: &Unapplied) -> Result<AttemptOutcome, StoreError> {
         let processor = self.clone();
         let planned = Arc::new(step.clone());
@@ -125,7 +124,7 @@ impl EventProcessor {
     }
 
     /// Records a failed attempt in a separate unit of work: FAILED with the time of the next attempt, or DEAD with a
-    /// dead letter. `None`: another worker settled the event in the meantime.
+    /// dead letter. `None`: another worker has changed the record in the meantime.
     pub(super) async fn fail(
         &self,
         step: &Unapplied,
@@ -181,8 +180,8 @@ impl EventProcessor {
     }
 
     /// Leaves an event to the sweep, because another transaction holds a lock that the event needs. This does not count
-    /// as an attempt: an attempt that was counted before it ran is subtracted. Afterwards the log contains a record of
-    /// the event.
+    /// as an attempt: the attempt `counted`, at this event or at an earlier one, is subtracted. Afterwards the log
+    /// contains a record of the event, unless its outbox row was deleted.
     pub(super) async fn postpone(
         &self,
         event: &EventId,
@@ -211,7 +210,7 @@ impl EventProcessor {
             };
             let next_retry_time = step.record.as_ref().and_then(|record| record.next_retry_time);
             let record = self.record(&step, status, attempts, now);
-            // Stale: another worker has already recorded the event.
+            // Stale: another worker has already written a record of the event.
             let (WriteOutcome::Written | WriteOutcome::Stale) =
                 self.write(Consumption { next_retry_time, ..record }, None).await?;
         }

@@ -11,13 +11,11 @@ use crate::ports::{Erased, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork
 /// A handler with its queue and its store.
 #[derive(Clone)]
 pub struct Bound {
-    /// Name of the queue.
     pub(super) queue: &'static str,
     /// Name of the consumer.
     pub(super) name: &'static str,
-    /// Event types that the handler applies.
     pub(super) event_types: &'static [&'static str],
-    /// Intended delivery delay of its events.
+    /// See [`Handler::delay`].
     pub(super) delay: Duration,
     pub(super) store: Arc<HandlerStore>,
 }
@@ -52,7 +50,6 @@ impl<U: UnitOfWork + ?Sized + 'static> Subscriber<U> {
     }
 }
 
-/// A store together with a handler.
 struct BoundStore<S: ?Sized, U: ?Sized> {
     store: Arc<S>,
     handler: Arc<dyn Handler<U>>,

@@ -1,4 +1,4 @@
-//! Time limit for calls to the broker.
+//! Time limit for calls to the broker, except for publishing.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,7 +9,6 @@ use crate::ports::BrokerError;
 /// unreachable.
 const BROKER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Runs a broker call with the time limit.
 pub(crate) async fn broker_timeout<T>(
     call: impl Future<Output = Result<T, BrokerError>>,
 ) -> Result<T, BrokerError> {

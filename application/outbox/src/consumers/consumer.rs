@@ -24,7 +24,7 @@ use crate::{Outbox, with_tx};
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause.
 const LAST_PAUSE: Duration = Duration::from_secs(2);
-/// Time during which deliveries are processed one by one, after one delivery has delayed its group.
+/// Time during which deliveries are processed one by one after a slow group.
 const UNGROUPED_FOR: TimeDelta = TimeDelta::seconds(10);
 
 /// One consumer in one process.
@@ -34,7 +34,7 @@ pub struct Consumer {
     settings: Arc<ConsumerSettings>,
 }
 
-/// Waiting deliveries of the aggregates that are settled one by one.
+/// Deliveries that wait in the lane of their aggregate.
 type Lanes = Arc<Mutex<BTreeMap<AggregateRef, VecDeque<ParsedDelivery>>>>;
 
 impl Consumer {
@@ -81,7 +81,8 @@ impl Consumer {
         let _ = sweeper.await;
     }
 
-    /// Reads the start position of this consumer; retries during an outage of the database.
+    /// Creates the processor with the start position of this consumer. After an error it retries until the process
+    /// stops.
     async fn processor(&self) -> Option<EventProcessor> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -120,7 +121,8 @@ struct Worker {
     subscription: Arc<dyn Subscription>,
     lanes: Lanes,
     tasks: TaskTracker,
-    /// Cancelled when the process stops or a settlement failed: unsettled deliveries must not be processed further.
+    /// Cancelled when the process stops, the subscription ends or a settlement fails: unsettled deliveries must not be
+    /// processed further.
     closing: CancellationToken,
 }
 
@@ -130,7 +132,8 @@ impl Worker {
         Worker { processor, subscription, lanes: Lanes::default(), tasks: TaskTracker::new(), closing }
     }
 
-    /// Runs until the process stops or the subscription ends; deliveries in progress are settled first.
+    /// Runs until the process stops, the subscription ends or a settlement fails; then waits for the deliveries in
+    /// progress.
     async fn run(self) -> Option<BrokerError> {
         let mut ungrouped_until = DateTime::UNIX_EPOCH;
         let end = loop {
@@ -249,7 +252,7 @@ impl Worker {
         let outbox = &self.processor.outbox;
         let identity =
             match identify(outbox.view().await?.outbox_view(), &outbox.registry, &delivery.message).await {
-                // The outbox row stays unreadable until an operator corrects it, so the message is parked.
+                // The outbox row stays unreadable until an operator corrects it, so the message is dead-lettered.
                 Err(error @ StoreError::Corrupt { .. }) => Identity::Unknown(error.to_string()),
                 other => other?,
             };
@@ -264,8 +267,8 @@ impl Worker {
         }
     }
 
-    /// Applies one event, or leaves it to the sweep if another transaction holds a lock that it needs: an unsettled
-    /// delivery would occupy a slot of the prefetch.
+    /// Applies one event, or leaves it to the sweep if another transaction holds a lock that the event needs: an
+    /// unsettled delivery would occupy a slot of the prefetch.
     async fn apply_single(
         &self,
         event: &EventId,
@@ -288,8 +291,8 @@ impl Worker {
         }
     }
 
-    /// Waits for the backoff outside of the lane, then returns the delivery to the queue (000 §9.2). When stopping,
-    /// returns it immediately.
+    /// Waits for the backoff outside of the lane, then returns the delivery to the queue (000 §9.2). If the worker is
+    /// closing, returns the delivery immediately.
     fn requeue_at(&self, tag: DeliveryTag, due: DateTime<Utc>) {
         let worker = self.clone();
         let wait = self.until(due);

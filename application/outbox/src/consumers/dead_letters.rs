@@ -1,5 +1,5 @@
-//! The dead-letter drainer: moves each dead letter into the table and marks its event DEAD for the consumer, in one
-//! transaction.
+//! The dead-letter drainer: moves messages from the dead-letter queue to the dead-letter table. In the same
+//! transaction, it marks the event of a message DEAD for the consumer.
 
 use std::num::NonZeroU16;
 use std::ops::Range;
@@ -46,7 +46,7 @@ pub fn backfilled_record(consumer: &str, event: &OutboxRow, now: DateTime<Utc>) 
     }
 }
 
-/// DEAD consume-log record of an event, with its last error.
+/// DEAD consume-log record of an event, with the error of its earlier record or, if there is none, `reason`.
 pub(crate) fn dead_record(
     consumer: &str,
     event: &OutboxRow,
@@ -67,7 +67,7 @@ pub struct DeadLetterDrainer {
 }
 
 impl DeadLetterDrainer {
-    /// A drainer for the queues of these consumers.
+    /// A drainer for the dead letters of these consumers.
     pub fn new(outbox: Outbox, consumers: &[Bound], settings: &Arc<ConsumerSettings>) -> DeadLetterDrainer {
         let processors =
             consumers.iter().map(|bound| EventProcessor::new(&outbox, bound, settings, i64::MAX)).collect();
@@ -101,7 +101,8 @@ impl DeadLetterDrainer {
         }
     }
 
-    /// Runs until the subscription ends or the store fails. Messages that are not acked are redelivered.
+    /// Runs until the process stops, the subscription ends, or a message cannot be parked or acked. Messages that are
+    /// not acked are redelivered.
     async fn drain(self: &Arc<Self>, subscription: &dyn Subscription) {
         loop {
             let deliveries = tokio::select! {
@@ -179,7 +180,7 @@ impl DeadLetterDrainer {
     /// Parks a message that the store rejected: as an unknown message, with the store's error as the reason. If the
     /// store rejects that too, parks it without the body.
     async fn park_rejected(&self, delivery: &Delivery, rejection: &ProcessError) -> Result<(), ProcessError> {
-        let why = format!("{}: the store refused to park it: {rejection}", texts::CONSUME_FAILED);
+        let why = format!("{}: the store rejected it: {rejection}", texts::CONSUME_FAILED);
         let unknown = unknown_dead_letter(self.died_in(delivery), delivery, why, self.outbox.now());
         let mut outcome = Ok(());
         for most in [MAX_DEAD_LETTER_BODY_BYTES, 0] {
@@ -233,12 +234,11 @@ impl DeadLetterDrainer {
     }
 }
 
-/// Whether the store rejects this dead letter: neither an outage nor a concurrent change.
+/// Whether the store rejected the dead letter: the error is neither an outage nor a concurrent change.
 fn is_rejection(error: &ProcessError) -> bool {
     matches!(error.store_error(), Some(StoreError::Corrupt { .. } | StoreError::Backend(_)))
 }
 
-/// Dead letter of an unknown message.
 fn unknown_dead_letter(queue: &str, delivery: &Delivery, reason: String, now: DateTime<Utc>) -> DeadLetter {
     let message = &delivery.message;
     DeadLetter {

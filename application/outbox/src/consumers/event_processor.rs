@@ -21,7 +21,7 @@ use crate::storable_text::{hash, storable};
 use crate::{EventRegistry, Outbox, Transactor, UnitError, texts};
 
 /// Time limit for the lock waits of a unit of work; its last statement may exceed the limit by one lock timeout. After
-/// this time the event is left to the sweep.
+/// this time a group is divided into single deliveries, and a single event is left to the sweep.
 pub(super) const LOCK_WAIT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Reads and applies the events of one consumer.
@@ -32,7 +32,7 @@ pub(super) struct EventProcessor {
     pub(super) tx: Transactor<dyn HandlerUnit>,
     pub(super) bound: Bound,
     pub(super) settings: Arc<ConsumerSettings>,
-    /// Outbox rows up to this id are ignored.
+    /// The gate ignores outbox rows up to this id, unless they are targets.
     pub(super) after_id: i64,
 }
 
@@ -41,7 +41,6 @@ pub(super) struct EventProcessor {
 pub(super) enum ProcessError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The handler failed.
     #[error(transparent)]
     Handler(HandlerError),
     /// Data that was read before the unit of work has changed: read it again.
@@ -174,7 +173,6 @@ impl EventProcessor {
         info!(eventId = %event, traceId = trace_id, queue = self.queue(), consumer = self.name(), "{}", texts::DUPLICATE);
     }
 
-    /// History entry for an ignored duplicate.
     pub(super) fn duplicate_entry(&self, row: &OutboxRow, at: DateTime<Utc>) -> HistoryEntry {
         HistoryEntry {
             tenant: row.aggregate.tenant,
@@ -187,7 +185,6 @@ impl EventProcessor {
         }
     }
 
-    /// Consume-log record that replaces the one that was read.
     pub(super) fn record(
         &self,
         step: &Unapplied,
@@ -310,7 +307,8 @@ pub(super) fn matches_row(envelope: &Envelope, row: &OutboxRow) -> bool {
         && is_payload(&envelope.payload, &row.payload)
 }
 
-/// Whether a payload equals the payload of a row. A row in our own serialization is compared without parsing.
+/// Whether a payload equals the payload of a row. A payload of a row in our own serialization is
+/// compared without parsing.
 fn is_payload(payload: &serde_json::Value, row: &str) -> bool {
     let written = payload.to_string();
     written == row || serde_json::from_str::<serde_json::Value>(row).is_ok_and(|parsed| parsed == *payload)

@@ -20,7 +20,6 @@ pub(super) enum Verdict {
     Busy(DateTime<Utc>),
 }
 
-/// One event and the decision about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Step<'a> {
     pub(super) event: &'a Unapplied,
@@ -30,10 +29,10 @@ pub(super) struct Step<'a> {
 /// Decides about the unsettled events of one aggregate, given in order.
 ///
 /// The last ordered event that is a target (delivered, or requested by the sweep) or WAITING ends the range to
-/// process. Within the range all events are applied in order, including events that were not delivered; after the
-/// first event that cannot run now, targets wait. An unordered target does not wait and does not extend the range.
-/// Events that are FAILED in the outbox are skipped unless they are targets. `own_attempt` is an event whose running attempt
-/// belongs to the caller.
+/// process. Within the range, ordered events are applied in order, including events that were not delivered. After the
+/// first busy event, targets wait and other events are skipped. Events that are FAILED in the outbox are skipped
+/// unless they are targets. An unordered target does not wait and does not extend the range; other unordered events
+/// are skipped. `own_attempt` is an event whose running attempt belongs to the caller.
 pub(super) fn plan<'a>(
     unapplied: &'a [Unapplied],
     targets: &BTreeSet<EventId>,
@@ -80,9 +79,9 @@ pub(super) fn plan<'a>(
     steps
 }
 
-/// Time until which no other worker may process the event, because an attempt is running or the event is in backoff. A
-/// record whose `consume_time` is in the future is ignored: it was written by a clock that has since been set back. If the worker
-/// that wrote it is still running, the conditional write of the log record stops that worker.
+/// Time until which the caller may not process the event, because another worker's attempt is running or the event is
+/// in backoff. A record whose `consume_time` is in the future is ignored: it was written by a clock that has since been
+/// set back. If the worker that wrote the record is still running, its next conditional write fails.
 fn busy_until(event: &Unapplied, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let record = event.record.as_ref().filter(|record| !is_in_the_future(record.consume_time, now))?;
     let until = match record.status {

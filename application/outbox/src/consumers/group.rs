@@ -1,5 +1,5 @@
-//! Applies a group of deliveries in one commit, for throughput. On any error the group is rolled back and its
-//! deliveries are processed one by one; attempts are counted only there.
+//! Applies a group of deliveries in one commit, for throughput. On any error the group is rolled back without counting
+//! an attempt, and its deliveries are processed one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,18 +28,18 @@ pub(super) struct GroupOutcome {
     pub(super) done: Vec<DeliveryTag>,
     /// To be processed one by one.
     pub(super) single: Vec<ParsedDelivery>,
-    /// One delivery delayed all others: it waited for a lock, or its handler was too slow.
+    /// The group failed after at least [`LOCK_WAIT_LIMIT`]: it waited for a lock, or the handler was too slow.
     pub(super) is_slow: bool,
 }
 
-/// The time limit of a group is the time limit of one attempt divided by this number. After it, each delivery is
-/// processed individually and delays only itself.
+/// The time limit of a group is the time limit of one attempt divided by this number. If a group exceeds its limit,
+/// each delivery is processed individually, so that a slow delivery delays only its aggregate.
 const SHARE_OF_ATTEMPT: u32 = 4;
 
 /// Longest aggregate type that is queried: the length of the outbox column.
 const MAX_AGGREGATE_TYPE: usize = 64;
 
-/// Whether the aggregate in the envelope can be used in a query. The database may reject other texts, which would
+/// Whether the aggregate type of the envelope can be used in a query. The database may reject other texts, which would
 /// fail the whole group.
 fn is_plain(envelope: &Envelope) -> bool {
     let kind = &envelope.aggregate_type;
@@ -58,7 +58,8 @@ impl EventProcessor {
                 {
                     group.push((delivery, envelope));
                 }
-                // A redelivered event may have crashed a process: its attempt is counted before it runs.
+                // A redelivered event may have crashed a process, so its attempt is counted before it runs. The other
+                // deliveries have no usable envelope.
                 parsed => end.single.push(parsed),
             }
         }
@@ -78,7 +79,7 @@ impl EventProcessor {
         match settled {
             Ok(mut settled) => {
                 for (delivery, envelope) in group {
-                    // Another message with the same event id was not checked; process it individually.
+                    // A message with the same event id but another envelope was not checked: process it individually.
                     let is_same_message = input.envelopes.get(&envelope.event_id) == Some(&envelope);
                     let done = if is_same_message { settled.get_mut(&envelope.event_id) } else { None };
                     if let Some(done) = done {
@@ -118,7 +119,7 @@ impl EventProcessor {
     }
 
     /// One unit of work: reads the unsettled events, applies the gate, runs the handler, writes the log, records
-    /// duplicates. Returns the settled events and those that wait.
+    /// duplicates. Returns the results of the delivered events that it settled or recorded as waiting.
     async fn settle_group(
         &self,
         unit: &mut dyn HandlerUnit,
@@ -149,7 +150,8 @@ impl EventProcessor {
             step.record.as_ref().is_some_and(|record| record.status == ConsumeStatus::Processing)
         };
         if apply.iter().any(is_unfinished) {
-            // An attempt did not finish and may have crashed a process: count it first, and process it individually.
+            // An attempt at this event did not finish and may have crashed a process. The next attempt must be counted
+            // before it runs, and only individual processing does that.
             return Err(ProcessError::Stale);
         }
         let limit = self.settings.attempt_timeout / SHARE_OF_ATTEMPT;
@@ -215,10 +217,9 @@ enum Settled {
     Duplicate,
 }
 
-/// Events and aggregates of a group.
 struct GroupInput {
     envelopes: BTreeMap<EventId, Arc<Envelope>>,
-    /// Number of deliveries per event.
+    /// Number of deliveries per event whose envelope is the one in `envelopes`.
     deliveries: BTreeMap<EventId, usize>,
     aggregates: Vec<AggregateRef>,
 }

@@ -40,18 +40,18 @@ pub use dead_letters::{backfilled_record, retry_record};
 pub struct Event {
     /// The outbox row; it is authoritative.
     pub row: OutboxRow,
-    /// Its envelope, parsed once: built from the row, or from a message with the same content.
+    /// Envelope of the event: built from the row, or parsed from a message with the same content.
     pub envelope: Arc<Envelope>,
 }
 
 impl Event {
-    /// The event of a row. A row whose payload is not a JSON object is unrecoverable.
+    /// Builds the event of a row. A payload that is not a JSON object is an unrecoverable error.
     pub fn of(row: &OutboxRow) -> Result<Event, HandlerError> {
         let envelope = envelope_of(row).map_err(HandlerError::Unrecoverable)?;
         Ok(Event { row: row.clone(), envelope: Arc::new(envelope) })
     }
 
-    /// Deserializes the payload. A payload of another structure is unrecoverable.
+    /// Deserializes the payload. A payload that does not have the structure of `T` is an unrecoverable error.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
         serde_json::from_str(&self.row.payload).map_err(|error| {
             HandlerError::Unrecoverable(format!("invalid payload of {}: {error}", self.row.event_type))
@@ -94,18 +94,17 @@ pub enum HandlerError {
     Store(#[from] StoreError),
 }
 
-/// The application's code of a consumer. It runs in the unit of work, of type `U`, that also records the event as
-/// consumed.
+/// Application code of a consumer. It runs in the unit of work (of type `U`) that also records the events as applied.
 #[async_trait]
 pub trait Handler<U: ?Sized>: Send + Sync + 'static {
     /// Name of the consumer in the consume log and in log messages.
     fn name(&self) -> &'static str;
 
-    /// Event types that the handler applies. Other types in its queue fail as unrecoverable.
+    /// Event types that the handler applies. Events of other types in its queue fail as unrecoverable.
     fn event_types(&self) -> &'static [&'static str];
 
-    /// Intended delivery delay of its events, if they pass through a delay queue. It is added to the time after which
-    /// an event counts as lost.
+    /// Intended delivery delay of the events, if they pass through a delay queue. The delay is added to the time after
+    /// which an event counts as lost.
     fn delay(&self) -> Duration {
         Duration::ZERO
     }

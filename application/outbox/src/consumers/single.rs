@@ -1,4 +1,4 @@
-//! Processes one event at a time. Only this path counts attempts, waits for backoffs and parks dead letters.
+//! Processes one event at a time. A group leaves failures to this path, which counts attempts and parks dead letters.
 
 use std::collections::BTreeSet;
 
@@ -54,8 +54,8 @@ impl EventProcessor {
     /// Settles the earlier events that the gate requires, then this event, then the events that wait for it, each in a
     /// separate unit of work.
     ///
-    /// An error is an outage of the database: no attempt was counted except `counted`. Call again later with the same
-    /// `counted`.
+    /// An error, such as an outage of the database, does not count as an attempt. An attempt that was counted before it
+    /// ran is in `counted`: call again later with the same `counted`.
     pub(super) async fn apply_single(
         &self,
         event: &EventId,
@@ -67,7 +67,7 @@ impl EventProcessor {
             let mut list = self.load_aggregate(event).await?;
             let now = self.outbox.now();
             let Some(target) = list.iter().find(|u| u.event.event_id == *event) else {
-                // Deleted from the outbox since the message was checked: archived, so it was applied.
+                // The row was deleted after the message was checked: nothing is left to apply.
                 return Ok(SingleOutcome::Done);
             };
             let end = match target.record.as_ref().map(|record| record.status) {

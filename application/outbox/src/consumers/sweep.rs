@@ -1,5 +1,5 @@
 //! Applies events that have no delivery left: they wait, were left unsettled by a crash, or were lost by the broker.
-//! They are processed from their outbox rows, through the same gate.
+//! They are processed from their outbox rows, through the same gate as deliveries.
 
 use std::time::Duration;
 
@@ -15,11 +15,12 @@ use crate::with_tx;
 
 /// Maximum number of events per query.
 const BATCH: u32 = 100;
-/// Number of lock timeouts after which a sweep ends.
+/// Number of lock timeouts after which a sweep applies no more unsettled events.
 const MAX_POSTPONED: u32 = 3;
 /// Pause before the next attempt during an outage of the database.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
-/// If the queue is not empty it may still contain the event: the time limit is extended to this percentage.
+/// If the queue is not empty, it may still contain the event: the time until the event counts as lost is extended to
+/// this percentage.
 const QUEUED_WAIT_PERCENT: i32 = 150;
 
 /// Runs the sweep periodically until the process stops.
@@ -127,8 +128,8 @@ enum SweepOutcome {
     Rejected,
 }
 
-/// Applies one event without a delivery. Only an outage ends the sweep: an event that the store rejects, or that
-/// waits for a lock, must not block the others.
+/// Applies one event without a delivery; retries during an outage of the database. An event that the store rejects, or
+/// that waits for a lock, must not block the others, so it does not end the sweep.
 async fn apply_event(processor: &EventProcessor, event: &EventId) -> Result<SweepOutcome, StoreError> {
     let mut counted = None;
     loop {

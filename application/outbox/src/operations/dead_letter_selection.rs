@@ -9,7 +9,7 @@ use super::{Named, OperationError, Operator, present_fields};
 use crate::Outbox;
 use crate::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus};
 
-/// Maximum number of dead letters per call.
+/// Maximum number of dead letters that a filter selects per call.
 pub const MAX_DEAD_LETTERS_PER_CALL: u32 = 1_000;
 
 /// Number of dead letters per page in the search for the oldest ones.
@@ -39,14 +39,14 @@ pub enum DeadLetterSelection {
     },
 }
 
-/// A dead letter that was not changed, or was only closed.
+/// A dead letter that a call did not discard or replay as requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
     /// Queue at which it was dead-lettered.
     pub queue: String,
     /// Key within the queue.
     pub key: String,
-    /// Reason, and what the operator can do.
+    /// Reason; for some reasons also what the operator can do.
     pub why: String,
 }
 
@@ -59,7 +59,6 @@ pub(super) fn already_decided(status: DeadLetterStatus) -> Option<&'static str> 
     }
 }
 
-/// Selected dead letters.
 pub(super) struct Selected {
     /// In the order in which they were parked.
     pub(super) dead_letters: Vec<DeadLetter>,
@@ -154,7 +153,7 @@ async fn undecided(outbox: &Outbox, filter: &DeadLetterFilter) -> Result<Selecte
         dead_letters.extend(oldest);
     }
     dead_letters.sort_by_key(|dead_letter| dead_letter.id);
-    // A dead letter whose status changed between two pages was read twice.
+    // A dead letter whose status changed between two pages can be in both results.
     dead_letters.dedup_by_key(|dead_letter| dead_letter.id);
     more |= dead_letters.len() > MAX_DEAD_LETTERS_PER_CALL as usize;
     dead_letters.truncate(MAX_DEAD_LETTERS_PER_CALL as usize);

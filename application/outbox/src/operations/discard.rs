@@ -51,7 +51,7 @@ pub struct Discarded {
     pub refused: Vec<Refused>,
     /// Requested keys that do not exist or belong to another tenant.
     pub not_found: Vec<String>,
-    /// Whether the filter matches further dead letters.
+    /// Whether dead letters remain: the filter matches further ones, or the call was interrupted.
     pub more: bool,
 }
 
@@ -112,11 +112,10 @@ pub async fn discard_dead_letters(
     Ok(discarded)
 }
 
-/// A dead letter to be discarded.
 struct Candidate {
     dead_letter: DeadLetter,
     /// The consumer at which the message was dead-lettered, and the outbox row; `None` if the message is not an event
-    /// of this outbox.
+    /// of this outbox, or no consumer is registered for its queue.
     event: Option<(&'static str, OutboxRow)>,
 }
 

@@ -1,9 +1,9 @@
 //! Operations for operators: reading, redriving, releasing, replaying and discarding.
 //!
-//! **Invariant:** each call is recorded in the audit log (who, what, which rows, how many, why): a change is recorded
-//! in the unit of work that made it, a call without changes (read, dry run, no matching rows) before its result is
-//! returned. An entry belongs to the tenant of the affected rows, not to the tenant of the caller; only operators of
-//! that tenant and `platform` see it. A read of all tenants is recorded in the caller's tenant.
+//! **Invariant:** each call that changes rows or returns a result is recorded in the audit log (who, what, which rows,
+//! how many, why): a change in the unit of work that made it, a call without changes (read, dry run, no matching rows)
+//! before its result is returned. An entry belongs to the tenant of the affected rows, not to the tenant of the caller;
+//! only operators of that tenant and `platform` see it. A read of all tenants is recorded in the caller's tenant.
 //!
 //! An action on many rows runs in units of work of limited size, each for one tenant and with one entry. If a later
 //! unit of work fails after an earlier one was committed, the result reports what was done and sets `more`; repeating
@@ -42,11 +42,11 @@ use serde_json::{Map, Value};
 use crate::ports::{AuditEntry, AuditFilter, AuditQueries, OutboxFilter, OutboxUnit, StoreError};
 use crate::{Attempt, Outbox, with_tx};
 
-/// Maximum number of ids or keys per call. With ids and reason of maximum length they fit into a body of 64 KiB.
+/// Maximum number of ids or keys per call. With ids and a reason of maximum length, a call fits into a body of 64 KiB.
 pub const MAX_NAMED: usize = 900;
 
-/// Number of audit entries that are searched for the entry of an attempt with unknown outcome. Only entries,
-/// including reads, that other operators added since the start of that attempt can be newer.
+/// Number of audit entries that are searched for the entry of an attempt with unknown outcome. Only entries of other
+/// calls, including reads, that were added since the start of that attempt can be newer.
 const MAX_AUDIT_LOOKBACK: u32 = 1_000;
 
 /// Reason for an action, entered by the operator.
@@ -120,14 +120,14 @@ impl Action {
         action
     }
 
-    /// Marks the action as a dry run.
     fn dry_run(mut self) -> Action {
         self.selection.insert("dryRun".to_owned(), true.into());
         self
     }
 
-    /// Records a call without changes, with the number of rows returned or selected, for this tenant or, with `None`,
-    /// the operator's tenant. MUST be called before the result is returned: no data is shown without an audit entry.
+    /// Records a call without changes in the log of this tenant (`None`: the operator's tenant), with the number of
+    /// rows returned or selected. MUST be called before the result is returned: no data is shown without an audit
+    /// entry.
     pub async fn record(
         self,
         outbox: &Outbox,
@@ -177,7 +177,8 @@ impl Action {
         units
     }
 
-    /// Audit entry of one unit of work, without the number of changed rows. It is built before the first attempt.
+    /// Audit entry of one unit of work, without numbers of rows. MUST be built before the first attempt, so that later
+    /// attempts find it.
     pub fn entry(&self, operator: &Operator, (part, parts): (usize, usize), at: DateTime<Utc>) -> AuditEntry {
         let mut selection = self.selection.clone();
         if parts > 1 {

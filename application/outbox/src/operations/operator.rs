@@ -38,7 +38,7 @@ impl Operator {
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
-    /// It does not exist or belongs to another tenant; the caller cannot distinguish the two.
+    /// The object does not exist or belongs to another tenant; the caller cannot distinguish the two.
     #[error("no such {what}")]
     NotFound {
         /// Kind of object that was requested.

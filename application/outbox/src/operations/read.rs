@@ -13,8 +13,8 @@ use crate::ports::{
 };
 use crate::{Outbox, Page, privacy};
 
-/// Finds an event in any status. For an operator without access to personal data, fields that its type does not
-/// declare as visible are masked.
+/// Finds an event in any status. For an operator without access to personal data, payload fields that no event type
+/// declares as visible are masked.
 pub async fn find_event(
     outbox: &Outbox,
     operator: &Operator,
@@ -31,9 +31,9 @@ pub async fn find_event(
     Ok(row)
 }
 
-/// Aggregates whose next event cannot be published: it is not due yet, or, with `outbox.on-failed = "hold"`, it is
-/// behind a failed event that an operator must redrive, or whose aggregate an operator must release. Each aggregate is
-/// listed once, and a failed event is the reason even if an earlier event is not due either.
+/// Aggregates whose next event cannot be published. Either this event is not due yet, or, with
+/// `outbox.on-failed = "hold"`, it is behind a failed event: an operator must redrive the failed event or release the
+/// aggregate. Each aggregate is listed once; if both reasons apply, it is listed with the failed event.
 pub async fn blocked(
     outbox: &Outbox,
     operator: &Operator,
@@ -106,12 +106,11 @@ pub async fn dead_letters(
 }
 
 /// Number of ids that a page covers at most if no index supports its filter. Without this bound, a filter that few rows
-/// match would read the whole table, up to the time limit of the request, and always in vain. A client gets a page
-/// with fewer rows, and a cursor.
+/// match would read the whole table, up to the time limit of the request, and each repetition would do the same.
 const MAX_IDS_PER_PAGE: i64 = 100_000;
 
-/// The consume log, the last written record first. If no index supports the filter, a page covers at most 100,000 ids:
-/// it may have fewer than `limit` rows and a next page.
+/// The consume log, the last added record first. If no index supports the filter, a page covers at most 100,000 ids: it
+/// may have fewer than `limit` records although there is a next page.
 pub async fn consumptions(
     outbox: &Outbox,
     operator: &Operator,
@@ -148,7 +147,7 @@ pub async fn consumptions(
     Ok(page)
 }
 
-/// Audit log of a tenant, the last call first.
+/// The audit log, the last call first.
 pub async fn audit_log(
     outbox: &Outbox,
     operator: &Operator,
@@ -171,9 +170,8 @@ pub async fn audit_log(
     Ok(page)
 }
 
-/// A page of the outbox, newest first. An operator sees the rows of its own tenant; with the role `platform`, those of
-/// every tenant. Payloads are masked without the role `pii`. If no index supports the filter, a page covers at most
-/// 100,000 ids: it may have fewer than `limit` rows and a next page.
+/// A page of the outbox, newest first; payloads are masked as in [`find_event`]. If no index supports the filter, a page
+/// covers at most 100,000 ids: it may have fewer than `limit` rows although there is a next page.
 pub async fn outbox(
     outbox: &Outbox,
     operator: &Operator,
@@ -211,7 +209,7 @@ pub async fn outbox(
 pub async fn queues(outbox: &Outbox, operator: &Operator) -> Result<Vec<QueueDepth>, OperationError> {
     operator.visible(None)?;
     let queues = outbox.broker.queues().await?;
-    // Recorded in the operator's own tenant, because it reads no rows.
+    // Recorded in the operator's own tenant, because the call reads no rows.
     Action::read("queues.list", [])
         .record(outbox, operator, Some(operator.tenant), count(queues.len()))
         .await?;

@@ -31,7 +31,7 @@ impl RedriveRate {
     /// Maximum rate.
     pub const MAX: u16 = 10_000;
 
-    /// A rate between 1 and [`RedriveRate::MAX`].
+    /// A rate between 1 and [`RedriveRate::MAX`]; `None` for other values.
     pub fn new(per_second: u16) -> Option<RedriveRate> {
         NonZeroU16::new(per_second).filter(|pace| pace.get() <= Self::MAX).map(RedriveRate)
     }
@@ -101,7 +101,7 @@ pub struct RedriveEvents {
     pub rows: RedriveSelection,
     /// Whether to report only what would happen.
     pub dry_run: bool,
-    /// Rate at which they become due.
+    /// Rate at which the rows become due.
     pub pace: RedriveRate,
     /// Reason, if the operator gave one.
     pub reason: Option<Reason>,
@@ -116,11 +116,11 @@ pub struct Redriven {
     pub matched: u64,
     /// Number of redriven rows; 0 in a dry run.
     pub redriven: u64,
-    /// Number of rows that will be published anyway.
+    /// Number of selected rows that are not redriven: they will be published anyway, or their status has changed.
     pub skipped: u64,
     /// Requested events that do not exist or belong to another tenant.
     pub not_found: Vec<EventId>,
-    /// Whether the filter matches further rows.
+    /// Whether rows remain: the filter matches further ones, or the call was interrupted.
     pub more: bool,
     /// Cursor for the next call, if there are more rows.
     pub next: Option<i64>,
@@ -131,8 +131,8 @@ pub struct Redriven {
 }
 
 /// Makes events due again, ordered by id and spread at the given rate. `FAILED` events are published again; `SENT`
-/// events are delivered to their consumers again; a consumer that has applied an event ignores it. Attempts are counted
-/// from 0. Pending events are not changed.
+/// events are delivered to their consumers again; a consumer that has applied an event ignores it. Publish
+/// attempts are counted from 0. Pending events are not changed.
 pub async fn redrive_events(
     outbox: &Outbox,
     operator: &Operator,
@@ -178,7 +178,7 @@ pub async fn redrive_events(
     let task = outbox.clone();
     let required = selected.required;
     let after = command.rows.after();
-    // As a separate task: a cancelled caller cannot interrupt it between its units of work.
+    // A separate task, so that a cancelled caller cannot interrupt the redrive between its units of work.
     let ended = outbox
         .tx
         .tasks

@@ -8,9 +8,9 @@ use super::{Action, OperationError, Operator, Reason, changed_by_earlier_attempt
 use crate::ports::{AuditEntry, OnFailed, StoreError};
 use crate::{Outbox, with_tx};
 
-/// Releases a blocked aggregate permanently: its `FAILED` events no longer block later ones. Returns the number of
-/// released events. They stay `FAILED` and can be redriven. Refused if failed events do not block later ones
-/// (`outbox.on-failed = "continue"`).
+/// Releases a blocked aggregate: its current `FAILED` events no longer block later ones. Returns the number of
+/// released events. They stay `FAILED` and can be redriven. Fails with [`OperationError::NothingHeld`] if failed events
+/// do not block later ones (`outbox.on-failed = "continue"`).
 ///
 /// Without a tenant, the aggregate belongs to the operator's tenant. An aggregate that is not blocked is reported as
 /// not found.

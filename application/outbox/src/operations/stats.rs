@@ -21,7 +21,7 @@ pub struct ConsumerStats {
     pub consumer: String,
     /// Attempts that are running, or were running when their process ended.
     pub processing: u64,
-    /// Waiting for an earlier event.
+    /// Waiting for an earlier event or for a lock.
     pub waiting: u64,
     /// Applied.
     pub success: u64,
@@ -36,7 +36,7 @@ pub struct ConsumerStats {
 pub struct Stats {
     /// Outbox rows per status.
     pub outbox: OutboxCounts,
-    /// Age of the oldest pending event.
+    /// Age of the oldest pending event that was never confirmed.
     pub oldest_pending: Option<Duration>,
     /// Consumers by name: all registered consumers, and former consumers that still have records.
     pub consumers: Vec<ConsumerStats>,

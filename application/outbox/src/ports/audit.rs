@@ -1,6 +1,6 @@
 //! The audit log: calls of operators and the changes they made.
 //!
-//! **Invariant:** entries are only added. Where the engine supports it, changing or deleting a row is refused.
+//! **Invariant:** entries are only added. Where the engine supports it, it rejects changes and deletions.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -59,7 +59,7 @@ pub trait AuditQueries: Send {
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait AuditRepo: Send {
-    /// Adds an entry: in the unit of work that made the change, or, for read access, in a unit of work that is
-    /// committed before the result is returned.
+    /// Adds an entry: in the unit of work that made the change, or, for a call without changes, in a unit of work that
+    /// is committed before the result is returned.
     async fn audit(&mut self, entry: &AuditEntry) -> Result<(), StoreError>;
 }

@@ -45,7 +45,7 @@ pub struct Message {
     pub body: String,
 }
 
-/// A message to be published. A publish outcome can be created only from the message that was published.
+/// A message to be published. A [`Confirmed`] can be created only from the message that was published.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outgoing {
     event_id: EventId,
@@ -141,7 +141,7 @@ pub enum PublishOutcome {
         /// Reason given by the broker.
         reason: String,
     },
-    /// The outcome is unknown; publish it again.
+    /// The outcome is unknown; publish the message again.
     Unknown {
         /// Event id.
         event_id: EventId,

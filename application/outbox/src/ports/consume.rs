@@ -55,7 +55,7 @@ pub struct Consumption {
     pub next_retry_time: Option<DateTime<Utc>>,
     /// End of this worker's lease of a `PROCESSING` event.
     pub lease_until: Option<DateTime<Utc>>,
-    /// Error of the attempt, if it failed.
+    /// Last error, if an attempt failed.
     pub error_message: Option<String>,
     /// Idempotency key of the effect, if it has one.
     pub idempotency_key: Option<String>,
@@ -65,7 +65,7 @@ pub struct Consumption {
     pub payload_hash: String,
     /// Trace id of the event.
     pub trace_id: String,
-    /// Duration of the attempt in milliseconds.
+    /// Duration of the successful attempt in milliseconds; 0 if there is none.
     pub cost_ms: i64,
     /// Time of the write.
     pub consume_time: DateTime<Utc>,
@@ -94,7 +94,7 @@ pub struct Consumed {
     pub payload_hash: String,
     /// Trace id of the event.
     pub trace_id: String,
-    /// Duration of the attempt in milliseconds.
+    /// Duration of the successful attempt in milliseconds; 0 if there is none.
     pub cost_ms: i64,
 }
 
@@ -129,15 +129,15 @@ pub struct ConsumeCount {
 pub struct Unapplied {
     /// Outbox row of the event.
     pub event: OutboxRow,
-    /// Consume-log record, if one exists; never `SUCCESS` or `DEAD`.
+    /// Consume-log record, if one exists; in results of [`ConsumeQueries::unapplied`] never `SUCCESS` or `DEAD`.
     pub record: Option<ConsumeRecord>,
 }
 
 /// Start position of a consumer, and how far it was checked for lost events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConsumerSubscription {
-    /// Greatest outbox id at the time of the subscription; the consumer ignores rows up to it. It is an id, not a
-    /// time, because clocks can be set.
+    /// Greatest outbox id at the time of the subscription; the consumer ignores rows up to this id, unless they are
+    /// delivered. The position is an id, not a time, because clocks can be set.
     pub after_id: i64,
     /// Every event sent up to this time is in the consume log.
     pub checked_until: DateTime<Utc>,

@@ -20,7 +20,7 @@ pub const MAX_DEAD_LETTER_NAME_BYTES: usize = 255;
 pub enum DeadLetterStatus {
     /// An operator has to decide.
     Open,
-    /// Being sent to its consumer again. Keeps this status if the process ends before the broker confirms.
+    /// Being sent to its consumer again. Keeps this status until the broker confirms.
     Replaying,
     /// The broker confirmed that the message is in the consumer's queue again, or the event was already applied.
     Replayed,
@@ -60,7 +60,7 @@ pub struct DeadLetter {
     pub queue: String,
     /// Key within the queue: the event id, or a hash of the body if the message is not an event of this outbox.
     pub key: String,
-    /// Tenant, if known.
+    /// Tenant; the default tenant if it is unknown.
     pub tenant: TenantId,
     /// Event type, if known.
     pub event_type: Option<String>,
@@ -81,8 +81,8 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    /// The dead letter in a form that every store accepts: NUL is written as `\x00`, and longer texts are truncated
-    /// to their limits. If the body is truncated, the reason states length and SHA-256 of the whole message.
+    /// The dead letter in a form that every store accepts: NUL is written as `\x00`, and texts are truncated to
+    /// their limits. If the body is truncated, the reason states length and SHA-256 of the whole body.
     /// Idempotent.
     pub fn storable(&self) -> DeadLetter {
         self.shortened(MAX_DEAD_LETTER_BODY_BYTES)

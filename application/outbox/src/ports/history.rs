@@ -1,4 +1,5 @@
-//! The history of outbox rows: earlier states and errors that later updates of a row have overwritten.
+//! The history of outbox rows: facts that the row does not contain, such as earlier errors and confirms, redrives and
+//! ignored duplicates.
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -17,9 +18,9 @@ pub struct HistoryEntry {
     pub kind: HistoryKind,
     /// Consumer that ignored a duplicate.
     pub consumer: Option<String>,
-    /// Number of publishes since the row was appended or last redriven; 0 if the entry is not about a publish.
+    /// Number of counted publishes since the row was appended or last redriven; 0 if the entry is not about a publish.
     pub attempts: u32,
-    /// Error of an attempt; for a redrive, its operator and reason. For operators.
+    /// Error of an attempt; for a redrive, its operator and reason.
     pub detail: Option<String>,
     /// Time of the entry.
     pub at: DateTime<Utc>,

@@ -1,7 +1,7 @@
 //! Partition leases: which relay may publish which partition.
 //!
-//! **Invariant:** every change of owner increments the epoch, and a partition is taken only if its row is unchanged
-//! since it was read. The observer decides whether a lease has ended ([`crate::LeaseWatch`]), because the database
+//! **Invariant:** taking a partition increments its epoch, and a partition is taken only if its row is unchanged since
+//! it was read. The observer decides whether a lease has ended ([`crate::LeaseWatch`]), because the database
 //! clock may have been set.
 
 use std::fmt;
@@ -38,7 +38,7 @@ pub struct PartitionLease {
     pub partition: Partition,
     /// Owner; `None` after it was released.
     pub owner: Option<RelayId>,
-    /// Incremented by one with each change of owner.
+    /// Incremented by one each time a relay takes the partition.
     pub epoch: i64,
     /// End of the owner's lease.
     pub lease_until: Option<DateTime<Utc>>,
@@ -102,7 +102,7 @@ pub trait LeaseRepo: Send {
         holds: &[OwnedPartition],
     ) -> Result<(), StoreError>;
 
-    /// Removes every relay, releases every partition without changing its epoch, and ends the leases of consume-log
+    /// Removes all heartbeats, releases every partition without changing its epoch, and ends the leases of consume-log
     /// records in `PROCESSING`. Only for a process that is known to be the only one (SQLite, protected by the lock
     /// file).
     async fn release_all_leases(&mut self) -> Result<(), StoreError>;

@@ -1,8 +1,8 @@
 //! Ports: interfaces that adapters implement for the outbox. Every MUST is checked by a rule of the shared contract
 //! suite.
 //!
-//! A store begins units of work and views. A unit of work *has* the repositories of the outbox; a function takes only
-//! the repository it needs (`&mut dyn OutboxRepo`).
+//! A store begins units of work and views. A unit of work *has* the repositories of the outbox; a function can take
+//! only the repository that it needs (`&mut dyn OutboxRepo`).
 
 mod audit;
 mod broker;

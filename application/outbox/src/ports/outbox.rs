@@ -61,7 +61,7 @@ pub struct OutboxRow {
     pub metadata: EventMetadata,
     /// Publishing status.
     pub status: OutboxStatus,
-    /// Number of failed publishes.
+    /// Number of counted failed publishes since the row was appended or last redriven.
     pub retry_count: u32,
     /// Number of failures after which another attempt follows; the next failure is final.
     pub max_retry_count: u32,
@@ -181,7 +181,7 @@ pub struct RedrivenRow {
     pub event_id: EventId,
     /// `Sent` or `Failed`.
     pub status: OutboxStatus,
-    /// Number of failed publishes.
+    /// Number of counted failed publishes since the row was appended or last redriven.
     pub retry_count: u32,
     /// When the broker confirmed the event.
     pub sent_time: Option<DateTime<Utc>>,
@@ -244,7 +244,7 @@ pub struct FailedPublish {
     pub event_id: EventId,
     /// `Retry` or `Failed`.
     pub status: OutboxStatus,
-    /// Number of failed publishes, including this one.
+    /// Number of counted failed publishes, including this one if it counts.
     pub retry_count: u32,
     /// When the next attempt is due.
     pub next_retry_time: Option<DateTime<Utc>>,
@@ -323,8 +323,8 @@ pub trait OutboxQueries: Send {
     ) -> Result<Vec<Numbered<Blocked>>, StoreError>;
 
     /// At most `limit` rows with an id above `after` that contain a value that cannot be read, smallest id first. A row
-    /// that the other methods of this trait can read MUST NOT be returned. With a tenant, rows of other tenants and rows
-    /// whose tenant cannot be read MUST NOT be returned.
+    /// that the other methods of this trait can read MUST NOT be returned. With a tenant, rows of other tenants and
+    /// rows whose tenant cannot be read MUST NOT be returned.
     ///
     /// Reads all rows above `after`, in pages of about 1,000 rows, until `limit` rows are found or the outbox ends. The
     /// caller bounds the cost by its choice of `after`.
@@ -362,9 +362,9 @@ pub trait OutboxRepo: Send {
     /// rows.
     async fn mark_failed(&mut self, failed: &[FailedPublish], now: DateTime<Utc>) -> Result<u64, StoreError>;
 
-    /// Makes `RETRY` rows of these partitions due at `now` that are due only after `beyond`; returns how many. Only rows
-    /// with counted attempts MUST change: a row without them was redriven, and its due time is part of the redrive.
-    /// Runs regularly: MUST read by an index only rows that are due after `beyond`.
+    /// Sets `RETRY` rows of these partitions that are due only after `beyond` to be due at `now`; returns their number.
+    /// MUST change only rows with counted attempts: a row without them was redriven, and its due time is part of the
+    /// redrive. Runs regularly, so it MUST use an index to read only rows that are due after `beyond`.
     async fn bring_retries_forward(
         &mut self,
         partitions: PartitionSet,

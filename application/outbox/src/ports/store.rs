@@ -42,8 +42,8 @@ pub enum StoreError {
         /// What is wrong with the value.
         why: String,
     },
-    /// Any other error of the database: a defect of this program.
-    #[error("the database refused a statement: {0}")]
+    /// Any other error of the database, or a panic: a defect of this program.
+    #[error("unexpected database error or panic: {0}")]
     Backend(#[source] Cause),
 }
 
@@ -53,7 +53,7 @@ impl StoreError {
         matches!(self, StoreError::Transient(_) | StoreError::CommitUnknown(_) | StoreError::Conflict { .. })
     }
 
-    /// Whether the error is an outage of the database, which does not count as an attempt.
+    /// Whether the error is an outage or a transient error of the database; neither counts as an attempt.
     pub fn is_outage(&self) -> bool {
         matches!(self, StoreError::Transient(_) | StoreError::CommitUnknown(_) | StoreError::Unavailable(_))
     }
@@ -139,7 +139,7 @@ impl<T> OutboxUnit for T where
 {
 }
 
-/// Reads outside of a transaction.
+/// Read access, outside of a transaction or in a unit of work.
 pub trait View: Send {
     /// Read access to the outbox.
     fn outbox_view(&mut self) -> &mut dyn OutboxView;

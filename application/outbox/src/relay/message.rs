@@ -29,21 +29,20 @@ pub fn envelope_of(row: &OutboxRow) -> Result<Envelope, String> {
     })
 }
 
-/// Message of a row with its current routing key. An error is permanent, because a row is immutable, and says why the
-/// row can never be published.
+/// Message of a row with its current routing key. The error says why the row cannot be published. A retry cannot
+/// succeed, because neither the content of a row nor the registry of a process changes.
 pub(super) fn outgoing(registry: &EventRegistry, row: &OutboxRow) -> Result<Outgoing, String> {
     let envelope = envelope_of(row)?;
     let routing_key = registry.routing_key(&envelope)?.to_owned();
     Ok(Outgoing::new(row.event_id.clone(), routing_key, message_of(row, &envelope)))
 }
 
-/// Message of a row for one queue, without the bindings: a replay.
+/// Message of a row that a replay sends directly to one queue, without the bindings.
 pub(crate) fn outgoing_to(queue: &str, row: &OutboxRow) -> Result<Outgoing, String> {
     let message = message_of(row, &envelope_of(row)?);
     Ok(Outgoing::to_queue(row.event_id.clone(), queue.to_owned(), message))
 }
 
-/// Message with envelope and headers of a row.
 fn message_of(row: &OutboxRow, envelope: &Envelope) -> Message {
     let mut headers = BTreeMap::from([
         ("tenantId".to_owned(), row.aggregate.tenant.to_string()),

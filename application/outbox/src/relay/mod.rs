@@ -1,4 +1,5 @@
-//! The relay publishes every pending outbox row to the broker, the rows of each aggregate in order.
+//! The relay publishes pending outbox rows to the broker. Rows of an aggregate are published in order, unless their
+//! type is unordered.
 //!
 //! **Invariant:** a row becomes SENT only with a [`Confirmed`](crate::ports::Confirmed) from the broker, in a
 //! transaction that has checked this relay's epoch of the row's partition.
@@ -30,7 +31,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Interval at which the relay searches for retries that are due too late.
 const LATE_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Difference between the clocks of two relays that is not taken for a clock that was set back.
+/// Clock difference between two relays that does not count as a clock that was set back.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
 
 /// One relay in one process.
@@ -41,7 +42,7 @@ pub struct Relay {
     ownership: Ownership,
     pause: Duration,
     next_late_retry_search: Instant,
-    /// Whether the broker has reported that it accepts no messages; logged once.
+    /// Whether the broker accepted no messages at the last check.
     blocked: bool,
 }
 
@@ -112,7 +113,7 @@ impl Relay {
         })
     }
 
-    /// Whether the broker currently accepts no messages. Then no rows are read. Logged once.
+    /// Whether the broker currently accepts no messages; then no rows are read. Logs each change.
     async fn is_blocked(&mut self) -> bool {
         let reason = self.outbox.broker.blocked().await;
         match (&reason, self.blocked) {
@@ -126,9 +127,9 @@ impl Relay {
         self.blocked
     }
 
-    /// Bounds the wait of a retry by the longest delay of the policy. The time of a retry was written by the clock of that
-    /// moment: if the clock is set back afterwards, the retry and the later events of its aggregate would wait for the
-    /// whole step. Without a fence, because an early retry is harmless.
+    /// Sets retries to be due now if they are due later than the retry policy allows. If the clock was set back after
+    /// the time of a retry was written, the retry and the later events of its aggregate would otherwise wait for the
+    /// whole step. No fence is needed, because an early retry is harmless.
     async fn bring_retries_forward(&mut self, owned: PartitionSet) -> Result<(), StoreError> {
         if Instant::now() < self.next_late_retry_search {
             return Ok(());

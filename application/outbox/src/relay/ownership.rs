@@ -1,4 +1,4 @@
-//! Partitions that this relay owns, with the end of each lease on its own clock.
+//! Partitions that this relay owns, with the end of each lease on the relay's monotonic clock.
 //!
 //! **Invariant:** for each partition that `owned` returns, the lease in the database ends later than on this relay's
 //! monotonic clock.
@@ -23,7 +23,7 @@ pub(super) enum Surplus {
     Keep,
 }
 
-/// Leases in the database after a renewal.
+/// Heartbeats and leases in the database after a renewal.
 struct LeaseSnapshot {
     now: DateTime<Utc>,
     /// Renewed partitions of this relay.
@@ -153,8 +153,8 @@ impl Ownership {
         .await
     }
 
-    /// Releases partitions beyond this relay's share, or takes free ones up to it. Returns the owned partitions and
-    /// the share.
+    /// Releases partitions beyond this relay's share if `surplus` permits it, or takes free ones up to the share.
+    /// Removes the heartbeats of relays that have ended. Returns the owned partitions and the share.
     async fn rebalance(
         &mut self,
         snapshot: LeaseSnapshot,
@@ -208,7 +208,7 @@ impl Ownership {
             let free = free.clone();
             Box::pin(async move {
                 if attempt.may_be_committed() {
-                    // An earlier attempt may have committed: this relay then already owns some of the partitions.
+                    // An earlier attempt may have committed: this relay then already owns some of the free partitions.
                     let of_free = |lease: &PartitionLease| OwnedPartition {
                         partition: lease.partition,
                         epoch: lease.epoch + 1,
@@ -235,7 +235,7 @@ impl Ownership {
         Ok((owned, share))
     }
 
-    /// Removes the heartbeats of killed relays. A relay that is still running sends a new one.
+    /// Removes heartbeats that were not renewed in time. A relay that is still running sends a new one.
     async fn remove_relays(&self, ended: Vec<RelayId>) -> Result<(), StoreError> {
         if ended.is_empty() {
             return Ok(());
@@ -259,7 +259,7 @@ impl Ownership {
         });
     }
 
-    /// Releases all partitions when the relay ends.
+    /// Releases all partitions and removes the heartbeat when the relay ends.
     pub(super) async fn release(&mut self) -> Result<(), StoreError> {
         let id = self.id.clone();
         let owned_partitions = self.owned_partitions();

@@ -17,7 +17,6 @@ use crate::ports::{
 };
 use crate::{Attempt, history, with_tx};
 
-/// Results of the rows of a window.
 #[derive(Default)]
 pub(super) struct Results {
     pub(super) confirmed: Vec<Confirmed>,
@@ -122,7 +121,6 @@ impl Relay {
     }
 }
 
-/// Data written by one settlement.
 struct Settlement {
     owner: RelayId,
     owned_partitions: Vec<OwnedPartition>,

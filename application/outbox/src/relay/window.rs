@@ -1,5 +1,5 @@
-//! Publishes one window in rounds, so that an event is published only after the previous event of its aggregate is
-//! confirmed, and settles it in one transaction.
+//! Publishes one window in rounds, so that an ordered event is published only after the previous event of its aggregate
+//! is confirmed, and settles the window in one transaction.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -97,7 +97,7 @@ impl Relay {
         }
     }
 
-    /// Finds the message for which the broker closes the channel, and counts the failure for that event only.
+    /// Finds the messages that the broker rejects, and counts a failure only for their events.
     async fn publish_one_by_one(&mut self, ready: &[&OutboxRow], results: &mut Results) {
         for row in ready {
             if self.outbox.tx.tasks.stopping().is_cancelled() {
@@ -210,8 +210,8 @@ impl Relay {
         }
     }
 
-    /// Result of a publish that failed because of an outage: the event stays in the outbox and no attempt is counted,
-    /// unless configured otherwise. A row that is already in this state needs no write.
+    /// Result of a publish that failed because of an outage: the event stays in the outbox, and with [`OnOutage::Wait`]
+    /// no attempt is counted. `None`: the row is already in this state and needs no write.
     fn deferred(&self, row: &OutboxRow, why: &str) -> Option<FailedPublish> {
         match self.settings.on_outage {
             OnOutage::Count => Some(self.failed_attempt(row, why)),
@@ -227,8 +227,8 @@ impl Relay {
     }
 }
 
-/// A row that can never be published: FAILED at its first attempt, otherwise the later events of its aggregate would
-/// wait for it.
+/// Result for a row that can never be published: FAILED at the first attempt, because retries would delay the later
+/// events of its aggregate.
 fn unsendable(row: &OutboxRow, why: &str) -> FailedPublish {
     FailedPublish {
         event_id: row.event_id.clone(),
@@ -244,7 +244,7 @@ fn error_text(why: &str) -> String {
     storable(&format!("{}: {why}", texts::PUBLISH_FAILED), MAX_ERROR_BYTES).into_owned()
 }
 
-/// Divides the rows into rounds: round n contains the n-th event of each aggregate, round 0 also all unordered
+/// Divides the rows into rounds: round n contains the n-th ordered event of each aggregate, round 0 also all unordered
 /// events.
 fn rounds<'r>(due: &'r [OutboxRow], unordered: &UnorderedTypes) -> Vec<Vec<&'r OutboxRow>> {
     let mut rounds: Vec<Vec<&OutboxRow>> = Vec::new();

@@ -37,7 +37,6 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// A library with these event types.
     pub(crate) fn sending(events: impl IntoIterator<Item = EventSpec>) -> Library {
         log::capture();
         let clock = Arc::new(VirtualClock::new("2026-02-04T10:30:00Z".parse().unwrap()));
@@ -85,7 +84,6 @@ impl Library {
         self
     }
 
-    /// An event of a book aggregate.
     pub(crate) fn event(&self, id: &str, event_type: &str, book: i64, seq: i64, payload: &str) -> NewEvent {
         NewEvent {
             event_id: event_id(id),
@@ -125,7 +123,7 @@ impl Library {
         assert!(self.broker.inject(QUEUE, message));
     }
 
-    /// Redrives a sent event and waits until its message was processed.
+    /// Redrives a sent event and waits until its message has been processed.
     pub(crate) async fn redrive(&self, id: &str) {
         let again = Redrive { event_id: event_id(id), due: self.outbox.now() };
         let mut unit = self.tx.store.begin().await.unwrap();

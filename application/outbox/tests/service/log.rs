@@ -22,7 +22,6 @@ struct Lines {
     lines: Vec<String>,
 }
 
-/// Starts to capture log lines.
 pub(crate) fn capture() {
     static SET: Once = Once::new();
     SET.call_once(|| tracing::subscriber::set_global_default(Log).unwrap());

@@ -19,7 +19,6 @@ use tracing::info_span;
 
 use library::{Library, QUEUE, event_id, eventually};
 
-/// Appends a note event for each event that it applies.
 struct Loans;
 
 #[derive(serde::Deserialize)]

@@ -39,7 +39,6 @@ impl Api {
         self.signed("/api/v1/payments/callback", format!("msg-{payment}"), &body).await
     }
 
-    /// Reports the result of a refund.
     pub(in super::super) async fn report_refund(
         &self,
         refund: RefundId,

@@ -49,7 +49,6 @@ impl Api {
         self.post(operator, "/api/v1/ops/coupons", &body).await
     }
 
-    /// Lists the refunds of an order.
     pub(in super::super) async fn refunds(
         &self,
         operator: UserId,
@@ -58,12 +57,11 @@ impl Api {
         self.get(operator, &format!("/api/v1/orders/{order}/refunds")).await
     }
 
-    /// Lists the open dead letters.
+    /// Lists up to 100 open dead letters.
     pub(in super::super) async fn dead_letters(&self, operator: UserId) -> Result<ApiResponse, NoResponse> {
         self.get(operator, "/api/v1/ops/dead-letters?status=OPEN&limit=100").await
     }
 
-    /// Discards dead letters.
     pub(in super::super) async fn discard(
         &self,
         operator: UserId,

@@ -19,14 +19,14 @@ pub(in super::super) struct Assets {
     pub(in super::super) refunds: BTreeMap<OrderId, Vec<Refund>>,
     pub(in super::super) coupons: Vec<Coupon>,
     pub(in super::super) balances: Vec<Balance>,
-    /// Sum of the ledger entries of each account of a buyer.
+    /// Sum of the ledger entries by user and account.
     pub(in super::super) entries: BTreeMap<(UserId, Account), i64>,
     /// Sum of the ledger entries of each account of every tenant.
     pub(in super::super) totals: Vec<AccountTotal>,
 }
 
 impl Assets {
-    /// Reads the rows of these users and orders.
+    /// Reads the rows of these users and orders, and the account totals of every tenant.
     pub(super) async fn read(
         view: &mut dyn MarketView,
         users: &[UserId],
@@ -82,7 +82,6 @@ impl Assets {
         }
     }
 
-    /// The operations of an order.
     pub(in super::super) fn of(&self, order: OrderId) -> &[AssetOperation] {
         self.operations.get(&order).map(Vec::as_slice).unwrap_or_default()
     }

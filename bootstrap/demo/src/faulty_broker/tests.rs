@@ -151,12 +151,12 @@ async fn redelivered_message_is_not_corrupted() {
 }
 
 #[tokio::test]
-async fn corrupted_event_reaches_its_queue_only_once() {
+async fn event_of_corrupted_message_is_delivered_only_once() {
     let (faults, broker) = faulty_broker().await;
     faults.corrupt_nth_payment(1);
     broker.publish((1..=9).map(paid).collect()).await.unwrap();
     let subscription = broker.subscribe(FULFILLMENT_QUEUE, PREFETCH).await.unwrap();
-    // The corrupted message is delivered too, but is not counted for duplication; the eight other messages are.
+    // Nine messages are delivered. The corrupted one does not count towards the next duplicate; the eight others do.
     assert_eq!(
         receive_and_ack(subscription.as_ref(), 9).await.iter().filter(|other| **other == id(1)).count(),
         1

@@ -1,4 +1,4 @@
-//! Assets that operators grant before trading begins.
+//! Assets that the operator grants before trading begins.
 
 use std::collections::BTreeMap;
 

@@ -13,9 +13,8 @@ use super::super::journal::Step;
 use super::super::plan::{Deal, Scenario};
 use super::{Market, TradingPace};
 
-/// First pause before a request is repeated; the pause is doubled each time.
+/// First pause before a request is repeated; the pause is doubled each time, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Maximum pause.
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// A request is not repeated after this time.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -140,8 +139,8 @@ impl Market {
         Some(())
     }
 
-    /// Reports success for the refunds that were not planned: payments that arrived after the deadline or after a refused
-    /// lock, which the service refunds automatically.
+    /// Reports success for the refunds that are not planned: the service automatically refunds payments that arrived
+    /// after the deadline or after a rejected lock.
     pub(in super::super) async fn report_unplanned_refunds(&self) {
         let clients = self.journal.read();
         let paid = clients.orders.iter().filter(|(_, order)| order.step == Step::Paid);
@@ -152,7 +151,8 @@ impl Market {
         .await;
     }
 
-    /// Repeats a request until the service can process it, as a gateway or a waiting buyer would.
+    /// Repeats a request while its response is retryable, for at most [`RETRY_TIMEOUT`], as a gateway or a waiting
+    /// buyer would.
     async fn retry_until_ready<F>(&self, request: impl Fn() -> F) -> Result<ApiResponse, NoResponse>
     where
         F: Future<Output = Result<ApiResponse, NoResponse>>,

@@ -10,13 +10,14 @@ use super::{Deal, InvalidPlan};
 /// Wallet balance of the buyers who have too little: less than the lowest price.
 const INSUFFICIENT_BALANCE_MINOR: i64 = 50;
 
-/// Assets with which an order is paid, in addition to money.
+/// Assets that an order uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AssetUse {
     None,
     Coupon,
-    /// Part of the wallet balance.
+    /// Wallet balance for a third of the price.
     Wallet,
+    /// Points for a quarter of the price.
     Points,
     /// Coupon, wallet balance and points.
     Mixed,
@@ -37,7 +38,6 @@ pub(in super::super) enum AssetCoverage {
     Insufficient,
 }
 
-/// Assets that a planned order uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct PlannedAssets {
     /// Index of the coupon in [`AssetGrants::coupons`].
@@ -56,7 +56,6 @@ impl PlannedAssets {
     };
 }
 
-/// A coupon to be issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct PlannedCoupon {
     pub(in super::super) user: UserId,
@@ -64,10 +63,10 @@ pub(in super::super) struct PlannedCoupon {
     pub(in super::super) min_spend: Money,
 }
 
-/// Assets that operators grant before trading begins: exactly what the orders use.
+/// Assets that the operator grants before trading begins: exactly what the orders use, except for underfunded buyers,
+/// who get less.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(in super::super) struct AssetGrants {
-    /// Wallet deposits.
     pub(in super::super) deposits: BTreeMap<UserId, Money>,
     pub(in super::super) points: BTreeMap<UserId, Points>,
     pub(in super::super) coupons: Vec<PlannedCoupon>,
@@ -102,8 +101,8 @@ impl AssetGrants {
     }
 }
 
-/// Sets the assets of each deal and returns the grants that they require. A deal that uses more than the balance gets a
-/// buyer from `underfunded`; these buyers have no other orders.
+/// Sets the assets of each deal and returns the grants. A deal that uses more than the balance gets a buyer from
+/// `underfunded`; these buyers have no other deals.
 pub(super) fn assign_assets(
     deals: &mut [Deal],
     uses: &[AssetUse],

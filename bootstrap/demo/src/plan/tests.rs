@@ -9,10 +9,10 @@ fn plan_of_same_seed_is_the_same() {
 }
 
 #[test]
-fn scenario_shares_are_fixed_and_smallest_day_has_almost_all() {
+fn scenario_shares_are_fixed_and_smallest_day_has_eight_of_ten() {
     for seed in 0..50 {
         let small = Plan::draw(seed, 10).unwrap();
-        assert_eq!(small.deals.len(), 9, "the tenth order is the lamp's");
+        assert_eq!(small.deals.len(), 9, "the tenth order is that of the lamp");
         let kinds: BTreeSet<Scenario> = small.deals.iter().map(|deal| deal.scenario).collect();
         let left_out = [Scenario::PaymentFailed, Scenario::RefundedOnRetry];
         assert_eq!(kinds.len(), 8, "{kinds:?}");
@@ -73,7 +73,7 @@ fn corrupted_payment_is_in_first_quarter() {
 }
 
 #[test]
-fn third_of_orders_use_assets_and_exactly_these_are_granted() {
+fn over_a_third_of_orders_use_assets_and_grants_equal_their_use() {
     for seed in 0..20 {
         let plan = Plan::draw(seed, 301).unwrap();
         let with_assets = plan.deals.iter().filter(|deal| deal.assets != PlannedAssets::NOTHING).count();
@@ -95,7 +95,7 @@ fn third_of_orders_use_assets_and_exactly_these_are_granted() {
 }
 
 #[test]
-fn coupon_is_used_by_its_owner_above_min_spend_and_some_by_two_orders() {
+fn coupon_is_used_by_its_owner_from_min_spend_and_some_by_two_orders() {
     for seed in 0..20 {
         let plan = Plan::draw(seed, 301).unwrap();
         let mut named: BTreeMap<usize, Vec<&Deal>> = BTreeMap::new();

@@ -111,7 +111,8 @@ fn expected_effects<'a>(database: &DatabaseSnapshot, row: &'a OutboxRow) -> Opti
     Some(match EventBody::parse(event_type, &payload).ok()? {
         EventBody::OrderCreated(body) => {
             let mut expected = on_assets(&body.order, OperationKind::Freeze);
-            // If the order was already cancelled or refunded when the event was applied, it does not occupy the listing.
+            // If the order was already cancelled or refunded when the event was applied, it does not occupy the
+            // listing.
             if !order_is(database, &body.order, Order::is_cancelled_or_refunded)
                 || was_listed(database, &body.order)
             {
@@ -176,7 +177,7 @@ fn was_listed(database: &DatabaseSnapshot, order: &OrderFacts) -> bool {
     of_order.any(|change| change.kind == ListingChangeKind::Occupied)
 }
 
-/// The assets of an order, except those whose lock was refused.
+/// The assets of an order, except those whose lock was rejected.
 fn locked_assets(database: &DatabaseSnapshot, order: OrderId) -> Vec<Asset> {
     let Some(row) = database.orders.get(&order) else { return Vec::new() };
     let holds = database.assets.holds.get(&order).map(Vec::as_slice).unwrap_or_default();
@@ -239,7 +240,7 @@ pub(super) fn in_order(evidence: &Evidence<'_>) -> Promise {
     let mut orders = 0;
     for (consumer, order, seq) in listings.chain(shipments).chain(notifications).chain(credit).chain(assets) {
         match last.insert((consumer, order), seq) {
-            // An equal sequence number means a duplicate effect, which another promise covers.
+            // Equal sequence numbers belong to effects of one event; another promise covers duplicates.
             Some(earlier) if earlier > seq => {
                 violations.add(|| format!("order {order} at {consumer}: {seq} after {earlier}"));
             }

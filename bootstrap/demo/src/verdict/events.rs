@@ -42,7 +42,7 @@ pub(super) fn confirmed(evidence: &Evidence<'_>) -> Promise {
     promise("every event is confirmed", format!("{} SENT", events.len()), format!("{sent} SENT"), &violations)
 }
 
-/// Every consumer has settled every event that it subscribes to.
+/// Every consumer has exactly one consume-log record, with status SUCCESS, for every event that it subscribes to.
 pub(super) fn settled(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut rows: BTreeMap<(&str, &EventId), Vec<ConsumeStatus>> = BTreeMap::new();
@@ -101,7 +101,7 @@ pub(super) fn duplicates(evidence: &Evidence<'_>) -> Promise {
     }
     let found = match republished {
         0 => format!("{ignored} ignored"),
-        // Messages that the relay published again because the outage lost their confirms.
+        // Messages that the relay published again, for example because the outage lost their confirms.
         _ => format!("{ignored} ignored, and {republished} republished"),
     };
     promise("duplicate messages are ignored", format!("{copies} copies"), found, &violations)
@@ -135,8 +135,8 @@ pub(super) fn outage(evidence: &Evidence<'_>) -> Promise {
     promise("an outage uses no attempts", promised, found, &violations)
 }
 
-/// The corrupted message is the only dead letter and has an operator's note, and its event did not reach that queue in an
-/// intact message.
+/// The corrupted message is the only dead letter, and an operator replayed or discarded it with a note. No intact
+/// message of its event was delivered from that queue.
 pub(super) fn dead_letters(evidence: &Evidence<'_>) -> Promise {
     let found = &evidence.database.dead_letters;
     let mut violations = Violations::default();

@@ -63,12 +63,12 @@ pub(super) fn match_orders(evidence: &Evidence<'_>) -> Promise {
     promise("holds match their orders", count(promised), count(found), &violations)
 }
 
-/// Whether a hold is the tombstone of a refused lock.
+/// Whether a hold is a tombstone, as after a rejected lock.
 pub(super) fn is_tombstone(hold: &Hold) -> bool {
     hold.status == HoldStatus::Released && hold.amount == 0 && hold.coupon.is_none()
 }
 
-/// Whether a hold matches the state of its order. A lock may also be refused after its order was cancelled for another
+/// Whether a hold matches the state of its order. A lock may also be rejected after its order was cancelled for another
 /// reason.
 fn matches_order(hold: &Hold, order: &Order, may_be_refused: bool) -> bool {
     // A hold that is still frozen violates another promise.
@@ -90,7 +90,7 @@ fn matches_order(hold: &Hold, order: &Order, may_be_refused: bool) -> bool {
     }
 }
 
-/// Each coupon is used by at most one order, and its status matches.
+/// Each coupon was committed at most once more than reverted, and its status matches.
 pub(super) fn coupons(evidence: &Evidence<'_>) -> Promise {
     let assets = &evidence.database.assets;
     let mut uses: BTreeMap<CouponId, i64> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! Compares the promises with the database.
 //!
-//! **Invariant:** effects are counted in their own tables, never in the consume log, and no figure is taken from what the
-//! service reports about itself.
+//! **Invariant:** effects are counted in their own tables, never in the consume log, and no number is taken from the
+//! statistics or metrics of the service.
 
 mod effects;
 mod event_histories;
@@ -59,14 +59,12 @@ pub(super) struct Evidence<'a> {
     /// Responses that clients received.
     pub(super) clients: &'a ClientRecord,
     pub(super) database: &'a DatabaseSnapshot,
-    /// Faults that were injected.
     pub(super) injected: &'a InjectedFaults,
     pub(super) consumers: &'a [ConsumerEvents],
     /// Number of messages in the queues.
     pub(super) queued: u64,
 }
 
-/// Checks every promise.
 pub(super) fn check_all(evidence: &Evidence<'_>) -> Vec<Promise> {
     vec![
         orders::responses(evidence),
@@ -116,7 +114,7 @@ impl Violations {
         self.count == 0
     }
 
-    /// Appends the violations to the text `found`.
+    /// Appends the number of violations and the example to the text `found`.
     fn append_to(&self, found: String) -> String {
         match &self.first {
             None => found,

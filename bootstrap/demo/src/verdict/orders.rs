@@ -71,7 +71,7 @@ fn matches_responses(client_order: &ClientOrder, order: &Order, payments: &[Paym
     let is_cancelled = |reason| order.status == OrderStatus::Cancelled && order.cancel_reason == Some(reason);
     let refused =
         client_order.cover != AssetCoverage::Sufficient && is_cancelled(CancelReason::AssetLockFailed);
-    // Not paid in time, or a lock was refused.
+    // Not paid in time, or a lock was rejected.
     let closed = is_cancelled(CancelReason::Timeout) || refused;
     let refund_due =
         payments.iter().any(|payment| payment.status == PaymentStatus::Success && payment.refund_due);

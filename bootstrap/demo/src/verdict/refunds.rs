@@ -37,7 +37,6 @@ impl Flow<'_> {
         self.refunds.len() == 1 && self.refunded() == self.captured && self.paid_out == self.captured
     }
 
-    /// Whether nothing was refunded.
     fn is_not_refunded(&self) -> bool {
         self.refunds.is_empty() && self.paid_out == 0
     }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::payloads::enveloped;
 
-/// The event types that the service emits. Others are omitted, because their messages would never arrive.
+/// The event types that the service emits. Others are omitted, because no message of them would ever arrive.
 pub(super) fn emitted() -> impl Iterator<Item = EventType> {
     // No use case creates invoices yet.
     EventType::ALL.iter().copied().filter(|event_type| *event_type != EventType::InvoiceGenerated)

@@ -1,7 +1,8 @@
 //! The AsyncAPI document of the events (`handover asyncapi`), built from the definitions that publish and route them.
 //!
-//! **Invariant:** exchange, queues and keys come from `topology`, event types and their keys from the domain. Only the
-//! payload schemas are written a second time, in `payloads.rs`; tests compare them with what the domain writes and reads.
+//! **Invariant:** exchange, queues and bindings come from `topology`, event types and their routing keys from the
+//! domain. The payload schemas are written a second time, in `payloads.rs`; tests compare them with what the domain
+//! writes and reads.
 
 mod channels;
 mod messages;
@@ -16,7 +17,8 @@ const DESCRIPTION: &str = "Every change of state is committed together with the 
 topic exchange under its routing key, and every bound queue gets a copy, at least once. Events of one aggregate are \
 published in the order of their changes. `eventId` is the idempotency key. Consumers must ignore unknown fields.";
 
-/// Builds the document for a deployment. `timeout` is the payment deadline of orders, which is part of a queue's name.
+/// Builds the document for a deployment. `timeout` is the payment deadline of orders; unless it is
+/// the default, it is part of a queue's name.
 pub fn document(timeout: Duration) -> Value {
     let topology = queues::topology(timeout);
     json!({

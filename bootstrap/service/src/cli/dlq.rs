@@ -10,9 +10,9 @@ use super::{Common, OutputArgs};
 
 const REPLAY_HELP: &str = "\
 Each dead letter is sent only to the consumer that failed, and its attempts start from 0; a running \
-`serve` processes it within about a second. If it fails again, it is open again. Messages that are not \
-events of this service cannot be replayed: discard them. At most 900 by key or the oldest 1,000 by \
-filter. Exit code 1: some were not replayed; the output lists them with the reason.
+`serve` processes it within about a second. If it fails again, the dead letter is open again. Messages that are not \
+events of this service cannot be replayed: discard them. One call replays at most 900 dead letters by key, or \
+the oldest 1,000 by filter. Exit code 1: some were not replayed; the output lists them with the reason.
 
 Examples:
   handover dlq replay --queue inventory.update.queue --dry-run
@@ -20,9 +20,11 @@ Examples:
   handover dlq replay --all";
 
 const DISCARD_HELP: &str = "\
-Discarded dead letters stay in the table with the reason and never take effect, including those that are \
-being replayed. A dead letter whose event was applied in the meantime is closed as replayed instead. At \
-most 900 by key or the oldest 1,000 by filter. Exit code 1: some were not discarded; the output lists them with the reason.
+Discarded dead letters stay in the table with the reason, and their events take no effect later. A dead \
+letter that is being replayed can be discarded until its consumer begins to apply the event. A dead \
+letter whose event was applied in the meantime is closed as replayed instead. One call discards at most \
+900 dead letters by key, or the oldest 1,000 by filter. Exit code 1: some were not discarded; the output \
+lists them with the reason.
 
 Example:
   handover dlq discard 0f4a9c1be27d8356 --reason \"test message of another team\"";
@@ -35,7 +37,7 @@ pub enum DlqCommand {
     /// Send dead letters to their consumers again
     #[command(after_help = REPLAY_HELP)]
     Replay(DlqReplayArgs),
-    /// Discard dead letters: they take no effect
+    /// Discard dead letters: their events take no effect later
     #[command(after_help = DISCARD_HELP)]
     Discard(DlqDiscardArgs),
 }
@@ -83,7 +85,7 @@ pub struct DeadLetterArgs {
     /// Dead letters of this tenant
     #[arg(long, value_name = "ID", group = "which", value_parser = tenant)]
     pub tenant: Option<TenantId>,
-    /// All open dead letters
+    /// All dead letters that are open or being replayed
     #[arg(long, group = "which", conflicts_with_all = ["queue", "event_type", "tenant"])]
     pub all: bool,
     /// Show what would happen without changing anything

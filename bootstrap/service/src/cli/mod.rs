@@ -68,7 +68,7 @@ pub enum Command {
     Serve(ServeArgs),
     /// Migrate the database schema and exit; on SQLite `serve` migrates too
     Migrate(Common),
-    /// Check everything that `serve` needs, and show how to fix problems
+    /// Check what `serve` needs, and show how to fix problems
     #[command(after_help = inspect::DOCTOR_HELP)]
     Doctor(DoctorArgs),
     /// Simulate a market day with failures, and verify that every promise is kept
@@ -82,13 +82,13 @@ pub enum Command {
     /// Inspect events in the outbox and send them again; also while `serve` runs
     #[command(subcommand)]
     Outbox(OutboxCommand),
-    /// Inspect, replay or discard messages that no consumer could process; also while `serve` runs
+    /// Inspect, replay or discard messages that their consumer could not process; also while `serve` runs
     #[command(subcommand)]
     Dlq(DlqCommand),
     /// Show the history of an order; also while `serve` runs
     #[command(subcommand)]
     Order(OrderCommand),
-    /// Compare orders, events, effects and the ledger, and repair differences; also while `serve` runs
+    /// Compare orders, events, effects and the ledger, and repair differences on request; also while `serve` runs
     #[command(after_help = reconcile::HELP)]
     Reconcile(ReconcileArgs),
     /// Show the audit log of operators' actions; also while `serve` runs

@@ -17,7 +17,7 @@ Example:
 /// Subcommands of `handover order`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum OrderCommand {
-    /// Show everything that happened to an order
+    /// Show the changes of an order, its events and their effects
     #[command(after_help = TIMELINE_HELP)]
     Timeline(TimelineArgs),
 }

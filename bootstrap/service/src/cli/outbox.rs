@@ -18,9 +18,9 @@ Examples:
 
 const REDRIVE_HELP: &str = "\
 Sends FAILED or SENT events again; consumers ignore events that they have applied. Events in status \
-NEW or RETRY are skipped. At most 900 by id or the oldest 10,000 by filter; they become due at the rate \
-of --per-second, in order of their ids. A running `serve` publishes them within \
-`outbox.scan-interval`. The action is recorded in `handover audit list`.
+NEW or RETRY are skipped. One call sends at most 900 events by id, or the oldest 10,000 by filter. They \
+become due at the rate of --per-second, oldest first; a running `serve` publishes a due event within \
+`outbox.scan-interval`. The action is recorded in the audit log (`handover audit list`).
 
 Examples:
   handover outbox redrive --status failed --dry-run
@@ -29,16 +29,17 @@ Examples:
   handover outbox redrive 01a1fc2a-39e5-7c52-8e76-1112ea42c1a5";
 
 const BLOCKED_HELP: &str = "\
-The column waitsFor shows why an event waits: TIME means until its next attempt (column until), DECISION \
-means that an earlier event is FAILED: send the FAILED event again with `handover outbox redrive`, or let \
-later events pass it with `handover outbox release`. With `outbox.on-failed = \"continue\"`, the default, no event waits for a decision.
+The column waitsFor shows why an event waits. TIME: it waits for its next attempt (column until). \
+DECISION: an earlier event is FAILED. Send the FAILED event again with `handover outbox redrive`, or let \
+later events pass it with `handover outbox release`. With `outbox.on-failed = \"continue\"`, the default, \
+no event waits for a decision.
 
 Example:
   handover outbox blocked --output json | jq -r '.items[] | \"\\(.aggregateType) \\(.aggregateId)\"'";
 
 const RELEASE_HELP: &str = "\
 Needed only with `outbox.on-failed = \"hold\"`. The failed events stay FAILED and can be redriven later. \
-With `outbox.on-failed = \"continue\"`, the default, no event is blocked, so there is nothing to release.
+With `outbox.on-failed = \"continue\"`, the default, no event is blocked, and the command fails.
 
 Example:
   handover outbox release Order 17 --reason \"refunded manually\"";

@@ -12,11 +12,11 @@ use super::{Common, OutputArgs};
 
 pub(super) const HELP: &str = "\
 Checks every order that changed within the time range: its row, its events and their publisher confirms, \
-the consume log and the effects of each consumer, and the ledger; like the API for operators (GET \
+the consume log and the effects of each consumer, and the ledger, like the API for operators (GET \
 /api/v1/ops/reconciliation). Also searches the newest 100,000 rows of the outbox for values that cannot be \
 read. Events in progress are not findings. --repair inserts missing events, sends failed and lost events \
-again and applies missing effects; nothing takes effect twice, and every repair is recorded in `handover \
-audit list`.
+again and applies missing effects. Nothing takes effect twice, and every repair is recorded in the audit \
+log (`handover audit list`).
 
 Exit codes: 0 no findings, or all were repaired; 1 findings remain.
 

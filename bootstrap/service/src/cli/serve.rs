@@ -23,18 +23,15 @@ pub struct ServeArgs {
 /// A part of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The HTTP API.
     Api,
-    /// Publishes the outbox.
     Relay,
-    /// Apply events to the database.
     Consumers,
-    /// Run periodic tasks: sweeps, refunds, consistency scans.
+    /// Periodic tasks: sweeps, refunds, consistency scans.
     Jobs,
 }
 
 impl ServeArgs {
-    /// The parts given by `--roles`, or all.
+    /// The parts given by `--roles`; all parts without it.
     pub fn parts(&self) -> Parts {
         if self.roles.is_empty() {
             return Parts::ALL;

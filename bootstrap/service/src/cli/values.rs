@@ -1,4 +1,4 @@
-//! Parsers of command-line values. Unlike those of the standard library and other crates, their errors name the limits.
+//! Parsers of command-line values. Unlike errors of the standard library, their errors name the accepted values.
 
 use std::time::Duration;
 
@@ -36,7 +36,6 @@ pub(super) fn time(text: &str) -> Result<DateTime<Utc>, String> {
     time.map(|time| time.to_utc()).map_err(|_| "write it as 2026-01-31T08:00:00Z".to_owned())
 }
 
-/// Cursor of the next page.
 pub(super) fn cursor(text: &str) -> Result<i64, String> {
     text.parse()
         .ok()

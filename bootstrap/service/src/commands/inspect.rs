@@ -1,5 +1,5 @@
-//! `outbox list|show|blocked`, `dlq list`, `order timeline`, `audit list`, `queues`: read directly from the database,
-//! also while a process serves it.
+//! `outbox list|show|blocked`, `dlq list`, `order timeline`, `audit list`: read directly from the database; `queues`:
+//! reads from the broker. All of them also work while a process serves the database.
 
 use handover_outbox::Page;
 use handover_outbox::operations;

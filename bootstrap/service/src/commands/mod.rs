@@ -19,7 +19,6 @@ use marketplace_wiring::adapters::Database;
 use marketplace_wiring::terminal::output;
 use marketplace_wiring::{Exit, Failure, Secrets, edge, telemetry};
 
-/// Runs the command.
 pub(crate) async fn run(cli: Cli) -> Result<Exit, Failure> {
     match cli.command {
         None => serve::serve(&cli.serve).await?,

@@ -1,5 +1,5 @@
-//! `outbox redrive`, `outbox release`, `dlq replay`, `dlq discard`: change the database directly, also while a process serves
-//! it.
+//! `outbox redrive`, `outbox release`, `dlq replay`, `dlq discard`: change the database directly, also while a process
+//! serves it.
 
 use handover_events::EventId;
 use handover_outbox::operations;
@@ -140,7 +140,6 @@ fn too_many(what: &str) -> String {
     format!("at most {MAX_NAMED} {what} can be named at a time")
 }
 
-/// Prints the result of an operation.
 fn print_result(format: Output, view: &impl Serialize, matched: u64, more: bool) -> Result<(), Failure> {
     if matched == 0 {
         note("no rows match");

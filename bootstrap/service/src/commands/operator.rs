@@ -1,5 +1,5 @@
-//! Operator for commands: runs the API's operator use cases directly on the database, also while a process serves it. A user
-//! with write access to the database counts as an operator with every role.
+//! Operator for commands: runs the API's operator use cases directly on the database, also while a process serves it. A
+//! user with write access to the database counts as an operator with every role.
 
 use handover_events::TenantId;
 use handover_events::Trace;
@@ -40,12 +40,12 @@ impl Operator {
         self.store.close().await;
     }
 
-    /// Converts the error of a use case.
     pub(super) fn failed(&self, error: impl Into<UseCaseError>) -> Failure {
         match error.into() {
             UseCaseError::Store(cause) => Failure::database(&self.database)(cause),
             UseCaseError::Broker(cause) => Failure::Broker(cause),
-            // Not expected: this operator has every role, and no command changes orders.
+            // `outbox release` without `hold` fails with `NothingHeld`. The others are not expected: this operator has
+            // every role, and no command changes orders.
             other @ (UseCaseError::NotFound { .. }
             | UseCaseError::NotAllowed { .. }
             | UseCaseError::Order(_)

@@ -19,7 +19,7 @@ pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
 
 async fn run(config: &Config, arguments: &ServeArgs) -> Result<(), Failure> {
     metrics::install();
-    // Installed before anything starts, so that an early signal is not lost.
+    // Installed before the service starts, so that an early signal is not lost.
     let mut signals = StopSignals::listen()?;
     let parts = arguments.parts();
     let mut service = Service::start(config, parts).await?;
@@ -49,7 +49,7 @@ fn greeting(config: &Config, service: &Service, parts: Parts) -> String {
     // The program as it was started, so that the printed commands work unchanged in the same folder.
     let program = std::env::args().next().unwrap_or_else(|| "handover".to_owned());
     let database_flag = match config.database.file() {
-        // With a database server, secrets and address are in the environment or in the file.
+        // With a database server, secrets and address are in the environment or in the configuration file.
         None => String::new(),
         Some(file) if file.as_os_str() == "handover.db" => String::new(),
         Some(file) => format!(" --database sqlite://{}", file.display()),

@@ -14,7 +14,7 @@ use marketplace_wiring::config::{Config, DatabaseChoice};
 
 /// A database that does not answer within this time counts as unavailable.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Accepted clock difference; an NTP correction is smaller.
+/// Accepted clock difference: clocks that NTP synchronizes differ by less.
 const TOLERANCE: TimeDelta = TimeDelta::seconds(5);
 /// Plausible years of a correct clock: not before this program was written.
 const FIRST_YEAR: i32 = 2026;

@@ -1,7 +1,7 @@
-//! `doctor`: checks everything that `serve` needs. It changes nothing and does not disturb a serving process.
+//! `doctor`: checks what `serve` needs. It leaves no changes and does not disturb a serving process.
 //!
-//! **Invariant:** every check returns a result, whatever is broken, and every result that is not ok states what is wrong,
-//! why it matters and what to do.
+//! **Invariant:** a problem is a result of a check and never an error of the command. Every result that is not ok
+//! states what is wrong, why it matters and what to do.
 
 mod broker;
 mod database;
@@ -72,7 +72,7 @@ fn configuration(sources: &Sources) -> Check {
     Check::ok(CONFIGURATION, format!("every value is valid; set by {origins}"))
 }
 
-/// Checks that the database file and the files next to it can be written.
+/// Checks that the database file can be written, and that files can be created next to it.
 fn folder(database: &Path) -> Check {
     const NAME: &str = "folder";
     let written = match std::fs::metadata(database) {

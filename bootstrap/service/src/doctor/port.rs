@@ -1,4 +1,4 @@
-//! Checks that the API's address can be bound, or that handover already listens there.
+//! Checks that an address of the API can be bound, or that handover already listens there.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};

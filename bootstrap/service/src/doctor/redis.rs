@@ -1,4 +1,4 @@
-//! Check of Redis, if it is used: runs the scripts that its uses need.
+//! Check of Redis, if it is used: runs the scripts that its configured uses need.
 
 use marketplace_redis::RedisUse;
 
@@ -7,7 +7,7 @@ use marketplace_wiring::config::{Config, RedisConfig};
 
 const NAME: &str = "redis";
 
-/// Checks Redis, if it is used.
+/// Returns `None` if Redis is not used.
 pub(super) async fn check(config: &Config) -> Option<Check> {
     let RedisConfig { settings, uses } = config.redis.as_ref()?;
     let place = settings.address();

@@ -13,7 +13,7 @@ fn world() -> World {
 }
 
 #[test]
-fn config_show_prints_every_key_with_value_and_origin() {
+fn config_show_prints_keys_with_value_and_origin() {
     let answer = world().run("config show --database sqlite://shop@home.db");
     let line = |key: &str| {
         let line = answer.done().lines().find(|line| line.starts_with(&format!("{key} ")));
@@ -89,7 +89,7 @@ fn config_show_creates_no_file() {
 }
 
 #[test]
-fn completions_contain_every_command_for_every_shell() {
+fn completions_contain_commands_and_flags_for_every_shell() {
     let world = World::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let answer = world.run(&format!("completions {shell}"));

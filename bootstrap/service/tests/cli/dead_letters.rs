@@ -13,7 +13,7 @@ use crate::program::{World, eventually};
 
 const QUEUE: &str = "order.status.sync.queue";
 
-/// Parks an event of order 1 as a dead letter of its consumer. No message carries the event any more.
+/// Parks an event of order 1 as a dead letter of its consumer. No message carries the event.
 async fn park_event(world: &World, id: &str) {
     let store = world.store().await;
     let mut view = store.view().await.unwrap();

@@ -1,8 +1,9 @@
 //! Short market days (`handover demo`) through the real binary: output, exit code, remaining files.
 //!
-//! A run plays eight days: two are verified, two have the same seed, two are interrupted, one keeps serving (`--keep`), and
-//! the database of one is modified from outside. Seeds are fixed; with `HANDOVER_LONG` four more days with fresh seeds are
-//! verified. The unit tests of the verdict (`bootstrap/demo/src/verdict/tests`) test which promise detects which fault.
+//! A run plays eight days: two are verified, two have the same seed, two are interrupted, one tests the service after
+//! its day (`--keep`), and the database of one is modified from outside. Seeds are fixed; with `HANDOVER_LONG` four
+//! more days with fresh seeds are verified. The unit tests of the verdict (`bootstrap/demo/src/verdict/tests`) test
+//! which promise detects which violation.
 
 #![allow(clippy::disallowed_methods, reason = "real processes run on real time")]
 
@@ -16,8 +17,8 @@ use serde_json::Value;
 use crate::inspect::dead_letter;
 use crate::operate::change;
 
-/// Fixed seeds. Late payments are refunded at the end of the day. In each of these days such a payment has an amount for
-/// which the sandbox fails the first refund; during the day no refund requests are sent to the sandbox.
+/// Fixed seeds. Late payments are refunded at the end of the day. In each of these days such a payment has an amount
+/// for which the sandbox fails the first refund; during the day no refund requests are sent to the sandbox.
 const SEEDS: [u64; 2] = [3_579, 37_923];
 
 /// The seeds of the verified days.
@@ -80,7 +81,8 @@ fn demo_keeps_every_promise_and_prints_one_json_document() {
     }
 }
 
-/// Compares the products, which depend on the seed only. The outcome of orders also depends on the timing of requests.
+/// Compares the products, which depend only on the seed and the number of orders. The outcome of orders also depends on
+/// the timing of requests.
 #[test]
 fn demo_with_same_seed_sells_the_same_products_and_ignores_configuration() {
     let sold = at_once(vec!["", "nonsense"], |configuration| {
@@ -140,7 +142,7 @@ fn interrupted_demo_stops_and_removes_its_folder() {
 }
 
 #[test]
-fn demo_with_keep_prints_a_table_and_continues_to_serve_other_commands() {
+fn demo_with_keep_prints_a_table_and_keeps_serving() {
     let mut day = Day::new().table().with(&format!("--orders 10 --seed {} --keep", u64::MAX)).start();
     let market = day.market();
     assert_eq!(market.get("/readyz").0, 200);
@@ -153,8 +155,8 @@ fn demo_with_keep_prints_a_table_and_continues_to_serve_other_commands() {
         listed["items"].as_array().unwrap().clone()
     };
     assert!(!outbox(&day, "--status sent").is_empty());
-    // After the day the service sends refund requests to the sandbox, which reports their results. With every seed, two
-    // orders end as paid and use money only.
+    // After the day the service sends refund requests to the sandbox, which reports their results. The plan of every
+    // seed has two orders that end as paid and use only money.
     let paid = outbox(&day, "--event-type ORDER_PAID");
     let mut refunds = paid.iter().map(|event| format!("/api/v1/orders/{}/refunds", event["aggregateId"]));
     let starts = |path: &String| {

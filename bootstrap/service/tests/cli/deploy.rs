@@ -14,7 +14,7 @@ fn example(name: &str) -> String {
     fs::read_to_string(root().join(".deploy").join(name)).unwrap()
 }
 
-/// The variables of one service in `compose.yaml`, with generated secrets.
+/// The variables of one service in `compose.yaml`, with fixed secrets.
 fn variables(service: &str) -> Vec<(String, String)> {
     let compose = example("compose.yaml");
     let (_, rest) = compose.split_once(&format!("\n  {service}:\n")).unwrap();

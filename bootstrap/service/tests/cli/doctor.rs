@@ -1,4 +1,4 @@
-//! `doctor`: each kind of problem with its check and exit code.
+//! `doctor`: problems with their check and exit code.
 
 use std::net::TcpListener;
 
@@ -96,7 +96,7 @@ fn doctor_with_invalid_configuration_runs_no_other_check() {
 }
 
 #[test]
-fn doctor_fails_for_folder_without_write_permission() {
+fn doctor_fails_for_folder_that_is_missing_or_not_writable() {
     let world = World::new();
     for (database, remedy) in [
         ("missing/shop.db", "create the folder missing"),
@@ -190,7 +190,7 @@ async fn doctor_warns_of_clock_behind_newest_event() {
 }
 
 #[tokio::test]
-async fn doctor_warns_of_id_block_below_largest_id_until_serve_raises_it() {
+async fn doctor_warns_of_next_id_below_largest_id_until_serve_raises_it() {
     let world = World::new();
     world.run("migrate").done();
     let now = SystemClock.now();

@@ -1,4 +1,4 @@
-//! `outbox`, `dlq`, `queues`: show the same as the API, also while a process serves, and change nothing.
+//! `outbox`, `dlq`, `queues`: show the same as the API, also while a process serves, and create no database.
 
 use handover_events::TenantId;
 use handover_outbox::ports::{Clock, DeadLetter, DeadLetterStatus};
@@ -15,7 +15,6 @@ pub(crate) fn market(world: &World) -> Server {
         let body = format!(r#"{{"title":"{title}","price":{price}}}"#);
         server.ask(&seller, "POST /api/v1/products", &body);
     }
-    // The bodies differ, so that these are two requests.
     server.ask(&buyer, "POST /api/v1/orders", r#"{"productId":1}"#);
     server.ask(&buyer, "POST /api/v1/orders", r#"{ "productId":2}"#);
     eventually(|| {

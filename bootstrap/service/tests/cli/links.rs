@@ -43,7 +43,8 @@ fn prose(text: &str) -> Vec<&str> {
     lines.collect()
 }
 
-/// The anchors that GitHub generates for headings: alphanumeric characters, `_` and `-`; a repeated one gets the suffix `-1`.
+/// The anchors that GitHub generates for headings: alphanumeric characters, `_` and `-`; repeated ones get the suffixes
+/// `-1`, `-2`, ...
 fn anchors(text: &str) -> Vec<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let headings = prose(text).into_iter().filter_map(|line| {

@@ -25,7 +25,7 @@ impl World {
         change(&self.path("handover.db"), work).await;
     }
 
-    /// Appends a FAILED event of order 7. No process serves, so it is not published.
+    /// Appends a FAILED event of order 7.
     async fn add_failed_event(&self, id: &str) {
         let now = SystemClock.now();
         let row = event_of(id, 7, 1, now);

@@ -1,5 +1,5 @@
-//! The pages in `bootstrap/docs` and the READMEs: generated parts match the program, every route is listed, and every link
-//! has a target. `UPDATE_PAGES=1 cargo test -p handover --test cli pages` writes the generated parts.
+//! The pages in `bootstrap/docs` and the READMEs: generated parts match the program, every route is listed, and every
+//! link has a target. `UPDATE_PAGES=1 cargo test -p handover --test cli pages` writes the generated parts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -74,7 +74,7 @@ impl World {
         std::fs::write(self.path(name), content).unwrap();
     }
 
-    /// The names of all files, sorted.
+    /// The names of all files in the folder, sorted.
     pub(crate) fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap();
         let mut names: Vec<String> =
@@ -83,7 +83,7 @@ impl World {
         names
     }
 
-    /// The program in this folder, with these settings only.
+    /// The program in this folder, without other `HANDOVER_` variables of the environment.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_handover"));
         for (name, _) in std::env::vars_os() {
@@ -96,7 +96,7 @@ impl World {
         command
     }
 
-    /// Runs the program to its end. A process that serves instead of failing is killed, and the test fails.
+    /// Runs the program to its end. A process that serves instead of failing is killed, and its exit code is `None`.
     pub(crate) fn run(&self, line: &str) -> Ran {
         let [out, err] = [File::create(self.path("out")), File::create(self.path("err"))].map(Result::unwrap);
         let mut child = self.command().args(line.split_whitespace()).stdout(out).stderr(err).spawn().unwrap();
@@ -232,7 +232,7 @@ fn data((head, body): &(String, String)) -> Value {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails only if it has ended already.
+        // Fails only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

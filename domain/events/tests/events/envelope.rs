@@ -125,7 +125,7 @@ fn text_that_is_not_a_json_object_is_rejected() {
 }
 
 #[test]
-fn time_with_offset_is_converted_to_utc() {
+fn time_is_converted_to_utc_and_truncated_to_microseconds() {
     for (given, written) in [
         ("2026-02-04T18:30:00+08:00", "2026-02-04T10:30:00.000000Z"),
         ("2026-02-04T10:30:00.000Z", "2026-02-04T10:30:00.000000Z"),

@@ -25,7 +25,7 @@ fn exponential(base: Duration, cap: Duration, max_attempts: u32, percent: u8) ->
     RetryPolicy::Exponential { base, cap, max_attempts: nth(max_attempts), jitter }
 }
 
-/// The delays up to the final failure. Checks that failure number `attempts` and all later ones are final.
+/// The delays up to the final failure. Checks that failure number `attempts` and two later ones are final.
 fn delays(policy: &RetryPolicy, random: u64) -> Vec<Duration> {
     let mut delays = Vec::new();
     for failures in 1..policy.attempts() {
@@ -76,7 +76,7 @@ fn consumer_policy_has_one_attempt_more_than_its_threshold() {
 }
 
 #[test]
-fn exponential_delay_is_at_most_one_hour_for_any_cap() {
+fn exponential_delay_is_at_most_one_hour_with_the_largest_cap() {
     let policy = exponential(Duration::from_secs(5), Duration::MAX, 40, 0);
     let delays = delays(&policy, 0);
     assert_eq!(delays[9], Duration::from_secs(2560));
@@ -136,7 +136,7 @@ fn jitter_above_100_percent_is_rejected() {
 }
 
 #[test]
-fn random_number_shortens_the_delay_from_zero_to_the_full_jitter() {
+fn random_number_scales_the_jitter_from_zero_to_its_full_share() {
     let policy = exponential(Duration::from_secs(10), HOUR, 2, 20);
     let shortest = Duration::from_secs(8);
     assert_eq!(policy.after(nth(1), 0), Retry::After(Duration::from_secs(10)));
@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn every_number_of_failures_has_a_decision(
+    fn failure_is_final_exactly_if_no_attempt_is_left(
         failures in 1..=u32::MAX, attempts in 1..=u32::MAX, percent in 0..=100u8, random: u64,
     ) {
         let policy = exponential(Duration::from_secs(5), Duration::MAX, attempts, percent);

@@ -77,8 +77,8 @@ pub struct Entry {
     pub user: Option<UserId>,
     /// Change in minor units or points; may be negative.
     pub amount: i64,
-    /// Balance of the account after the entry. `None` for accounts of the marketplace: tracking their balance would make all
-    /// transactions wait for one row.
+    /// Balance of the account after the entry. `None` for accounts of the marketplace: tracking their balance would
+    /// make all transactions wait for one row.
     pub balance_after: Option<i64>,
 }
 
@@ -154,8 +154,8 @@ impl Balance {
         self.receive(amount, self.sink(), now)
     }
 
-    /// Revokes an earned amount. Points that are already spent become a debt; a wallet cannot have a debt, so the operation is
-    /// rejected there.
+    /// Revokes an earned amount. Points that are already spent become a debt. A wallet cannot have a debt: an amount
+    /// above its available balance is rejected.
     pub fn revoke(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
         self.bounded(amount)?;
         let taken = amount.min(self.available);
@@ -171,7 +171,8 @@ impl Balance {
         Ok(with_entries(after, entries))
     }
 
-    /// Repays the debt and adds the rest to `available`. The limit includes `frozen`, so that every hold can be released.
+    /// Repays the debt and adds the rest to `available`. The limit of `available` includes `frozen`, so that every hold
+    /// can be released.
     fn add(self, amount: i64) -> Result<(Balance, [Entry; 2]), AssetRefusal> {
         let repaid = amount.min(self.debt);
         let rest = amount - repaid;

@@ -49,7 +49,8 @@ impl Coupon {
         Ok(self.discount.min(price))
     }
 
-    /// The effective status at a time: an unused coupon past `expires_at` is expired even if the row is not updated yet.
+    /// The effective status at a time: an available coupon past `expires_at` is expired even if the row is not updated
+    /// yet.
     pub fn status_at(&self, now: DateTime<Utc>) -> CouponStatus {
         if self.status == CouponStatus::Available && self.expires_at <= now {
             CouponStatus::Expired
@@ -89,7 +90,7 @@ impl Coupon {
         Ok(self.with_status(CouponStatus::Available, None, now))
     }
 
-    /// Marks the coupon as expired; `None` if it has not expired or is already marked.
+    /// Marks the coupon as expired; `None` if it is locked, used, already marked, or not past `expires_at`.
     pub fn expire(&self, now: DateTime<Utc>) -> Option<Coupon> {
         let expired = self.status != CouponStatus::Expired && self.status_at(now) == CouponStatus::Expired;
         expired.then(|| self.with_status(CouponStatus::Expired, None, now))

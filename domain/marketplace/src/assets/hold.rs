@@ -21,8 +21,8 @@ named!(HoldStatus { Frozen => "FROZEN", Committed => "COMMITTED", Released => "R
 
 /// The hold of one asset for one order; there is at most one.
 ///
-/// A release that is processed before its lock, and a lock that failed permanently, leave a tombstone: a released hold with
-/// amount zero. A later lock then has no effect.
+/// A release that is processed before its lock, and a lock that failed permanently, leave a tombstone: a released hold
+/// with amount zero. A later lock then has no effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     pub tenant: TenantId,
@@ -78,8 +78,8 @@ impl Hold {
         Hold { status: HoldStatus::Released, ..hold }
     }
 
-    /// Reconstructs the hold from the operations of its order, which record every change except a tombstone. `None` if no
-    /// operation affects the asset.
+    /// Reconstructs the hold from the operations of its order. Operations record every change of a hold except a
+    /// tombstone. `None` if no operation changed the hold.
     pub fn from_operations(operations: &[AssetOperation], asset: Asset) -> Option<Hold> {
         let of_hold =
             [OperationKind::Freeze, OperationKind::Commit, OperationKind::Release, OperationKind::Revert];

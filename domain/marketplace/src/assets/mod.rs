@@ -1,4 +1,5 @@
-//! Assets that can pay for an order in addition to money: a coupon, wallet balance, points (spec §2 "Assets"; seed 004).
+//! Assets that can pay for an order in addition to money: a coupon, wallet balance, points (spec §2 "Assets"; seed
+//! 004).
 //!
 //! Each asset is held for its order in two phases, like the two-phase transfers of TigerBeetle: pending
 //! ([`HoldStatus::Frozen`]), then either committed or released. Wallet and points use double-entry bookkeeping: each
@@ -100,7 +101,6 @@ impl OrderAssets {
         Asset::HELD.into_iter().filter(|asset| self.names(*asset))
     }
 
-    /// Whether the order uses no assets.
     pub fn is_empty(&self) -> bool {
         self.named().next().is_none()
     }
@@ -140,13 +140,10 @@ impl RequestedAssets {
 /// Reason why an operation on an asset is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AssetRefusal {
-    /// The available amount is too small.
     #[error("insufficient {asset}: {} requested, {} available", .asset.show(*.asked), .asset.show(*.available))]
     Insufficient { asset: Asset, asked: i64, available: i64 },
-    /// The price is below the minimum spend of the coupon.
     #[error("the coupon requires a price of at least {min_spend}; the price is {price}")]
     BelowMinimumSpend { min_spend: Money, price: Money },
-    /// The requested amount exceeds the remaining amount of the order.
     #[error("the {asset} amount exceeds the remaining amount of {left}")]
     MoreThanLeft { asset: Asset, left: Money },
     /// The value of the points is not a whole number of minor units.
@@ -158,7 +155,6 @@ pub enum AssetRefusal {
     /// The coupon is locked, used or expired.
     #[error("the coupon is {status}")]
     CouponNotAvailable { status: CouponStatus },
-    /// The coupon belongs to another user.
     #[error("the coupon belongs to another user")]
     NotYourCoupon,
     /// The order has no lock that could be committed, released or returned.

@@ -134,7 +134,7 @@ impl fmt::Display for OperationKey {
     }
 }
 
-/// An operation on an asset, caused by an event or an operator.
+/// An operation on an asset, caused by an event, a report of the gateway, or an operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssetOperation {
     pub tenant: TenantId,
@@ -150,7 +150,7 @@ pub struct AssetOperation {
     pub amount: i64,
     /// Available balance of the user after the operation, if the asset has a balance.
     pub balance_after: Option<i64>,
-    /// The event that caused the operation; `None` for an operator.
+    /// The event that caused the operation, or announces it (`Capture`, `Payout`); `None` for an operator.
     pub event_id: Option<EventId>,
     pub trace_id: Option<String>,
     pub at: DateTime<Utc>,

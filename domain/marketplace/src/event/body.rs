@@ -1,5 +1,5 @@
-//! The payload of each event type (spec §3; 000 §13). A new type needs a variant here, and a name and a routing key in
-//! `mod.rs`.
+//! The payload of each event type (spec §3; 000 §13). A new type needs a variant here, and a name, a routing key and an
+//! aggregate type in `mod.rs`.
 
 use chrono::{DateTime, NaiveDate, Utc};
 use handover_events::{Envelope, EnvelopeError, Fields, rfc3339};
@@ -194,7 +194,6 @@ impl EventBody {
         }
     }
 
-    /// The id of the aggregate of the event.
     pub const fn aggregate_id(&self) -> i64 {
         match self {
             EventBody::OrderCreated(body) => body.order.order_id.get(),
@@ -231,8 +230,8 @@ impl EventBody {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Parses the payload of an envelope. Rejects unknown types, missing fields, fields of the wrong type, and a payload that
-    /// contradicts the aggregate of the envelope.
+    /// Parses the payload of an envelope. Rejects unknown types, missing fields, fields of the wrong type, and a
+    /// payload that contradicts the aggregate of the envelope.
     pub fn of(envelope: &Envelope) -> Result<EventBody, EnvelopeError> {
         let unknown = |_| EnvelopeError::UnknownType { name: envelope.event_type.clone() };
         let event_type: EventType = envelope.event_type.parse().map_err(unknown)?;

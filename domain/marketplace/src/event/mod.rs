@@ -93,8 +93,8 @@ impl EventType {
         }
     }
 
-    /// Whether events of this type are ordered within their aggregate. `ORDER_TIMEOUT` neither waits for earlier events nor
-    /// blocks later ones.
+    /// Whether events of this type are ordered within their aggregate. `ORDER_TIMEOUT` neither waits for earlier events
+    /// nor blocks later ones.
     pub const fn is_ordered(self) -> bool {
         !matches!(self, EventType::OrderTimeout)
     }

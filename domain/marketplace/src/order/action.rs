@@ -122,13 +122,10 @@ named!(OrderActor {
 /// Reason why an action on an order is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OrderRefusal {
-    /// The actor does not have permission for the action.
     #[error("{actor} may not {action} an order")]
     NotAllowed { actor: OrderActor, action: &'static str },
-    /// The status does not allow the action.
     #[error("cannot {action} an order that is {status}")]
     WrongStatus { status: OrderStatus, action: &'static str },
-    /// The payment deadline of the order has not passed.
     #[error("the order's payment deadline has not passed")]
     NotOverdue,
     #[error("cannot {action} an order while its refund is being processed")]

@@ -32,8 +32,9 @@ pub enum Contradiction {
 }
 
 impl Order {
-    /// Checks that the row is consistent with an event about this order: the common fields, and the transition that the event
-    /// announces. The row may be in a later state; `pay_time` and the shipment of an order are never removed.
+    /// Checks that the row is consistent with an event of this order: its fields, and the transition that it announces.
+    /// Events of payments, refunds and invoices are not checked. The row may be in a later state, because `pay_time`
+    /// and the shipment of an order are never removed.
     pub fn confirms(&self, body: &EventBody) -> Result<(), Contradiction> {
         match body {
             EventBody::OrderCreated(created) => {

@@ -1,5 +1,3 @@
-//! The order number shown to users.
-
 use std::fmt;
 
 use chrono::{DateTime, Utc};
@@ -13,7 +11,6 @@ use crate::OrderId;
 pub struct OrderNo(String);
 
 impl OrderNo {
-    /// Creates the number from the creation time and the order id.
     pub fn new(created: DateTime<Utc>, id: OrderId) -> OrderNo {
         OrderNo(format!("{}{:010}", created.format("%Y%m%d%H%M%S"), id.get() % 10_000_000_000))
     }

@@ -79,7 +79,7 @@ fn order_created_contains_only_the_assets_of_the_order() {
 }
 
 #[test]
-fn coupon_below_its_minimum_spend_is_rejected() {
+fn coupon_is_rejected_if_the_price_is_below_its_minimum_spend() {
     assert_eq!(payable(&requested(Some(coupon("10.00", "88.50")), "0", 0)), Ok("78.50".into()));
     let refusal = placed(&requested(Some(coupon("10.00", "88.51")), "0", 0)).unwrap_err();
     let below = AssetRefusal::BelowMinimumSpend { min_spend: money("88.51"), price: money("88.50") };

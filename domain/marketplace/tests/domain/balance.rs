@@ -1,4 +1,5 @@
-//! Effects and ledger entries of each operation on wallet and points. `balance_model.rs` compares all of them with a model.
+//! Effects and ledger entries of each operation on wallet and points. `balance_model.rs` compares the operations with a
+//! model.
 
 use chrono::{DateTime, Utc};
 use handover_events::MAX_ID;
@@ -27,7 +28,7 @@ type Summary = (i64, i64, i64, Vec<(&'static str, i64, Option<i64>)>);
 
 fn summary(change: Change) -> Summary {
     let (after, entries) = change.unwrap();
-    assert_eq!((after.version, after.update_time), (8, now()), "the version increases by one");
+    assert_eq!((after.version, after.update_time), (8, now()));
     let entries = entries.iter().map(|e| (e.account.as_str(), e.amount, e.balance_after)).collect();
     (after.available, after.frozen, after.debt, entries)
 }
@@ -236,7 +237,7 @@ enum PointsChange {
 
 proptest! {
     #[test]
-    fn balance_does_not_depend_on_the_order_of_changes(
+    fn balance_does_not_depend_on_the_sequence_of_changes(
         (changes, shuffled) in prop::collection::vec((0..5u8, 0..200i64), 0..12).prop_flat_map(|changes| {
             let changes: Vec<_> = changes
                 .into_iter()

@@ -57,7 +57,7 @@ fn transition_changes_only_status_order_version_and_time() {
 }
 
 #[test]
-fn coupon_can_be_used_until_it_expires() {
+fn coupon_can_be_locked_until_it_expires() {
     let [before, end, after] = moments();
     assert!(issued().lock(id(BUYER), order(), before).is_ok());
     assert_eq!(issued().expire(before), None);

@@ -21,7 +21,7 @@ fn score_matches_the_specification() {
         (counts(0, 51, 0), 0),
         (counts(0, 0, 20), 0),
         (counts(1, 0, 20), 1),
-        // Only the total is clamped: completed orders above 120 still offset later deductions.
+        // Only the total is clamped: completed orders that would raise it above 120 still offset deductions.
         (counts(30, 5, 0), 120),
         (counts(u32::MAX, 0, 0), 120),
         (counts(u32::MAX, u32::MAX, u32::MAX), 0),

@@ -48,13 +48,13 @@ fn tombstone_is_a_released_hold_with_amount_zero() {
     for asset in Asset::HELD {
         let expected = Hold { amount: 0, coupon: None, status: HoldStatus::Released, ..frozen(asset) };
         assert_eq!(tombstone(asset), expected);
-        // A late lock finds the tombstone and has no effect; the release may be repeated.
+        // A repeated release has no effect.
         assert_eq!(tombstone(asset).release(now()), Ok(None));
     }
 }
 
 #[test]
-fn transition_changes_only_status_version_and_time() {
+fn transition_changes_only_status_reverted_version_and_time() {
     for asset in Asset::HELD {
         let moved = |status| Hold { status, version: 2, update_time: now(), ..frozen(asset) };
         assert_eq!(frozen(asset).commit(now()), Ok(Some(moved(HoldStatus::Committed))));
@@ -136,7 +136,7 @@ impl Model {
     }
 }
 
-/// Applies a step to the stored hold, as a consumer does; `None` if there is no hold.
+/// Applies a step as a consumer does. `found` is `None` if there is no hold; the result is `None` if nothing changes.
 fn apply(
     found: Option<&Hold>,
     step: Step,

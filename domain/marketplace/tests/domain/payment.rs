@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn payment_is_settled_at_most_once_by_any_reports(
+    fn payment_is_settled_exactly_once_by_any_reports(
         reports in prop::collection::vec((0..3, one_of(&RESULTS), one_of(OrderStatus::ALL)), 1..20),
     ) {
         let mut payment = payment();

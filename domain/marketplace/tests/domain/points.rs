@@ -106,7 +106,7 @@ proptest! {
                 let step = i128::from(step);
                 prop_assert_ne!(exact % rate_wide, 0);
                 prop_assert_eq!(step * 100 % rate_wide, 0);
-                prop_assert_ne!(i128::from(number) % step, 0, "a multiple of {} was refused", step);
+                prop_assert_ne!(i128::from(number) % step, 0, "a multiple of {} was rejected", step);
             }
             Err(AssetRefusal::TooMuch { .. }) => prop_assert!(exact / rate_wide > i128::from(MAX_ID)),
             Err(other) => prop_assert!(false, "{}", other),

@@ -12,8 +12,7 @@ use super::error::BaselineError;
 use super::event::{Envelope, Event, Order, Placed};
 use super::statements::{mysql, postgres, sqlite};
 
-/// Number of prepared statements that a connection caches: statements differ in their number of rows, up to the
-/// prefetch.
+/// Number of prepared statements that a connection caches. Each number of rows is a separate statement.
 const STATEMENT_CACHE: usize = 1_024;
 /// Timeout for SQLite's write lock.
 const BUSY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
@@ -54,8 +53,8 @@ macro_rules! on {
 }
 
 impl Connection {
-    /// Connects to `sqlite://`, `postgres://` or `mysql://` with the driver's default parameters. With `ca_file`, the
-    /// server must present a certificate signed by an authority in that file.
+    /// Connects to SQLite, PostgreSQL, MySQL or MariaDB. With `ca_file`, a server must present a certificate signed by
+    /// an authority in that file.
     pub(crate) async fn open(url: &str, ca_file: Option<&str>) -> Result<Connection, BaselineError> {
         let scheme = url.split(':').next().unwrap_or_default();
         match scheme {
@@ -136,7 +135,7 @@ impl Connection {
         on!(self, claim(limit))
     }
 
-    /// Marks events as SENT with one statement.
+    /// Marks events as SENT; one statement changes at most 1,000 rows.
     pub(crate) async fn mark_sent(
         &mut self,
         events: &[Event],
@@ -145,7 +144,8 @@ impl Connection {
         on!(self, mark_sent(events, at))
     }
 
-    /// Inserts events into queues of the database broker, each with its time of expiry, with one statement.
+    /// Inserts events into queues of the database broker, each with its time of expiry. One statement inserts at most
+    /// 1,000 rows.
     pub(crate) async fn enqueue(
         &mut self,
         rows: &[(&str, Option<DateTime<Utc>>, &Event)],
@@ -153,7 +153,8 @@ impl Connection {
         on!(self, enqueue(rows))
     }
 
-    /// Inserts consume-log records and effects of messages with two statements, and returns the event ids.
+    /// Inserts the consume-log records and the effects of messages, with two statements for at most 1,000 messages.
+    /// Returns the event ids.
     pub(crate) async fn apply(
         &mut self,
         consumer: &str,

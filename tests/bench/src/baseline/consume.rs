@@ -1,4 +1,5 @@
-//! Receives the delivered messages, inserts consume-log records and effects, commits, acks. It reads no outbox rows.
+//! The consumer of the baseline: receives messages, inserts consume-log records and effects, commits and acks. It does
+//! not read the outbox.
 
 use handover_outbox::ports::Clock as _;
 use handover_system::SystemClock;

@@ -1,4 +1,5 @@
-//! Claims a batch, publishes it, marks it and commits, until nothing is pending. No ordering, leases or fencing.
+//! The relay of the baseline: claims a batch, publishes it, marks it as SENT and commits, until no event is pending. It
+//! has no ordering, leases or fencing.
 
 use chrono::TimeDelta;
 use handover_outbox::ports::Clock as _;

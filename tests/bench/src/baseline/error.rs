@@ -1,6 +1,6 @@
-//! Errors of the baseline, none of which it recovers from.
+//! Errors of the baseline.
 
-/// Errors that stop the baseline.
+/// Errors of the baseline; each of them ends the run.
 #[derive(Debug, thiserror::Error)]
 pub enum BaselineError {
     #[error("the database: {0}")]

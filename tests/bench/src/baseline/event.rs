@@ -29,7 +29,6 @@ struct Metadata {
     trace_id: Option<String>,
 }
 
-/// The trace id of a row.
 pub(crate) fn trace_of(metadata: Option<&str>, event_id: &str) -> Result<String, serde_json::Error> {
     let metadata: Option<Metadata> = metadata.map(serde_json::from_str).transpose()?;
     Ok(metadata.and_then(|metadata| metadata.trace_id).unwrap_or_else(|| event_id.to_owned()))
@@ -87,7 +86,7 @@ pub(crate) struct Order {
 pub(crate) struct Placed {
     pub(crate) seller: i64,
     pub(crate) price_minor: i64,
-    /// Time of each of its statements.
+    /// Name and duration of each statement.
     pub(crate) steps: [(&'static str, Duration); 6],
 }
 
@@ -105,7 +104,7 @@ impl Order {
         new_event_id(self.at, (self.id << 2) | i64::from(n))
     }
 
-    /// The events that its transaction inserted.
+    /// The events that the transaction of the order inserted.
     pub(crate) fn events(&self, placed: &Placed) -> [Event; 2] {
         let Placed { seller, price_minor, .. } = *placed;
         let event = |n: u8, event_type: &str, payload: String| Event {

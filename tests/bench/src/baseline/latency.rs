@@ -55,7 +55,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl LatencyRun {
-    /// Places orders at this rate, of which the first `warm_up` do not count, and waits for the effects of all of them.
+    /// Places `warm_up` + `orders` orders at this rate and waits for the effects of all of them. The result omits the
+    /// first `warm_up` orders.
     pub(crate) async fn execute(
         fixture: &Fixture,
         rate: u32,

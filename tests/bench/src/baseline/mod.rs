@@ -1,7 +1,7 @@
 //! The baseline: the same work directly with the drivers, timed step by step.
 //!
-//! It uses prepared statements with several rows each, one transaction, and confirms awaited together. It has no
-//! ordering, leases, detection of duplicates or repair, and stops at the first error, so nothing else may use it.
+//! It uses prepared statements with several rows each, one transaction per batch, and confirms awaited together. It has
+//! no ordering, leases, detection of duplicates or repair, and stops at the first error, so no other code may use it.
 
 mod connection;
 mod consume;
@@ -33,7 +33,6 @@ pub(crate) use orders::orders;
 pub(crate) use rabbitmq::RabbitConnection;
 pub(crate) use tables::Description;
 
-/// The routing key of an event.
 fn routing_key(fixture: &Fixture, event_type: &str) -> Result<String, BenchError> {
     let event_type: EventType = event_type.parse().map_err(service_error)?;
     Ok(if event_type == EventType::OrderTimeout {

@@ -1,4 +1,4 @@
-//! The statements of an order in one transaction, on as many connections as the service has.
+//! Orders of the baseline: the statements of an order in one transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::error::{BenchError, baseline_error, service_error};
 use crate::fixture::Fixture;
 use crate::measurement::Measurement;
 
-/// Places orders of the products 1 to `products` on `connections` connections until the turn is over.
+/// Places orders of the products 1 to `products` on `connections` connections, until the turn is over or all products
+/// are sold.
 pub(crate) async fn orders(
     fixture: &Fixture,
     connections: u32,

@@ -32,7 +32,7 @@ impl RabbitConnection {
     }
 
     /// Publishes events with their routing keys, all at once, and waits for every confirm.
-    #[allow(clippy::disallowed_methods, reason = "the baseline is its own broker adapter")]
+    #[allow(clippy::disallowed_methods, reason = "the baseline publishes without a broker adapter")]
     pub(crate) async fn publish(
         &self,
         exchange: &str,
@@ -145,13 +145,11 @@ fn is_missing(error: &lapin::Error) -> bool {
     matches!(error.kind(), lapin::ErrorKind::ProtocolError(error) if error.get_id() == NOT_FOUND)
 }
 
-/// A subscription.
 pub(crate) struct Deliveries {
     channel: Channel,
     consumer: Consumer,
 }
 
-/// Delivered messages.
 #[derive(Debug)]
 pub(crate) struct Delivered {
     pub(crate) bodies: Vec<String>,

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-/// Rows in one statement: SQLite binds at most 32,766 values, and the widest row has 19.
+/// Maximum number of rows in one statement. SQLite binds at most 32,766 values, and the widest row has 18.
 pub(crate) const MAX_ROWS: usize = 1_000;
 
 /// A time in the format of the tables on SQLite.

@@ -1,4 +1,4 @@
-//! Tables of a run: listed, filled in bulk, emptied, dropped.
+//! Lists, fills, empties and drops the tables of a run.
 
 use super::connection::{Connection, Engine};
 use super::error::BaselineError;
@@ -20,7 +20,6 @@ const DIGITS: &str = "(SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION
     UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)";
 /// Number of rows that [`numbers`] generates.
 const NUMBERS: u32 = 100_000;
-/// Number of sellers.
 const SELLERS: u32 = 1_000;
 
 /// A subquery of 100,000 rows with the column `n`, counting from 0: the database itself generates the rows.
@@ -40,7 +39,7 @@ fn past_time(engine: Engine, seconds: u64) -> String {
     }
 }
 
-/// Version of a database server, and its settings that decide when a commit is durable.
+/// Version of a database, and the settings that decide when a commit is durable.
 pub(crate) struct Description {
     pub(crate) database: String,
     pub(crate) durability: String,
@@ -58,8 +57,8 @@ impl Connection {
         self.texts(sql).await
     }
 
-    /// Drops every table on a server, with its functions. Does nothing on SQLite, where the whole file is
-    /// removed.
+    /// Drops all tables on a server and, on PostgreSQL, the trigger function of the audit log. Does nothing on SQLite,
+    /// where the whole file is removed.
     pub(crate) async fn drop_tables(&mut self) -> Result<(), BaselineError> {
         let tables = self.tables().await?.join(", ");
         let sql = match self.engine() {
@@ -100,7 +99,7 @@ impl Connection {
         self.execute(&sql).await.map(drop)
     }
 
-    /// Updates statistics and, on PostgreSQL, the visibility map, as autovacuum would in time.
+    /// Updates statistics and, on PostgreSQL, the visibility map, as autovacuum would do later.
     pub(crate) async fn analyze_tables(&mut self) -> Result<(), BaselineError> {
         let sql = match self.engine() {
             // The statements of the service name their indexes, so statistics do not matter.
@@ -132,7 +131,7 @@ impl Connection {
         Ok(Description { database, durability })
     }
 
-    /// Lists products with the ids 1 to `count`.
+    /// Inserts products on sale with the ids 1 to `count`.
     pub(crate) async fn list_products(&mut self, count: u32) -> Result<(), BaselineError> {
         let at = past_time(self.engine(), 0);
         let mut first = 0;

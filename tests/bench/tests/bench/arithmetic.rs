@@ -26,7 +26,7 @@ fn percentile_is_one_of_the_durations() {
 }
 
 #[test]
-fn event_without_effect_is_error() {
+fn event_without_all_times_is_error() {
     let now = Instant::now();
     let times = EventTimes { confirmed: Some(now), ..EventTimes::default() };
     assert!(Latencies::default().add(now, times).is_err());
@@ -60,7 +60,7 @@ fn ratio_is_above_one_if_service_is_better_and_zero_without_baseline() {
 }
 
 #[test]
-fn table_shows_three_significant_digits() {
+fn numbers_are_shown_with_three_digits() {
     assert_eq!([123.4, 12.34, 1.234].map(three_digits), ["123", "12.3", "1.23"]);
 }
 
@@ -77,7 +77,7 @@ fn steps_are_per_thousand_longest_first_remaining_time_last() {
 }
 
 #[test]
-fn concurrent_workers_multiply_step_time() {
+fn concurrent_workers_multiply_remaining_time() {
     let round = Measurement::new(1_000, Duration::from_millis(100)).by_workers(4);
     assert_eq!(steps(&[round])[0].ms, 400.0);
 }

@@ -1,4 +1,4 @@
-//! The binary with the smallest parameters, on SQLite with the database broker: output, refused arguments, and removal
+//! The binary with the smallest parameters, on SQLite with the database broker: output, rejected arguments, and removal
 //! of everything it created.
 
 use std::collections::BTreeSet;
@@ -149,7 +149,7 @@ fn keep_prints_the_folder_of_the_database() {
 }
 
 #[test]
-fn used_database_and_invalid_arguments_are_refused_and_change_nothing() {
+fn used_database_and_invalid_arguments_are_rejected_and_change_nothing() {
     let folder = WorkingFolder::new();
     fs::write(folder.path().join("shop.db"), "existing data").unwrap();
     for (arguments, why) in [

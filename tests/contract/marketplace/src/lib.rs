@@ -1,6 +1,6 @@
-//! The contract of the marketplace's ports `MarketStore`, `RateLimiter` and `IdempotencyStore`: each requirement of
-//! their documentation as a rule that fails if an adapter breaks it. `handover-contract` contains the rules for the
-//! outbox; an adapter of the marketplace's store must pass both suites.
+//! The contract of the marketplace's ports `MarketStore`, `RateLimiter` and `IdempotencyStore`: each rule checks a
+//! guarantee of their documentation. `handover-contract` contains the rules for the outbox; an adapter of the
+//! marketplace's store must pass both suites.
 //!
 //! [`contract!`] generates one test per rule for an adapter; [`store::RULES`], [`limiter::RULES`] and [`keys::RULES`]
 //! list the rules for other runners. The rig of a store implements [`MarketRig`](store::MarketRig) and, for its outbox,

@@ -14,7 +14,7 @@ use super::within;
 /// Number of concurrent units of work.
 pub const RACERS: usize = 8;
 
-/// The work of one unit of work, up to its commit.
+/// The statements of one unit of work, without its commit.
 pub type Attempt<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Runs the work in [`RACERS`] concurrent units of work and returns the outcome of each. A conflict is an outcome and

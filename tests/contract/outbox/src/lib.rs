@@ -1,9 +1,9 @@
-//! Contract tests of the outbox toolkit's ports `Store` and `Broker`: each statement of their documentation that an
-//! adapter can violate is a rule. The crate is independent of any application; the ports of an application have their
+//! Contract tests of the outbox toolkit's ports `Store` and `Broker`: each rule checks a guarantee of their
+//! documentation. The crate is independent of any application; the ports of an application have their
 //! own contract, built with the same macros (for example `marketplace-contract`).
 //!
-//! A rule is an `async fn` whose name states the requirement. It gets a rig (a fresh adapter with its environment),
-//! panics with the observed values if the rule is violated, and every wait has a time limit. [`contract!`] generates
+//! A rule is an `async fn` whose name states the requirement. Its argument is a rig: a fresh adapter with its
+//! environment. A rule panics if the adapter violates it, and its waits have a time limit. [`contract!`] generates
 //! one test per rule for an adapter; [`store::RULES`] and [`broker::RULES`] list the rules for other ways of running
 //! them.
 //!
@@ -47,7 +47,7 @@ pub mod work;
 
 pub use rules::{RigFuture, Rule, RuleFuture, run, run_rule};
 
-/// Time limit of every wait. A correct adapter needs milliseconds; the limit is long enough for a busy machine,
+/// Time limit of one wait. A correct adapter needs milliseconds; the limit is long enough for a busy machine,
 /// so that a timeout indicates a defect.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -95,8 +95,8 @@ where
     .await
 }
 
-/// Polls a future at most `polls` times, each time after it was woken, and then drops it, like a cancelled caller.
-/// Returns `None` if the future was dropped.
+/// Polls a future at most `polls` times and then drops it, like a cancelled caller. Waits for a wake-up before each
+/// further poll. Returns `None` if the future was dropped before it completed.
 pub async fn cancel_after_polls<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     CancelAfter { polls, future: Box::pin(future) }.await
 }
@@ -122,5 +122,5 @@ impl<F: Future> Future for CancelAfter<F> {
     }
 }
 
-/// Maximum number of polls in a cancellation test; no adapter needs more polls.
+/// Maximum number of polls in a cancellation test; the operation MUST complete within this number.
 pub const MAX_POLLS: usize = 64;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::TIMEOUT;
 
-/// Time limit of a rule.
 const RULE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Future returned by a rule.
@@ -38,7 +37,7 @@ pub fn run_rule<R: ?Sized + 'static>(rig: fn() -> RigFuture<R>, rules: &[Rule<R>
     });
 }
 
-/// Runs a test to completion, in its own runtime.
+/// Runs a test in its own runtime; panics if the test takes longer than 300 s.
 pub fn run(test: impl Future<Output = ()>) {
     run_boxed(Box::pin(test));
 }

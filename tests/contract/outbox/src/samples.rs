@@ -1,7 +1,7 @@
 //! Sample values for tests: simple, valid, and the same in every run. Other values are set by struct update:
 //! `NewEvent { occurred_at: later(5), ..event("e-1", 7, 1) }`.
 //!
-//! The events are those of a lending library: the toolkit is independent of event types and aggregates.
+//! The events are those of a lending library, because the toolkit is independent of event types and aggregates.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{
@@ -27,7 +27,7 @@ pub const BOOK_OVERDUE: &str = "BOOK_OVERDUE";
 /// A text with special characters, to check that texts are stored unchanged.
 pub const SPECIAL_CHARACTERS: &str = "二手相机 “Zenit” 📷 it's \"50%\" off \\ ; -- é";
 
-/// Default time of the samples; it has a part in microseconds.
+/// Default time of the samples, with a fraction of 123,456 microseconds.
 pub fn start() -> DateTime<Utc> {
     DateTime::from_timestamp_micros(1_770_201_000_123_456).expect("a moment within range")
 }
@@ -97,7 +97,7 @@ pub fn of_type(event_type: &str, event: NewEvent) -> NewEvent {
     NewEvent { event_type: event_type.to_owned(), ..event }
 }
 
-/// Proof that a broker stored the event, as `mark_sent` requires it.
+/// The publisher confirm of an event, created without a broker; `mark_sent` requires one.
 pub fn confirmed(id: &str) -> Confirmed {
     match Outgoing::new(event_id(id), "book.lent".into(), Message::default()).confirmed() {
         PublishOutcome::Confirmed(proof) => proof,
@@ -248,7 +248,7 @@ pub fn untrusted_bodies() -> Vec<(&'static str, String)> {
     vec![
         ("empty", String::new()),
         ("NUL", "{\"title\":\"a\0b\"}".into()),
-        ("NUL alone", "\0".into()),
+        ("only NUL", "\0".into()),
         ("NUL as an escape", r#"{"title":"\u0000"}"#.into()),
         ("100 KB of NUL", "\0".repeat(100_000)),
         ("escaped bytes that are not UTF-8", "\\xff\\x00 \u{fffd}\u{feff}".into()),

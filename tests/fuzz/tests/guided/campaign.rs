@@ -23,7 +23,6 @@ pub(crate) struct Campaign {
     found: PathBuf,
 }
 
-/// Result of a run.
 pub(crate) struct RunResult {
     /// Whether there was no finding.
     pub(crate) success: bool,

@@ -6,7 +6,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a test, in real time"
+    reason = "a test may panic on failure; libFuzzer runs in real time"
 )]
 
 mod campaign;

@@ -45,7 +45,6 @@ pub(super) async fn keep_statistics(database: &TestDatabase) {
     }
 }
 
-/// Updates the statistics.
 pub(super) async fn analyze(database: &TestDatabase) {
     for table in TABLES {
         let sql = match database.server().kind() {
@@ -156,7 +155,7 @@ pub(super) async fn insert_finished(database: &TestDatabase, from: u32, to: u32)
     }
 }
 
-/// Inserts rows for each statement to find.
+/// Inserts the active rows.
 pub(super) async fn insert_active(store: &SqlMarket) {
     let mut unit = store.begin().await.unwrap();
     write_active(unit.as_mut()).await.unwrap();

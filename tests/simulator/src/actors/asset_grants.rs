@@ -1,4 +1,4 @@
-//! Grants of operators: wallet balance, points and coupons, some of them small, some that expire soon.
+//! Grants of operators: wallet balance, points and coupons; some coupons expire soon.
 
 use chrono::TimeDelta;
 use handover_events::*;

@@ -54,7 +54,7 @@ fn choose_assets(
     let is_own =
         |coupon: &super::journal::IssuedCoupon| (coupon.tenant, coupon.user) == (product.tenant, buyer);
     let mut coupons = journal.coupons();
-    // In a few cases the coupon belongs to another user; the order must be refused.
+    // In a few cases the coupon may belong to another user; the order must then be rejected.
     if !random.permille(50) {
         coupons.retain(is_own);
     }
@@ -82,7 +82,7 @@ fn choose_assets(
     command
 }
 
-/// The buyer or an operator requests a refund; sometimes the seller tries to ship the order meanwhile.
+/// The buyer or an operator requests a refund; afterwards the seller sometimes tries to ship the order.
 pub(super) async fn refund(app: &App, faults: &Faults, journal: &Journal, order: &Order) {
     let operator = faults.random.permille(300);
     let who = if operator { "an operator".to_owned() } else { format!("buyer {}", order.buyer) };

@@ -12,7 +12,7 @@ use marketplace_memory::MemoryStore;
 use crate::faults::{Fault, Faults};
 use crate::ports::clock::FaultyClock;
 
-/// Injects faults of the broker that last for some time. Never returns.
+/// Injects faults of the broker. Never returns.
 pub(crate) async fn disturb_broker(faults: &Faults, broker: &MemoryBroker) {
     let random = &faults.random;
     loop {

@@ -1,4 +1,4 @@
-//! Payments: the buyer starts a payment, the gateway reports the result until it is accepted, sometimes with faults.
+//! Payments: the buyer starts a payment, and the gateway reports the result, repeatedly if a report fails.
 
 use marketplace::App;
 use marketplace::use_cases::*;
@@ -102,7 +102,7 @@ async fn settle(
     }
 }
 
-/// Returns whether the request failed because of missing locks; if so, waits, and the caller repeats the request.
+/// If the request failed because of missing locks, waits and returns true; the caller then repeats the request.
 async fn wait_for_locks(faults: &Faults, error: &UseCaseError) -> bool {
     let waiting = matches!(error, UseCaseError::AssetsNotLocked);
     if waiting {
@@ -112,7 +112,7 @@ async fn wait_for_locks(faults: &Faults, error: &UseCaseError) -> bool {
     waiting
 }
 
-/// Sends a report that must be refused.
+/// Sends a report that must be rejected.
 async fn assert_refused(app: &App, faults: &Faults, payment: &Payment, report: Settlement) {
     let context = by_gateway(faults, payment.tenant);
     if settle_payment(app, &context, SettlePayment { payment: payment.id, report }).await.is_ok() {

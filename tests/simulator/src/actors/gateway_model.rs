@@ -198,7 +198,7 @@ impl GatewayModel {
         }
     }
 
-    /// Sends a report that must be refused.
+    /// Sends a report that must be rejected.
     async fn assert_refused(&self, app: &App, refund: RefundId, result: RefundResult) {
         let context = by_gateway(&self.faults, TenantId::DEFAULT);
         if settle_refund(app, &context, SettleRefund { refund, result }).await.is_ok() {

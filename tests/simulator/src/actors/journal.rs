@@ -26,7 +26,7 @@ pub(crate) enum ClientResponse {
     AssetGranted(GrantRecord),
     /// This number of events was redriven, with this trace id.
     Redriven(String, u64),
-    /// The command with this trace id was refused for this reason: it must have changed nothing.
+    /// The command with this trace id was rejected for this reason: it must have changed nothing.
     Refused(String, String),
 }
 
@@ -40,7 +40,6 @@ pub(crate) struct GrantRecord {
     pub(crate) trace: String,
 }
 
-/// An issued coupon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IssuedCoupon {
     pub(crate) tenant: TenantId,
@@ -190,7 +189,7 @@ impl Journal {
         self.state().responses.push(response);
     }
 
-    /// Records an error. A refusal guarantees that nothing changed; after a failure of the system the outcome is
+    /// Records an error. A rejection guarantees that nothing changed; after a failure of the system the outcome is
     /// unknown.
     pub(crate) fn record_error(&self, who: &str, context: &CommandContext, error: &UseCaseError) {
         match error {

@@ -19,7 +19,7 @@ const MANUAL: &str = "by-hand-";
 const CONTRADICTION: &str = "by-hand-contradiction-";
 const UNPUBLISHABLE: &str = "by-hand-unsendable-";
 
-/// No order has an id from this value on.
+/// No order has this id or a greater one.
 const FIRST_UNKNOWN_ORDER: i64 = 9_000_000_000;
 
 /// Whether this event was inserted manually.

@@ -1,5 +1,5 @@
-//! Actors: clients, operators, the gateway and the environment. An actor draws random numbers of the run, calls use
-//! cases, and records the responses in the journal.
+//! Actors: clients, operators, the gateway and the environment. They draw random numbers of the run; actors that call
+//! use cases record the responses in the journal.
 
 pub(crate) mod asset_grants;
 mod buying;

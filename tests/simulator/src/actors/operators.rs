@@ -33,18 +33,18 @@ pub(crate) async fn act(app: &App, faults: &Faults, journal: &Journal) {
     if let Err(error) = result {
         faults.note("an operator", || format!("receives: {error}"));
     }
-    // Reads take time too: they are recorded in the audit log.
+    // Operators also read; reads are recorded in the audit log.
     if faults.random.permille(300) {
         read(app, faults, tenant).await;
     }
 }
 
-/// After the fault phase: redrives FAILED events and replays dead letters.
+/// After the fault phase: redrives FAILED events, replays dead letters, and sometimes inserts second events of facts.
 pub(crate) async fn recover(app: &App, faults: &Faults, journal: &Journal) {
     for tenant in tenants() {
         let result = redrive(app, faults, journal, tenant, OutboxStatus::Failed).await;
         require_success(faults, "redrive", result);
-        // A redrive of SENT events must change nothing.
+        // A redrive of SENT events must not repeat effects.
         if faults.random.permille(150) {
             let result = redrive(app, faults, journal, tenant, OutboxStatus::Sent).await;
             require_success(faults, "redrive", result);
@@ -57,7 +57,7 @@ pub(crate) async fn recover(app: &App, faults: &Faults, journal: &Journal) {
     }
 }
 
-/// Releases the aggregates blocked by an unpublishable row; returns whether there were any.
+/// Releases the aggregates blocked by an unpublishable row; returns whether any event was released.
 pub(crate) async fn release_unpublishable(app: &App, faults: &Faults) -> bool {
     if app.rules.on_failed == OnFailed::Continue {
         return false;

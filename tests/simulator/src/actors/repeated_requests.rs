@@ -96,7 +96,7 @@ async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &Keye
     }
 }
 
-/// Sends another body with the key of a completed request, which must be refused.
+/// Sends another body with the key of a completed request; it must be rejected.
 async fn send_another_body(app: &App, faults: &Faults, request: &KeyedListing) {
     let keyed = keyed_request(request, "another body", "otherwise");
     if let Ok(begun) = begin(app, keyed, serialize).await {

@@ -25,7 +25,7 @@ struct Arguments {
     /// The first seed
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     first_seed: u64,
-    /// Profile of the faults: storm, database, broker or process [default: all of them]
+    /// Profile of the faults: storm, database, broker or process [default: all of them; with --seed storm]
     #[arg(long)]
     profile: Option<Profile>,
     /// Number of threads [default: number of processors]

@@ -70,7 +70,7 @@ fn applied(checker: &Checker<'_>, consumer: &str, rows: &[&OutboxRow], kind: Eve
     })
 }
 
-/// Whether only an operator can end this hold: the event that would end it is dead, or blocked by a FAILED one.
+/// Whether only an operator can end this hold: the ORDER_PAID that would end it is dead, or blocked by a FAILED event.
 pub(super) fn is_dead_or_blocked(checker: &Checker<'_>, order: &Order, asset: Asset) -> bool {
     let paid = EventType::OrderPaid.as_str();
     let about = |row: &&OutboxRow| {

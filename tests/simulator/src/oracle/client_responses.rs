@@ -1,4 +1,4 @@
-//! Acknowledged changes happened, and refused ones did not.
+//! Acknowledged changes happened, and rejected ones did not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,7 +60,7 @@ pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
     check_listed(checker).await
 }
 
-/// A grant was executed once.
+/// Whether a grant was executed exactly once.
 async fn was_granted(view: &mut dyn MarketView, grant: &GrantRecord) -> Result<bool, StoreError> {
     let purse = match grant.asset {
         Asset::Wallet => Purse::Wallet,

@@ -12,7 +12,7 @@ use super::{Evidence, is_second, money};
 use crate::actors;
 use crate::actors::manual_rows::is_invalid;
 
-/// Differences between the final states of the run and of its reference run.
+/// Differences between the final states of the run and of its reference run; none if the runs cannot be compared.
 pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, UseCaseError> {
     let discarded =
         DeadLetterFilter { status: Some(DeadLetterStatus::Discarded), ..DeadLetterFilter::default() };

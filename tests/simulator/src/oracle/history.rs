@@ -10,7 +10,8 @@ use marketplace_domain::*;
 use super::{Checker, is_second};
 use crate::actors::journal::ListedProduct;
 
-/// Each change of an order has its event, and the state of the order is that of its last event.
+/// Each change of an order has its event, except those of [`silent_changes`]. The status of the order is that of its
+/// last event.
 pub(super) async fn check(
     checker: &mut Checker<'_>,
     order: &Order,

@@ -16,7 +16,8 @@ pub(super) fn check(checker: &mut Checker<'_>) {
             if row.status != OutboxStatus::Failed && !checker.is_blocked(row) {
                 checker.violation(format!("{event} is unpublishable, but {}", row.status));
             }
-            // A consumer that reads earlier events of the order from the outbox finds the row and sets it to DEAD.
+            // A consumer that reads earlier events of the order from the outbox finds the row and sets the event to
+            // DEAD.
             let records = checker.log.get(&row.event_id).map(Vec::as_slice).unwrap_or_default();
             if records.iter().any(|(_, record)| record.status != ConsumeStatus::Dead) {
                 checker.violation(format!(

@@ -11,7 +11,7 @@ use super::{ALL, Checker, is_ordered};
 use crate::actors::manual_rows::is_invalid;
 use crate::run_settings::ATTEMPTS;
 
-/// Each operator action is in the audit log once.
+/// No operator action is in the audit log twice.
 async fn check_audit(checker: &mut Checker<'_>) -> Result<(), StoreError> {
     let mut entries = BTreeSet::new();
     for entry in checker.view.outbox_view().audit_page(&AuditFilter::default(), None, ALL).await? {

@@ -1,5 +1,5 @@
-//! Invariants that must hold when no work is pending. Reads the store without faults, and counts effects in their own
-//! tables.
+//! Invariants that must hold when no work is pending. The checks read the store without faults, and count effects in
+//! the tables of the effects.
 //!
 //! Invariants that can be checked during the run are checked at each commit ([`crate::ports`]) and at each response
 //! ([`crate::actors`]).

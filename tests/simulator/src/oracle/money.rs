@@ -100,7 +100,7 @@ pub(super) async fn check(checker: &mut Checker<'_>, usage: &AssetUsage) -> Resu
     if is_compared { check_reconciled(checker).await } else { Ok(()) }
 }
 
-/// A purse contains the grants minus the amounts used. Returns the sum of the grants.
+/// A purse contains the grants and the earned points minus the amounts used. Returns the sum of the grants.
 async fn check_purse(
     checker: &mut Checker<'_>,
     (tenant, user, purse): (TenantId, UserId, Purse),
@@ -133,7 +133,7 @@ async fn check_purse(
     Ok(granted)
 }
 
-/// The gateway's account equals its payments and deposits minus its refunds.
+/// The negated balance of the gateway's account equals payments plus deposits minus refunds.
 async fn check_gateway(checker: &mut Checker<'_>, tenant: TenantId, deposits: i64) -> Result<(), StoreError> {
     let mut received = deposits;
     for order in orders(checker.view.as_mut(), checker.evidence.app.now()).await? {
@@ -190,7 +190,8 @@ async fn check_coupons(checker: &mut Checker<'_>, usage: &AssetUsage) -> Result<
     Ok(())
 }
 
-/// When no work is pending, the application's own reconciliation finds nothing.
+/// When no work is pending, the application's own reconciliation finds nothing, except foreign messages and invalid
+/// rows.
 async fn check_reconciled(checker: &mut Checker<'_>) -> Result<(), StoreError> {
     let Evidence { app, .. } = checker.evidence;
     let context = CommandContext {

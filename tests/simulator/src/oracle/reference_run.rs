@@ -25,7 +25,6 @@ const PENDING: Duration = Duration::from_secs(30);
 /// An order with its tenant.
 pub(super) type OrderKey = (TenantId, OrderId);
 
-/// A reference run.
 pub(super) struct ReferenceRun {
     app: App,
     pub(super) evidence: Evidence,
@@ -275,7 +274,7 @@ impl ReferenceRun {
         Ok(order.map(|order| (copy, order)))
     }
 
-    /// Waits until no work is pending, at most until the last deadline has passed.
+    /// Waits until no work is pending, at most four times [`PENDING`].
     pub(super) async fn wait_until_idle(&self) -> Result<(), StoreError> {
         let step = Duration::from_secs(2);
         let mut left = 4 * PENDING;
@@ -286,7 +285,6 @@ impl ReferenceRun {
         Ok(())
     }
 
-    /// Ends the reference run.
     pub(super) async fn end(self) {
         self.app.tx.tasks.kill();
         self.app.tx.tasks.ended().await;

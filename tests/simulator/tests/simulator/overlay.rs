@@ -14,7 +14,7 @@ fn each_old_text_occurs_exactly_once_in_the_sources() {
 }
 
 #[test]
-fn each_change_is_switched_by_the_name_of_its_fault() {
+fn each_fault_is_switched_only_by_its_own_name() {
     for fault in faults().unwrap() {
         let switch = format!("is_active(\"{}\")", fault.name);
         let new: Vec<&str> = fault.changes.iter().map(|change| change.new.as_str()).collect();

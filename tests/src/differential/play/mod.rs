@@ -16,7 +16,8 @@ use super::steps::{Op, Query, Small, Step, everything};
 use ask::run_query;
 use write::apply;
 
-/// Duration of leases and heartbeats. It MUST NOT be a multiple of the clock step.
+/// Duration of leases and heartbeats. It MUST NOT be a multiple of the clock step: a lease must not end exactly at a
+/// step.
 pub(crate) const LEASE: TimeDelta = TimeDelta::seconds(50);
 const LEASE_MS: u32 = 50_000;
 const CLOCK_STEP_S: i64 = 20;

@@ -15,7 +15,6 @@ use handover_outbox::ports::{DeadLetterStatus, Expected, OnFailed};
 use marketplace::ports::{IdKind, ListingChangeKind, OrderSide};
 use marketplace_domain::{CreditOutcome, OrderStatus, PaymentStatus, ProductStatus};
 
-/// One step of a sequence.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     /// A unit of work that is committed or dropped.
@@ -41,7 +40,6 @@ pub(crate) struct Event {
     pub(crate) at: Small,
 }
 
-/// A row of the consume log.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) tenant: Small,
@@ -360,7 +358,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Sequences to play.
 pub(crate) fn sequences() -> impl Strategy<Value = Vec<Step>> {
     vec(step(), 10..=60)
 }

@@ -149,7 +149,7 @@ fn consuming() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Mostly an order without effects, because a second effect of the same fact is a conflict.
+/// One of many orders, so that most have no effects yet: a second effect of the same fact is a conflict.
 fn order() -> impl Strategy<Value = Small> {
     1..=40_i64
 }

@@ -1,5 +1,5 @@
-//! A store with one fault: the list of faults, and how units of work begin and end. The folders contain the faults of the
-//! ports: `outbox` of the toolkit, `market` of the marketplace.
+//! A store with one fault: the list of faults, and how units of work begin and end. The folder `outbox` contains the
+//! faults of the toolkit's ports, the folder `market` those of the marketplace's ports.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -217,7 +217,7 @@ struct Faulty<U: ?Sized + Send + 'static> {
     serial_lock: Option<tokio::sync::OwnedMutexGuard<()>>,
 }
 
-/// Yields often enough for every other task to observe the current state.
+/// Yields repeatedly, so that other tasks can observe the current state.
 async fn yield_to_others() {
     for _ in 0..50 {
         tokio::task::yield_now().await;

@@ -69,7 +69,8 @@ impl RabbitCluster {
         self.nodes[node].wait_until_ready().await
     }
 
-    /// Waits until every queue has a replica on every node. All queues are quorum queues, and there is at least one.
+    /// Waits until every queue has a replica on every node. All queues MUST be quorum queues, and there MUST be at
+    /// least one.
     pub async fn wait_until_replicated(&self) -> Result<(), BoxError> {
         let online = "lists:usort([length(proplists:get_value(online, rabbit_quorum_queue:info(Q, [online]))) \
                       || Q <- rabbit_amqqueue:list(<<\"/\">>)]) =:= [3].";
@@ -92,7 +93,7 @@ impl RabbitCluster {
         self.nodes[node].eval(&code).await.map(drop)
     }
 
-    /// The node that serves the connection of this name.
+    /// The node that serves the connection with this name, as seen by node `via`.
     pub async fn node_of_connection(&self, name: &str, via: usize) -> Result<usize, BoxError> {
         let code = format!(
             "[node(P) || [{{pid, P}}, {{client_properties, C}}] <- \

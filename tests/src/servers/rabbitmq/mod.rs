@@ -23,9 +23,8 @@ pub use vhost::TestVhost;
 /// Whether a server offers TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encryption {
-    /// Plain connections only.
     None,
-    /// TLS with a generated certificate, see [`RabbitServer::authorities`].
+    /// With a generated certificate. RabbitMQ and Redis also accept connections without TLS, database servers do not.
     Offered,
 }
 
@@ -123,7 +122,7 @@ impl RabbitServer {
         }
     }
 
-    /// Creates an empty vhost that is deleted after the test.
+    /// Creates an empty vhost. After its test, it is deleted when the next vhost is created.
     pub async fn vhost(self: &Arc<Self>) -> Result<TestVhost, BoxError> {
         let finished = std::mem::take(&mut *lock(&self.finished));
         let number = {

@@ -12,7 +12,7 @@ use crate::servers::{free_port, server_folder};
 /// How long a node may take to start: three nodes on a busy machine need many seconds.
 pub(super) const START_WITHIN: Duration = Duration::from_secs(120);
 
-/// How long a call is retried while the node refuses it.
+/// How long a call is retried while `erl_call` cannot connect.
 const CALL_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -145,7 +145,7 @@ impl Node {
     async fn call(&self, code: &str) -> Result<String, BoxError> {
         let program = program("erl_call")?;
         let code = format!("{code}\n");
-        // The node accepts one such call at a time and refuses the next one until the previous session is removed.
+        // The node accepts one such call at a time and rejects the next one until the previous session is removed.
         let _turn = self.calling.lock().await;
         let name = self.name.clone();
         let mapper = self.ports.mapper;
@@ -155,7 +155,8 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // End the process first: its shell removes the folder. After a kill there is no shell, so remove the folder here as well.
+        // End the process first: its shell removes the folder. After a kill there is no shell, so remove the folder
+        // here as well.
         drop(lock(&self.process).take());
         let _ = std::fs::remove_dir_all(&self.folder);
     }

@@ -25,7 +25,7 @@ pub(super) struct Ports {
 }
 
 pub(super) fn program(name: &str) -> Result<PathBuf, BoxError> {
-    // Not the wrapper in PATH, which changes to another user.
+    // `rabbitmq-server` in PATH is a wrapper that changes to another user, so these folders are searched first.
     let folders = ["/usr/lib/rabbitmq/bin", "/usr/lib/erlang/bin"].map(PathBuf::from);
     find(name, &folders).ok_or_else(|| {
         format!("{name} is missing: install RabbitMQ 3.10 or later (Debian: apt-get install rabbitmq-server)")
@@ -48,7 +48,8 @@ pub(super) fn erl_call(program: &Path, node: &str, mapper: u16, code: &str) -> R
     Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
-/// `peers` are the nodes of the cluster to join; empty for a single node and for the first node.
+/// Writes the configuration of a node. `peers` are the nodes of the cluster to join; empty for a single node and for
+/// the first node.
 pub(super) fn configure(folder: &Path, ports: Ports, peers: &[String]) -> Result<(), BoxError> {
     let mut lines = vec![
         format!("listeners.tcp.default = 127.0.0.1:{}", ports.amqp),

@@ -1,4 +1,4 @@
-//! Coupons, wallets and points: implementation of the asset ports, with one file per table.
+//! Coupons, wallets and points: implementation of the asset ports.
 
 mod balances;
 mod coupons;

@@ -1,4 +1,4 @@
-//! In-memory broker: the topology of spec §3 with the semantics of RabbitMQ, and methods to inject faults.
+//! In-memory broker with the semantics of RabbitMQ, and methods to inject faults.
 //!
 //! **Invariant:** every operation is atomic: between two operations each message is exactly where the port specifies.
 
@@ -45,8 +45,8 @@ impl MemoryBroker {
         MemoryBroker { shared: Arc::new(Shared { state: Mutex::new(State::new()), clock }) }
     }
 
-    /// Switches the broker off or on. While it is off, every call fails with `Unreachable`. Switching it off ends all
-    /// subscriptions and requeues their unsettled deliveries.
+    /// Switches the broker off or on. While it is off, every call except `blocked` fails with `Unreachable`. Switching
+    /// it off ends all subscriptions and requeues their unsettled deliveries.
     pub fn set_reachable(&self, reachable: bool) {
         let mut state = self.shared.state();
         state.reachable = reachable;
@@ -55,8 +55,8 @@ impl MemoryBroker {
         }
     }
 
-    /// Blocks publishing with a reason, like a server that is low on memory or disk space; `None` unblocks it. Delivery and
-    /// acknowledgement continue while publishing is blocked.
+    /// Blocks publishing with a reason, like a server that is low on memory or disk space; `None` unblocks it. Delivery
+    /// and acknowledgement continue while publishing is blocked.
     pub fn set_blocked(&self, reason: Option<&str>) {
         self.shared.state().blocked = reason.map(str::to_owned);
     }

@@ -1,7 +1,7 @@
 //! State of the broker: exchange, queues and subscriptions. Every change is atomic.
 //!
-//! **Invariant:** a confirmed message is ready in a queue or delivered and unsettled, until it is acknowledged, purged, or
-//! dead-lettered in a queue without a dead-letter key.
+//! **Invariant:** a confirmed message is ready in a queue or delivered and unsettled, until it is acknowledged, purged,
+//! deleted with its queue, dead-lettered without a target queue, or dropped as a dead-letter cycle.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,6 @@ pub(super) struct Subscriber {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) reachable: bool,
-    /// Reason why publishing is blocked.
     pub(super) blocked: Option<String>,
     pub(super) nacks_left: usize,
     pub(super) exchange: Option<String>,
@@ -42,7 +41,6 @@ pub(super) struct State {
     pub(super) routes: BTreeMap<String, Arc<[String]>>,
 }
 
-/// Settlement of deliveries by a consumer.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Settlement {
     Ack,
@@ -163,7 +161,7 @@ impl State {
         }
     }
 
-    /// Dead-letters a message with the dead-letter key of its queue.
+    /// Dead-letters a message with the dead-letter key of its queue; drops it if the queue has none.
     fn dead_letter(&mut self, queue: &str, message: Stored, now: DateTime<Utc>) {
         let key = self.queues.get(queue).and_then(|queue| queue.spec.dead_letter_key.clone());
         if let Some(key) = key {

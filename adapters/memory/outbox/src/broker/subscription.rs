@@ -19,7 +19,6 @@ pub(super) struct MemorySubscription {
     queue: String,
 }
 
-/// Result of polling the queue.
 enum Polled {
     Deliveries(Vec<Delivery>),
     /// No message is ready. Poll again after the notification or after the duration.

@@ -26,7 +26,7 @@ pub(super) struct ConsumptionRow {
 
 #[derive(Default)]
 pub(super) struct ConsumptionIndex {
-    /// Unsettled rows by consumer: time of the last change, insertion order, event.
+    /// Unsettled rows by consumer, as `consume_time`, id and event.
     open: BTreeMap<String, BTreeSet<(DateTime<Utc>, i64, EventId)>>,
     by_id: BTreeMap<i64, (String, EventId)>,
     by_event: BTreeMap<EventId, BTreeSet<i64>>,

@@ -5,7 +5,8 @@
 //!
 //! **Invariant:** a conditional write locks first and then reads the latest committed row, so it never uses stale data.
 //!
-//! **Invariant:** row ids are assigned at the insert and become visible at the commit, so ids may become visible out of order.
+//! **Invariant:** row ids are assigned at the insert and become visible at the commit, so ids may become visible out of
+//! order.
 
 mod audit;
 mod consume;
@@ -38,8 +39,8 @@ use statement::{Half, Tables};
 
 pub use unit::MemoryUnit;
 
-/// Handle of one process to an in-memory database with the outbox and the tables `X` of an application. Clones belong to
-/// the same process.
+/// Handle of one process to an in-memory database with the outbox and the tables `X` of an application. Clones belong
+/// to the same process.
 pub struct MemoryStore<X: Tables = ()> {
     shared: Arc<Shared<X>>,
     wake: WakeupNotifier,
@@ -90,7 +91,7 @@ impl<X: Tables> MemoryStore<X> {
         MemoryStore { shared: self.shared.clone(), wake }
     }
 
-    /// Moves the time of the database by an additional offset. Only leases depend on this time.
+    /// Moves the time of the database by an additional offset. Only leases and heartbeats depend on this time.
     pub fn move_database_clock(&self, by: TimeDelta) {
         let mut state = self.shared.state();
         state.database_offset = state.database_offset.checked_add(&by).unwrap_or(state.database_offset);

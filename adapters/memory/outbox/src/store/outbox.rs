@@ -208,7 +208,7 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
         let locks = failed.iter().map(|publish| Lock::Event(publish.event_id.clone())).collect();
         self.write_outbox(locks, |statement| {
             if failed.iter().any(|publish| matches!(publish.status, OutboxStatus::New | OutboxStatus::Sent)) {
-                return Err(StoreError::Backend("a failed publish is RETRY or FAILED".into()));
+                return Err(StoreError::Backend("a failed publish must be RETRY or FAILED".into()));
             }
             let moved = failed.iter().filter(|publish| {
                 settle(statement, &publish.event_id, |row| OutboxRow {
@@ -250,7 +250,7 @@ impl<X: Tables> OutboxRepo for MemoryUnit<X> {
         self.write_outbox(locks, |statement| {
             let mut changed = 0;
             for event in &found {
-                // Another unit may have changed the row while this one waited for its lock.
+                // Another unit of work may have changed the row while this one waited for its lock.
                 let Some(row) = of_event(statement, event).filter(|row| is_late(row)).cloned() else {
                     continue;
                 };

@@ -40,7 +40,7 @@ impl<'s> AggregateQueue<'s> {
                 OutboxStatus::New | OutboxStatus::Retry if is_due(row, *now) => publishable.push(row),
                 // A redriven row that was sent before: consumers may already have received it, so it does not block.
                 OutboxStatus::Retry if row.sent_time.is_some() => {}
-                // Only a row inserted with SQL is NEW and due later.
+                // Only a row inserted by SQL is NEW and due later; it does not block.
                 OutboxStatus::New => {}
                 OutboxStatus::Retry => break,
                 OutboxStatus::Failed if *on_failed == OnFailed::Hold && is_unreleased(row) => break,
@@ -60,7 +60,8 @@ impl<'s> AggregateQueue<'s> {
     }
 }
 
-/// Rows that may be published now, in ascending order of id.
+/// Rows that may be published now, in ascending order of id; but an earlier event of an aggregate precedes a later
+/// event with a smaller id.
 pub(super) fn due(statement: &Statement<'_>, query: &DueQuery) -> Vec<OutboxRow> {
     let most = limited(query.limit);
     let outbox = statement.outbox();
@@ -104,7 +105,7 @@ pub(super) fn blocking<'s>(
     ordered(statement, aggregate, unordered).filter(|row| is_unreleased(row))
 }
 
-/// The blocked aggregates, in descending order of id.
+/// The blocked aggregates, each with its first blocking row, in descending order of the row id.
 pub(super) fn blocked(
     statement: &Statement<'_>,
     unordered: &UnorderedTypes,
@@ -127,7 +128,7 @@ pub(super) fn blocked(
         .collect()
 }
 
-/// The aggregates whose next event waits for a retry, in descending order of id.
+/// The aggregates whose next event waits for a retry, in descending order of the row id of that event.
 pub(super) fn waiting(
     statement: &Statement<'_>,
     unordered: &UnorderedTypes,

@@ -12,7 +12,6 @@ const COLUMNS: &str = "tenant_id, user_id, purse, available, frozen, debt, versi
 const KEY: &str = "tenant_id, user_id, purse";
 const REPLACED: &[&str] = &["available", "frozen", "debt", "version", "update_time"];
 
-/// Owner of a purse.
 type Owner = (TenantId, UserId);
 
 fn balance(row: &Row) -> Result<Balance, StoreError> {

@@ -15,7 +15,6 @@ const KEY: &str = "tenant_id, order_id, asset";
 const REPLACED: &[&str] =
     &["user_id", "amount", "coupon_id", "status", "reverted", "version", "create_time", "update_time"];
 
-/// Key of a hold.
 type Key = (TenantId, OrderId, Asset);
 
 fn key(hold: &Hold) -> Key {

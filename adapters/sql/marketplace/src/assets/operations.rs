@@ -120,7 +120,6 @@ pub(super) async fn of_order(
     session.fetch(&sql, values![tenant.get(), order.get()]).await?.iter().map(operation).collect()
 }
 
-/// The accounts of a purse.
 const fn accounts(purse: Purse) -> &'static [Account] {
     match purse {
         Purse::Wallet => &[Account::Wallet, Account::WalletHold],
@@ -128,8 +127,8 @@ const fn accounts(purse: Purse) -> &'static [Account] {
     }
 }
 
-/// A page of the entries of a purse, newest first. The index returns the entries of each account in id order, so at most one
-/// page per account is read and merged.
+/// A page of the entries of a purse, newest first. The index returns the entries of each account in id order, so at
+/// most one page per account is read and merged.
 pub(crate) fn entries(
     dialect: &dyn Dialect,
     (tenant, user): (TenantId, UserId),

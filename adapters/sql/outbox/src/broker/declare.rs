@@ -1,5 +1,5 @@
 //! Declaration of queues and bindings. Existing queues and bindings are kept; a queue that exists with other arguments
-//! is refused.
+//! is rejected.
 
 use std::collections::BTreeSet;
 

@@ -17,7 +17,6 @@ pub(super) const INSERT: &str = "INSERT INTO outbox_broker_messages \
     (queue, message_id, kind, correlation_id, headers, body, expires_at, died_in)";
 pub(super) const INSERTED: usize = 8;
 
-/// A message in a queue.
 pub(super) struct Queued {
     pub(super) id: i64,
     pub(super) queue: String,
@@ -77,20 +76,19 @@ pub(super) fn row(
 /// Why messages leave a queue without an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// A consumer rejected the messages.
     Rejected,
-    /// Their TTL in the queue has expired.
     Expired,
 }
 
-/// The queues that messages were moved to.
+/// Target queues of moved messages, and the earliest expiry of the messages there.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     pub(super) queues: BTreeSet<String>,
     pub(super) earliest_expiry: Option<DateTime<Utc>>,
 }
 
-/// Moves messages to the queues bound to the dead-letter key of their queue. MUST run in a transaction.
+/// Moves messages to the queues bound to the dead-letter key of their queue. If there is none, the message is deleted.
+/// MUST run in a transaction.
 pub(super) async fn move_by_dead_letter_key(
     session: &mut Session,
     routes: &Routes,
@@ -130,7 +128,6 @@ pub(super) async fn move_by_dead_letter_key(
     Ok(moved)
 }
 
-/// The earlier of two optional times.
 pub(super) fn earlier(left: Option<DateTime<Utc>>, right: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
     match (left, right) {
         (Some(left), Some(right)) => Some(left.min(right)),

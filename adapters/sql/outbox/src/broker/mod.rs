@@ -1,12 +1,13 @@
 //! The database broker: queues as tables of the same database.
 //!
 //! A message is one row per queue to which it is routed. A subscription is a session with a heartbeat; the messages
-//! that it claims are assigned to it until it settles them or ends, or until its heartbeat expires. Within a process,
-//! notifications wake waiting consumers; without a notification they poll once a second.
+//! that it claims are assigned to it until it settles them or ends, or until its heartbeat expires. Wake-up
+//! notifications end the wait of consumers; without a notification, a waiting consumer polls once a second.
 //!
-//! **Invariant:** `Confirmed`, `ack` and `nack` return only after the commit.
+//! **Invariant:** `publish` reports `Confirmed`, and `ack` and `nack` return `Ok`, only after the commit.
 //!
-//! **Invariant:** a message has exactly one row per queue at any time: it is moved in one transaction.
+//! **Invariant:** a message is moved between queues in one transaction: it is never visible in both queues or in
+//! neither.
 
 mod claim;
 mod declare;
@@ -42,9 +43,9 @@ pub struct DatabaseBroker {
 struct Inner {
     store: SqlStore,
     routes: Mutex<Option<Arc<Routes>>>,
-    /// The open subscriptions of this process.
+    /// The open subscriptions of this process, by session id.
     live: Mutex<BTreeMap<i64, Arc<SubscriptionState>>>,
-    /// Sessions of dropped subscriptions. The next call on the broker returns their messages to the queue.
+    /// Sessions of dropped or closed subscriptions whose messages have not been returned to the queue yet.
     ended: Mutex<Vec<i64>>,
     /// The earliest expiry of all messages that this process knows of.
     next_expiry: Mutex<Option<DateTime<Utc>>>,
@@ -79,7 +80,6 @@ impl Inner {
         self.store.clock().now()
     }
 
-    /// Wakes the consumers of this queue.
     fn notify_queue(&self, queue: &str) {
         self.store.notifier().notify_queue(queue);
     }
@@ -129,19 +129,18 @@ impl Broker for DatabaseBroker {
         self.inner.depths().await.map_err(broker_error)
     }
 
-    /// Always `None`: the broker shares the database with the store, so a full database also rejects new orders.
+    /// Always `None`: the broker shares the database with the store, so a full database also rejects new events.
     async fn blocked(&self) -> Option<String> {
         None
     }
 }
 
-/// Converts an error of the store to one of the broker.
 fn broker_error(error: StoreError) -> BrokerError {
     match error {
         StoreError::Transient(_) | StoreError::Unavailable(_) | StoreError::CommitUnknown(_) => {
             BrokerError::Unreachable(Box::new(error))
         }
-        // The database generates the keys, so a conflict is a race of two writers and a retry resolves it.
+        // Only concurrent declarations of a queue or binding can conflict; a retry finds the existing row.
         StoreError::Conflict { .. } => BrokerError::Unreachable(Box::new(error)),
         StoreError::Corrupt { .. } | StoreError::Backend(_) => {
             BrokerError::Refused { what: error.to_string() }
@@ -149,8 +148,8 @@ fn broker_error(error: StoreError) -> BrokerError {
     }
 }
 
-/// Locks a mutex. No code panics while it holds these locks, and the data would be consistent even then, so poisoning is
-/// ignored.
+/// Locks a mutex. No code panics while it holds these locks, and the data would be consistent even then, so poisoning
+/// is ignored.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

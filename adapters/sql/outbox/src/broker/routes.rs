@@ -15,7 +15,6 @@ use crate::value::values;
 /// How long cached bindings are used; another process may declare more.
 const CACHE_TTL: Duration = Duration::seconds(5);
 
-/// The arguments of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueueArguments {
     pub(super) ttl_ms: Option<i64>,

@@ -188,8 +188,8 @@ impl Subscription for DatabaseSubscription {
     async fn next(&self) -> Result<Vec<Delivery>, BrokerError> {
         let mut notifications = self.notifications.lock().await;
         loop {
-            // Notifications are marked as seen before the query, so that messages that become ready after it end the
-            // wait below.
+            // Notifications are marked as seen before the query: if a message becomes ready after the query, its
+            // notification ends the wait below.
             notifications.borrow_and_update();
             self.broker.upkeep(Upkeep::WhenDue).await.map_err(broker_error)?;
             self.check_open()?;
@@ -246,7 +246,8 @@ impl Subscription for DatabaseSubscription {
 }
 
 impl DatabaseSubscription {
-    /// Ends the session. The next call on the broker returns its messages to the queue.
+    /// Ends the session in this process; `return_ended` then ends it in the database and returns its messages to the
+    /// queue.
     fn end_session(&self) {
         if lock(&self.broker.live).remove(&self.session).is_some() {
             lock(&self.broker.ended).push(self.session);
@@ -258,7 +259,7 @@ impl DatabaseSubscription {
 impl Drop for DatabaseSubscription {
     fn drop(&mut self) {
         self.end_session();
-        // `drop` starts no task: a waiting consumer, or the next call on the broker, returns the messages.
+        // `drop` starts no task: a waiting consumer, or the next call of `return_ended`, returns the messages.
         self.broker.notify_queue(&self.queue);
     }
 }

@@ -1,8 +1,8 @@
-//! Maintenance, run by waiting consumers: renews the sessions of this process, ends expired sessions, moves expired
-//! messages.
+//! Maintenance, run by `subscribe` and `next`: renews the sessions of this process, ends expired sessions, moves
+//! expired messages.
 //!
-//! **Invariant:** ending a session and returning its messages is one transaction, which checks again that the session is
-//! expired.
+//! **Invariant:** a session is ended and its messages are returned to the queue in one transaction. If the session has
+//! expired, the transaction checks again that it was not renewed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -101,7 +101,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns the messages of dropped subscriptions to the queue.
+    /// Returns the messages of dropped and closed subscriptions to the queue.
     pub(super) async fn return_ended(&self) -> Result<(), StoreError> {
         let ended = lock(&self.ended).clone();
         if ended.is_empty() {

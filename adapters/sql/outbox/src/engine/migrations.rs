@@ -3,7 +3,8 @@
 use sqlx::SqlSafeStr as _;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 
-/// The migrations of the outbox. Its tables are those with the prefix `outbox_`, `event_consume_log` and `dead_letters`.
+/// The migrations of the outbox. Its tables are `event_consume_log`, `dead_letters` and those with the prefix
+/// `outbox_`.
 pub(crate) static OUTBOX: Migrations = Migrations {
     part: "outbox",
     table: "outbox_migrations",
@@ -26,9 +27,9 @@ pub struct Migrations {
     pub table: &'static str,
     /// The migrations for SQLite.
     pub sqlite: &'static [MigrationFile],
-    /// The migrations for MySQL and MariaDB. DDL is not transactional there, so an interrupted migration is resumed: each
-    /// statement ends with a semicolon at the end of a line, does not depend on session state, and, if it changes rows,
-    /// is idempotent.
+    /// The migrations for MySQL and MariaDB. DDL is not transactional there, so an interrupted migration is resumed:
+    /// each statement ends with a semicolon at the end of a line, does not depend on session state, and, if it changes
+    /// rows, is idempotent.
     pub mysql: &'static [MigrationFile],
     /// The migrations for PostgreSQL.
     pub postgres: &'static [MigrationFile],

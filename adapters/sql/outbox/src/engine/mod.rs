@@ -113,7 +113,7 @@ macro_rules! server_connection {
         #[async_trait::async_trait]
         impl $crate::engine::pooled::ServerConnection for sqlx::pool::PoolConnection<$database> {
             async fn simple(&mut self, sql: &str) -> Result<u64, handover_outbox::ports::StoreError> {
-                // Safe: only constant statements without parameters are passed here.
+                // Safe: these statements have no parameters; they consist of constants and known names.
                 let statement = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned()));
                 let done = statement.execute(&mut **self).await;
                 Ok(done.map_err(|error| $crate::error::store_error(error, $classify))?.rows_affected())

@@ -37,8 +37,8 @@ impl MysqlEngine {
 /// Session settings of every connection, independent of the server's defaults.
 async fn set_up(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
     let settings = format!(
-        // REPEATABLE READ, the default, mixes snapshot reads with current locked rows, and locks gaps. Without strict mode
-        // strings and numbers that do not fit are truncated silently.
+        // REPEATABLE READ, the default, mixes snapshot reads with current locked rows, and locks gaps. Without strict
+        // mode strings and numbers that do not fit are truncated silently.
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION autocommit = 1, \
          sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
          innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S} \
@@ -204,7 +204,7 @@ impl Dialect for MysqlDialect {
             "idx_outbox_waiting" | "idx_outbox_failed" => "idx_outbox_order",
             other => other,
         };
-        // The statistics of a queue table are always outdated, and a scan of the wrong index locks every row it reads.
+        // The statistics of a queue table are usually outdated, and a scan of the wrong index locks every row it reads.
         format!("FORCE INDEX ({name})")
     }
 
@@ -244,10 +244,10 @@ fn classify(error: &dyn DatabaseError) -> ErrorClass {
         return ErrorClass::UniqueViolation;
     }
     match number(error) {
-        // Deadlock, lock wait timeout, a row changed since MariaDB's snapshot. After a lock wait timeout the server keeps
-        // the earlier changes of the transaction; the session refuses to commit them.
+        // Deadlock, lock wait timeout, a row changed since MariaDB's snapshot. After a lock wait timeout the server
+        // keeps the earlier changes of the transaction; the session does not commit them.
         Some(1213 | 1205 | 1020) => ErrorClass::Transient,
-        // Too many connections (in total, per user, blocked host); shutdown, killed, interrupted, lost, timed out.
+        // Too many connections (in total or per user), host blocked; shutdown, killed, interrupted, lost, timed out.
         Some(1040 | 1203 | 1226 | 1129 | 1053 | 1317 | 1927 | 1969 | 2006 | 2013 | 3024 | 4031) => {
             ErrorClass::Unavailable
         }

@@ -17,7 +17,6 @@ use crate::wakeup::CommitNotifier;
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 /// The longest pause, reached while polls find no change.
 const MAX_PAUSE: Duration = Duration::from_millis(250);
-/// Pause after a failed poll.
 const ERROR_PAUSE: Duration = Duration::from_secs(1);
 
 /// Work that a poll found.

@@ -20,19 +20,17 @@ use crate::connection::{COMMIT, Connection};
 use crate::row::Row;
 use crate::value::Value;
 
-/// Time limit for acquiring a connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the response to a statement; the server's own limits for locks and statements are shorter.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// A connection that was idle for longer is tested with a ping before use. Under load, connections are not idle that
 /// long.
 const MAX_IDLE_WITHOUT_PING: Duration = Duration::from_millis(100);
-/// Time limit for the ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
-/// Capacity of the cache of prepared statements per connection. Few are needed: slice lengths are powers of two.
+/// Capacity of the cache of prepared statements per connection. Few are needed: list lengths are powers of two.
 pub(super) const PREPARED: usize = 256;
-/// The server's time limit for a statement, in seconds; shorter than [`RESPONSE_TIMEOUT`]. Without it a server continues
-/// after the client has stopped waiting, and keeps the locks of the transaction.
+/// The server's time limit for a statement, in seconds; shorter than [`RESPONSE_TIMEOUT`]. Without it a server
+/// continues after the client has stopped waiting, and keeps the locks of the transaction.
 pub(super) const STATEMENT_S: u32 = 14;
 /// The server's time limit for waiting for a lock, in seconds.
 pub(super) const LOCK_WAIT_S: u32 = 2;
@@ -149,7 +147,7 @@ impl<C: ServerConnection + 'static> Drop for Pooled<C> {
 }
 
 async fn roll_back<C: ServerConnection>(connection: C) {
-    // If this future is dropped before the rollback succeeds, the connection is closed.
+    // If the rollback fails or this future is dropped, the connection is closed.
     let mut connection = CloseOnDrop(Some(connection));
     let Some(open) = connection.0.as_mut() else { return };
     if matches!(timeout(RESPONSE_TIMEOUT, open.simple("ROLLBACK")).await, Ok(Ok(_))) {

@@ -42,8 +42,8 @@ impl PostgresEngine {
 }
 
 /// Session settings of every connection. JIT is off because the statements are short: compilation costs more than it
-/// saves. Sequential and bitmap scans are off because a plan that was made for an empty queue would scan the whole table
-/// and be reused when the queue is full; every statement has an index.
+/// saves. Sequential and bitmap scans are off because a plan that was made for an empty queue would scan the whole
+/// table and be reused when the queue is full; every statement can use an index.
 async fn set_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let settings = format!(
         "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED; SET lock_timeout = '{LOCK_WAIT_S}s'; \
@@ -218,7 +218,8 @@ impl Dialect for PostgresDialect {
         let LookUp { columns, from, joined, column, keys, conditions, values, order, lock } = by;
         let (join, join_values) = joined;
         let order = if order.is_empty() { String::new() } else { format!("ORDER BY {order}") };
-        // Sorted keys give a fixed lock order. OFFSET 0 prevents the planner from merging the search into an outer join.
+        // Sorted keys give a fixed lock order. OFFSET 0 prevents the planner from merging the lateral subquery into the
+        // outer query.
         let sql = format!(
             "SELECT r.* FROM (SELECT DISTINCT k FROM unnest(?) AS listed (k) ORDER BY k) AS listed \
              CROSS JOIN LATERAL (SELECT {columns} FROM {from} {join} WHERE {column} = listed.k AND {conditions} \
@@ -273,7 +274,7 @@ fn classify(error: &dyn DatabaseError) -> ErrorClass {
         Some("28000" | "28P01" | "3D000" | "25006") => ErrorClass::Unavailable,
         // Idle-in-transaction timeout: the server closed the connection.
         Some("25P03") => ErrorClass::Unavailable,
-        // Connection lost, insufficient resources, shutdown or cancelled by an operator, system error.
+        // Connection lost, insufficient resources, shutdown, cancelled (also by `statement_timeout`), system error.
         Some(code) if ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)) => {
             ErrorClass::Unavailable
         }

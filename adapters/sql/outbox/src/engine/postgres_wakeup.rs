@@ -1,7 +1,7 @@
 //! Wake-up notifications between processes on PostgreSQL: LISTEN and NOTIFY.
 //!
-//! NOTIFY is sent after the commit, on a dedicated connection and at a limited rate: inside transactions it serializes
-//! all commits.
+//! NOTIFY is sent after the commit: inside a transaction it serializes all commits. `watch` sends it on a dedicated
+//! connection and at a limited rate.
 
 #![allow(
     clippy::disallowed_methods,
@@ -18,7 +18,6 @@ use crate::wakeup::CommitNotifier;
 const CHANNEL: &str = "handover";
 /// Minimum interval between two notifications.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
-/// Pause before a reconnect.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// Time limit for sending a notification.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);

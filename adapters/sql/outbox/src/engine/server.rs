@@ -89,7 +89,8 @@ impl ServerOptions {
         self
     }
 
-    /// Requires TLS and verifies that the server's certificate is issued by these authorities (PEM file) for its host name.
+    /// Requires TLS and verifies that the server's certificate is issued by these authorities (PEM file) for its host
+    /// name.
     #[must_use]
     pub fn with_ca_certificates(mut self, authorities: &Path) -> ServerOptions {
         self.driver = match self.driver {
@@ -206,7 +207,7 @@ fn unparsable(scheme: &str) -> InvalidOptions {
     ))
 }
 
-/// Refuses unknown parameters: a mistyped `ssl-mode` must not result in an unencrypted connection.
+/// Rejects unknown parameters: a mistyped `ssl-mode` must not result in an unencrypted connection.
 fn check_parameters(rest: &str, parameters: &[&str]) -> Result<(), InvalidOptions> {
     let query = rest.split_once('?').map_or("", |(_, query)| query);
     let names = query.split('&').map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn parse_refuses_url_without_server_or_database_or_with_unknown_parameter() {
+    fn parse_rejects_invalid_urls_and_unknown_parameters() {
         for (url, why) in [
             ("orders", "not a URL"),
             ("oracle://db/orders", "neither"),

@@ -1,6 +1,7 @@
 //! SQLite: one writer connection behind a fair queue, and a pool of readers.
 //!
-//! **Invariant:** every write, and every read that must see the latest claim, uses the one writer connection.
+//! **Invariant:** every write, and every read that must wait for the end of an earlier write, uses the one writer
+//! connection.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::row::Row;
 use crate::value::{Value, time_text};
 use crate::wakeup::CommitNotifier;
 
-/// Time limit for waiting for the writer connection, or for another process that writes.
+/// Time limit for waiting for a connection of the pool, or for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const READERS: u32 = 4;
 /// Pause between attempts to create a file that other processes are creating too.
@@ -46,7 +47,7 @@ impl SqliteOptions {
     pub fn from_url(url: &str) -> Option<SqliteOptions> {
         let path = url.strip_prefix("sqlite:")?;
         let path = path.strip_prefix("//").unwrap_or(path);
-        // An in-memory database is refused: each connection would open a separate one.
+        // An in-memory database is rejected: each connection would open a separate one.
         let is_file = !path.is_empty() && !path.starts_with(":memory:") && !path.contains('?');
         is_file.then(|| SqliteOptions::file(path))
     }
@@ -119,8 +120,9 @@ impl SqliteEngine {
         Ok(engine)
     }
 
-    /// Opens the writer first: it creates the file and the WAL, which readers need. If several processes switch a new file
-    /// to WAL concurrently, SQLite refuses all but one immediately, regardless of the busy timeout; a retry succeeds.
+    /// Opens the writer first: it creates the file and the WAL, which readers need. If several processes switch a new
+    /// file to WAL concurrently, SQLite refuses all but one immediately, regardless of the busy timeout; a retry
+    /// succeeds.
     #[allow(
         clippy::disallowed_methods,
         reason = "a short pause of the adapter, before the store and its clock exist"
@@ -214,7 +216,7 @@ impl Connection for Writer {
     }
 }
 
-/// IMMEDIATE: a deferred transaction that reads, then writes, fails with SQLITE_BUSY_SNAPSHOT regardless of the busy
+/// IMMEDIATE: a deferred transaction that reads, then writes, can fail with SQLITE_BUSY_SNAPSHOT regardless of the busy
 /// timeout.
 const BEGIN: &str = "BEGIN IMMEDIATE";
 

@@ -72,7 +72,6 @@ pub(super) fn counts(tenant: Option<TenantId>) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// A page of the consume log.
 pub(super) fn page(
     dialect: &dyn Dialect,
     filter: &ConsumedFilter,

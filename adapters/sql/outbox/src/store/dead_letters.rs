@@ -42,14 +42,13 @@ fn numbered(row: &Row) -> Result<Numbered<DeadLetter>, StoreError> {
     Ok(Numbered { id: row.of("dead_letters", "message_key").int("id")?, effect: dead_letter(row)? })
 }
 
-/// A page of dead letters.
 pub(super) fn page(filter: &DeadLetterFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
     let page = Page::below(SELECT, "id", before)
         .with("tenant_id = ?", filter.tenant.map(TenantId::get))
         .with("queue = ?", filter.queue.as_ref())
         .with("event_type = ?", filter.event_type.as_ref())
         .with("status = ?", filter.status.map(DeadLetterStatus::as_str));
-    // The predicate of the partial index idx_dead_letters_undecided, word for word; otherwise an engine does not use it.
+    // The predicate of the partial index idx_dead_letters_undecided, word for word; otherwise SQLite does not use it.
     let undecided = "status IN ('OPEN', 'REPLAYING')";
     match filter.status {
         Some(DeadLetterStatus::Open | DeadLetterStatus::Replaying) => page.and(undecided, []),

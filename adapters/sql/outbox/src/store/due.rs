@@ -1,7 +1,7 @@
 //! Selection of the outbox rows that may be published now.
 //!
-//! **Invariant:** the cost is proportional to the number of pending rows, not to the table: one scan of a partial index
-//! in id order, and two lookups in partial indexes per row.
+//! **Invariant:** the cost depends on the number of pending rows, not on the size of the table: one scan of a partial
+//! index in id order, and at most three lookups in partial indexes per row.
 
 use chrono::{DateTime, Utc};
 use handover_events::PartitionSet;
@@ -27,7 +27,7 @@ fn mask(partitions: PartitionSet) -> Value {
     Value::from(bits.cast_signed())
 }
 
-/// The condition that the event type in `column` is an ordered one. Its parameters are [`names`].
+/// The condition that the event type in `column` is ordered. Its parameters are [`names`].
 pub(super) fn is_ordered(column: &str, unordered: &UnorderedTypes) -> String {
     match unordered.names().len() {
         0 => "TRUE".to_owned(),
@@ -39,7 +39,7 @@ pub(super) fn names(unordered: &UnorderedTypes) -> impl Iterator<Item = Value> {
     unordered.names().map(Value::from)
 }
 
-/// The condition, with its parameters, that a pending row is due and not blocked by an earlier one of its aggregate.
+/// The condition, with its parameters, that a row is pending, due and not blocked by an earlier row of its aggregate.
 fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     let DueQuery { partitions, now, on_failed, unordered, .. } = query;
     let other_is_ordered = is_ordered("e.event_type", unordered);
@@ -68,7 +68,7 @@ fn conditions(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// The due rows in id order. `overtaken` is 1 if an earlier event of the same aggregate has a greater id.
+/// The due rows in id order. `overtaken` is 1 if an earlier pending event of the same aggregate has a greater id.
 pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     let unordered = &query.unordered;
     let mut values: Vec<Value> = names(unordered).chain(names(unordered)).collect();
@@ -89,8 +89,8 @@ pub(super) fn in_order_of_ids(dialect: &dyn Dialect, query: &DueQuery) -> (Strin
     (sql, values)
 }
 
-/// The due rows in the order of their aggregates: an earlier event with a greater id is placed directly before the later
-/// event with the smaller id. Scans all pending rows.
+/// The due rows in the order of their aggregates: an earlier event with a greater id is placed directly before the
+/// later event with the smaller id. Scans all pending rows.
 fn in_order_of_aggregates(dialect: &dyn Dialect, query: &DueQuery) -> (String, Vec<Value>) {
     let mut values: Vec<Value> = names(&query.unordered).collect();
     let (conditions, condition_values) = conditions(dialect, query);
@@ -125,8 +125,8 @@ impl Session {
         for row in &rows {
             overtaken |= row.of("outbox_events", "id").flag("overtaken")?;
         }
-        // A lower sequence number with a greater id: an event that was repaired or inserted by SQL. This is rare, so the
-        // more expensive query is acceptable.
+        // A lower sequence number with a greater id: an event that was repaired or inserted by SQL. This is rare, so
+        // the more expensive query is acceptable.
         if overtaken {
             let (sql, values) = in_order_of_aggregates(self.dialect, query);
             rows = self.fetch(&sql, values).await?;

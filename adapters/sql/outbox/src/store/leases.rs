@@ -122,8 +122,8 @@ impl LeaseRepo for Session {
     ) -> Result<Changed, StoreError> {
         let (_, until) = self.now_and(for_ms).await?;
         let mut values = values![&relay.0, until, seen.partition.number(), seen.epoch];
-        // A changed epoch means that another relay acquired the partition; a changed `lease_until` means that the owner
-        // renewed it.
+        // A changed epoch means that a relay acquired the partition in the meantime; a changed `lease_until` means that
+        // the owner renewed or released it.
         let lease = match seen.lease_until {
             Some(seen_until) => {
                 values.push(seen_until.into());

@@ -103,7 +103,8 @@ impl SqlStore {
         }
     }
 
-    /// Checks with a dedicated connection that the database is reachable. The error contains the cause.
+    /// Checks with a dedicated connection that the database server is reachable; the error contains the cause. On
+    /// SQLite it checks nothing.
     pub async fn probe(&self) -> Result<(), StoreError> {
         self.engine.probe().await
     }
@@ -129,9 +130,9 @@ impl SqlStore {
     }
 
     /// Exchanges wake-up notifications with the other processes on this database while the future is polled. PostgreSQL
-    /// uses NOTIFY; on MySQL the database is polled every 20 to 250 ms; on SQLite there are no other processes. A process
-    /// that commits events, or waits for commits of others, should run this in a task; without it, commits are detected
-    /// by the next regular poll of the relay or consumer.
+    /// uses NOTIFY; on MySQL the database is polled every 20 to 250 ms; on SQLite there are no other processes. A
+    /// process that commits events, or waits for commits of others, should run this in a task; without it, commits of
+    /// other processes are detected by the next regular poll of the relay or consumer.
     pub async fn watch(&self) {
         self.engine.watch(&self.shared.notifier).await;
     }

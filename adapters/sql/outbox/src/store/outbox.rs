@@ -1,4 +1,4 @@
-//! The outbox: appending events, settling them, reading by id.
+//! The outbox: appending events, recording their outcomes, reading rows.
 
 use std::collections::BTreeSet;
 
@@ -102,8 +102,8 @@ pub(super) fn filtered(dialect: &dyn Dialect, page: Page, filter: &OutboxFilter)
 }
 
 impl Session {
-    /// A page of the rows that match a filter. Continues after unreadable rows, because callers take a short page for
-    /// the last page.
+    /// A page of the rows that match a filter. Continues after unreadable rows, because callers treat a short page
+    /// as the last page.
     async fn page(
         &mut self,
         most: u32,

@@ -46,7 +46,8 @@ pub(super) fn blocked(
 ) -> (String, Vec<Value>) {
     let other_is_ordered = is_ordered("e.event_type", unordered);
     let failed = dialect.index("idx_outbox_failed");
-    // A scalar subquery is executed per row; PostgreSQL would convert NOT EXISTS to a join and plan it for the whole table.
+    // A scalar subquery is executed per row; PostgreSQL would convert NOT EXISTS to a join and plan it for the whole
+    // table.
     let select = format!(
         "SELECT {COLUMNS}, (SELECT count(*) FROM outbox_events e {order} WHERE {SAME} \
            AND e.status IN ('NEW', 'RETRY') AND {other_is_ordered} AND {LATER}) AS held \
@@ -69,8 +70,8 @@ pub(super) fn blocked(
         .limit(most)
 }
 
-/// The first pending row of each aggregate, if it waits for its retry time, with the number of later pending rows. Under
-/// `Hold` without the aggregates of [`blocked`].
+/// Per aggregate, the first pending row that was never sent, if it waits for its retry time, with the number of later
+/// pending rows. `Hold` excludes the aggregates of [`blocked`].
 pub(super) fn waiting(
     dialect: &dyn Dialect,
     unordered: &UnorderedTypes,
@@ -116,7 +117,7 @@ pub(super) fn waiting(
     .limit(most)
 }
 
-/// A row of [`blocked`] or [`waiting`].
+/// Decodes a row of [`blocked`] or [`waiting`].
 fn blocked_row(row: &Row) -> Result<Numbered<Blocked>, StoreError> {
     let held = row.of("outbox_events", "id").id("held")?;
     let row = outbox_row(row)?;
@@ -132,7 +133,7 @@ fn blocked_row(row: &Row) -> Result<Numbered<Blocked>, StoreError> {
     Ok(Numbered { id: row.id, effect: blocked })
 }
 
-/// The row, if a value of it cannot be read.
+/// The row, if one of its values cannot be read.
 fn unreadable_row(row: &Row) -> Option<Result<UnreadableRow, StoreError>> {
     let fields = row.of("outbox_events", "id");
     match outbox_row(row) {
@@ -288,7 +289,7 @@ impl Session {
         Ok(moved)
     }
 
-    /// Locks and reads those of the events that are `SENT` or `FAILED`, each with its partition.
+    /// Locks and reads the rows of these events that are `SENT` or `FAILED`, each with its partition.
     async fn settled_rows(
         &mut self,
         events: impl Iterator<Item = &EventId>,

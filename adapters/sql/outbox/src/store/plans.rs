@@ -1,4 +1,4 @@
-//! Query plans of the hot statements on SQLite.
+//! Query plans of hot statements and of operator queries on SQLite.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -165,7 +165,7 @@ impl Connection for ExplainingConnection {
     }
 }
 
-/// The statements of relay and consumers. SQLite plans them without statistics, unless an operator runs ANALYZE.
+/// SQLite plans these statements without statistics, unless an operator runs ANALYZE.
 #[tokio::test]
 async fn hot_statements_use_an_index_with_and_without_statistics() {
     let directory = tempfile::tempdir().unwrap();

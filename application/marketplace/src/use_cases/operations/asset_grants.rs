@@ -26,8 +26,9 @@ pub enum AssetGrant {
     Grant(Points),
 }
 
-/// Grants wallet balance or points. With an idempotency key, the grant is applied once per operator and key, without time
-/// limit, and the first result is returned; the same key with another grant is rejected. Without a key, every call grants.
+/// Grants wallet balance or points. With an idempotency key, a user gets a grant of each kind once per operator and
+/// key, without time limit. A repeated call returns the first result; a call with another amount is rejected. Without a
+/// key, every call grants.
 pub async fn grant_asset(
     app: &App,
     context: &CommandContext,
@@ -109,8 +110,8 @@ pub struct IssueCoupon {
     pub reason: Option<Reason>,
 }
 
-/// Issues a coupon. With an idempotency key, it is issued once per operator and key, without time limit, and the first coupon
-/// is returned.
+/// Issues a coupon. With an idempotency key, a user gets one coupon per operator and key, without time limit. A
+/// repeated call returns the first coupon; a call with other values is rejected.
 pub async fn issue_coupon(
     app: &App,
     context: &CommandContext,

@@ -1,5 +1,6 @@
-//! Operator commands of the marketplace: asset grants, the timeline of an order, and reconciliation. Operator commands for
-//! events and dead letters are in `handover_outbox::operations`. As there, each call is recorded in the audit log.
+//! Operator commands of the marketplace: asset grants, the timeline of an order, and reconciliation. Operator commands
+//! for events and dead letters are in `handover_outbox::operations`. As there, each call by an operator is recorded in
+//! the audit log.
 
 mod asset_grants;
 mod reconcile;

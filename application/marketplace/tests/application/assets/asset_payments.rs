@@ -27,7 +27,7 @@ async fn paid_order_commits_its_assets_and_earns_points_for_the_money() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn payment_is_refused_without_changes_until_all_assets_are_locked() {
+async fn payment_report_is_rejected_without_changes_until_all_assets_are_locked() {
     let market = Market::new().await;
     market.deposit(5_000).await;
     let order = market.order(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
@@ -63,7 +63,7 @@ async fn order_paid_fully_with_assets_does_not_use_the_gateway() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn payment_without_gateway_is_refused_until_all_assets_are_locked() {
+async fn payment_without_gateway_is_rejected_while_an_asset_is_not_locked() {
     let market = Market::new().await;
     market.deposit(8_850).await;
     let order = market.order(SpentAssets { wallet: 8_850, ..SpentAssets::default() }).await;

@@ -73,7 +73,6 @@ async fn consistent_orders_and_orders_outside_the_window_are_not_repaired() {
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Paid);
 }
 
-/// A row inserted with SQL that no consumer applies does not replace the genuine event, which is still missing.
 #[tokio::test(start_paused = true)]
 async fn row_that_no_consumer_applies_does_not_replace_a_lost_event() {
     let market = Market::running().await;

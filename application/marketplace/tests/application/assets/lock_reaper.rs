@@ -1,4 +1,4 @@
-//! The lock-timeout reaper, which ends expired locks.
+//! The lock-timeout reaper: expired locks, locks of paid orders, and expired coupons.
 
 use handover_events::*;
 use handover_outbox::ports::OutboxRow;
@@ -47,7 +47,7 @@ async fn expired_lock_of_a_cancelled_order_is_released_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pending_order_with_an_expired_lock_is_closed_before_the_release() {
+async fn pending_order_with_an_expired_lock_is_closed_and_its_lock_is_released() {
     let (market, order) = locked_wallet().await;
     pass(secs(30 * 60)).await;
     let reaped = reaper(&market).reap().await.unwrap();
@@ -58,7 +58,7 @@ async fn pending_order_with_an_expired_lock_is_closed_before_the_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lock_of_a_paid_order_is_not_released_and_its_lost_event_is_redriven() {
+async fn lock_of_a_paid_order_is_not_released_and_its_unconsumed_event_is_redriven() {
     let (market, order) = locked_wallet().await;
     let payment = market.process.started_payment(order.id).await;
     market.process.settle(&payment, PaymentResult::Success).await.unwrap();
@@ -97,7 +97,7 @@ async fn reaper_redrives_only_an_event_that_the_order_confirms() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn overdue_coupon_is_marked_expired() {
+async fn coupon_after_its_expiry_time_is_set_to_expired() {
     let market = Market::new().await;
     let coupon = market.coupon(100).await;
     pass(secs(31 * 24 * 3_600)).await;

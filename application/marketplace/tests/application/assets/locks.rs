@@ -1,4 +1,4 @@
-//! The consumers lock the assets of an order. A lock that is refused permanently closes the order.
+//! The consumers lock the assets of an order. A refused lock closes the order.
 
 use marketplace::use_cases::*;
 use marketplace_domain::*;
@@ -29,7 +29,7 @@ async fn every_asset_of_an_order_is_held_under_its_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permanently_refused_lock_closes_the_order_and_releases_the_other_locks() {
+async fn refused_lock_closes_the_order_and_releases_the_other_locks() {
     let market = Market::running().await;
     market.deposit(5_000).await;
     let coupon = market.coupon(1_000).await;
@@ -105,7 +105,7 @@ async fn coupon_is_locked_by_only_one_of_many_orders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requested_assets_are_checked_against_the_price() {
+async fn order_with_invalid_assets_is_rejected() {
     let market = Market::new().await;
     let refused = async |assets| market.try_order(assets).await.unwrap_err();
     let result = refused(SpentAssets { wallet: 8_851, ..SpentAssets::default() }).await;

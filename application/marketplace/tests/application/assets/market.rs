@@ -43,21 +43,20 @@ pub(crate) struct Market {
 }
 
 impl Market {
-    /// A marketplace without running relay and consumers.
+    /// A marketplace without a running relay or consumer.
     pub(crate) async fn new() -> Market {
         let world = World::with_timeout(secs(900)).await;
         let process = world.process();
         Market { world, process }
     }
 
-    /// A marketplace with running relay and consumers.
+    /// A marketplace with a running relay and running consumers.
     pub(crate) async fn running() -> Market {
         let market = Market::new().await;
         market.start().await;
         market
     }
 
-    /// Starts the relay and the consumers.
     pub(crate) async fn start(&self) {
         self.process.start_relay("relay", RelaySettings::default());
         for subscriber in standard(self.app()) {
@@ -103,7 +102,7 @@ impl Market {
         self.try_order(assets).await.unwrap()
     }
 
-    /// An order whose assets are locked.
+    /// Places an order and lets the consumers lock its assets. Returns the order as it was placed.
     pub(crate) async fn locked(&self, assets: SpentAssets) -> Order {
         let order = self.order(assets).await;
         self.process_pending().await;
@@ -129,7 +128,7 @@ impl Market {
         settle_refund(self.app(), &gateway(), SettleRefund { refund: refund.id, result }).await
     }
 
-    /// Waits until all pending messages are processed.
+    /// Waits 500 ms. In this time, relay and consumers process all pending messages.
     pub(crate) async fn process_pending(&self) {
         pass(millis(500)).await;
     }
@@ -159,7 +158,7 @@ impl Market {
         operations.into_iter().map(|operation| operation.key.to_string()).collect()
     }
 
-    /// Checks the ledger: it has no inconsistency, and the accounts of each asset sum to zero.
+    /// Checks that the ledger has no inconsistency, and that the accounts of wallet and of points each sum to zero.
     pub(crate) async fn assert_ledger_balanced(&self) {
         let mut view = self.world.view().await;
         assert_eq!(view.ledger_inconsistencies(None, 10).await.unwrap(), []);
@@ -180,7 +179,7 @@ impl Market {
         standard(self.app()).into_iter().find(|it| it.handler.name() == name).unwrap()
     }
 
-    /// Applies one event with a handler in its own unit of work, without the order gate.
+    /// Applies one event with a handler in one unit of work, without the order gate.
     pub(crate) async fn apply_event(
         &self,
         handler: &Arc<dyn Handler<Work>>,

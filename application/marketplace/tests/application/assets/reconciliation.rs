@@ -1,4 +1,4 @@
-//! Reconciliation compares every stage and repairs missing parts. A repair never repeats an effect.
+//! Findings of a reconciliation, and their repair.
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ pub(crate) async fn run_reconciliation(market: &Market, repair: bool) -> Reconci
     reconcile(market.app(), &operator(), command).await.unwrap()
 }
 
-/// A market with paid, refunded, cancelled and refused orders, all of them older than the grace period.
+/// A market with a paid, a refunded and a cancelled order, and an order whose lock was refused. All events are older
+/// than the grace period. Returns the paid order.
 async fn market_with_history() -> (Market, Order) {
     let market = Market::running().await;
     market.deposit(5_000).await;
@@ -35,7 +36,7 @@ async fn market_with_history() -> (Market, Order) {
     market.report(&refund, RefundResult::Success).await.unwrap();
     let cancelled = market.locked(SpentAssets { wallet: 100, ..SpentAssets::default() }).await;
     cancel_order(market.app(), &by(BUYER), cancelled.id).await.unwrap();
-    // More than the balance: the lock is refused permanently, and the order is closed.
+    // The amount exceeds the balance: the lock is refused, and the order is closed.
     market.order(SpentAssets { wallet: 5_000, points: 10, ..SpentAssets::default() }).await;
     pass(secs(120)).await;
     (market, order)
@@ -150,7 +151,11 @@ async fn consumed_event_without_its_effect_is_found_and_applied_again() {
         .collect();
     let read = |found| ("reconciliation.look", found, 0);
     let repair = |changed| ("reconciliation.repair", 1, changed);
-    assert_eq!(calls[..4], [read(0), repair(0), repair(1), read(1)], "the call and its repair");
+    assert_eq!(
+        calls[..4],
+        [read(0), repair(0), repair(1), read(1)],
+        "newest first: a read, the repairing call, its repair, a read"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -85,13 +85,14 @@ async fn refund_requested_twice_is_one_refund_and_a_new_one_after_a_failure() {
     let order = market.paid(SpentAssets::default()).await;
     let first = market.refund(&order).await;
     let again = request_refund(market.app(), &operator(), refund_request(order.id)).await.unwrap();
-    // The reason text of the buyer is masked for operators.
+    // The reason that the buyer wrote is masked for an operator without the role `pii`.
     assert_eq!(again, Refund { reason: MASK.to_owned(), ..first.clone() });
     market.report(&first, RefundResult::Failed).await.unwrap();
     let second = request_refund(market.app(), &operator(), refund_request(order.id)).await.unwrap();
     assert_ne!(second.id, first.id);
     assert_eq!((second.cause, second.status), (RefundCause::Operator, RefundStatus::Processing));
-    // The audit log contains both calls of the operator; the first one found the refund of the buyer and changed nothing.
+    // The audit log contains both calls of the operator; the first call found the refund of the buyer and changed
+    // nothing.
     let entries =
         market.world.view().await.outbox_view().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
     let refunds: Vec<_> = entries.iter().filter(|entry| entry.effect.action == "refund.request").collect();

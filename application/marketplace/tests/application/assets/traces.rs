@@ -96,7 +96,7 @@ async fn refund_request_and_its_events_have_the_trace_of_the_refund_command() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_has_the_trace_of_the_order_and_its_late_payment_that_of_the_payment_request() {
+async fn timeout_has_the_trace_of_the_order_and_a_late_refund_that_of_the_payment_request() {
     let market = Market::new().await;
     let order = placed(&market).await;
     let payment = started(&market, &order).await;
@@ -141,7 +141,7 @@ async fn reaper_closes_and_releases_in_the_trace_of_the_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_event_is_repaired_with_the_trace_of_its_request() {
+async fn lost_event_is_repaired_with_the_trace_of_its_request_if_known() {
     let market = Market::new().await;
     let order = placed(&market).await;
     let payment = started(&market, &order).await;

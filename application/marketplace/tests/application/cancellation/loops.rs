@@ -72,7 +72,6 @@ fn interrupted_relay_window_is_settled_completely_or_not_at_all() {
         let (ready, _) = world.depth(INVENTORY_QUEUE).await;
         assert!(ready == 3 || (ready == 6 && sent == 0), "{interruption:?} after {polls}: {ready} messages");
         assert_eq!(world.depth(WEBHOOK_QUEUE).await.0, ready);
-        // New events are published.
         ordered(&next).await;
         pass(Duration::from_secs(6)).await;
         assert_eq!(world.depth(INVENTORY_QUEUE).await.0, ready + 1);
@@ -93,7 +92,8 @@ fn consumer(app: &App) -> Consumer {
     )
 }
 
-/// A paid order whose ORDER_PAID is in the consumer's queue, and its event.
+/// A paid order and the outbox row of its ORDER_PAID event, whose message is in the queue of the consumer
+/// `fulfillment`.
 async fn delivered(world: &World) -> (Order, OutboxRow) {
     let (app, wake) = world.process();
     marketplace::service::prepare(&app).await.unwrap();
@@ -161,7 +161,7 @@ fn interrupted_redelivery_takes_effect_once_with_its_consume_record() {
     });
 }
 
-/// Checks that the next process applies the event once, also after the lease of a counted attempt has expired.
+/// Checks that the event is applied once after the next process has run for 40 s, longer than the lease of an attempt.
 async fn finish(world: &World, order: &Order, row: &OutboxRow) {
     let (next, _) = world.process();
     drop(next.tx.tasks.spawn(consumer(&next).run()));

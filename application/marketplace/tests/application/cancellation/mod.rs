@@ -26,7 +26,7 @@ impl Interruption {
 /// More polls than any tested operation needs.
 const MAX_POLLS: usize = 2_000;
 
-/// Polls a future up to `polls` times and lets every other task run after each poll. Returns the output if it completed.
+/// Polls a future up to `polls` times and lets other tasks run after each poll. Returns the output if it completed.
 pub(crate) async fn poll_up_to<T>(
     future: &mut Pin<Box<dyn Future<Output = T> + '_>>,
     polls: usize,
@@ -47,7 +47,7 @@ pub(crate) fn interrupt_at_every_poll(name: &str, case: impl AsyncFn(Interruptio
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .start_paused(true)
-                // Polls this future after each step of a task; by default it is polled after 61 steps.
+                // The runtime polls the future of `block_on` after each step of a task; the default is 61 steps.
                 .event_interval(1)
                 .build()
                 .expect("a runtime on this thread");

@@ -59,7 +59,7 @@ async fn interrupt_once<T>(
         !complete || changes.rows == expected,
         "{interruption:?} after {polls}: completed without an effect"
     );
-    // A repeated release fails because nothing is blocked.
+    // The repeated action may find nothing to change, so its result is not checked.
     drop(without_waiting(action(&next)).await);
     let changes = Changes { rows: changed(&world).await, recorded: recorded(&world).await };
     assert_eq!(
@@ -96,7 +96,7 @@ async fn failed_order(app: &App) {
     unit(app, async |unit| assert_eq!(unit.outbox().mark_failed(&failed, now).await.unwrap(), 2)).await;
 }
 
-/// An order whose first event is dead at the consumer `inventory`.
+/// An order whose ORDER_CREATED event is DEAD at the consumer `inventory`.
 async fn dead_lettered_order(app: &App) {
     ordered(app).await;
     let rows = app
@@ -192,7 +192,7 @@ fn interrupted_release_is_atomic_with_its_audit_entry() {
         let changed = async |world: &World| {
             world.rows().await.iter().filter(|row| row.released_time.is_some()).count() as u64
         };
-        // ORDER_TIMEOUT is unordered and blocks no later event.
+        // One row is released: ORDER_TIMEOUT is unordered, so its failed row blocks no later event.
         interrupt_once((interruption, polls), failed_order, action, changed, 1).await
     });
 }

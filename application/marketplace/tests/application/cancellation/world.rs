@@ -18,7 +18,7 @@ pub(crate) use crate::support::{BUYER, SELLER, TENANT, by, gateway, report};
 /// A deployment in which FAILED events block later ones.
 pub(crate) struct World(support::World);
 
-/// All state that a command may change.
+/// The state that the tested commands change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) products: Vec<(ProductId, ProductStatus, i64)>,
@@ -34,7 +34,6 @@ impl World {
         World(world)
     }
 
-    /// A new process.
     pub(crate) fn process(&self) -> (App, WakeupNotifier) {
         let process = self.0.process();
         (process.app, process.wake)

@@ -240,7 +240,7 @@ async fn attempt_is_counted_once_and_runs_at_once_after_a_lost_commit_reply() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_commit_leads_to_one_effect() {
+async fn commit_fault_leads_to_one_effect() {
     for fault in [CommitFault::ReplyLost, CommitFault::Lost, CommitFault::Transient] {
         let (world, process, _) = consuming(|_, _| Act::Apply).await;
         world.commit_event(&process, "e-1", 7, 1).await;

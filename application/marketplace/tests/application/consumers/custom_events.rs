@@ -60,7 +60,7 @@ fn book(world: &World, id: &str, event_type: &str, book: i64, seq: i64, payload:
 }
 
 #[tokio::test(start_paused = true)]
-async fn custom_event_type_is_delivered_once_and_in_order() {
+async fn custom_event_type_is_applied_once_and_in_order() {
     let world = World::new().await;
     let mut process = world.process();
     let loans = Subscriber { queue: QUEUE, handler: Arc::new(Loans) };

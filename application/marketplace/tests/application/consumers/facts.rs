@@ -31,7 +31,7 @@ fn manual_row(id: &str, row: &OutboxRow) -> NewEvent {
     }
 }
 
-/// All effects, operations and balances of the consumers.
+/// Effects, asset operations, balances and credit.
 async fn effects_and_balances(market: &Market) -> Vec<String> {
     let mut view = market.world.view().await;
     let orders: Vec<OrderId> = (1..200).map(|id| id.try_into().unwrap()).collect();
@@ -184,7 +184,7 @@ async fn event_that_the_order_contradicts_is_parked_at_once_and_has_no_effect() 
     assert_eq!(run_reconciliation(&market, false).await.findings, []);
 }
 
-/// The effects of these orders, and of one that does not exist.
+/// The effects of these orders, and of order 9999, which does not exist.
 async fn effects_of_orders(market: &Market, orders: &[OrderId]) -> Vec<EffectOfFact> {
     let mut view = market.world.view().await;
     let orders: Vec<OrderId> = orders.iter().copied().chain([9_999.try_into().unwrap()]).collect();

@@ -1,4 +1,4 @@
-//! Messages that are not events of this outbox: parked under a hash of their body, without any effect on genuine events.
+//! Messages that are not events of this outbox are parked under a hash of their body. Genuine events are not affected.
 
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::*;
@@ -191,11 +191,8 @@ async fn dead_letters_with_a_refused_body_are_parked_without_it_and_do_not_block
     let empty: Vec<&DeadLetter> = dead_letters.iter().filter(|it| it.body.is_empty()).collect();
     assert_eq!(empty.len(), 25);
     for dead_letter in empty {
-        let parts = [
-            "消息消费失败: the store refused to park it",
-            "bytes, at most 0 are kept; SHA-256",
-            &dead_letter.key,
-        ];
+        let parts =
+            ["消息消费失败: the store rejected it", "bytes, at most 0 are kept; SHA-256", &dead_letter.key];
         assert!(parts.iter().all(|part| dead_letter.reason.contains(part)), "{}", dead_letter.reason);
     }
 }

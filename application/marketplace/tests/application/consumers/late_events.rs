@@ -1,4 +1,4 @@
-//! Events applied after later events of their order, as after a redrive or a replay.
+//! Events of several orders, applied in different sequences, as after a redrive or a replay.
 
 use chrono::DateTime;
 use handover_outbox::consumers::Event;
@@ -40,7 +40,8 @@ fn cancelled(order: i64, reason: CancelReason) -> EventBody {
     EventBody::OrderCancelled(OrderCancelled { reason, ..body })
 }
 
-/// Results at both consumers after these events were applied in this sequence, each in its own unit of work.
+/// Results of `status-sync` and `buyer-credit` after the events were applied in this sequence, each in its own unit of
+/// work.
 async fn results_after(sequence: [usize; 5]) -> (Vec<Notification>, CreditCounts, u32) {
     let bodies = [
         sample::changed(7),
@@ -82,12 +83,12 @@ async fn results_after(sequence: [usize; 5]) -> (Vec<Notification>, CreditCounts
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_events_of_status_sync_and_buyer_credit_have_the_same_result_as_timely_events() {
+async fn results_of_status_sync_and_buyer_credit_do_not_depend_on_the_sequence_of_events() {
     let timely = results_after([0, 1, 2, 3, 4]).await;
     let (notifications, counts, score) = &timely;
     assert_eq!(notifications.len(), 4, "buyer and seller of two orders");
     assert_eq!((counts.cancelled_by_timeout, counts.cancelled_by_buyer), (1, 1));
-    assert_eq!(*score, 93, "only cancellations caused by the buyer count");
+    assert_eq!(*score, 93, "a cancellation after a refused lock does not count");
     for sequence in [[4, 3, 2, 1, 0], [1, 0, 4, 3, 2], [3, 4, 0, 2, 1]] {
         assert_eq!(results_after(sequence).await, timely, "{sequence:?}");
     }

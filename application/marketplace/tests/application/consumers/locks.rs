@@ -55,7 +55,7 @@ async fn cancellation_count(world: &World, buyer: i64) -> u32 {
 /// The buyer whose row is locked has more events than a consumer processes at a time, mixed with events of another
 /// buyer.
 #[tokio::test(start_paused = true)]
-async fn events_blocked_by_a_row_lock_do_not_delay_others_and_are_applied_after_it() {
+async fn events_blocked_by_a_row_lock_do_not_delay_others_and_are_applied_when_it_ends() {
     let world = World::new().await;
     let process = world.process();
     process.start_consumer(&credit_consumer(&process), Default::default()).await;
@@ -77,8 +77,8 @@ async fn events_blocked_by_a_row_lock_do_not_delay_others_and_are_applied_after_
     assert!(world.is_drained(CREDIT_QUEUE).await && world.dead_letters().await.is_empty());
 }
 
-/// A redelivered event may have killed its previous process, so the attempt is counted before it runs. Waiting for a lock
-/// for minutes MUST NOT count as an attempt.
+/// A redelivered event may have killed the previous process, so an attempt is normally counted before it runs. An
+/// attempt that only waits for a lock MUST NOT be counted.
 #[tokio::test(start_paused = true)]
 async fn redelivered_event_blocked_by_a_row_lock_spends_no_attempt() {
     let world = World::new().await;

@@ -10,8 +10,8 @@ use handover_outbox::ports::*;
 use super::scripted::{Act, NAME, QUEUE, consuming};
 use crate::support::{World, event_id, eventually, millis, pass, secs};
 
-/// Maximum time after which a waiting event is applied once its earlier event is settled; shorter than a sweep
-/// interval.
+/// Maximum time from the end of an earlier event (SUCCESS or DEAD) to the effects of the waiting events. It is shorter
+/// than a sweep interval, so the sweep cannot have applied them.
 const FOLLOW_UP_WITHIN: std::time::Duration = millis(100);
 
 #[tokio::test(start_paused = true)]
@@ -36,7 +36,7 @@ async fn retried_event_applies_its_predecessors_first() {
         consuming(|ids, before| if ids[0] == "e-2" && before < 2 { Act::Fail } else { Act::Apply }).await;
     world.commit_and_deliver(&process, "e-2", 7, 2).await;
     pass(millis(50)).await;
-    // Committed out of order by another process: the retry of e-2 MUST NOT overtake it.
+    // e-1 is committed after e-2: the retry of e-2 MUST NOT overtake it.
     world.commit_event(&process, "e-1", 7, 1).await;
     pass(secs(1)).await;
     assert_eq!(world.effects(7).await, ["e-1", "e-2"]);

@@ -33,7 +33,6 @@ pub(crate) enum Act {
     Panic,
     Hang,
     Conflict,
-    /// Kills the process.
     Kill(Tasks),
 }
 
@@ -110,7 +109,7 @@ impl Handler<Work> for Scripted {
     }
 }
 
-/// Writes a shipment task for a separate order per event, because the key of tasks allows one task per order.
+/// Writes a shipment task. Each event gets a separate order id, because an order can have only one task.
 pub(crate) async fn write_effect(
     unit: &mut Work,
     event: &Event,

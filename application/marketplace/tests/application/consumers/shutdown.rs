@@ -57,7 +57,7 @@ async fn event_in_backoff_is_returned_to_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn running_attempt_finishes_within_its_timeout_and_unstarted_deliveries_are_returned() {
+async fn hanging_attempt_ends_within_its_timeout_and_all_deliveries_are_returned() {
     let (world, process, handler) = consuming(|_, _| Act::Hang).await;
     for order in 1..=30 {
         world.commit_and_deliver(&process, &format!("e-{order}"), order, 1).await;

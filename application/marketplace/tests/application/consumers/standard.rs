@@ -71,7 +71,7 @@ async fn each_consumer_has_its_own_queue_bound_only_to_its_event_types() {
         let is_bound_to = |key: &str| queue.bindings.iter().any(|binding| topic_matches(binding, key));
         for event_type in EventType::ALL {
             let handles = subscriber.handler.event_types().contains(&event_type.as_str());
-            // A timeout message arrives with its dead-letter routing key.
+            // A timeout message arrives with the dead-letter routing key of the delay queue.
             let key = if *event_type == EventType::OrderTimeout {
                 "order.timeout"
             } else {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::scripted::{Act, NAME, QUEUE, Scripted, consuming};
 use crate::support::{Process, World, eventually, first_record, millis, pass, secs};
 
-/// Writes a consume-log record that no running attempt will process.
+/// Writes a consume-log record that belongs to no running attempt.
 pub(super) async fn write_unfinished_record(
     world: &World,
     id: &str,
@@ -55,12 +55,12 @@ async fn confirmed_event_that_the_broker_lost_is_applied_from_the_outbox() {
     }
     world.mark_sent_without_message(&["e-1", "e-2", "e-3"]).await;
     pass(secs(59)).await;
-    assert!(world.effects(7).await.is_empty(), "its message may still arrive");
+    assert!(world.effects(7).await.is_empty(), "the messages may still arrive");
     eventually(secs(8), async || world.effects(7).await == ["e-1", "e-2", "e-3"]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn purged_messages_are_applied_within_two_minutes() {
+async fn events_of_purged_messages_are_applied_within_two_minutes() {
     let world = World::new().await;
     let handler = Scripted::new(&world, |_, _| Act::Apply);
     let before = world.process();
@@ -113,7 +113,7 @@ async fn sweep_skips_events_before_the_subscription() {
     process.start_consumer(&handler.subscriber(), ConsumerSettings::default()).await;
     pass(secs(600)).await;
     assert!(handler.calls().is_empty());
-    // A new event of the same order does not apply the old event either.
+    // A new event of the same order does not cause the old event to be applied either.
     world.commit_and_deliver(&process, "new", 7, 2).await;
     pass(secs(1)).await;
     assert_eq!(world.effects(7).await, ["new"]);

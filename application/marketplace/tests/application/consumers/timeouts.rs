@@ -143,7 +143,7 @@ async fn sweep_closes_overdue_orders_despite_an_order_that_cannot_be_closed() {
     let world = World::new().await;
     let process = world.process();
     let good = process.ordered().await;
-    // An order whose product is missing, which the service never creates.
+    // An order whose product is missing. The service never creates such an order.
     let mut bad = good.clone();
     bad.id = 9_999.try_into().unwrap();
     bad.product = 9_999.try_into().unwrap();
@@ -190,7 +190,7 @@ async fn sweep_resumes_after_a_store_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn product_freed_by_a_timeout_can_be_bought_and_the_old_order_stays_closed() {
+async fn product_freed_by_a_timeout_can_be_bought_and_a_duplicate_timeout_changes_nothing() {
     let world = World::new().await;
     let process = consuming_timeouts(&world).await;
     let order = process.ordered().await;

@@ -1,4 +1,4 @@
-//! Replays interrupted by a crash or a lost connection: the event is still applied once.
+//! Replays interrupted by a crash, a lost connection, a store outage or a concurrent decision.
 
 use std::sync::{Arc, Mutex};
 

@@ -21,7 +21,7 @@ fn discard(selection: DeadLetterSelection) -> DiscardDeadLetters {
 }
 
 #[tokio::test(start_paused = true)]
-async fn discarded_dead_letter_keeps_its_row_and_reason_and_takes_no_effect() {
+async fn discard_keeps_the_row_records_the_reason_and_is_rejected_the_second_time() {
     let fixture = dead_letter_fixture(&[("e-1", 7), ("e-2", 8)]).await;
     let world = &fixture.world;
     let app = &fixture.process.app;

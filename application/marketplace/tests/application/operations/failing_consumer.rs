@@ -1,4 +1,4 @@
-//! A consumer whose handler returns a permanent error until the test fixes it, and the resulting dead letters.
+//! A consumer whose handler returns a permanent error until the test repairs it, and the resulting dead letters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) async fn dead_letter_fixture(names: &[(&str, i64)]) -> DeadLetterFixt
     fixture
 }
 
-/// Creates the deployment with the events dead, but with their copies still in the dead-letter queue.
+/// Creates the deployment. The events are DEAD, and their messages are still in the dead-letter queue.
 pub(crate) async fn undrained_fixture(names: &[(&str, i64)]) -> DeadLetterFixture {
     let world = World::new().await;
     let repaired = Arc::new(AtomicBool::new(false));
@@ -84,7 +84,7 @@ pub(crate) async fn park(world: &World, dead_letters: &[DeadLetter]) {
     unit.commit().await.unwrap();
 }
 
-/// The next version of the consume-log record of this event at the scripted consumer, with this status.
+/// A record with this status that replaces the consume-log record of the event at the scripted consumer.
 pub(crate) async fn next_record(world: &World, id: &str, status: ConsumeStatus) -> Consumption {
     let row = world.row(id).await;
     let record = world.log(NAME, id).await.unwrap();

@@ -1,4 +1,4 @@
-//! Operator actions and queries: each action happens once, is audited once, and affects only rows of its tenant.
+//! Operator actions and queries.
 
 mod crashes;
 mod discards;

@@ -33,7 +33,7 @@ async fn envelope_payload_is_masked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_field_is_masked() {
+async fn unknown_fields_free_text_and_invalid_json_are_masked() {
     for (json, hidden) in [
         (r#"{"address":{"street":"Main St 1"}}"#, "Main"),
         (r#"{"payload":[{"phones":["13800001111"]}]}"#, "138"),

@@ -149,7 +149,7 @@ async fn audit_log_shows_changes_to_rows_of_the_tenant_newest_first() {
     assert_eq!(selections(operator(), None).await, [second, first]);
     assert!(
         selections(other_tenant_operator(), None).await.is_empty(),
-        "including the changes of a platform operator of this tenant"
+        "changes by a platform operator are recorded for the tenant of the rows"
     );
     assert_eq!(selections(platform(), None).await, [second, first]);
     assert_eq!(selections(platform(), Some(TENANT)).await, [second, first]);

@@ -121,7 +121,8 @@ async fn blocked_aggregates_are_listed_with_their_event_counts_until_released() 
 #[tokio::test(start_paused = true)]
 async fn aggregate_that_is_blocked_and_waiting_is_listed_once_across_pages() {
     let (world, process) = blocked_order().await;
-    // Other orders only wait, with row ids above that of the waiting event of the blocked order.
+    // Two other orders only wait for a retry. Their row ids are greater than that of the waiting event of the blocked
+    // order.
     let event = |id: &str, order: i64| world.event(id, 1, &sample::changed(order));
     process.commit(vec![event("w-1", ORDER + 1), event("w-2", ORDER + 2)]).await;
     let waiting = ["e-2", "w-1", "w-2"].map(|id| FailedPublish {
@@ -168,7 +169,7 @@ async fn continue_mode_lists_and_releases_no_aggregates() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn release_by_platform_is_audited_for_the_tenant_of_the_rows() {
+async fn release_by_the_command_line_is_audited_for_the_tenant_of_the_rows() {
     let mut world = World::new().await;
     world.on_failed = OnFailed::Hold;
     let process = world.process();

@@ -197,7 +197,7 @@ async fn event_that_fails_during_a_concurrent_replay_is_retried() {
     world.broker.nack_next(1);
     let first =
         replay_dead_letters(&process.app.outbox, &acting(&operator()), command.clone()).await.unwrap();
-    assert_eq!(first.replayed, 0, "the broker refused it");
+    assert_eq!(first.replayed, 0, "the broker nacked the message");
     let dead_letter = world.dead_letter(QUEUE, "e-1").await;
     assert_eq!(dead_letter.status, DeadLetterStatus::Replaying);
     let record = world.log(NAME, "e-1").await.unwrap();
@@ -216,5 +216,9 @@ async fn event_that_fails_during_a_concurrent_replay_is_retried() {
     let (second, ()) = tokio::join!(second, fail);
     assert_eq!(second.unwrap().replayed, 1);
     let record = world.log(NAME, "e-1").await.unwrap();
-    assert_eq!(record.status, ConsumeStatus::Failed, "it is retried, as its dead letter requires");
+    assert_eq!(
+        record.status,
+        ConsumeStatus::Failed,
+        "the event is retried, because its dead letter was replayed"
+    );
 }

@@ -84,7 +84,11 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
         let started = timeline.items.iter().find(|item| item.what.ends_with(" started")).unwrap();
         started.detail.clone()
     };
-    assert_eq!(started(&masked).as_deref(), Some(MASK), "only the parties see the payment method");
+    assert_eq!(
+        started(&masked).as_deref(),
+        Some(MASK),
+        "an operator without the role `pii` does not see the payment method"
+    );
     assert_ne!(started(&shown).as_deref(), Some(MASK));
     process.app.tx.tasks.stop().await;
 }

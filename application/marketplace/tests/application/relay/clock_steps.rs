@@ -1,4 +1,4 @@
-//! Relays while the clock of the database is set back or forward.
+//! Relays when the clock of the database or of a process is set back or forward.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ fn all_of(name: &str) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn partitions_of_a_killed_relay_are_taken_over_within_a_lease_when_the_clock_steps() {
+async fn partitions_of_a_killed_relay_are_taken_over_soon_after_a_lease_when_the_clock_steps() {
     for step in STEPS {
         let world = World::new().await;
         let a = process_with_relay(&world, "a").await;
@@ -55,7 +55,7 @@ async fn partitions_of_a_killed_relay_are_taken_over_within_a_lease_when_the_clo
 }
 
 #[tokio::test(start_paused = true)]
-async fn relay_started_after_the_clock_was_set_back_takes_over_within_a_lease() {
+async fn relay_started_after_the_clock_was_set_back_takes_over_within_two_leases() {
     let world = World::new().await;
     let a = process_with_relay(&world, "a").await;
     pass(secs(2)).await;
@@ -74,7 +74,7 @@ async fn clock_step_does_not_move_partitions_of_live_relays() {
         let b = process_with_relay(&world, "b").await;
         pass(secs(10)).await;
         let before = owners(&world).await;
-        // At each point between two renewals.
+        // The steps happen at different points between two renewals.
         for _ in 0..5 {
             world.store.move_database_clock(step);
             pass(millis(2_100)).await;
@@ -116,7 +116,7 @@ async fn retry_written_by_a_clock_ahead_waits_no_longer_than_the_retry_policy() 
     for id in ["late", "behind"] {
         assert_eq!(world.status(id).await, OutboxStatus::Sent, "{id}");
     }
-    assert_eq!(world.status("retry").await, OutboxStatus::Retry, "within the policy");
+    assert_eq!(world.status("retry").await, OutboxStatus::Retry, "its delay is within the retry policy");
     pass(secs(3_600)).await;
     assert_eq!(world.status("retry").await, OutboxStatus::Sent);
     assert_eq!(world.status("redriven").await, OutboxStatus::Retry, "the operator chose its due time");

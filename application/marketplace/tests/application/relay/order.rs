@@ -79,7 +79,7 @@ async fn publish_after_a_failed_event(on_failed: OnFailed) -> (OutboxStatus, Vec
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_event_does_not_block_later_events_by_default() {
+async fn failed_event_does_not_block_later_events_under_on_failed_continue() {
     let (status, published) = publish_after_a_failed_event(OnFailed::Continue).await;
     assert_eq!(status, OutboxStatus::Sent);
     assert_eq!(published, ["a-2", "a-3", "b-1"]);

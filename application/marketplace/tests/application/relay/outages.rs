@@ -1,4 +1,4 @@
-//! Outages of the broker and of the store spend no attempts.
+//! Outages of the broker and of the store. By default they spend no attempts.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::relay_on;
 use super::test_brokers::{BrokerReply, SlowBroker, confirming_broker, mock_broker};
 use crate::support::{World, eventually, millis, pass, sample, secs};
 
-/// Maximum delay of an event after the broker is reachable again: the maximum pause between probes plus a margin.
+/// Maximum delay of an event after broker or store is reachable again: the maximum pause between probes plus a margin.
 const RECOVERED_WITHIN: std::time::Duration = millis(2_100);
 
 #[tokio::test(start_paused = true)]
@@ -140,7 +140,7 @@ async fn silent_broker_is_unreachable_after_the_confirm_timeout() {
     process.commit(vec![world.event("e-1", 1, &sample::changed(7))]).await;
     pass(millis(9_900)).await;
     assert_eq!(world.status("e-1").await, OutboxStatus::New);
-    // Before the first probe reaches the broker again.
+    // The confirm timeout has passed, but the first probe has not reached the broker yet.
     pass(millis(105)).await;
     let row = world.row("e-1").await;
     assert_eq!((row.status, row.retry_count), (OutboxStatus::Retry, 0));

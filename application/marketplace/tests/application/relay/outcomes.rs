@@ -72,7 +72,7 @@ async fn each_failed_attempt_is_recorded_in_the_history_once() {
     let event = |id: &str, order| world.event(id, 1, &sample::paid(order));
     process.commit(vec![event("e-1", 7), event("e-2", 8)]).await;
     pass(secs(3)).await;
-    // From now on the first reply to each commit is lost, including the commits of other settlements.
+    // From now on, every second commit loses its reply: each commit of the relay is repeated once.
     process.faults.next_commits([CommitFault::ReplyLost, CommitFault::None].repeat(200));
     pass(secs(200)).await;
     let error = Some("消息发送失败: returned: NO_ROUTE".to_owned());

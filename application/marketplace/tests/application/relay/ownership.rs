@@ -134,7 +134,8 @@ async fn busy_relay_releases_partitions_between_two_windows() {
 #[tokio::test(start_paused = true)]
 async fn relay_stalled_beyond_its_lease_settles_nothing() {
     let world = World::new().await;
-    // The first confirm of the slow relay arrives after 9 s; until then it cannot renew its leases.
+    // The broker confirms the first window of the slow relay after 9 s. Meanwhile the store is unavailable to this
+    // relay, so it cannot renew its leases.
     let slow = world.process_on(SlowBroker::first(&world.broker, secs(9)));
     slow.start_relay("a-slow", RelaySettings::default());
     slow.commit(vec![world.event("e-1", 1, &sample::changed(7))]).await;
@@ -187,9 +188,9 @@ async fn stalled_relay_does_not_settle_rows_of_an_old_epoch() {
     slow.faults.set_unavailable(false);
     pass(millis(8_900) - started.elapsed()).await;
     let share = shares(&world).await.get("a-slow").copied();
-    assert!(share.is_some_and(|count| count > 0), "it owns partitions again: {share:?}");
+    assert!(share.is_some_and(|count| count > 0), "the slow relay owns partitions again: {share:?}");
     pass(secs(1)).await;
-    assert_eq!(world.rows().await, settled, "every row is as the owner of that epoch settled it");
+    assert_eq!(world.rows().await, settled, "the late outcomes of the slow relay changed no row");
 }
 
 #[tokio::test(start_paused = true)]

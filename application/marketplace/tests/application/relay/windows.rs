@@ -110,7 +110,7 @@ async fn idle_relay_rarely_queries_the_store() {
     let (_world, process) = relay_on(broker, RelaySettings::default()).await;
     let before = process.faults.begun_units();
     pass(secs(60)).await;
-    // One unit of work per third of a lease of 5 s.
+    // The relay runs one unit of work per lease renewal: every third of a lease of 5 s.
     let ticks = process.faults.begun_units() - before;
     assert!((30..=40).contains(&ticks), "{ticks}");
 }

@@ -25,7 +25,7 @@ pub(crate) enum CommitFault {
     Unavailable,
 }
 
-/// Body of a dead letter that the store rejects with a backend error.
+/// The store rejects a dead letter whose body contains this text, with a backend error.
 pub(crate) const UNSTORABLE: &str = "unstorable";
 
 /// Fault switches of one process's connection to the store.
@@ -63,7 +63,7 @@ impl StoreFaults {
         self.switches().begun_units
     }
 
-    /// Number of calls to the store, including calls that failed because it was unavailable.
+    /// Number of begins, views and commits, including those that failed because the store was unavailable.
     pub(crate) fn calls(&self) -> u64 {
         self.switches().calls
     }

@@ -190,7 +190,7 @@ impl World {
         assert!(self.broker.inject(queue, message(&row)));
     }
 
-    /// Marks rows SENT without a message, as if the broker had lost the messages after its confirms.
+    /// Marks rows SENT without a message, as if the broker had lost the messages after it confirmed them.
     pub(crate) async fn mark_sent_without_message(&self, ids: &[&str]) {
         let proofs: Vec<Confirmed> = ids.iter().map(|id| proof(id)).collect();
         let mut unit = self.store.begin().await.unwrap();

@@ -1,4 +1,4 @@
-//! Concurrent commands: one succeeds, the others fail with a reason, and no change is partial.
+//! Concurrent commands and reports: each change is made once and completely.
 
 use std::collections::BTreeSet;
 
@@ -110,7 +110,7 @@ async fn concurrent_cancellation_and_payment_leave_a_consistent_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn concurrent_repeats_of_a_transition_happen_once() {
+async fn concurrent_repeats_of_a_command_take_effect_once() {
     let world = World::new().await;
     let process = world.process();
     let order = process.paid().await;

@@ -1,4 +1,4 @@
-//! Requests with an idempotency key whose attempts overlap.
+//! Requests with an idempotency key: takeover of a claim, replayed responses and deferred responses.
 
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ async fn listed(app: &App, ticket: Ticket) -> Option<String> {
     list_product(app, &context, command).await.ok().map(|product| product.id.to_string())
 }
 
-/// An attempt whose lease has expired finishes while another attempt takes the key over. Exactly one of the two commits,
-/// for every interleaving.
+/// An attempt whose lease has expired finishes while another attempt takes the key over. Exactly one of the two
+/// commits, in each tested interleaving.
 #[tokio::test(start_paused = true)]
 async fn exactly_one_attempt_completes_when_an_expired_lease_is_taken_over() {
     let mut late = 0;
@@ -113,10 +113,10 @@ async fn response_is_replayed_after_a_lost_commit_reply() {
     }
 }
 
-/// A command that stores its response in its own unit of work MUST refuse a key that was claimed for a deferred response: a
-/// crash would lose the response, and the command would run twice.
+/// A command that stores its response in its own unit of work MUST reject a key that was claimed for a deferred
+/// response: a crash would lose the response, and the command would run twice.
 #[tokio::test(start_paused = true)]
-async fn command_refuses_a_key_claimed_for_a_deferred_response() {
+async fn command_rejects_a_key_claimed_for_a_deferred_response() {
     let world = World::new().await;
     let app = world.process().app;
     let ClaimOutcome::New(ticket) = begin_with_deferred_response(&app, keyed_request("key")).await.unwrap()

@@ -84,7 +84,7 @@ async fn lowered_id_block_of_any_kind_never_returns_rows_of_others() {
                     pass(secs(1)).await;
                 }
             }
-            // The existing rows are unchanged.
+            // The outbox rows of other users are unchanged.
             let after = world.rows().await;
             assert_eq!(after[..before.len()], before[..], "{kind:?} by {by}");
         }
@@ -104,7 +104,8 @@ async fn commands_succeed_when_all_id_blocks_are_lowered() {
 async fn command_happens_once_with_a_lowered_id_block_and_a_commit_fault() {
     for fault in [CommitFault::ReplyLost, CommitFault::Lost, CommitFault::Transient] {
         let (world, process) = lowered_ids(&[IdKind::Product, IdKind::Order], 100).await;
-        // The listing finds that the ids of its block are in use; the commit after that is faulty.
+        // The listing has already replaced its lowered id block. The fault affects the commit that reserves the block
+        // of order ids.
         let product = process.listed().await;
         process.faults.next_commits([fault]);
         let order =

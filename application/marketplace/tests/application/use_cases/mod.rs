@@ -1,4 +1,4 @@
-//! Use cases: results, authorization, and exactly one effect under every store fault.
+//! Use cases: results, authorization, and exactly one effect under store faults.
 
 mod contention;
 mod idempotency;

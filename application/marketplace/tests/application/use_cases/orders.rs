@@ -96,7 +96,7 @@ async fn order_is_refused_for_a_missing_unavailable_or_own_product() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unsold_product_is_shelved_only_by_its_seller() {
+async fn shelving_is_rejected_for_other_users_and_in_the_wrong_status() {
     let world = World::new().await;
     let process = world.process();
     let product = process.listed().await.id;
@@ -150,7 +150,7 @@ async fn cancelled_order_frees_its_product_and_stays_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn order_is_hidden_from_other_users_and_refuses_the_wrong_party() {
+async fn order_is_hidden_from_other_users_and_rejects_actions_of_the_wrong_party() {
     let world = World::new().await;
     let process = world.process();
     let app = &process.app;
@@ -181,7 +181,7 @@ async fn order_is_hidden_from_other_users_and_refuses_the_wrong_party() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn action_in_the_wrong_status_changes_nothing() {
+async fn action_in_the_wrong_status_is_rejected() {
     let world = World::new().await;
     let process = world.process();
     let app = &process.app;

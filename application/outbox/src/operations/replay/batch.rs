@@ -36,12 +36,11 @@ pub(super) struct Batch {
     pub(super) entry: AuditEntry,
 }
 
-/// Result of a batch.
 #[derive(Default)]
 pub(super) struct BatchOutcome {
     pub(super) replayed: u64,
     pub(super) refused: Vec<Refused>,
-    /// The broker did not reply.
+    /// The publish failed, or the broker did not confirm in time.
     pub(super) broker_unreachable: bool,
 }
 
@@ -52,12 +51,12 @@ enum BeginOutcome {
     Publish,
     /// Its event was applied: nothing to publish.
     Applied,
-    /// Another operator decided about it.
+    /// It is already decided, or it no longer exists.
     Decided(&'static str),
 }
 
 impl Batch {
-    /// An error means that no step was started.
+    /// An error means that nothing was published.
     pub(super) async fn run(self, outbox: &Outbox) -> Result<BatchOutcome, StoreError> {
         let batch = Arc::new(self);
         let outcomes = batch.begin(outbox).await?;

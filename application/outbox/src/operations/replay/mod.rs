@@ -25,7 +25,7 @@ use crate::ports::{AuditEntry, DeadLetter, OutboxRow, StoreError};
 use crate::relay::outgoing_to;
 use batch::{Batch, BatchOutcome};
 
-/// Number of dead letters per batch.
+/// Maximum number of dead letters per batch.
 const BATCH: usize = 100;
 
 /// Command: which dead letters to replay, and why.
@@ -52,7 +52,7 @@ pub struct Replayed {
     pub refused: Vec<Refused>,
     /// Requested keys that do not exist or belong to another tenant.
     pub not_found: Vec<String>,
-    /// Whether the filter matches further dead letters.
+    /// Whether dead letters remain: the filter matches further ones, or the call was interrupted.
     pub more: bool,
 }
 
@@ -98,7 +98,7 @@ pub async fn replay_dead_letters(
         let batch = Batch { dead_letters, entry: AuditEntry { at: outbox.now(), ..entry } };
         let task = outbox.clone();
         let last = part + 1 == parts;
-        // As a separate task: a cancelled caller cannot interrupt it between its steps.
+        // A separate task, so that a cancelled caller cannot interrupt the batch between its steps.
         let ended = match outbox.tx.tasks.spawn(async move { batch.run(&task).await }).await {
             Ok(Some(ended)) => ended,
             Ok(None) => Err(StoreError::Unavailable("the process is shutting down".into())),

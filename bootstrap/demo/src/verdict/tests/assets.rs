@@ -32,7 +32,7 @@ fn operations(day: &mut SmallDay, order: i64) -> &mut Vec<AssetOperation> {
     day.database.assets.operations.get_mut(&order.try_into().unwrap()).unwrap()
 }
 
-/// Repeats an operation of an order without an event that causes it.
+/// Adds a copy of an operation of an order, without an event that causes it.
 fn repeat_operation(day: &mut SmallDay, order: i64, kind: OperationKind, asset: Asset) {
     let operations = operations(day, order);
     let once = operations.iter().find(|it| (it.kind, it.asset) == (kind, asset)).unwrap().clone();
@@ -125,7 +125,7 @@ fn coupon_used_twice_or_with_wrong_status_breaks_promise() {
 }
 
 #[test]
-fn unearned_points_break_promise() {
+fn earned_points_that_differ_from_payment_break_promise() {
     assert_eq!(after(|day| repeat_operation(day, PAID, OperationKind::Earn, Asset::Points)), EARNED);
     let with_balance = after(|day| {
         repeat_operation(day, PAID, OperationKind::Earn, Asset::Points);
@@ -183,7 +183,7 @@ fn late_payment_refunded_twice_or_never_breaks_promise() {
 }
 
 #[test]
-fn order_with_assets_that_differs_from_response_breaks_promise() {
+fn state_of_order_with_assets_or_refund_that_differs_from_response_breaks_promise() {
     let states = ["order states match the responses"];
     for (order, step) in [
         (REFUNDED, Step::Paid),
@@ -201,7 +201,7 @@ fn order_with_assets_that_differs_from_response_breaks_promise() {
 }
 
 #[test]
-fn missing_or_reordered_asset_effect_breaks_promise() {
+fn missing_duplicate_or_reordered_asset_effect_breaks_promise() {
     let once = "each effect exactly once";
     let unlocked = after(|day| drop(operations(day, WITH_ASSETS).remove(0)));
     assert_eq!(unlocked, [once]);
@@ -214,7 +214,7 @@ fn missing_or_reordered_asset_effect_breaks_promise() {
 }
 
 #[test]
-fn refunded_order_with_sold_product_breaks_promise() {
+fn paid_order_whose_product_is_on_sale_breaks_promise() {
     let broken = after(|day| day.row(REFUNDED).status = OrderStatus::Paid);
     assert!(broken.contains(&"a product is sold once"), "{broken:?}");
     assert!(broken.contains(&"no change without its event"), "{broken:?}");

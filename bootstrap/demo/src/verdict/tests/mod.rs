@@ -1,4 +1,4 @@
-//! Each violation breaks exactly the promises that cover it.
+//! Each violation breaks the promises that cover it.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "the small day has few event types")]
 
@@ -35,9 +35,11 @@ fn correct_day_keeps_every_promise_with_expected_figures() {
     let of = |name: &str| (found(name).promised, found(name).found);
     let same = |text: &str| (text.to_owned(), text.to_owned());
     assert_eq!(of("no acknowledged order is lost"), same("11 orders"));
-    // 11 x (created, timeout), 7 paid, 2 x (shipped, completed), 1 shipped, 4 cancelled, 1 refunded, 9 payments, 3 refunds.
+    // 11 x (created, timeout), 7 paid, 2 x (shipped, completed), 1 shipped, 4 cancelled, 1 refunded, 9 payments, 3
+    // refunds.
     assert_eq!(of("no change without its event"), same("51 events"));
-    // 11 + 4 + 1 listings, 7 shipments, 5 x 2 notifications, 2 + 2 + 1 credit, 3 x 2 + 3 x 3 + 2 on holds, 7 + 1 on points.
+    // 11 + 4 + 1 listings, 7 shipments, 5 x 2 notifications, 2 + 2 + 1 credit, 3 x 2 + 3 x 3 + 2 on holds, 7 + 1 on
+    // points.
     assert_eq!(of("each effect exactly once"), same("63 effects"));
     assert_eq!(of("the ledger sums to zero"), same("0.00 in money, 0 points"));
     assert_eq!(of("every hold is resolved"), same("8 of 8"));
@@ -126,13 +128,13 @@ fn payment_after_deadline_is_expected_if_refund_is_due() {
 }
 
 #[test]
-fn order_cancelled_too_late_or_too_early_breaks_promise() {
-    for (seconds, broken) in [(3, true), (13, true), (14, false), (2, false)] {
+fn order_cancelled_too_late_too_early_or_without_message_breaks_promise() {
+    for (seconds, kept) in [(3, true), (13, true), (14, false), (2, false)] {
         let broken_by = after(|day| {
             let row = day.row(TIMED_OUT);
             row.update_time = row.create_time + TimeDelta::seconds(seconds);
         });
-        assert_eq!(broken_by.is_empty(), broken, "cancelled after {seconds} s: {broken_by:?}");
+        assert_eq!(broken_by.is_empty(), kept, "cancelled after {seconds} s: {broken_by:?}");
         assert!(broken_by.iter().all(|name| *name == "unpaid orders are cancelled in time"), "{broken_by:?}");
     }
     let untaken =
@@ -329,7 +331,7 @@ fn credit_that_differs_from_its_changes_breaks_promise() {
 }
 
 #[test]
-fn copy_that_was_not_ignored_and_day_without_copies_break_promise() {
+fn copy_that_was_not_acknowledged_and_day_without_copies_break_promise() {
     let ignored = ["duplicate messages are ignored"];
     assert_eq!(after(|day| day.counts(WEBHOOK_QUEUE, COPIED).acked = 1), ignored);
     assert_eq!(after(|day| day.counts(INVENTORY_QUEUE, COPIED).acked = 2), ignored);

@@ -45,8 +45,9 @@ pub(super) const REFUSED: i64 = 10;
 /// Cancelled before the payment succeeded; the payment was refunded.
 pub(super) const PAID_AFTER_CANCEL: i64 = 11;
 
-/// The event whose messages were duplicated, and the event that was republished.
+/// The event whose messages were duplicated.
 pub(super) const COPIED: i64 = 1;
+/// The event that was published again.
 pub(super) const REPUBLISHED: i64 = 3;
 
 /// A day with all the evidence that the promises are checked against.
@@ -97,7 +98,7 @@ impl SmallDay {
         day.database.dead_letters.push(dead_letter(now));
         *day.counts(INVENTORY_QUEUE, COPIED) = MessageCounts { intact: 3, copies: 2, acked: 3 };
         *day.counts(WEBHOOK_QUEUE, COPIED) = MessageCounts { intact: 2, copies: 1, acked: 2 };
-        // Republished because its confirm was lost.
+        // Published again because its confirm was lost.
         *day.counts(WEBHOOK_QUEUE, REPUBLISHED) = MessageCounts { intact: 2, copies: 0, acked: 2 };
         day
     }

@@ -75,13 +75,11 @@ impl Day {
         self
     }
 
-    /// Adds flags.
     pub(crate) fn with(mut self, flags: &str) -> Day {
         self.arguments.extend(flags.split_whitespace().map(str::to_owned));
         self
     }
 
-    /// Sets an environment variable.
     pub(crate) fn set(mut self, name: &str, value: &str) -> Day {
         self.world = self.world.set(name, value);
         self
@@ -212,7 +210,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails only if it has ended already.
+        // Fails only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -237,7 +235,7 @@ impl Played {
         entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// The report, if every promise was kept.
+    /// Asserts that every promise was kept; returns the report.
     #[track_caller]
     pub(crate) fn kept(&self) -> Value {
         assert_eq!(self.code, Some(0), "{}\n{}", self.stdout, self.stderr);
@@ -245,7 +243,7 @@ impl Played {
         serde_json::from_str(&self.stdout).unwrap()
     }
 
-    /// The report, if a promise was broken.
+    /// Asserts that a promise was broken; returns the report.
     #[track_caller]
     pub(crate) fn broken(&self) -> Value {
         assert_eq!(self.code, Some(1), "{}\n{}", self.stdout, self.stderr);

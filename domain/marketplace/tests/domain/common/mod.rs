@@ -32,7 +32,6 @@ pub(crate) fn at(text: &str) -> DateTime<Utc> {
     text.parse().expect("an RFC 3339 time")
 }
 
-/// When the order was placed.
 pub(crate) fn placed_at() -> DateTime<Utc> {
     at("2026-02-04T10:30:00Z")
 }
@@ -63,7 +62,7 @@ pub(crate) fn new_order() -> NewOrder {
     NewOrder { id: id(900_001), buyer: id(BUYER), now: placed_at() }
 }
 
-/// The order in each status. `payable` differs from `total`, so that confusing the two fails a test.
+/// The order in this status. `payable` differs from `total`, so that confusing the two fails a test.
 pub(crate) fn order(status: OrderStatus) -> Order {
     let (order, _, _) = place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
     let paid = Some(placed_at() + TimeDelta::minutes(1));

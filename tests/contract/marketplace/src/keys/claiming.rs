@@ -39,7 +39,7 @@ pub async fn repeated_claim_with_same_token_succeeds(rig: &dyn KeysRig) {
     assert_eq!(claim(rig, &claim_of(rig, &first.scope, "t2")).await, ClaimOutcome::InProgress);
 }
 
-/// While the first request is in progress, others are refused, and their attempts change nothing.
+/// While the first request is in progress, other claims get `InProgress` and change nothing.
 pub async fn claim_is_refused_while_request_is_in_progress(rig: &dyn KeysRig) {
     let first = claim_of(rig, &fresh_scope(), "t1");
     assert_eq!(claim(rig, &first).await, ClaimOutcome::First);
@@ -50,7 +50,7 @@ pub async fn claim_is_refused_while_request_is_in_progress(rig: &dyn KeysRig) {
     assert_eq!(rig.keys().store_response("t1", &answered).await.unwrap(), Changed::One);
 }
 
-/// A different body with the same key is refused, while the first request is in progress and after its response.
+/// A claim with another body gets `KeyReused`, while the first request is in progress and after its response.
 pub async fn claim_with_different_body_is_refused(rig: &dyn KeysRig) {
     let first = claim_of(rig, &fresh_scope(), "t1");
     assert_eq!(claim(rig, &first).await, ClaimOutcome::First);

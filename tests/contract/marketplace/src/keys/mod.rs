@@ -48,7 +48,7 @@ handover_contract::rules! { keys_rules: KeysRig;
     ]
 }
 
-/// Lease of a claim. The durations are so long that the run time of a rule is negligible.
+/// Duration of the lease of a claim: so long that the run time of a rule is negligible.
 pub const LEASE: Duration = Duration::from_secs(400);
 /// Retention of a stored response.
 pub const RETENTION: Duration = Duration::from_secs(4_000);

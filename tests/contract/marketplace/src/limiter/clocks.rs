@@ -28,7 +28,6 @@ pub async fn clock_set_back_does_not_stop_refill(rig: &dyn LimiterRig) {
     assert_eq!(drain(rig, &key, bucket).await, 2);
 }
 
-/// Setting the clock back adds no tokens.
 pub async fn clock_set_back_adds_no_tokens(rig: &dyn LimiterRig) {
     let key = fresh_key();
     let bucket = slow(3);

@@ -23,9 +23,8 @@ pub trait LimiterRig: Send + Sync {
     /// Changes the system clock, which a limiter may use, by this amount.
     fn set_clock(&self, by: TimeDelta);
 
-    /// Whether a refusal reports the exact wait for the next token. A limiter that falls back to another one
-    /// reports the exact wait for only one of the two;
-    /// such a limiter runs only the rules that do not depend on exact waits.
+    /// Whether a refusal reports the exact wait for the next token. A limiter that consists of two limiters with
+    /// separate clocks does not; it is tested only with the rules that do not depend on exact waits.
     fn reports_exact_wait(&self) -> bool {
         true
     }
@@ -54,7 +53,7 @@ handover_contract::rules! { limiter_rules: LimiterRig;
 /// Interval between tokens; the run time of a rule is negligible in comparison.
 pub(crate) const SLOW: Duration = Duration::from_secs(400);
 
-/// A bucket that fills slowly.
+/// A bucket that gains one token per [`SLOW`].
 pub(crate) fn slow(capacity: u32) -> Bucket {
     let us = u64::try_from(SLOW.as_micros()).expect("400 s in microseconds");
     Bucket::new(NonZeroU32::new(capacity).expect("a capacity of at least 1"), us).expect("a valid bucket")

@@ -46,9 +46,9 @@ struct GrantedToken {
     set_forward: u32,
 }
 
-/// For any sequence of requests and clock changes, the number of tokens granted in an interval is at most the capacity
-/// plus the tokens added in that time. Setting the clock forward may add one full bucket each time. A client that waits
-/// for the reported time is not refused.
+/// In random sequences of requests and clock changes, the number of tokens granted in an interval is at most the
+/// capacity plus the tokens added in that time. Setting the clock forward may add one full bucket each time. A client
+/// that waits for the reported time is not refused, if the limiter reports exact waits.
 pub async fn granted_tokens_never_exceed_capacity_and_rate(rig: &dyn LimiterRig) {
     let mut runner = TestRunner::deterministic();
     let cases = if handover_contract::long() { 1_000 } else { 100 };

@@ -13,7 +13,7 @@ use super::{LimiterRig, SLOW, drain, fresh_key, refused, slow, take};
 /// Tolerance for waits: longer than the run time of a rule, but short compared with [`SLOW`].
 const TOLERANCE: Duration = Duration::from_secs(30);
 
-/// A new bucket is full; each token reduces the remaining number by one; then requests are refused.
+/// A new bucket is full, each granted token reduces `remaining` by one, and an empty bucket refuses requests.
 pub async fn bucket_grants_exactly_its_capacity(rig: &dyn LimiterRig) {
     for capacity in [1, 3, 200] {
         let key = fresh_key();

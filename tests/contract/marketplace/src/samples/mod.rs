@@ -57,7 +57,7 @@ pub fn product(id: i64) -> Product {
     }
 }
 
-/// A pending order of tenant 1: buyer 10 buys product `id + 1000` from seller 20 for 88.50.
+/// A pending order of tenant 1: buyer 10 buys product `id % 1_000_000 + 1000` from seller 20 for 88.50.
 pub fn order(id: i64) -> Order {
     Order {
         id: order_id(id),

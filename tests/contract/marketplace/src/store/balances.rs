@@ -96,7 +96,7 @@ pub async fn balance_accepts_any_later_version(rig: &dyn MarketRig) {
     assert_eq!(stored(rig, 11, Wallet).await, Some(balance(11, Wallet, 1)), "other rows are unchanged");
 }
 
-/// A balance with a negative amount is refused, in the first and in later writes.
+/// A balance with a negative amount is rejected, in the first and in later writes.
 pub async fn negative_balance_is_refused(rig: &dyn MarketRig) {
     put(rig, &[balance(10, Points, 5)]).await;
     for of in [10, 11] {

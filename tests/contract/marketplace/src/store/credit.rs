@@ -1,4 +1,4 @@
-//! Rules for buyer credit: each step of an order counts once.
+//! Rules for buyer credit: each outcome of an order counts once.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub async fn credit_changes_are_read_in_order_of_application(rig: &dyn MarketRig
     assert_eq!(credit(rig, 10).await.unwrap().counts, counts(2, 0, 0), "each change counts");
 }
 
-/// A second change for the same step of an order is a conflict, regardless of the event, and does not count.
+/// A second change for the same outcome of an order is a conflict, regardless of the event, and does not count.
 pub async fn second_credit_change_of_fact_is_conflict(rig: &dyn MarketRig) {
     change(rig, &[credit_change(10, 7, Completed, "a")]).await;
     for event in ["a", "b"] {
@@ -49,7 +49,7 @@ pub async fn second_credit_change_of_fact_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(credit(rig, 10).await.unwrap().counts, counts(1, 0, 0));
 }
 
-/// Changes are counted per kind and buyer, and the last event is stored; a buyer without changes has no credit.
+/// Changes are counted per outcome and buyer, and the last event is stored; a buyer without changes has no credit.
 pub async fn credit_is_counted_per_kind_and_buyer(rig: &dyn MarketRig) {
     assert_eq!(credit(rig, 10).await, None);
     change(
@@ -96,7 +96,6 @@ pub async fn score_depends_only_on_counts(rig: &dyn MarketRig) {
     }
 }
 
-/// A large batch for many buyers is counted completely.
 pub async fn large_batch_of_credit_is_counted_completely(rig: &dyn MarketRig) {
     let changes: Vec<_> =
         (0..700).map(|n| credit_change(1 + n % 300, 1 + n, Completed, &format!("e-{n}"))).collect();
@@ -119,7 +118,7 @@ pub async fn credit_is_isolated_by_tenant(rig: &dyn MarketRig) {
     assert_eq!(view.credit_changes(tenant(3), order_id(7)).await.unwrap(), []);
 }
 
-/// Concurrent units of work that count for one buyer lose no change, whether the row exists or not.
+/// Concurrent units of work that change the credit of one buyer lose no change, whether the row exists or not.
 pub async fn concurrent_credit_changes_are_not_lost(rig: &dyn MarketRig) {
     const UNITS: u32 = 8;
     async fn attempt(store: &MarketStore, change: &CreditChange) -> Result<(), StoreError> {
@@ -150,7 +149,7 @@ pub async fn concurrent_credit_changes_are_not_lost(rig: &dyn MarketRig) {
             within("a unit of work", unit)
                 .await
                 .expect("no unit of work panics")
-                .expect("every unit commits");
+                .expect("the unit of work commits");
         }
         assert_eq!(credit(rig, 10).await.unwrap().counts, counts(round * UNITS, 0, 0));
     }

@@ -1,4 +1,4 @@
-//! Rules for effects of consumers. Each effect is a row with a natural key: the order and its transition.
+//! Rules for effects of consumers. The unique key of an effect contains the order and the business fact.
 
 use std::sync::Arc;
 
@@ -67,7 +67,6 @@ pub async fn second_listing_change_of_fact_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap().len(), 2);
 }
 
-/// A shipment task is read as it was written.
 pub async fn shipment_tasks_are_read_as_written(rig: &dyn MarketRig) {
     let task = NewShipmentTask { aggregate_seq: 9, at: later(9), ..shipment_task(7, "b") };
     in_unit!(rig, |unit| {
@@ -187,7 +186,6 @@ pub async fn late_release_does_not_change_listing(rig: &dyn MarketRig) {
     );
 }
 
-/// The changes of one call are applied in the given sequence.
 pub async fn listing_changes_of_one_call_are_applied_in_order(rig: &dyn MarketRig) {
     change(
         rig,
@@ -204,8 +202,8 @@ pub async fn listing_changes_of_one_call_are_applied_in_order(rig: &dyn MarketRi
     assert_eq!(listing(rig).await, [entry(1, Some(8), "c"), entry(2, None, "e")]);
 }
 
-/// The events of different shop orders may be applied in any sequence, and a replayed event last. The product ends up
-/// assigned to the order that occupied it and never released it; without such an order it is free.
+/// The events of different shop orders may be applied in any sequence, for example after a replay. Afterwards the
+/// product is assigned to the order that occupied it and did not release it; without such an order it is free.
 pub async fn listing_is_independent_of_order_of_changes(rig: &dyn MarketRig) {
     let changes = |product: i64| {
         [
@@ -235,7 +233,7 @@ pub async fn listing_is_independent_of_order_of_changes(rig: &dyn MarketRig) {
     assert_eq!(
         listing(rig).await.last(),
         Some(&entry(30, None, "d")),
-        "a released order does not get the product again"
+        "an order that released the product does not get it again"
     );
 }
 
@@ -271,7 +269,7 @@ pub async fn concurrent_listing_changes_are_not_lost(rig: &dyn MarketRig) {
             within("a unit of work", unit)
                 .await
                 .expect("no unit of work panics")
-                .expect("every unit commits");
+                .expect("the unit of work commits");
         }
     }
     for (product, taken_by, event) in listing(rig).await {

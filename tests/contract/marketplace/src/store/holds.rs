@@ -64,7 +64,7 @@ pub async fn existing_hold_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(of(rig, 2).await, []);
 }
 
-/// A hold of a later version replaces only the previous version.
+/// A hold with a version above 1 replaces only the hold with the previous version; otherwise that is a conflict.
 pub async fn hold_with_unexpected_version_is_conflict(rig: &dyn MarketRig) {
     let committed = hold_moved_to(&hold(1, Wallet), HoldStatus::Committed);
     let reverted = Hold { reverted: true, ..hold_moved_to(&committed, HoldStatus::Committed) };
@@ -85,7 +85,6 @@ pub async fn hold_with_unexpected_version_is_conflict(rig: &dyn MarketRig) {
     assert_eq!(of(rig, 3).await, [], "a missing row is not inserted");
 }
 
-/// A batch may insert holds and replace others.
 pub async fn batch_may_insert_and_replace_holds(rig: &dyn MarketRig) {
     put(rig, &[hold(1, Wallet), hold(1, Points)]).await;
     let released = hold_moved_to(&hold(1, Points), HoldStatus::Released);
@@ -253,7 +252,6 @@ pub async fn concurrent_hold_updates_are_not_lost(rig: &dyn MarketRig) {
     assert_eq!((seen[0].version, seen[0].amount), (1 + RACERS as i64, 500 + RACERS as i64));
 }
 
-/// If several units of work insert the hold of one order and asset concurrently, exactly one succeeds.
 pub async fn concurrent_hold_inserts_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.put_holds(&[Hold { amount: n as i64, ..hold(1, Wallet) }]).await })

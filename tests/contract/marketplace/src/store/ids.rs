@@ -34,7 +34,6 @@ pub async fn block_starts_after_previous_block(rig: &dyn MarketRig) {
     }
 }
 
-/// Two blocks reserved in one unit of work do not overlap.
 pub async fn blocks_of_one_unit_do_not_overlap(rig: &dyn MarketRig) {
     let (first, second) = in_unit!(rig, |unit| {
         let first = unit.take_id_block(IdKind::Order, 10).await.unwrap();
@@ -103,7 +102,6 @@ async fn insert_one_of_each(rig: &dyn MarketRig, id: i64) {
     });
 }
 
-/// Blocks that sixteen tasks reserve concurrently do not overlap.
 pub async fn concurrent_blocks_do_not_overlap(rig: &dyn MarketRig) {
     const TASKS: usize = 16;
     const BLOCKS: usize = 4;

@@ -175,7 +175,7 @@ pub async fn operations_of_order_are_in_posting_order(rig: &dyn MarketRig) {
     assert_eq!(view.operations_of(TenantId::DEFAULT, order_id(3)).await.unwrap(), []);
 }
 
-/// A posting is refused if its entries do not sum to zero, separately for money and points.
+/// A posting is rejected if its money entries or its points entries do not sum to zero.
 pub async fn unbalanced_entries_are_refused(rig: &dyn MarketRig) {
     let with = |entries| Posting { operation: operation("k"), entries };
     for unbalanced in [
@@ -317,7 +317,8 @@ pub async fn consistent_ledger_has_no_discrepancies(rig: &dyn MarketRig) {
     assert_eq!(discrepancies(rig, Some(1), 9).await, []);
 }
 
-/// Each account whose balance differs from the sum of its entries is reported, grouped by user; a debt is negative.
+/// Each account whose balance differs from the sum of its entries is reported, sorted by tenant, user and account. A
+/// debt is reported as a negative balance.
 pub async fn balance_that_differs_from_entries_is_reported(rig: &dyn MarketRig) {
     let mut foreign = deposit("a", 10, 7);
     foreign.operation.tenant = tenant(2);

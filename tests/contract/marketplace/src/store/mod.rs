@@ -1,4 +1,4 @@
-//! The contract of [`MarketStore`] for the rows of the marketplace: one file per port.
+//! The contract of [`MarketStore`] for the rows of the marketplace: one file per topic.
 
 use std::sync::Arc;
 
@@ -223,12 +223,10 @@ handover_contract::rules! { store_rules: MarketRig;
     ]
 }
 
-/// Begins a unit of work.
 async fn begin(rig: &dyn MarketRig) -> Box<Work> {
     within("begin", rig.market().begin()).await.expect("a unit of work begins")
 }
 
-/// Opens a view.
 async fn view(rig: &dyn MarketRig) -> Box<dyn MarketView> {
     within("view", rig.market().view()).await.expect("a view opens")
 }

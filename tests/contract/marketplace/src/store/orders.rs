@@ -213,7 +213,6 @@ pub async fn orders_are_found_by_ids_in_tenant(rig: &dyn MarketRig) {
     assert_eq!(find(1, &[]).await, []);
 }
 
-/// A large number of orders is found by ids.
 pub async fn many_orders_are_found_by_ids(rig: &dyn MarketRig) {
     let all: Vec<Order> = (1..=700).map(order).collect();
     add(rig, &all).await;

@@ -26,7 +26,6 @@ async fn settle(rig: &dyn MarketRig, payment: &Payment, status: PaymentStatus, t
     after
 }
 
-/// A payment is read as it was written.
 pub async fn payment_is_read_as_written(rig: &dyn MarketRig) {
     let greatest = Payment { amount: Money::from_minor(MAX_ID).unwrap(), ..payment(MAX_ID, MAX_ID) };
     let awkward = Payment { method: SPECIAL_CHARACTERS.into(), amount: Money::ZERO, ..payment(2, 2) };

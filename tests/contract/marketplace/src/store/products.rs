@@ -24,7 +24,7 @@ fn numbers(products: Vec<Product>) -> Vec<i64> {
     products.into_iter().map(|product| product.id.get()).collect()
 }
 
-/// A product is read as it was written, with any title, price and ids.
+/// A product is read as it was written, with unusual titles, in every status, and with extreme prices and ids.
 pub async fn product_is_read_as_written(rig: &dyn MarketRig) {
     let titles = [
         SPECIAL_CHARACTERS.to_owned(),

@@ -1,4 +1,4 @@
-//! Rules for concurrent changes of the same row: exactly one succeeds.
+//! Rules for concurrent writes: exactly one write to the same row succeeds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use tokio::sync::Barrier;
 use super::{MarketRig, in_unit, view};
 use crate::samples::{order, order_moved_to, payment, product, settled};
 
-/// If several buyers order one product concurrently, exactly one gets it.
+/// If several units of work mark one product as sold concurrently, exactly one succeeds.
 pub async fn concurrent_product_changes_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_product(&product(1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {
@@ -72,7 +72,6 @@ pub async fn concurrent_read_then_change_succeeds_exactly_once(rig: &dyn MarketR
     assert_eq!(seen.version, 2);
 }
 
-/// If several units of work settle one payment concurrently, exactly one succeeds.
 pub async fn concurrent_payment_settlements_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_payment(&payment(1, 1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, _| {
@@ -101,7 +100,6 @@ pub async fn concurrent_uses_of_gateway_transaction_succeed_exactly_once(rig: &d
     one_succeeded(outcomes);
 }
 
-/// If several payments are inserted concurrently for one order, exactly one insert succeeds.
 pub async fn concurrent_payments_of_order_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.insert_payment(&payment(n as i64 + 1, 1)).await })
@@ -112,7 +110,6 @@ pub async fn concurrent_payments_of_order_succeed_exactly_once(rig: &dyn MarketR
     assert_eq!(seen.map(|payment| payment.id.get()), Some(winner as i64 + 1));
 }
 
-/// Concurrent units of work that insert different rows all succeed.
 pub async fn concurrent_inserts_of_different_rows_all_succeed(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {

@@ -191,7 +191,6 @@ pub async fn due_refunds_are_processing_and_ordered_earliest_first(rig: &dyn Mar
     assert_eq!(numbers(view(rig).await.refunds_due(later(9), 9).await.unwrap()), [50, 3, 1, 2]);
 }
 
-/// If several units of work insert a refund of one payment concurrently, exactly one succeeds.
 pub async fn concurrent_refunds_of_payment_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.insert_refund(&refund(n as i64 + 1, 1)).await })
@@ -202,7 +201,6 @@ pub async fn concurrent_refunds_of_payment_succeed_exactly_once(rig: &dyn Market
     assert_eq!(all, [refund(winner as i64 + 1, 1)]);
 }
 
-/// If several units of work settle one refund concurrently, exactly one succeeds.
 pub async fn concurrent_refund_settlements_succeed_exactly_once(rig: &dyn MarketRig) {
     in_unit!(rig, |unit| unit.insert_refund(&refund(1, 1)).await.unwrap());
     let outcomes = race(&rig.market(), |unit, n| {

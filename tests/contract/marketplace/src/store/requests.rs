@@ -71,7 +71,6 @@ pub async fn duplicate_scope_is_conflict(rig: &dyn MarketRig) {
     }
 }
 
-/// Keys are compared byte by byte.
 pub async fn idempotency_keys_are_compared_byte_by_byte(rig: &dyn MarketRig) {
     let requests = ["key", "KEY", "Key", "key.", "\"key\""].map(|key| processing_request(key, key));
     add(rig, &requests).await;
@@ -147,7 +146,6 @@ pub async fn expired_requests_are_removed_earliest_first(rig: &dyn MarketRig) {
     assert!(stored(rig, &scope("d")).await.is_some());
 }
 
-/// If several units of work insert one request concurrently, exactly one succeeds.
 pub async fn concurrent_request_inserts_succeed_exactly_once(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move { unit.insert_request(&processing_request("key", &format!("t{n}"))).await })
@@ -158,7 +156,6 @@ pub async fn concurrent_request_inserts_succeed_exactly_once(rig: &dyn MarketRig
     assert_eq!(token, Some(format!("t{winner}")));
 }
 
-/// If several units of work take over one request concurrently, exactly one succeeds.
 pub async fn concurrent_request_takeovers_succeed_exactly_once(rig: &dyn MarketRig) {
     add(rig, &[processing_request("key", "t")]).await;
     let outcomes = race(&rig.market(), |unit, n| {

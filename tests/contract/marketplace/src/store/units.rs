@@ -69,7 +69,6 @@ pub async fn unit_reads_its_own_rows(rig: &dyn MarketRig) {
     assert_eq!(unit.payment_by_id(payment_id(1)).await.unwrap(), Some(paid));
 }
 
-/// Dropping a unit of work rolls back its inserts.
 pub async fn dropped_unit_rolls_back_inserts(rig: &dyn MarketRig) {
     let mut unit = begin(rig).await;
     write_rows(unit.as_mut()).await;
@@ -78,7 +77,6 @@ pub async fn dropped_unit_rolls_back_inserts(rig: &dyn MarketRig) {
     assert_eq!(seen(begin(rig).await.as_mut()).await, [""; 0]);
 }
 
-/// Dropping a unit of work rolls back its changes of existing rows.
 pub async fn dropped_unit_rolls_back_updates(rig: &dyn MarketRig) {
     let old = product(1);
     in_unit!(rig, |unit| {
@@ -94,7 +92,7 @@ pub async fn dropped_unit_rolls_back_updates(rig: &dyn MarketRig) {
     assert_eq!(view.outbox_view().outbox_by_event(&[event_id("e")]).await.unwrap()[0].sent_time, None);
 }
 
-/// A reader that sees one row of a commit sees all of them.
+/// A view that sees one row of a commit sees all its rows and events.
 pub async fn rows_and_events_of_commit_become_visible_together(rig: &dyn MarketRig) {
     const COMMITS: i64 = 25;
     let store = rig.market();

@@ -20,7 +20,7 @@ async fn reject(rig: &dyn BrokerRig, name: &str, count: usize) {
     within("close", consumer.close()).await.unwrap();
 }
 
-/// A rejected message is routed with the dead-letter key of its queue; its delivery contains the name of that queue.
+/// A rejected message is routed, unchanged, with the dead-letter key of its queue; `died_in` is the name of that queue.
 pub async fn a_rejected_message_moves_to_the_dead_letters(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     publish(rig, &["a", "b"]).await;
@@ -61,7 +61,7 @@ pub async fn a_dead_letter_reaches_every_queue_that_matches_its_key(rig: &dyn Br
     drain(rig, "three", 1).await;
 }
 
-/// The delivery of a message that was dead-lettered twice contains the name of the queue that rejected it last.
+/// `died_in` of a message that was dead-lettered twice is the queue in which it was rejected last.
 pub async fn a_message_dead_lettered_twice_names_the_last_queue(rig: &dyn BrokerRig) {
     let second = dead_lettered(queue("second", &["dead"]), "buried");
     declare(rig, &[rejecting(), second, queue("last", &["buried"])]).await;
@@ -105,7 +105,7 @@ pub async fn a_settled_message_is_not_dead_lettered(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, "dead.queue", 1).await), ["b"]);
 }
 
-/// A message that was dead-lettered and is published again is a new message.
+/// A message that was dead-lettered and is published again is delivered without `died_in`.
 pub async fn a_message_published_again_is_not_dead_lettered(rig: &dyn BrokerRig) {
     declare(rig, &[rejecting(), queue("dead.queue", &["dead"])]).await;
     publish(rig, &["a"]).await;

@@ -1,4 +1,4 @@
-//! Declarations: repeating one has no effect; different arguments are refused.
+//! Declarations: repeating one has no effect; a declaration with different arguments is rejected.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::{
     receive, standard, stays_empty, subscribe, topology,
 };
 
-/// Declares an existing queue with other arguments, and returns the broker's refusal.
+/// Declares an existing queue with other arguments, and returns the text of the broker's error.
 async fn refusal(rig: &dyn BrokerRig, spec: QueueSpec) -> String {
     match within("declare", rig.broker().declare(&topology(&[spec]))).await {
         Err(BrokerError::Refused { what }) => what,
-        other => panic!("expected a refusal, got {other:?}"),
+        other => panic!("expected `Refused`, got {other:?}"),
     }
 }
 
@@ -51,25 +51,25 @@ pub async fn the_standard_topology_can_be_declared_again(rig: &dyn BrokerRig) {
     }
 }
 
-/// A different TTL is refused; the refusal contains the name of the queue and both values.
+/// A different TTL is rejected; the error contains the name of the queue and both values.
 pub async fn another_ttl_is_refused_with_both_values(rig: &dyn BrokerRig) {
     declare(rig, &[expiring(queue(QUEUE, &[KEY]), Duration::from_secs(61))]).await;
     let what = refusal(rig, expiring(queue(QUEUE, &[KEY]), Duration::from_secs(37))).await;
     for part in [QUEUE, "ttl", "61", "37"] {
-        assert!(what.to_lowercase().contains(part), "{part} is not in the refusal: {what}");
+        assert!(what.to_lowercase().contains(part), "{part} is not in the error: {what}");
     }
 }
 
-/// A different dead-letter key is refused; the refusal contains the name of the queue and both values.
+/// A different dead-letter key is rejected; the error contains the name of the queue and both values.
 pub async fn another_dead_letter_key_is_refused_with_both_values(rig: &dyn BrokerRig) {
     declare(rig, &[dead_lettered(queue(QUEUE, &[KEY]), "first.dead")]).await;
     let what = refusal(rig, dead_lettered(queue(QUEUE, &[KEY]), "second.dead")).await;
     for part in [QUEUE, "dead", "first.dead", "second.dead"] {
-        assert!(what.contains(part), "{part} is not in the refusal: {what}");
+        assert!(what.contains(part), "{part} is not in the error: {what}");
     }
 }
 
-/// Adding or removing an argument is refused.
+/// A declaration that adds or removes an argument is rejected; the error contains the name of the queue.
 pub async fn an_added_or_removed_argument_is_refused(rig: &dyn BrokerRig) {
     let plain = queue(QUEUE, &[KEY]);
     let full = dead_lettered(expiring(queue("full.queue", &["full"]), Duration::from_secs(61)), "dead");
@@ -83,11 +83,11 @@ pub async fn an_added_or_removed_argument_is_refused(rig: &dyn BrokerRig) {
     for spec in changed {
         let name = spec.name.clone();
         let what = refusal(rig, spec).await;
-        assert!(what.contains(&name), "{name} is not in the refusal: {what}");
+        assert!(what.contains(&name), "{name} is not in the error: {what}");
     }
 }
 
-/// A refusal deletes nothing: messages, bindings and consumers of the queue are unchanged.
+/// A rejected declaration changes nothing: messages, bindings and consumers of the queue are kept.
 pub async fn a_refused_declaration_deletes_nothing(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;
@@ -117,7 +117,7 @@ pub async fn a_queue_omitted_from_a_later_declaration_is_kept(rig: &dyn BrokerRi
 pub async fn an_undeclared_queue_cannot_be_subscribed_to(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let outcome = within("subscribe", rig.broker().subscribe("never.declared", 1.try_into().unwrap())).await;
-    assert!(outcome.is_err(), "the queue does not exist");
+    assert!(outcome.is_err(), "a subscription to an undeclared queue must fail");
     publish(rig, &["a"]).await;
     assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["a"], "the broker still works");
 }

@@ -179,8 +179,8 @@ pub async fn a_consumer_with_cancelled_calls_misses_no_message(rig: &dyn BrokerR
     }
 }
 
-/// If the caller of `publish` is cancelled, the broker stores none, some or all messages of the window, in order and
-/// each at most once, and still works.
+/// If the caller of `publish` is cancelled, the broker stores the first n messages of the window (n may be 0), in order
+/// and each once, and still works.
 pub async fn a_publish_cancelled_at_any_point_does_not_affect_the_broker(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     for polls in 0..MAX_POLLS {

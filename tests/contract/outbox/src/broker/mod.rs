@@ -30,7 +30,7 @@ pub trait BrokerRig: Send + Sync {
     /// The broker; every call returns the same instance.
     fn broker(&self) -> Arc<dyn Broker>;
 
-    /// Advances the broker's clock. If the broker uses the real clock, waits for this time.
+    /// Advances the broker's clock. If the broker uses the real clock, waits that long.
     async fn advance(&self, by: Duration);
 
     /// Capabilities in which adapters may differ.
@@ -52,7 +52,7 @@ pub struct BrokerCapabilities {
     /// A message nacked with requeue is requeued near the head of its queue. RabbitMQ 3.10 requeues it at the end of a
     /// quorum queue without a delivery limit.
     pub requeues_near_the_head: bool,
-    /// The broker's clock advances only through [`BrokerRig::advance`]. The clock of a real broker runs on its own.
+    /// The broker's clock advances only through [`BrokerRig::advance`].
     pub simulated_clock: bool,
 }
 
@@ -176,7 +176,7 @@ crate::rules! { broker_rules: BrokerRig;
 const QUEUE: &str = "contract.queue";
 /// Routing key of [`QUEUE`].
 const KEY: &str = "contract.key";
-/// Default routing key of dead letters.
+/// Routing key of the dead-letter queue in [`base_topology`].
 const DEAD_LETTER_KEY: &str = "contract.dlq";
 /// A key that no binding matches.
 const NOWHERE: &str = "contract.nowhere";
@@ -326,13 +326,13 @@ async fn stays_pending<T: std::fmt::Debug>(
     }
 }
 
-/// Depth of a queue.
 async fn depth(rig: &dyn BrokerRig, name: &str) -> QueueDepth {
     let depths = within("queues", rig.broker().queues()).await.expect("queues can be counted");
     depths.into_iter().find(|depth| depth.name == name).expect("a declared queue is listed")
 }
 
-/// Waits until the queue has these numbers of ready and unsettled messages; the broker may report counts late.
+/// Waits until the queue has these numbers of ready and unsettled messages, because a broker may report counts late.
+/// Unsettled messages are checked only if the broker counts them.
 async fn settles_at(rig: &dyn BrokerRig, name: &str, ready: u64, unacked: u64) {
     let unacked = if rig.capabilities().counts_unacked { Some(unacked) } else { None };
     let what = format!("{name} has {ready} ready and {unacked:?} unsettled");

@@ -168,7 +168,7 @@ pub async fn a_message_published_twice_is_delivered_twice(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, QUEUE, 3).await), ["e", "e", "e"]);
 }
 
-/// Concurrently published windows all arrive, each in its own order.
+/// All windows of concurrent publishers arrive; the messages of each publisher keep their order.
 pub async fn concurrently_published_windows_arrive_in_their_own_order(rig: &dyn BrokerRig) {
     const PUBLISHERS: usize = 6;
     declare_one(rig).await;

@@ -36,7 +36,7 @@ pub async fn a_star_matches_exactly_one_word(rig: &dyn BrokerRig) {
     assert_eq!(matched_keys(rig, "loan.*", &keys).await, ["loan.granted", "loan.refused"]);
 }
 
-/// `*` works at any position.
+/// `*` works in the middle of a pattern.
 pub async fn a_star_works_at_any_position(rig: &dyn BrokerRig) {
     let keys = ["a.x.c", "a.c", "a.x.y.c", "b.x.c", "a.x.d"];
     assert_eq!(matched_keys(rig, "a.*.c", &keys).await, ["a.x.c"]);
@@ -48,13 +48,13 @@ pub async fn a_hash_matches_any_number_of_words(rig: &dyn BrokerRig) {
     assert_eq!(matched_keys(rig, "book.#", &keys).await, ["book", "book.lent", "book.a.b.c"]);
 }
 
-/// `#` works in the middle and next to `*`.
+/// `#` works in the middle of a pattern.
 pub async fn a_hash_works_at_any_position(rig: &dyn BrokerRig) {
     let keys = ["a.z", "a.b.z", "a.b.c.d.z", "a.b", "z", "a.b.z.c"];
     assert_eq!(matched_keys(rig, "a.#.z", &keys).await, ["a.z", "a.b.z", "a.b.c.d.z"]);
 }
 
-/// `#.*` matches at least one word.
+/// `#.*.c` requires at least one word before `c`.
 pub async fn a_star_and_a_hash_match_at_least_one_word(rig: &dyn BrokerRig) {
     assert_eq!(matched_keys(rig, "#.*.c", &["c", "b.c", "a.b.c", "a.b"]).await, ["b.c", "a.b.c"]);
 }
@@ -102,7 +102,7 @@ pub async fn a_queue_without_bindings_receives_nothing(rig: &dyn BrokerRig) {
     drain(rig, "b", 1).await;
 }
 
-/// The standard topology routes each event to the queues with matching bindings.
+/// In the standard topology, each queue without TTL receives the messages that match its bindings.
 pub async fn the_standard_topology_routes_each_event_to_its_queues(rig: &dyn BrokerRig) {
     let topology = standard(Duration::from_secs(900));
     declare(rig, &topology.queues).await;

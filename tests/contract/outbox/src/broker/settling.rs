@@ -65,7 +65,7 @@ pub async fn a_requeued_message_is_redelivered_and_marked(rig: &dyn BrokerRig) {
     settles_at(rig, QUEUE, 1, 0).await;
 }
 
-/// A requeued message is placed near the head, before waiting messages.
+/// A requeued message is delivered before waiting messages, if the broker requeues near the head.
 pub async fn a_requeued_message_precedes_waiting_messages(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b", "c", "d", "e", "f"]).await;
@@ -111,7 +111,7 @@ pub async fn a_requeued_message_may_be_delivered_to_another_consumer(rig: &dyn B
     let unsettled = receive(one.as_ref(), 2).await;
     let two = subscribe(rig, QUEUE, 2).await;
     let first = tags(&unsettled[..1]);
-    // Any consumer with a free prefetch slot may receive it, including the one that requeued it.
+    // Any consumer with a free prefetch slot may receive the message, including the one that requeued it.
     let received = async {
         tokio::select! {
             got = next(two.as_ref()) => got,
@@ -136,7 +136,7 @@ pub async fn a_rejected_message_is_dropped_without_a_dead_letter_key(rig: &dyn B
     assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["b"]);
 }
 
-/// A nacked message frees its prefetch slot like an acked one.
+/// A rejected message frees its prefetch slot, like an acked one.
 pub async fn a_rejected_message_frees_its_prefetch_slot(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a", "b"]).await;

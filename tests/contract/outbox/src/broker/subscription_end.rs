@@ -59,7 +59,7 @@ pub async fn a_waiting_consumer_receives_the_messages_of_a_closed_one(rig: &dyn 
     assert_eq!(ids(&got), ["a"]);
 }
 
-/// A closed subscription returns `Closed` and delivers nothing.
+/// After `close`, `next` returns `Closed`; later messages stay in the queue.
 pub async fn a_closed_subscription_delivers_nothing(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let consumer = subscribe(rig, QUEUE, 3).await;
@@ -72,7 +72,7 @@ pub async fn a_closed_subscription_delivers_nothing(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["a"]);
 }
 
-/// A waiting call ends when its subscription is closed.
+/// A waiting `next` returns `Closed` when its subscription is closed.
 pub async fn a_waiting_call_ends_when_its_subscription_is_closed(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let consumer = subscribe(rig, QUEUE, 3).await;

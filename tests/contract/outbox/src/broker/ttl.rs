@@ -13,13 +13,14 @@ use super::{
 
 pub(super) const TTL: Duration = Duration::from_millis(600);
 const MARGIN: Duration = Duration::from_millis(200);
-/// Maximum drift between the clocks of the broker and of the rule within [`TTL`].
+/// Tolerated difference between [`TTL`] as measured by the broker and as measured by the rule.
 const DRIFT: Duration = Duration::from_millis(20);
 
-/// Receives the one message that expires after [`TTL`]; it was published after `since`.
+/// Receives a message that was published after `since` and expires after [`TTL`]; asserts that it does not arrive
+/// early.
 ///
-/// It must not arrive early. With a simulated clock nothing arrives until the rule advances it; with a real clock the
-/// age of the message is checked on arrival.
+/// With a simulated clock, nothing may arrive before the rule advances the clock. With a real clock, the time since
+/// `since` is checked when the message arrives.
 pub(super) async fn when_it_expires(
     rig: &dyn BrokerRig,
     consumer: &dyn Subscription,
@@ -128,8 +129,8 @@ pub async fn without_a_ttl_nothing_expires(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, "due", 1).await), ["a"]);
 }
 
-/// The delivery of an expired message names no queue, because no consumer rejected the message. If a consumer rejects
-/// it later, the delivery contains the name of that consumer's queue.
+/// `died_in` of an expired message is `None`, because no consumer rejected the message. If a consumer rejects it
+/// later, `died_in` is the queue of that consumer.
 pub async fn an_expired_message_that_is_rejected_names_the_rejecting_queue(rig: &dyn BrokerRig) {
     let due = dead_lettered(queue("due", &["due"]), "dead");
     declare(rig, &[delay(), due, queue("dead", &["dead"])]).await;

@@ -59,7 +59,7 @@ pub async fn pages_of_the_audit_log_are_ordered_newest_first(rig: &dyn StoreRig)
     assert_eq!(page(rig, None, next, 2).await, (Vec::new(), None));
 }
 
-/// The filter for changes omits entries of read-only actions, and the page is still full.
+/// The filter for changes omits entries with `changed` = 0; a page is still filled up to its limit.
 pub async fn the_filter_for_changes_omits_reads(rig: &dyn StoreRig) {
     for (action, changed) in [("a", 1), ("read", 0), ("b", 2), ("read", 0), ("read", 0), ("c", 9_000_000_000)]
     {

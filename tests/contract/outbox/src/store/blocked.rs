@@ -134,7 +134,7 @@ pub async fn an_aggregate_whose_next_event_is_not_due_is_listed(rig: &dyn StoreR
 }
 
 /// Under hold, an aggregate with an ordered FAILED event that was not released is not listed as waiting, whatever the
-/// position of its waiting event. Otherwise it is.
+/// position of its waiting event. Without such an event, and always under continue, it is listed.
 pub async fn an_aggregate_behind_a_failed_event_is_waiting_only_under_continue(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(9) };
     append(
@@ -196,7 +196,7 @@ pub async fn nothing_but_an_ordered_failed_event_blocks(rig: &dyn StoreRig) {
     assert_eq!(blocked(rig).await, [""; 0], "the event is pending again");
 }
 
-/// Held events are the pending events of the same aggregate that come after the failed event, whatever their ids.
+/// Held events are the pending, ordered events of the same aggregate after the failed event, whatever their ids.
 pub async fn events_held_by_a_failed_event_are_counted(rig: &dyn StoreRig) {
     let others = [
         AggregateRef { tenant: tenant(2), ..aggregate(7) },
@@ -300,7 +300,7 @@ pub async fn a_release_does_not_change_events_that_block_nothing(rig: &dyn Store
     assert_eq!(release(rig, &aggregate(8), 2).await, 0, "the aggregate does not exist");
 }
 
-/// A release applies to one aggregate: tenant, kind and id together.
+/// A release applies to one aggregate, which is identified by tenant, kind and id.
 pub async fn a_release_applies_to_one_aggregate(rig: &dyn StoreRig) {
     let all = [
         ("own", aggregate(7)),

@@ -7,7 +7,7 @@ use super::units::{has_dead_letter, has_event};
 use super::{StoreRig, begin, in_unit, view};
 use crate::samples::{dead_letter, event};
 
-/// A `begin` that is cancelled at any point leaves no later unit of work inside its transaction.
+/// After a `begin` was cancelled at any point, later units of work are committed and rolled back as usual.
 pub async fn a_begin_cancelled_at_any_point_does_not_affect_later_units(rig: &dyn StoreRig) {
     for polls in 0..MAX_POLLS {
         let store = rig.store();

@@ -187,7 +187,7 @@ pub async fn a_large_batch_is_recorded_completely(rig: &dyn StoreRig) {
     );
 }
 
-/// Recording an empty batch is not an error, and a conflict names its key.
+/// Recording an empty batch is not an error; the `what` of a conflict is not empty.
 pub async fn a_conflict_names_its_key(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().record(&[]).await.unwrap();

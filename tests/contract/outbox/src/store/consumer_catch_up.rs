@@ -1,5 +1,5 @@
-//! Events that a consumer still has to process: unapplied, stale, or never delivered; and the
-//! subscription of the consumer.
+//! Events that a consumer still has to process (unapplied, with a stale record, or without a record), and its
+//! subscription.
 
 use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus};
@@ -69,7 +69,7 @@ pub async fn an_unapplied_event_is_returned_with_its_rows(rig: &dyn StoreRig) {
     );
 }
 
-/// Only events of the requested aggregates are returned: tenant, kind and id together.
+/// Only events of the requested aggregates are returned; an aggregate is identified by tenant, kind and id.
 pub async fn only_events_of_the_aggregates_are_unapplied(rig: &dyn StoreRig) {
     let shelf = AggregateRef { kind: "Shelf".into(), ..aggregate(7) };
     let other_tenant = AggregateRef { tenant: tenant(2), ..aggregate(7) };
@@ -168,7 +168,7 @@ async fn stale_consumptions(
     limit: u32,
 ) -> Vec<String> {
     let found = view(rig).await.outbox_view().stale_consumptions("inventory", idle_since, now, limit).await;
-    found.expect("stale events can be read").into_iter().map(String::from).collect()
+    found.expect("stale records can be read").into_iter().map(String::from).collect()
 }
 
 fn left(id: &str, status: ConsumeStatus, touched: i64) -> Consumption {
@@ -178,7 +178,7 @@ fn left(id: &str, status: ConsumeStatus, touched: i64) -> Consumption {
     }
 }
 
-/// `WAITING` and `FAILED` records that have not changed for long are stale; settled ones are not.
+/// `WAITING` and `FAILED` records that were written before `idle_since` are stale; settled ones are not.
 pub async fn unchanged_waiting_and_failed_records_are_stale(rig: &dyn StoreRig) {
     let mut rows = Vec::new();
     for status in ConsumeStatus::ALL {
@@ -193,7 +193,7 @@ pub async fn unchanged_waiting_and_failed_records_are_stale(rig: &dyn StoreRig) 
     assert_eq!(seen, ["old-FAILED", "old-WAITING"]);
 }
 
-/// A record with a next attempt is stale only if that attempt has also been due for that long.
+/// A record with a next attempt is stale only if that attempt was also due before `idle_since`.
 pub async fn a_record_whose_next_attempt_is_not_long_due_is_not_stale(rig: &dyn StoreRig) {
     let due = |id: &str, at: i64| Consumption {
         next_retry_time: Some(later(at)),
@@ -213,7 +213,8 @@ pub async fn a_processing_record_is_stale_after_its_lease_ended(rig: &dyn StoreR
     assert_eq!(stale_consumptions(rig, later(-30), start(), 10).await, ["ended"]);
 }
 
-/// A record written by a clock that has since been set back is stale: its times would delay the event for long.
+/// An unsettled record with a `consume_time` after `now` is stale: the clock was set back, and the times of the record
+/// would delay the event for long.
 pub async fn a_record_written_later_than_now_is_stale(rig: &dyn StoreRig) {
     let rows = ConsumeStatus::ALL.iter().map(|status| Consumption {
         lease_until: (*status == ConsumeStatus::Processing).then(|| later(315)),
@@ -242,7 +243,7 @@ pub async fn stale_records_are_ordered_oldest_first(rig: &dyn StoreRig) {
     assert_eq!(stale_consumptions(rig, later(-30), start(), 2).await, ["first", "second"]);
 }
 
-/// Stale records belong to one consumer.
+/// Stale records of other consumers are not returned.
 pub async fn stale_records_belong_to_one_consumer(rig: &dyn StoreRig) {
     let row = left("e", ConsumeStatus::Waiting, -60);
     record(rig, &[Consumption { consumer: "another".into(), ..row }]).await;
@@ -285,13 +286,13 @@ pub async fn unconsumed_events_are_returned_by_their_sent_time(rig: &dyn StoreRi
     assert_eq!(
         unconsumed_events(rig, &types, 10, 20, 10).await,
         ["second", "third"],
-        "after the start, up to the end"
+        "the start is excluded, the end is included"
     );
     assert_eq!(unconsumed_events(rig, &types, 0, 100, 3).await, ["early", "second", "third"]);
     assert_eq!(unconsumed_events(rig, &types, 21, 100, 10).await, [""; 0]);
 }
 
-/// Any record in the consumer's own log means that the event was delivered.
+/// An event with a record of this consumer, in any status, is not unconsumed; records of other consumers do not count.
 pub async fn an_event_with_any_record_in_the_log_is_not_returned_as_unconsumed(rig: &dyn StoreRig) {
     for status in ConsumeStatus::ALL {
         append(rig, &[event(status.as_str(), 7, 1)]).await;
@@ -304,7 +305,7 @@ pub async fn an_event_with_any_record_in_the_log_is_not_returned_as_unconsumed(r
     assert_eq!(unconsumed_events(rig, &[BOOK_LENT], 0, 9, 10).await, ["elsewhere"]);
 }
 
-/// Only the consumer's types, and only events after its subscription, are returned.
+/// Only events of the consumer's types after the position of its subscription are returned.
 pub async fn only_own_types_and_events_after_the_subscription_are_unconsumed(rig: &dyn StoreRig) {
     append(rig, &[event("history", 7, 1)]).await;
     in_unit!(rig, |unit| unit.outbox().subscribe_consumer("inventory", start()).await.unwrap());

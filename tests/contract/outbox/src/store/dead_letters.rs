@@ -65,8 +65,8 @@ pub async fn a_dead_letter_is_read_back_as_it_was_parked(rig: &dyn StoreRig) {
     assert_eq!(parked(rig, "another.queue", "e-1").await, None);
 }
 
-/// Whatever its texts are, a dead letter is parked once and read back in its storable form: no text exceeds its
-/// limit, and the reason states the size of a truncated body.
+/// Whatever its texts are, a dead letter is parked once and read back in its storable form: body and reason do
+/// not exceed their limits, and the reason states the size of a truncated body.
 pub async fn dead_letters_with_any_text_are_parked_in_storable_form(rig: &dyn StoreRig) {
     let long = format!("{}\0{}", "é".repeat(200), SPECIAL_CHARACTERS.repeat(2_000));
     let odd = DeadLetter {
@@ -140,8 +140,8 @@ pub async fn a_decided_dead_letter_is_reopened(rig: &dyn StoreRig) {
     assert_eq!(keys(rig).await, ["discarded", "replayed"]);
 }
 
-/// A dead letter that is being replayed is reopened, too: it may be dead-lettered again before the confirm is
-/// recorded.
+/// A dead letter that is being replayed is reopened, too: its message may be dead-lettered again before the
+/// confirm is recorded.
 pub async fn a_dead_letter_that_is_being_replayed_is_reopened(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("queue", "first"), dead_letter("queue", "second")]).await;
     opens_again_after(rig, "first", DeadLetterStatus::Replaying).await;

@@ -12,7 +12,7 @@ use crate::samples::{
 };
 use crate::work::{changes_none, is_conflict};
 
-/// All kinds of statements that can fail with a conflict.
+/// Kinds of statements that fail with a conflict.
 const FAILURES: [&str; 4] = ["event", "batch of events", "first consumption", "later consumption"];
 
 async fn fail_by(what: &str, unit: &mut dyn OutboxUnit) -> Result<(), StoreError> {
@@ -51,7 +51,7 @@ pub async fn after_a_failed_statement_nothing_can_be_committed(rig: &dyn StoreRi
     }
 }
 
-/// Statements after a failed one are not stored either.
+/// Writes after a failed statement are not stored either.
 pub async fn statements_after_a_failed_one_are_not_stored(rig: &dyn StoreRig) {
     take_every_key(rig).await;
     for what in FAILURES {

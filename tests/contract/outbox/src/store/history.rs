@@ -49,7 +49,7 @@ pub async fn many_history_entries_are_returned_completely(rig: &dyn StoreRig) {
     assert_eq!(of(rig, &ids.iter().map(String::as_str).collect::<Vec<_>>()).await, written);
 }
 
-/// An entry is committed together with the change it records, or not at all.
+/// A unit of work reads its own entries, and they are rolled back with it.
 pub async fn a_history_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().add_history(&[history_entry("e-1")]).await.unwrap();

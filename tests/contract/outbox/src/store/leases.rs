@@ -63,7 +63,7 @@ pub async fn every_partition_has_a_row_from_the_start(rig: &dyn StoreRig) {
     assert!(leases.iter().all(|lease| lease.owner.is_none() && lease.lease_until.is_none()));
 }
 
-/// There are always 64 rows, in order.
+/// After partitions were taken and released there are still 64 rows, in order.
 pub async fn there_are_always_as_many_rows_as_partitions(rig: &dyn StoreRig) {
     let owned = take(rig, "r1", partition(40)).await;
     take(rig, "r1", partition(3)).await;
@@ -73,7 +73,7 @@ pub async fn there_are_always_as_many_rows_as_partitions(rig: &dyn StoreRig) {
     assert_eq!(leases.iter().map(|l| l.partition).collect::<Vec<_>>(), Partition::all().collect::<Vec<_>>());
 }
 
-/// A relay that takes a free partition gets a lease from the database's current time, and the epoch increases by one.
+/// A relay that takes a free partition gets a lease that starts at the database time, and the epoch increases by one.
 pub async fn a_free_partition_can_be_taken(rig: &dyn StoreRig) {
     let of = partition(7);
     let seen = lease(rig, of).await;
@@ -289,7 +289,7 @@ pub async fn ending_all_leases_frees_every_partition(rig: &dyn StoreRig) {
     take(rig, "r2", partition(8)).await;
 }
 
-/// Events that were PROCESSING when the process ended are stale immediately; settled and waiting ones are not.
+/// Ending all leases makes `PROCESSING` records stale immediately, but no records with another status.
 pub async fn ending_all_leases_ends_leases_of_processing_events(rig: &dyn StoreRig) {
     let database_now = now(rig).await;
     let row = |id: &str, status: ConsumeStatus| Consumption {

@@ -302,12 +302,10 @@ crate::rules! { store_rules: StoreRig;
     ]
 }
 
-/// Begins a unit of work.
 async fn begin(rig: &dyn StoreRig) -> Box<dyn UnitOfWork> {
     within("begin", rig.store().begin()).await.expect("a unit of work begins")
 }
 
-/// Opens a view.
 async fn view(rig: &dyn StoreRig) -> Box<dyn View> {
     within("view", rig.store().view()).await.expect("a view opens")
 }

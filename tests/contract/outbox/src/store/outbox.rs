@@ -168,7 +168,7 @@ pub async fn event_ids_are_compared_byte_by_byte(rig: &dyn StoreRig) {
     assert_eq!(row(rig, "KEY-A").await.status, OutboxStatus::New);
 }
 
-/// Any 1 to 64 visible characters are a valid event id.
+/// Event ids of 1 to 64 characters are stored unchanged, also with characters that have a meaning in SQL.
 pub async fn an_event_id_of_64_special_characters_is_stored(rig: &dyn StoreRig) {
     let ids = ["'\"%_\\;--/*?$1:a{}".to_owned(), "x".repeat(64), "~".into()];
     for (n, id) in ids.iter().enumerate() {
@@ -177,7 +177,7 @@ pub async fn an_event_id_of_64_special_characters_is_stored(rig: &dyn StoreRig) 
     }
 }
 
-/// Queries by event id return existing rows once and omit missing ones.
+/// Queries by event id return the existing rows and omit missing ones.
 pub async fn rows_are_found_by_event_id_and_missing_ones_omitted(rig: &dyn StoreRig) {
     append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1)]).await;
     let requested = [event_id("c"), event_id("missing"), event_id("a")];

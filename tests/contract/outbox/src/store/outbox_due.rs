@@ -84,7 +84,8 @@ pub async fn only_rows_of_the_requested_partitions_are_due(rig: &dyn StoreRig) {
     assert_eq!(due(rig, start()).await.len(), 64);
 }
 
-/// The partition of a row depends only on tenant and aggregate id, also for large and negative ids.
+/// A row is in the partition that `Partition::of` computes from tenant and aggregate id, also for large and negative
+/// ids.
 pub async fn every_aggregate_is_in_the_partition_that_the_domain_computes(rig: &dyn StoreRig) {
     let ids = [0, 1, 63, 64, -1, -65, i64::MAX, i64::MIN, 9_007_199_254_740_991];
     let of = |tenant_id: i64, id: i64| AggregateRef { tenant: tenant(tenant_id), kind: BOOK.into(), id };

@@ -105,7 +105,7 @@ pub async fn rows_are_counted_for_one_tenant_or_all(rig: &dyn StoreRig) {
 pub async fn a_readable_row_is_not_listed_as_unreadable(rig: &dyn StoreRig) {
     let ids = ["new", "retry", "sent", "failed", "released", "redriven"];
     append(rig, &(1..).zip(ids).map(|(book, id)| event(id, book, 1)).collect::<Vec<_>>()).await;
-    // More rows than one page of the search.
+    // These are more rows than one page of the search contains.
     append(rig, &(1..=1_100).map(|n| event(&format!("e{n}"), 100 + n, 1)).collect::<Vec<_>>()).await;
     in_unit!(rig, |unit| {
         let failed = [to_retry("retry", Some(later(5))), to_failed("failed"), to_failed("released")];

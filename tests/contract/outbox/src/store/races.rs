@@ -1,4 +1,4 @@
-//! Concurrent writes to the same row: exactly one succeeds.
+//! Concurrent writes: exactly one write to the same row succeeds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::concurrency::{RACERS, one_changed, one_succeeded, race};
 use crate::samples::{confirmed, consumption, dead_letter, event, event_id, partition, relay, start};
 use crate::work::{changes_one, commit};
 
-/// One event id appended concurrently becomes one row.
+/// Of concurrent appends of one event id, exactly one succeeds.
 pub async fn exactly_one_of_concurrent_units_appends_an_event(rig: &dyn StoreRig) {
     let outcomes = race(&rig.store(), |unit, n| {
         Box::pin(async move { unit.outbox().append(&[event("e", n as i64, 1)]).await })
@@ -106,7 +106,7 @@ pub async fn exactly_one_of_concurrent_workers_with_reads_retries_an_event(rig: 
     one_effect(rig).await;
 }
 
-/// One row confirmed concurrently is counted once.
+/// Of concurrent confirms of one row, exactly one changes the row.
 pub async fn a_row_confirmed_concurrently_becomes_sent_once(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().append(&[event("e", 7, 1)]).await.unwrap());
     let outcomes = race(&rig.store(), |unit, _| {

@@ -91,7 +91,7 @@ pub async fn redriven_rows_are_returned_with_their_earlier_values(rig: &dyn Stor
 }
 
 /// A redriven row is due at its time. Until then later rows of its aggregate wait if it was FAILED, but not if it was
-/// confirmed: the consumer may already have it.
+/// SENT, because the consumer may already have the event.
 pub async fn a_redriven_row_is_due_at_its_time_and_not_before(rig: &dyn StoreRig) {
     one_sent_and_one_failed(rig).await;
     append(rig, &[event("passes", 7, 2), event("behind", 8, 2), event("free", 9, 1)]).await;

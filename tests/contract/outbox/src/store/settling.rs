@@ -12,7 +12,7 @@ use crate::samples::{
 };
 use crate::work::changes_one;
 
-/// A confirmed row becomes `SENT` and stores the time.
+/// A confirmed row becomes `SENT`, and the time of the confirm is stored.
 pub async fn a_confirmed_row_is_sent_with_its_time(rig: &dyn StoreRig) {
     append(rig, &[event("new", 7, 1), event("retry", 8, 1), event("left", 9, 1)]).await;
     in_unit!(rig, |unit| unit
@@ -130,8 +130,8 @@ async fn bring_forward(rig: &dyn StoreRig, partitions: PartitionSet, beyond: i64
         .expect("retries are brought forward"))
 }
 
-/// A retry that is due after the bound becomes due now, and nothing else of its row changes. A retry that is due at or
-/// before the bound is not changed.
+/// A retry that is due after the bound becomes due now; of its other columns, only `update_time` changes. A retry that
+/// is due at or before the bound is not changed.
 pub async fn a_retry_due_beyond_the_bound_is_brought_forward(rig: &dyn StoreRig) {
     append(rig, &[event("far", 7, 1), event("at-bound", 8, 1), event("at-once", 9, 1)]).await;
     in_unit!(rig, |unit| {

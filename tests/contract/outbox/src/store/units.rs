@@ -30,7 +30,7 @@ pub(super) async fn write_everything(unit: &mut dyn OutboxUnit) {
     changes_one(unit.acquire_partition(&relay("r1"), &free, 60_000).await);
 }
 
-/// Names of the rows that are visible.
+/// Names of the checks that find the rows of [`write_everything`].
 async fn seen(view: &mut dyn OutboxView) -> Vec<&'static str> {
     let due = DueQuery { limit: 9, ..due_at(start()) };
     let checks = [
@@ -169,7 +169,7 @@ pub async fn a_unit_sees_every_commit_before_it(rig: &dyn StoreRig) {
     }
 }
 
-/// Open views do not block writers, not even during their reads.
+/// Open views that have read rows do not block writers of these rows.
 pub async fn a_view_does_not_block_writers(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().append(&[event("e", 1, 1)]).await.unwrap();
@@ -200,7 +200,7 @@ pub async fn dropped_views_free_their_resources(rig: &dyn StoreRig) {
     }
 }
 
-/// A reader that sees one row of a commit sees all of them.
+/// A view that sees one row of a commit sees all its rows.
 pub async fn a_commit_is_visible_as_a_whole(rig: &dyn StoreRig) {
     const COMMITS: i64 = 25;
     let store = rig.store();
@@ -219,8 +219,8 @@ pub async fn a_commit_is_visible_as_a_whole(rig: &dyn StoreRig) {
             let id = format!("e{n}");
             let mut view = view(rig).await;
             let view = view.outbox_view();
-            // Checked in another order than written: neither the first row nor the last may be visible without the
-            // others.
+            // The dead letter is written second: if it is visible, the rows written before and after it must be
+            // visible, too.
             if !has_dead_letter(view, &id).await {
                 return None;
             }

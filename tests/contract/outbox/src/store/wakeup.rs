@@ -30,7 +30,7 @@ pub async fn a_commit_that_appended_events_notifies_for_their_partitions(rig: &d
     assert_eq!(notified.iter().collect::<Vec<_>>(), [partition(7)]);
 }
 
-/// A commit that redrove rows notifies the relay like one that appended them.
+/// A commit that redrove rows notifies the relay of their partitions.
 pub async fn a_commit_that_redrove_rows_notifies_for_their_partitions(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox()
@@ -51,7 +51,7 @@ pub async fn a_commit_that_redrove_rows_notifies_for_their_partitions(rig: &dyn 
     assert_eq!(notified.iter().collect::<Vec<_>>(), expected);
 }
 
-/// A commit that released an aggregate notifies the relay: held events can now be published.
+/// A commit that released an aggregate notifies the relay, because held events can now be published.
 pub async fn a_commit_that_released_an_aggregate_notifies_for_its_partition(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().append(&[event("failed", 6, 1), event("held", 6, 2)]).await.unwrap();

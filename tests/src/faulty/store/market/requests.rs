@@ -1,4 +1,4 @@
-//! Faults of requests under idempotency keys.
+//! Faults of requests with idempotency keys.
 
 use handover_outbox::ports::*;
 use marketplace::ports::*;

@@ -203,7 +203,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Captured or refunded amounts that are not in the ledger.
+    /// Returns a finding for each captured or refunded amount that is not in the ledger.
     async fn missing_postings(&self, view: &mut dyn MarketView) -> Result<Vec<Finding>, StoreError> {
         let order = self.order;
         let payments = view.payments_of(order.tenant, order.id).await?;

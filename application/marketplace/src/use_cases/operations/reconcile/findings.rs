@@ -24,13 +24,13 @@ pub enum FindingKind {
     UnreadableRow,
     /// A business fact of an order has the same effect more than once.
     DoubledEffect,
-    /// An effect whose order does not exist or contradicts it.
+    /// The order of an effect does not exist or contradicts the effect.
     EffectWithoutFact,
-    /// Asset operations refer to a hold that is missing.
+    /// A hold is missing although asset operations or an applied cancellation require it.
     MissingHold,
     /// A captured or refunded amount is not in the ledger.
     NotBooked,
-    /// The entries of a ledger operation do not sum to zero.
+    /// The entries of a ledger operation do not sum to zero, or the operation is missing.
     Unbalanced,
     /// A balance differs from the sum of its entries.
     Drifted,
@@ -80,7 +80,8 @@ pub enum Repair {
     Redriven,
     /// The event was scheduled to be applied again.
     Reapplied,
-    /// Only a record was missing, and its effect existed; the record was written.
+    /// A missing row was written: a consume-log record, a hold or a ledger operation. Also returned if an earlier
+    /// attempt of unknown outcome had made the repair.
     RecordWritten,
 }
 
@@ -131,7 +132,8 @@ impl Finding {
         }
     }
 
-    /// A dead letter whose event is not in the outbox: the database was restored, or the message is foreign.
+    /// Finding for a dead letter whose event is not in the outbox, because the database was restored or the message is
+    /// foreign.
     pub(super) fn of_dead_letter(dead_letter: DeadLetter, event_id: EventId) -> Finding {
         Finding {
             kind: FindingKind::UnknownEvent,
@@ -152,7 +154,7 @@ impl Finding {
     pub(super) fn of_unreadable(row: UnreadableRow) -> Finding {
         Finding {
             kind: FindingKind::UnreadableRow,
-            // A finding has a tenant. This one says that the column `tenant_id` cannot be read.
+            // Without a readable `tenant_id`, the finding has the default tenant, because a finding must have a tenant.
             tenant: row.tenant.unwrap_or(TenantId::DEFAULT),
             order: None,
             what: format!("outbox_events.{} of id {} cannot be read: {}", row.column, row.id, row.why),

@@ -36,7 +36,8 @@ const NEWEST_EFFECTS: u32 = 10_000;
 /// Number of the newest open dead letters that are compared with the outbox.
 const NEWEST_DEAD_LETTERS: usize = 10_000;
 
-/// Number of the newest outbox rows that are searched for unreadable values. Older rows were searched by earlier calls.
+/// Number of the newest outbox rows that are searched for unreadable values. Regular calls find an unreadable row while
+/// it is among the newest.
 const NEWEST_EVENTS: i64 = 100_000;
 
 /// Orders or dead letters per page.
@@ -67,9 +68,9 @@ pub struct Reconciliation {
     pub until: DateTime<Utc>,
     /// Number of compared orders.
     pub orders: u64,
-    /// Number of their events in the outbox.
+    /// Number of outbox rows of these orders, their payments and their refunds.
     pub events: u64,
-    /// Number of these events that the broker has confirmed.
+    /// Number of these rows that the broker has confirmed.
     pub confirmed: u64,
     /// Number of successful consume-log records.
     pub consumed: u64,
@@ -100,6 +101,9 @@ impl Reconciliation {
 /// Compares the orders of a window and repairs the findings if requested: a missing event is appended, a failed or lost event
 /// is redriven, and an event whose effect is missing is applied again. No event takes effect twice: if its effect exists,
 /// only the missing record is written.
+///
+/// Also reports effects without an order, dead letters without an event, unreadable outbox rows, and discrepancies in
+/// the ledger; these are not repaired.
 pub async fn reconcile(
     app: &App,
     context: &CommandContext,

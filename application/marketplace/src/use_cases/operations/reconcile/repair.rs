@@ -167,7 +167,8 @@ impl RepairJob {
         Ok((moved > 0).then_some(Repair::Redriven))
     }
 
-    /// Writes lost operations whose entries exist. No amount is moved. `false` if entries are missing, too.
+    /// Writes lost operations whose entries exist. No amount is moved. If entries of an operation are missing, too,
+    /// writes nothing and returns `false`.
     async fn write_operations(
         &self,
         unit: &mut Work,
@@ -234,7 +235,7 @@ impl RepairJob {
         Ok(Some(Repair::RecordWritten))
     }
 
-    /// Posts a captured or refunded amount that is not in the ledger.
+    /// Posts a captured or refunded amount that is not in the ledger. If only its operation is lost, writes no entries.
     async fn post_missing(&self, unit: &mut Work, order: &Order) -> Result<Option<Repair>, StoreError> {
         let payments = unit.payments_of(order.tenant, order.id).await?;
         let refunds = unit.refunds_of(order.tenant, order.id).await?;

@@ -57,7 +57,8 @@ impl<'a> Items<'a> {
 
     /// Adds the start of each payment; the result is in its events.
     pub(super) fn of_payments(&mut self, payments: &[Payment]) {
-        // The start has no event. It is sorted after ORDER_CREATED and before the event of the result.
+        // The start has no event. Among items of the same time, it is sorted after ORDER_CREATED and before the event
+        // of the result.
         let after_order = self.events.values().map(|row| row.id).min().unwrap_or(0);
         for payment in payments {
             let item = TimelineItem {
@@ -97,7 +98,8 @@ impl<'a> Items<'a> {
         }
         let (at, attempts, what) = match row.status {
             OutboxStatus::New => return,
-            // The history has an entry for this status. Only a row inserted by SQL has none; the arms below build its entry.
+            // The history contains this status. A row that was inserted with SQL has no history; the arms below build
+            // its item.
             OutboxStatus::Retry | OutboxStatus::Failed if is_in_history => return,
             OutboxStatus::Sent => {
                 (row.sent_time.unwrap_or(row.update_time), row.retry_count.saturating_add(1), CONFIRMED)
@@ -167,7 +169,7 @@ impl<'a> Items<'a> {
         };
         self.push(&event, parked);
         let what = match dead_letter.status {
-            // The event was dead-lettered again after an earlier decision, which is therefore obsolete.
+            // No decision yet, or the event was dead-lettered again after a decision, which is therefore obsolete.
             DeadLetterStatus::Open => return,
             DeadLetterStatus::Replaying => "replay in progress",
             DeadLetterStatus::Replayed => "replayed to its consumer",
@@ -335,7 +337,6 @@ fn change(at: DateTime<Utc>, body: EventBody, visibility: Visibility) -> Option<
     }
 }
 
-/// Noun for an operation.
 const fn operation_noun(kind: OperationKind) -> &'static str {
     match kind {
         OperationKind::Deposit => "deposit",

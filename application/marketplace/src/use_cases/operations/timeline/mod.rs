@@ -30,9 +30,10 @@ pub enum TimelineKind {
     Payment,
     /// An event was committed with the change.
     Event,
-    /// The result of an attempt to publish an event.
+    /// The result of an attempt to publish an event, or a redrive.
     Published,
-    /// A consumer wrote an effect, in the same transaction as its consume-log record.
+    /// A consumer, job or use case wrote an effect. A consumer writes it in the same transaction as its consume-log
+    /// record.
     Effect,
     /// A consumer recorded an event in its consume log.
     Consumed,
@@ -86,7 +87,7 @@ pub struct TimelineItem {
     pub balance_after: Option<String>,
     /// Description.
     pub what: String,
-    /// Details; errors and reasons only for operators.
+    /// Details. Errors and the reasons of redrives and dead-letter decisions are only for operators.
     pub detail: Option<String>,
     pub trace_id: Option<String>,
 }
@@ -94,9 +95,9 @@ pub struct TimelineItem {
 /// The reader of a timeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Audience {
-    /// Buyer or seller: no errors and reasons.
+    /// Buyer or seller.
     Party,
-    /// Operator: with errors and reasons.
+    /// Operator, who also sees errors and the reasons of redrives and dead-letter decisions.
     Operator,
 }
 
@@ -109,8 +110,8 @@ struct Visibility {
     free_text: bool,
 }
 
-/// Returns the timeline of an order to its parties, the operators of its tenant and the platform. For others the order is not
-/// found. The tenant is optional for the platform, because an order id exists in one tenant only.
+/// Returns the timeline of an order to its parties, the operators of its tenant and the platform. For others the order
+/// is not found. The platform may omit the tenant, because an order id exists in one tenant only.
 pub async fn timeline(
     app: &App,
     context: &CommandContext,

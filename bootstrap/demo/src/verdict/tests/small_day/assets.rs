@@ -17,7 +17,8 @@ const WALLET: i64 = 1_000;
 const POINTS: i64 = 200;
 
 impl SmallDay {
-    /// Grants a coupon, wallet balance and points to the buyer of an order and returns the assets that the order uses.
+    /// If the order uses assets, grants its buyer a coupon, wallet balance and points. Returns the assets that the
+    /// order uses.
     pub(super) fn grant_and_use_assets(&mut self, number: i64, buyer: UserId) -> RequestedAssets {
         let wallet = match number {
             REFUNDED | WITH_ASSETS => WALLET / 2,
@@ -105,7 +106,7 @@ impl SmallDay {
             OperationKind::Release => hold.release(now),
             _ => hold.revert(now),
         };
-        // `None`: the lock was refused.
+        // `None`: the lock was rejected.
         let Some(after) = after.unwrap() else { return };
         let amount = after.amount;
         *hold = after;

@@ -10,7 +10,6 @@ use marketplace_domain::{CreditOutcome, EventBody, OrderId, UserId};
 use super::SmallDay;
 
 impl SmallDay {
-    /// Adds the effects of an event.
     pub(super) fn apply(&mut self, row: &OutboxRow, event: &EventBody, number: i64) {
         let (tenant, order): (_, OrderId) = (TenantId::DEFAULT, number.try_into().unwrap());
         let (seller, buyer): (UserId, UserId) = (100.try_into().unwrap(), number.try_into().unwrap());
