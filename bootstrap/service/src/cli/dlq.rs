@@ -20,9 +20,9 @@ Examples:
   handover dlq replay --all";
 
 const DISCARD_HELP: &str = "\
-Discarded dead letters stay in the table with the reason, and their events take no effect later. A dead \
-letter that is being replayed can be discarded until its consumer begins to apply the event. A dead \
-letter whose event was applied in the meantime is closed as replayed instead. One call discards at most \
+Discarded dead letters stay in the table with the reason, and their events take no effect later. While a \
+dead letter is being replayed, it can be discarded until its consumer begins to apply the event. If the \
+event was applied in the meantime, the dead letter is closed as replayed instead. One call discards at most \
 900 dead letters by key, or the oldest 1,000 by filter. Exit code 1: some were not discarded; the output \
 lists them with the reason.
 
