@@ -251,18 +251,36 @@ fn root() -> PathBuf {
     tests.parent().unwrap_or(tests).to_path_buf()
 }
 
-/// First path components of committed files; without git, for example in an archive, of existing files.
-fn top_level(root: &Path) -> io::Result<Vec<String>> {
+/// Committed files; without git, for example in an archive, all files except build results.
+fn files(root: &Path) -> io::Result<Vec<String>> {
     let listed = Command::new("git").arg("-C").arg(root).args(["ls-files", "-z"]).output();
     if let Ok(output) = listed
         && output.status.success()
         && !output.stdout.is_empty()
     {
         let files = String::from_utf8_lossy(&output.stdout).into_owned();
-        let first = |file: &str| file.split('/').next().unwrap_or(file).to_owned();
-        return Ok(files.split_terminator('\0').map(first).collect());
+        return Ok(files.split_terminator('\0').map(str::to_owned).collect());
     }
-    fs::read_dir(root)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    let mut files = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(root.join(&folder))? {
+            let entry = entry?;
+            let path = folder.join(entry.file_name());
+            if !entry.file_type()?.is_dir() {
+                files.push(path.to_string_lossy().into_owned());
+            } else if entry.file_name() != "target" {
+                folders.push(path);
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// First path components of the files.
+fn top_level(root: &Path) -> io::Result<Vec<String>> {
+    let first = |file: &String| file.split('/').next().unwrap_or(file).to_owned();
+    Ok(files(root)?.iter().map(first).collect())
 }
 
 /// The names without dotfiles and generated files, sorted and unique.

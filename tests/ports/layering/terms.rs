@@ -1,8 +1,8 @@
 //! Texts and names use the terms of the field instead of private words (application/README.md, "Terms").
 
-use std::{fs, path::Path, process::Command};
+use std::fs;
 
-use super::{Outcome, root};
+use super::{Outcome, files, root};
 
 /// Words to avoid. The terms to use instead are "recorded", "reported", "received", "read", "wake-up notification",
 /// "dead letter", "grant", "message", "unrelated user", "repair".
@@ -90,11 +90,4 @@ fn words_of(line: &str) -> Vec<&'static str> {
     let is_in_text = |word: &&&str| text.split(' ').any(|other| other == **word);
     let phrases = PHRASES.iter().filter(|phrase| text.contains(**phrase));
     WORDS.iter().filter(is_in_text).chain(phrases).copied().collect()
-}
-
-/// Committed files; without git, for example in an archive, none.
-fn files(root: &Path) -> Result<Vec<String>, Box<dyn std::error::Error>> {
-    let listed = Command::new("git").arg("-C").arg(root).args(["ls-files", "-z"]).output()?;
-    let files = String::from_utf8(listed.stdout)?;
-    Ok(files.split_terminator('\0').map(str::to_owned).collect())
 }

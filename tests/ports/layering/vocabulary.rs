@@ -1,8 +1,8 @@
 //! The source of the toolkit contains no word of the marketplace.
 
-use std::{fs, io, path::Path};
+use std::fs;
 
-use super::{Outcome, root, rules::toolkit};
+use super::{Outcome, files, root, rules::toolkit};
 
 /// The words, in addition to `Order` followed by a capital letter.
 const WORDS: [&str; 10] =
@@ -17,8 +17,12 @@ fn toolkit_has_no_word_of_marketplace() -> Outcome {
     let mut found = Vec::new();
     let folders = toolkit(&root)?;
     assert!(folders.len() > 8, "the toolkit is {folders:?}");
-    for folder in folders {
-        find_below(&root.join(folder).join("src"), &mut found)?;
+    let sources: Vec<String> = folders.iter().map(|folder| format!("{}/src/", folder.display())).collect();
+    for file in files(&root)?.iter().filter(|file| sources.iter().any(|source| file.starts_with(source))) {
+        let words = count(&fs::read_to_string(root.join(file))?);
+        if words > 0 {
+            found.push(format!("{words} in {file}"));
+        }
     }
     assert!(found.is_empty(), "the toolkit must not contain words of the marketplace:\n{}", found.join("\n"));
     Ok(())
@@ -37,19 +41,4 @@ fn count(text: &str) -> usize {
             .is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_uppercase()))
     });
     in_text(&WORDS) - in_text(&EXCEPTIONS) + names.count()
-}
-
-/// Adds the files below a path that contain such words.
-fn find_below(path: &Path, found: &mut Vec<String>) -> io::Result<()> {
-    if path.is_dir() {
-        for entry in fs::read_dir(path)? {
-            find_below(&entry?.path(), found)?;
-        }
-        return Ok(());
-    }
-    let words = count(&fs::read_to_string(path)?);
-    if words > 0 {
-        found.push(format!("{words} in {}", path.display()));
-    }
-    Ok(())
 }
