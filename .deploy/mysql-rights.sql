@@ -1,5 +1,6 @@
 -- Run as an administrator after `handover migrate`, and again after an upgrade: mysql < .deploy/mysql-rights.sql
--- The user handover can change neither the schema nor existing rows of the audit log and the ledger.
+-- These rights allow the user 'handover' to change neither the schema nor existing rows of the audit log and the
+-- ledger.
 GRANT SELECT ON handover.outbox_migrations TO 'handover'@'%';
 GRANT SELECT ON handover.marketplace_migrations TO 'handover'@'%';
 GRANT SELECT, INSERT ON handover.outbox_audit_log TO 'handover'@'%';

@@ -1,7 +1,7 @@
 -- Run once as an administrator, before the first `handover migrate`:
 --   psql -U postgres -f .deploy/postgres-rights.sql
--- handover_owner owns the tables and migrates; handover serves and can change neither the schema nor existing
--- rows of the audit log and the ledger.
+-- The role handover_owner owns the tables and migrates the schema. The service uses the role handover, which can change
+-- neither the schema nor existing rows of the audit log and the ledger.
 CREATE ROLE handover_owner LOGIN PASSWORD 'change-me';
 CREATE ROLE handover LOGIN PASSWORD 'change-me';
 CREATE DATABASE handover OWNER handover_owner;

@@ -166,7 +166,7 @@ eventually '"code":"00000"' curl -sS "$base/api/v1/orders/$second/payments" -H "
 answer=$(curl -sS "$base/api/v1/orders/$second" -H "$buyer")
 expect '"status":"paid"'
 
-step "The buyer returns the lamp, and everything is refunded"
+step "The buyer requests a refund, and everything is refunded"
 answer=$(curl -sS "$base/api/v1/orders/$second/refunds" -H "$buyer" -H "$json" -d '{"reason":"too tall"}')
 expect '"code":"00000"'
 eventually '"available":50.00' curl -sS "$base/api/v1/wallet" -H "$buyer"

@@ -28,7 +28,7 @@ async fn local_limiter_shares_one_bucket_among_clients_beyond_its_memory_limit()
     for client in late {
         assert!(is_refused(take(client).await));
     }
-    assert_eq!(take(0).await, RateLimitDecision::Token { remaining: 0 }, "client 0 has its own bucket");
+    assert_eq!(take(0).await, RateLimitDecision::Token { remaining: 0 }, "client 0 must have its own bucket");
     // Full buckets are evicted, so each client now gets its own bucket.
     tokio::time::advance(Duration::from_secs(121)).await;
     for client in [0, late[0], late[1], late[2]] {

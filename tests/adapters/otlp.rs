@@ -16,7 +16,7 @@ use crate::PATIENCE;
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
-/// Receives one export: the head of the request, and the spans with their service name.
+/// Receives one export. Returns the head of the request, and the spans with their service names.
 async fn receive_export(listener: &TcpListener, status: &str) -> (String, Vec<(String, Span)>) {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut bytes = Vec::new();
@@ -107,7 +107,7 @@ async fn exporter_sends_one_span_per_hop_with_trace_and_parent() {
             traceparent = own,
             traceId = "order-7"
         );
-        // Not exported: not sampled, no trace, invalid trace.
+        // These spans are not exported: one is not sampled, one has no trace, and one has an invalid trace.
         let unsampled = format!("00-{TRACE}-{SPAN}-00");
         tracing::info!(hop = "publish", traceparent = unsampled);
         tracing::info!(hop = "publish", traceparent = None::<&str>);
@@ -133,10 +133,10 @@ async fn exporter_sends_one_span_per_hop_with_trace_and_parent() {
     );
     assert!(spans.iter().all(|(_, span)| hex(&span.trace_id) == TRACE));
     let [request, publish, consume] = [0, 1, 2].map(|n: usize| &spans[n].1);
-    assert_eq!(hex(&request.span_id), SPAN, "child spans refer to this id");
+    assert_eq!(hex(&request.span_id), SPAN, "the span must have the id that child spans refer to");
     assert_ne!(publish.span_id, consume.span_id);
     assert_eq!(request.end_time_unix_nano - request.start_time_unix_nano, 250_000_000);
-    assert_eq!(request.status.as_ref().unwrap().code, 2, "2 is an error");
+    assert_eq!(request.status.as_ref().unwrap().code, 2, "the status code must be 2 (error)");
     assert_eq!(text(&request.attributes, "http.response.status_code").as_deref(), Some("503"));
     assert_eq!(text(&request.attributes, "handover.traceId").as_deref(), Some("order-7"));
     assert_eq!(text(&consume.attributes, "messaging.message.id").as_deref(), Some("e-1"));
@@ -147,8 +147,8 @@ async fn exporter_sends_one_span_per_hop_with_trace_and_parent() {
 async fn logging_and_stop_do_not_block_when_collector_does_not_respond() {
     let (listener, exporter) = exporter().await;
     let log = tracing_subscriber::registry().with(exporter.layer());
-    // The queue holds 2,048 spans and one export 512. If logging waited for every export until its time-out of 5 s, it
-    // would take 100 s.
+    // The queue holds 2,048 spans and one export 512. If logging waited for every export until its timeout of 5 s,
+    // logging would take 100 s.
     let logging = tokio::task::spawn_blocking(|| {
         tracing::subscriber::with_default(log, || {
             for n in 0..10_240 {

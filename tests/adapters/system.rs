@@ -8,7 +8,7 @@ use handover_memory::SeededRandom;
 use handover_outbox::ports::{Clock, RandomSource};
 use handover_system::{EntropyError, FollowingClock, OsRandom, SystemClock, secret_bytes};
 
-/// The state from which SplitMix64 generated this number. Inverts the steps of SplitMix64.
+/// Computes the state from which SplitMix64 generated this number, by inverting the steps of SplitMix64.
 fn splitmix64_state_of(number: u64) -> u64 {
     let mut state = number ^ (number >> 31) ^ (number >> 62);
     state = state.wrapping_mul(0x3196_42B2_D24D_8EC3);
@@ -60,7 +60,10 @@ fn following_clock_adopts_offset_corrected_by_half_round_trip() {
     let before = SystemClock.now();
     let now = clock.now();
     let after = SystemClock.now();
-    assert!((before + moved..=after + moved).contains(&now), "{now} between {before} and {after}");
+    assert!(
+        (before + moved..=after + moved).contains(&now),
+        "{now} must be from {before} to {after}, plus {moved}"
+    );
     assert_eq!(clock.follow(requested, requested + ahead, received), None);
     assert!(clock.follow(requested, requested - ahead, received).unwrap() < -ahead);
     assert!(clock.now() < SystemClock.now());

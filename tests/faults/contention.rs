@@ -98,10 +98,14 @@ async fn each_of_1000_products_is_sold_at_most_once_to_200_concurrent_users() {
     assert_eq!(snapshot.number("SELECT count(DISTINCT product_id) FROM orders").await, orders);
     let pending = snapshot.number("SELECT count(*) FROM orders WHERE status = 'pending'").await;
     assert_eq!(pending, orders, "no order is paid, and no payment deadline has passed");
-    // One listing change per order.
+    // Each order has one listing change.
     eventually(WITHIN, async || {
         let effects = snapshot.number("SELECT count(*) FROM listing_changes").await;
-        if effects == orders { Ok(()) } else { Err(format!("{effects} of {orders} effects").into()) }
+        if effects == orders {
+            Ok(())
+        } else {
+            Err(format!("{effects} of {orders} listing changes exist").into())
+        }
     })
     .await;
 }

@@ -54,7 +54,10 @@ async fn disconnected_clients_leave_no_open_transaction(pair: Pair) {
         if *disconnected >= requests / 10 && acknowledged_requests >= requests / 10 && without_response > 20 {
             break;
         }
-        assert!(begun.elapsed() < WITHIN * 5, "too few clients disconnected, or too many");
+        assert!(
+            begun.elapsed() < WITHIN * 5,
+            "too few disconnected clients, acknowledged requests, or orders without a response"
+        );
     }
     let took = begun.elapsed();
     // Orders can still be placed: the pool has not lost its connections.
@@ -119,8 +122,8 @@ async fn send_and_disconnect(api: &Api, random: &RandomSource, requests: usize, 
                     }
                 };
                 let result = tokio::time::timeout(timeout, request).await;
-                // Adapts to the speed of the machine: the timeout grows after a disconnect and shrinks after a success. A
-                // rejection changes nothing, because it is faster than a success.
+                // The timeout adapts to the speed of the machine: it grows after a disconnect and shrinks after a
+                // success. A rejection does not change it, because a rejection is faster than a success.
                 match &result {
                     Err(_) => max_timeout = max_timeout.mul_f64(1.1),
                     Ok(Ok(response)) if response.done() => max_timeout = max_timeout.mul_f64(0.95),

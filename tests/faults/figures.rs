@@ -51,7 +51,7 @@ async fn p99_from_commit_to_effect_is_below_100_ms_at_50_orders_per_second() {
     let all = products.len() as i64;
     eventually(Duration::from_secs(10), async || {
         let effects = snapshot.number("SELECT count(*) FROM listing_changes").await;
-        if effects == all { Ok(()) } else { Err(format!("{effects} of {all} effects").into()) }
+        if effects == all { Ok(()) } else { Err(format!("{effects} of {all} listing changes exist").into()) }
     })
     .await;
     let cpu = (server.cpu_time().unwrap() - cpu).as_secs_f64() / f64::from(SECONDS);
@@ -90,5 +90,5 @@ async fn idle_service_uses_little_cpu_time() {
         share * 100.0,
         server.resident_kib().unwrap() / 1024
     );
-    assert!(share < PROMISED, "{:.1} % of a core", share * 100.0);
+    assert!(share < PROMISED, "idle: {:.1} % of a core; the limit is {PROMISED} cores", share * 100.0);
 }

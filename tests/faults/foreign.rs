@@ -16,9 +16,9 @@ use crate::WITHIN;
 
 handover_tests::on_rabbitmq!(messages_with_arbitrary_bytes_are_parked_once_and_can_be_discarded);
 
-/// More than MariaDB accepts in a statement (`max_allowed_packet`, 16 MiB by default).
+/// Body size in bytes: more than MariaDB accepts in a statement (`max_allowed_packet`, 16 MiB by default).
 const LARGE: usize = 17 * 1024 * 1024;
-/// More than the dead-letter consumer takes at a time.
+/// Number of messages with forged headers: more than the dead-letter consumer receives at a time.
 const FORGED: usize = 25;
 const PLAIN: usize = 30;
 
@@ -102,7 +102,7 @@ async fn messages_with_arbitrary_bytes_are_parked_once_and_can_be_discarded(pair
     assert_eq!(code, Some(0), "{stderr}");
     let open = snapshot.number("SELECT count(*) FROM dead_letters WHERE status <> 'DISCARDED'").await;
     assert_eq!(open, 0);
-    // No loops: each message was logged as parked at most once per copy that was sent.
+    // No message was parked repeatedly: the log contains at most one line per copy that was sent.
     let log = server.launch().log();
     let announced =
         log.lines().filter(|line| line.contains("unknown message parked as a dead letter")).count();

@@ -14,7 +14,7 @@ use crate::WITHIN;
 
 handover_tests::on_pairs!([locked_row_delays_only_events_that_need_it]:
     mariadb_and_database MariaDbAlone, postgres_and_database PostgresAlone);
-handover_tests::on_pairs!([sqlite_write_lock_pauses_consumers_without_charging_attempts]:
+handover_tests::on_pairs!([sqlite_write_lock_pauses_consumers_without_counting_attempts]:
     sqlite_and_database SqliteAlone);
 
 const SELLER: i64 = 1;
@@ -25,7 +25,7 @@ const EVENTS: i64 = 25;
 const OTHERS_WITHIN: Duration = Duration::from_secs(30);
 const OTHERS: std::ops::RangeInclusive<i64> = 3..=12;
 
-/// A separate transaction. Dropping it ends it.
+/// A separate transaction, which ends when the value is dropped.
 enum OpenTransaction {
     MySql(#[allow(dead_code)] MySqlConnection),
     Postgres(#[allow(dead_code)] PgConnection),
@@ -72,7 +72,7 @@ async fn expect_counted(snapshot: &DatabaseSnapshot, within: Duration, operator:
     .await;
 }
 
-/// Checks that no event was charged an attempt for waiting, and that there is no dead letter.
+/// Checks that waiting was not counted as an attempt of any event, and that there is no dead letter.
 async fn assert_no_attempt_charged(snapshot: &DatabaseSnapshot) {
     let charged = "SELECT count(*) FROM event_consume_log WHERE attempts <> 1 OR status <> 'SUCCESS'";
     eventually(WITHIN, async || match snapshot.count(charged).await? {
@@ -102,8 +102,8 @@ async fn locked_row_delays_only_events_that_need_it(pair: Pair) {
 }
 
 /// SQLite has one writer, so a lock applies to the whole file: while another process holds it, nothing is applied. Reads
-/// continue, and no event is charged an attempt.
-async fn sqlite_write_lock_pauses_consumers_without_charging_attempts(pair: Pair) {
+/// continue, and no attempt is counted.
+async fn sqlite_write_lock_pauses_consumers_without_counting_attempts(pair: Pair) {
     let deployment = Deployment::start(pair).await;
     let snapshot = deployment.snapshot().await;
     let server = deployment.launch().start().unwrap();

@@ -41,7 +41,7 @@ async fn events_with_lost_confirms_are_not_sent_until_confirmed(pair: Pair) {
     let retried = "SELECT count(*) FROM outbox_events WHERE status = 'RETRY'";
     // The relay must be connected before responses are discarded; otherwise it publishes nothing.
     eventually(WITHIN, async || match snapshot.count(sent).await? {
-        0 => Err("the relay sent nothing yet".into()),
+        0 => Err("the relay has not sent an event yet".into()),
         _ => Ok(()),
     })
     .await;
@@ -49,7 +49,7 @@ async fn events_with_lost_confirms_are_not_sent_until_confirmed(pair: Pair) {
         // The relay must be connected again, because it cannot connect while responses are discarded.
         eventually(WITHIN, async || match snapshot.count(retried).await? {
             0 => Ok(()),
-            some => Err(format!("{some} events still wait since the last outage").into()),
+            some => Err(format!("{some} events are still in RETRY after the last outage").into()),
         })
         .await;
         ledger.wait_for_orders(10).await;
@@ -71,7 +71,7 @@ async fn events_with_lost_confirms_are_not_sent_until_confirmed(pair: Pair) {
         .await;
         line.set(Traffic::default());
         eventually(WITHIN, async || match snapshot.count(sent).await? {
-            same if same == before => Err("no event was sent since the confirms arrive again".into()),
+            same if same == before => Err("no event has become SENT although confirms arrive again".into()),
             _ => Ok(()),
         })
         .await;
@@ -124,7 +124,9 @@ async fn response_is_correct_when_connection_is_cut_after_commit(pair: Pair) {
         }
         let ids =
             snapshot.rows(&format!("SELECT id FROM orders WHERE product_id = {product}")).await.unwrap();
-        let [order] = ids.as_slice() else { panic!("{response:?}, and the orders are {ids:?}") };
+        let [order] = ids.as_slice() else {
+            panic!("expected one order after {response:?}, the orders are {ids:?}")
+        };
         match response.outcome() {
             (201, "00000") => assert_eq!(&response.id("orderId").to_string(), order),
             // The product is already sold to the same buyer, who can read the order.

@@ -65,7 +65,7 @@ macro_rules! on_postgres_first {
 }
 pub(crate) use on_postgres_first;
 
-/// A tenth of `all`, at least one; all of them with HANDOVER_LONG.
+/// Returns a tenth of `all`, rounded up, or `all` with HANDOVER_LONG.
 fn share_of(all: usize) -> usize {
     if long() { all } else { all.div_ceil(10) }
 }

@@ -110,7 +110,7 @@ async fn offered(api: &Api, per_second: u64, times: Times) -> (u64, u64, Vec<Dur
     let mut crowd = JoinSet::new();
     let done = Arc::new(AtomicU64::new(0));
     let open = Arc::new(Semaphore::new(OPEN));
-    // The requests are evenly distributed, as from independent clients.
+    // The requests are sent at even intervals and, like those of independent clients, do not wait for responses.
     let mut tick = tokio::time::interval(Duration::from_millis(1));
     while !times.are_over(begun.elapsed()) {
         tick.tick().await;
@@ -136,7 +136,7 @@ async fn offered(api: &Api, per_second: u64, times: Times) -> (u64, u64, Vec<Dur
     let results = crowd.join_all().await;
     assert!(
         results.iter().all(|(status, _)| matches!(status, 201 | 503)),
-        "each request is completed or rejected with 503"
+        "each request must be completed or rejected with 503"
     );
     let rejected = results.into_iter().filter(|(status, _)| *status == 503).map(|(_, took)| took).collect();
     (times.per_second(counted), times.per_second(done), rejected)
@@ -169,10 +169,10 @@ async fn throughput_stays_near_capacity_when_five_times_as_much_is_offered() {
         goodput += done;
         rejected.extend(refused);
     }
-    println!("{} % of the peak", goodput * 100 / peaks);
-    assert!(!rejected.is_empty(), "some requests are rejected");
+    println!("completed: {} % of the capacity", goodput * 100 / peaks);
+    assert!(!rejected.is_empty(), "no request was rejected");
     println!("{} requests were rejected: {}", rejected.len(), summary(&mut rejected));
-    assert!(offers >= peaks * 4, "the offered load is too low: {offers} of {peaks}");
+    assert!(offers >= peaks * 4, "the offered load, {offers}, is less than four times the capacity, {peaks}");
     assert!(percentile(&mut rejected, 99) < REJECTED_WITHIN, "{}", summary(&mut rejected));
     assert!(goodput * 100 >= peaks * GOODPUT_PERCENT, "{goodput} of {peaks}");
 }

@@ -39,7 +39,11 @@ async fn readiness_depends_on_database_only(pair: Pair) {
     let product = api.list_product(1, "Sold during the outage").await.unwrap().id("productId");
     api.place_order(2, product).await.unwrap().value();
     eventually(WITHIN, async || {
-        assert_eq!(api.status_of("/readyz").await.unwrap(), 200, "RabbitMQ is unavailable");
+        assert_eq!(
+            api.status_of("/readyz").await.unwrap(),
+            200,
+            "the process must stay ready while RabbitMQ is unavailable"
+        );
         match launch.log().contains("broker unreachable") {
             true => Ok(()),
             false => Err("the relay has not detected that RabbitMQ is unavailable".into()),
@@ -49,11 +53,11 @@ async fn readiness_depends_on_database_only(pair: Pair) {
     assert_eq!(
         api.status_of("/readyz").await.unwrap(),
         200,
-        "RabbitMQ is unavailable, and the relay has detected it"
+        "the process must stay ready after the relay has detected that RabbitMQ is unavailable"
     );
     database.stop().unwrap();
     let not_ready_after = becomes(503).await;
-    assert_eq!(api.status_of("/healthz").await.unwrap(), 200, "the process is alive");
+    assert_eq!(api.status_of("/healthz").await.unwrap(), 200, "the process must stay alive");
     let refused = api.list_product(1, "Unavailable").await.unwrap();
     assert_eq!(refused.outcome(), (503, "C0001"));
     database.restart().await.unwrap();

@@ -30,7 +30,7 @@ async fn owner(snapshot: &DatabaseSnapshot) -> String {
             .table("SELECT owner, count(*) FROM outbox_partitions WHERE owner IS NOT NULL GROUP BY owner");
         match owners.await?.as_slice() {
             [only] if only[1].as_deref() == Some("64") => Ok(only[0].clone().unwrap()),
-            other => Err(format!("the owners are {other:?}").into()),
+            other => Err(format!("expected one owner of all partitions, found {other:?}").into()),
         }
     })
     .await
@@ -71,7 +71,7 @@ async fn resumed_relay_settles_no_row_it_no_longer_owns(pair: Pair) {
         "SELECT e.event_id FROM outbox_events e JOIN event_consume_log l ON l.event_id = e.event_id
          WHERE e.status = 'NEW' AND l.consumer = 'inventory' AND l.status = 'SUCCESS'";
     let in_flight = eventually(WITHIN, async || match snapshot.rows(in_flight).await? {
-        none if none.is_empty() => Err("no event was published".into()),
+        none if none.is_empty() => Err("no event has been published and applied yet".into()),
         events => Ok(events),
     })
     .await;
@@ -91,7 +91,7 @@ async fn resumed_relay_settles_no_row_it_no_longer_owns(pair: Pair) {
     let untried = "SELECT count(*) FROM outbox_events WHERE status = 'NEW'";
     eventually(WITHIN, async || match snapshot.count(untried).await? {
         0 => Ok(()),
-        some => Err(format!("{some} events were not tried yet").into()),
+        some => Err(format!("{some} events are still NEW").into()),
     })
     .await;
     let before = rows(&snapshot).await;
@@ -114,7 +114,11 @@ async fn resumed_relay_settles_no_row_it_no_longer_owns(pair: Pair) {
     snapshot.wait_until_settled(WITHIN).await;
     assert_eq!(snapshot.broken().await, Vec::<String>::new());
     let doubled = shop.launch().log().matches("事件已处理").count();
-    assert!(doubled >= in_flight.len(), "{doubled} duplicate deliveries instead of {}", in_flight.len());
+    assert!(
+        doubled >= in_flight.len(),
+        "{doubled} duplicate deliveries instead of at least {}",
+        in_flight.len()
+    );
     drop(successor);
 }
 
@@ -156,7 +160,7 @@ async fn process_stopped_under_load_loses_and_duplicates_nothing(pair: Pair) {
         let taken_over = shared_by(&snapshot, 1).await;
         ledger.wait_for_orders(5).await;
         resume(process.id()).unwrap();
-        println!("{pair:?}: stopped, taken over after {taken_over:.1?}, and continued");
+        println!("{pair:?}: process stopped, partitions taken over after {taken_over:.1?}, process resumed");
     }
     ledger.wait_for_orders(20).await;
     load.stop().await;

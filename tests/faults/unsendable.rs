@@ -47,7 +47,7 @@ async fn in_state(snapshot: &DatabaseSnapshot, status: &str) -> BTreeSet<String>
 fn assert_same(found: &BTreeSet<String>, wanted: &BTreeSet<String>) {
     let (more, less): (Vec<_>, Vec<_>) =
         (found.difference(wanted).collect(), wanted.difference(found).collect());
-    assert!(more.is_empty() && less.is_empty(), "too many: {more:?}, missing: {less:?}");
+    assert!(more.is_empty() && less.is_empty(), "unexpected rows: {more:?}, missing rows: {less:?}");
 }
 
 fn sendable() -> BTreeSet<String> {
@@ -63,7 +63,7 @@ async fn settled(snapshot: &DatabaseSnapshot, states: &str) -> BTreeSet<String> 
     let sql = format!("SELECT count(*) FROM outbox_events WHERE status IN ({states})");
     eventually(WITHIN, async || match snapshot.count(&sql).await? {
         WINDOW => Ok(()),
-        other => Err(format!("{other} events are settled").into()),
+        other => Err(format!("{other} of {WINDOW} events have one of the statuses {states}").into()),
     })
     .await;
     in_state(snapshot, "SENT").await
@@ -123,8 +123,8 @@ async fn window_of_200_with_20_nacked_messages_sends_180(pair: Pair) {
     vhost.server().eval(&full).await.unwrap();
     insert_window(&snapshot, "ORDER_PAID", "{}").await;
     let _relay = deployment.launch().set("HANDOVER_OUTBOX__RETRY", SOON).roles("relay").start().unwrap();
-    // After the first attempt, windows contain only nacked messages. Such a window counts as an outage, which charges
-    // no attempt.
+    // After the first attempt, windows contain only nacked messages. Such a window counts as an outage, not as
+    // an attempt.
     assert_same(&settled(&snapshot, "'SENT', 'RETRY'").await, &sendable());
     assert_same(&in_state(&snapshot, "RETRY").await, &unsendable(1));
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-/// A sample with random parts cut, replaced by random bytes, or replaced by bytes with a special meaning.
+/// Mutates a sample: random parts are cut, replaced by random bytes, or replaced by bytes with a special meaning.
 fn mutated(samples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let edit = (
         any::<prop::sample::Index>(),
@@ -33,7 +33,7 @@ fn mutated(samples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
 fn assert_decodes_all(decoder: &Decoder, inputs: usize) {
     let samples = (decoder.samples)();
     assert!(!samples.is_empty(), "{} has no samples", decoder.name);
-    // A fixed seed: a failure is reproducible everywhere.
+    // The seed is fixed, so that a failure is reproducible on every machine.
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let mutated = mutated(samples.clone());
@@ -52,7 +52,7 @@ fn no_decoder_panics_on_mutated_samples() {
     }
 }
 
-/// The coverage-guided fuzzing in `tests/fuzz/tests/guided/` finds the planted fault.
+/// Only the coverage-guided fuzzing in `tests/fuzz/tests/guided/` finds the planted fault.
 #[test]
 #[ignore = "long: 200,000 inputs; counterpart of the guided fuzzing, which is long too"]
 fn random_mutation_does_not_find_planted_fault() {

@@ -1,5 +1,5 @@
 //! The in-memory store and the SQLite store run the same random sequences of operations. `HANDOVER_LONG=1` runs many
-//! more. The same on MariaDB and PostgreSQL: `servers/differential.rs`.
+//! more. `servers/differential.rs` tests MariaDB and PostgreSQL in the same way.
 
 use std::panic::catch_unwind;
 
@@ -37,9 +37,9 @@ fn random_sequences_have_varied_results() {
         results.iter().filter(|result| what(result)).count() * 100 / results.len()
     };
     let conflicts = share(&|result| result.ends_with("Err(Conflict)"));
-    assert!((1..40).contains(&conflicts), "{conflicts} % are conflicts");
+    assert!((1..40).contains(&conflicts), "{conflicts} % of the results are conflicts, expected 1 to 39 %");
     let empty = share(&|result| result.ends_with("Ok([])") || result.ends_with("Ok(None)"));
-    assert!(empty < 75, "{empty} % are empty");
+    assert!(empty < 75, "{empty} % of the results are empty, expected less than 75 %");
     for what in
         ["Ok(One)", "Ok(None)", "Err(Conflict)", "Ok(2)", "commit: Ok(())", "status: Retry", "status: Failed"]
     {

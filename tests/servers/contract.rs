@@ -49,10 +49,10 @@ mod limiters {
     // Redis without the local limiter.
     contract!(limiter, redis, RedisLimiterRig::redis_only);
 
-    /// As shipped, with the local limiter in front: only rules that state no exact times, because each of the two limiters has
-    /// its own clock.
+    /// Runs the limiter as it is shipped, with the local limiter in front of Redis. Only rules that state no exact
+    /// times apply, because each of the two limiters has its own clock.
     #[test]
-    fn redis_limiter_behind_local_limiter_grants_no_more() {
+    fn redis_limiter_behind_local_limiter_follows_rules_without_exact_times() {
         let rules = [
             "bucket_grants_exactly_its_capacity",
             "each_party_and_route_has_a_separate_bucket",
@@ -63,7 +63,7 @@ mod limiters {
         ];
         for name in rules {
             let rule = marketplace_contract::limiter::RULES.iter().find(|rule| rule.name == name);
-            let rule = rule.expect("a rule with this name");
+            let rule = rule.expect("the contract suite has a rule with this name");
             handover_contract::run(async { (rule.run)(&RedisLimiterRig::with_local_limiter().await).await });
         }
     }

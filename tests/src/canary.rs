@@ -21,7 +21,7 @@ pub struct Canaries {
     people: Vec<(String, String)>,
 }
 
-/// A canary that was found, and where.
+/// A canary that was found, with the place where it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leak {
     /// Name of the canary.

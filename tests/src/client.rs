@@ -28,7 +28,7 @@ impl ApiResponse {
         (200..300).contains(&self.status) && self.code == "00000"
     }
 
-    /// The data of a successful response. Panics for any other.
+    /// The data of a successful response. Panics for any other response.
     #[track_caller]
     pub fn value(self) -> Value {
         assert!(self.done(), "{self:?}");

@@ -32,7 +32,7 @@ impl<R: MarketRig> DatabaseKeysRig<R> {
         let tx = Transactor {
             store: store.market(),
             tasks: Tasks::default(),
-            // Used only for the pauses between attempts: a claim contains the current time.
+            // This clock is used only for the pauses between attempts: a claim contains the current time.
             clock: Arc::new(SystemClock),
             random: Arc::new(SeededRandom::new(1)),
             policy: TxPolicy::default(),
@@ -97,7 +97,7 @@ impl KeysRig for RedisKeysRig {
         self.keys.clone()
     }
 
-    /// Differs from the server's time on purpose: Redis receives durations only.
+    /// Returns a time that differs from the server's time on purpose: Redis receives durations only.
     fn now(&self) -> DateTime<Utc> {
         start()
     }

@@ -51,7 +51,9 @@ pub async fn eventually<T>(within: Duration, mut poll: impl AsyncFnMut() -> Resu
     loop {
         match poll().await {
             Ok(value) => return value,
-            Err(error) if begun.elapsed() > within => panic!("not within {within:?}: {error}"),
+            Err(error) if begun.elapsed() > within => {
+                panic!("condition not met within {within:?}; last error: {error}")
+            }
             Err(_) => tokio::time::sleep(Duration::from_millis(25)).await,
         }
     }
@@ -305,7 +307,7 @@ impl Server {
             }
             if begun.elapsed() > within {
                 return Err(format!(
-                    "still running {within:?} after SIG{name}\n{}",
+                    "the process still runs {within:?} after SIG{name}\n{}",
                     tail(&self.launch.log())
                 )
                 .into());
@@ -339,7 +341,10 @@ impl Server {
 
     fn memory(&self, name: &str) -> Result<u64, BoxError> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("no such memory figure")?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .ok_or("the memory figure is missing in /proc/PID/status")?;
         Ok(line.trim().trim_end_matches("kB").trim().parse()?)
     }
 }
@@ -350,7 +355,7 @@ impl Drop for Server {
         let runs = self.child.try_wait().is_ok_and(|ended| ended.is_none());
         let fetch = runs && !std::thread::panicking();
         let metrics = self.base.as_deref().filter(|_| fetch).and_then(metrics).unwrap_or_default();
-        // Fails only if the process has ended already.
+        // `kill` fails only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if !std::thread::panicking() {

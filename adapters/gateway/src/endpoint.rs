@@ -8,7 +8,7 @@ use hyper::Uri;
 /// Base URL of a gateway: `https://...`, or `http://...` on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Without a trailing slash.
+    /// The URL without a trailing slash.
     base: String,
     encrypted: bool,
 }

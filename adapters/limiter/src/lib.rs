@@ -34,7 +34,7 @@ pub struct LocalLimiter {
 }
 
 impl Default for LocalLimiter {
-    /// Uses the monotonic clock of the process.
+    /// Creates a limiter that uses the monotonic clock of the process.
     fn default() -> Self {
         LocalLimiter::with_time(Time::monotonic())
     }

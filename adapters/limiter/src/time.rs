@@ -1,4 +1,4 @@
-//! The time by which buckets refill.
+//! The clock from which the refill of buckets is computed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 pub struct Time(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl Time {
-    /// The monotonic clock of the process. It follows Tokio's paused time in tests.
+    /// Returns the monotonic clock of the process. It follows Tokio's paused time in tests.
     pub fn monotonic() -> Time {
         let start = Instant::now();
         Time::from_fn(move || start.elapsed())
     }
 
-    /// A time given by a function. It MUST NOT go back.
+    /// Creates a clock from a function that returns the time since an arbitrary start. This time MUST NOT go back.
     pub fn from_fn(now: impl Fn() -> Duration + Send + Sync + 'static) -> Time {
         Time(Arc::new(now))
     }

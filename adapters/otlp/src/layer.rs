@@ -46,7 +46,7 @@ impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for HopLayer {
         }
         #[allow(
             clippy::disallowed_methods,
-            reason = "span times of several machines are compared by their wall clocks"
+            reason = "the spans of several machines are compared by wall-clock time"
         )]
         let now = SystemTime::now();
         if let Some(span) = span_of(fields, now) {

@@ -67,7 +67,7 @@ impl Connector {
 
     /// Returns the connection if it is established; does not open one.
     pub(crate) fn established(&self) -> Option<Arc<Link>> {
-        // The lock is held while connecting; then no connection is established.
+        // A task that connects holds the lock until it has finished; until then no connection is established.
         self.state.try_lock().ok()?.link.clone().filter(|link| link.is_up())
     }
 

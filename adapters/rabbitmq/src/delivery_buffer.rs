@@ -96,7 +96,7 @@ impl DeliveryBuffer {
         Ok(Frames { up_to, single })
     }
 
-    /// Number of waiting deliveries, and of unsettled ones.
+    /// Returns the number of waiting deliveries and the number of unsettled deliveries, in this order.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let state = lock(&self.state);
         let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);

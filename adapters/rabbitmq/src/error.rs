@@ -28,7 +28,7 @@ pub(crate) enum RabbitError {
     Timeout { what: &'static str, limit: Duration },
     /// The connection failed, or the server rejected the request.
     Lapin(lapin::Error),
-    /// In backoff before the next connection attempt; with the last error.
+    /// Not connected; the pause before the next connection attempt has not ended. Contains the last error.
     BackingOff(String),
     /// The server currently accepts no messages.
     Blocked(String),
@@ -83,7 +83,7 @@ impl RabbitError {
         }
     }
 
-    /// For requests that the server can reject permanently.
+    /// Converts the error of a request that the server can reject permanently.
     pub(crate) fn into_refused_or_unreachable(self) -> BrokerError {
         match self.class() {
             ErrorClass::Unreachable => self.into_unreachable(),
@@ -93,7 +93,7 @@ impl RabbitError {
         }
     }
 
-    /// For requests where every error counts as an outage.
+    /// Converts the error of a request for which every error counts as an outage.
     pub(crate) fn into_unreachable(self) -> BrokerError {
         BrokerError::Unreachable(Box::new(self))
     }

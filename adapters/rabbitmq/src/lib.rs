@@ -66,7 +66,7 @@ pub struct RabbitBroker {
 }
 
 impl RabbitBroker {
-    /// A broker that connects on first use. MUST be called within a Tokio runtime.
+    /// Creates a broker that connects on first use. MUST be called within a Tokio runtime.
     #[allow(clippy::disallowed_methods, reason = "the tasks end when the broker is dropped")]
     pub fn new(settings: RabbitSettings) -> RabbitBroker {
         let shared = Arc::new(Shared::new(settings));
@@ -83,7 +83,7 @@ impl RabbitBroker {
         Ok(link.version().await.map_err(RabbitError::into_refused_or_unreachable)?.to_string())
     }
 
-    /// Depths of these queues. Declares nothing; missing queues are omitted.
+    /// Returns the depths of the queues of a topology. Declares nothing; missing queues are omitted.
     pub async fn depths(&self, topology: &Topology) -> Result<Vec<QueueDepth>, BrokerError> {
         let link = self.shared.consuming.link().await.map_err(RabbitError::into_refused_or_unreachable)?;
         let mut names: Vec<String> = topology.queues.iter().map(|spec| spec.name.clone()).collect();

@@ -75,7 +75,7 @@ impl Link {
             && self.connection.as_ref().is_some_and(|connection| connection.status().connected())
     }
 
-    /// Why the server currently accepts no messages on this connection; `None` if it accepts them.
+    /// Returns the reason why the server currently accepts no messages on this connection; `None` if it accepts them.
     pub(crate) fn blocked(&self) -> Option<String> {
         self.blocked.borrow().clone()
     }

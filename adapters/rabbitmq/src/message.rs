@@ -28,7 +28,8 @@ const SERVER_HEADERS: [&str; 13] = [
     "BCC",
 ];
 
-/// Reasons for dead-lettering a message that a consumer had received. An expired message had no consumer.
+/// Reasons for dead-lettering a message that a consumer had received. `expired` is not one of them: RabbitMQ removes an
+/// expired message from the queue without a consumer.
 const CONSUMER_REJECTION_REASONS: [&str; 2] = ["rejected", "delivery_limit"];
 
 /// Upper bound, in bytes, of a header frame without the texts and headers of the message.

@@ -112,7 +112,7 @@ impl Publisher {
     /// connection.
     async fn open(&mut self) -> Result<&Open, RabbitError> {
         if let Some(open) = &self.open {
-            // A blocked connection is kept, because the server reports the end of the block on it.
+            // A blocked connection is kept, because the server reports on this connection that the block has ended.
             if let Some(reason) = open.link.blocked().filter(|_| open.link.is_up()) {
                 return Err(RabbitError::Blocked(reason));
             }

@@ -60,7 +60,7 @@ impl fmt::Display for Host {
 pub struct RabbitSettings {
     /// User, vhost and options; the addresses are in `hosts`.
     pub(crate) uri: AMQPUri,
-    /// At least one node.
+    /// The nodes; never empty.
     pub(crate) hosts: Vec<Host>,
     pub(crate) authorities: Option<String>,
     /// Type of the declared queues.

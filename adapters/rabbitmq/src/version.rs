@@ -22,7 +22,7 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Whether the server limits the deliveries of a quorum queue by default: from 4.0 on to 20; -1 means no limit.
+    /// Whether the server sets a delivery limit for quorum queues by default: RabbitMQ 4.0 and later set it to 20.
     pub(crate) fn limits_deliveries(self) -> bool {
         self >= Version { major: 4, minor: 0 }
     }
@@ -63,7 +63,7 @@ pub(crate) async fn fetch(settings: &RabbitSettings, host: &Host) -> Result<Vers
     crate::error::with_timeout(what, limit, fetching).await
 }
 
-/// Version in the server's properties, once it is completely received.
+/// Parses the version in the server's properties; `None` until the version is completely received.
 fn version_in(greeting: &[u8]) -> Option<Version> {
     let at = greeting.windows(VERSION_KEY.len()).position(|window| window == VERSION_KEY)?;
     let (length, text) = greeting.get(at + VERSION_KEY.len()..)?.split_first_chunk()?;

@@ -57,7 +57,8 @@ async fn check(shared: &Shared, missing: &mut MissingConsumers) -> Result<(), Br
     for name in names.iter().filter(|name| !existing.contains(*name)) {
         warn!(queue = %name, "[RabbitMQ] [ALERT] queue missing; declaring it again");
     }
-    // Only subscriptions that existed before the query: a newer consumer would look missing.
+    // The buffers are listed before the query: the query may not count the consumer of a newer subscription, so that
+    // this consumer would appear to be missing.
     let buffers = shared.buffers();
     let counted = declare(&link, &topology, &shared.settings).await?;
     let now = Instant::now();

@@ -13,7 +13,7 @@ pub struct InvalidSettings(String);
 #[derive(Clone)]
 pub struct RedisSettings {
     pub(crate) client: Client,
-    /// Timeout of a request to Redis (`redis.timeout`). After it Redis counts as unavailable.
+    /// Timeout of a request to Redis (`redis.timeout`). When it expires, Redis counts as unavailable.
     pub timeout: Duration,
     /// Timeout for connecting, including TLS and authentication.
     pub connect_timeout: Duration,

@@ -20,7 +20,7 @@ use handover_outbox::{EventSpec, Outbox, Transactor};
 /// Configurable rules of orders, outbox rows and points.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// How long an order may stay unpaid (`order.timeout.pending-minutes`).
+    /// Time within which an order must be paid (`order.timeout.pending-minutes`).
     pub pending_timeout: Duration,
     /// Maximum number of publish retries, stored in each outbox row (`outbox.retry`).
     pub max_retry_count: u32,
@@ -40,7 +40,8 @@ impl Rules {
     }
 }
 
-/// Used when no gateway is configured: every request fails as unavailable, so the refund is sent again later.
+/// Gateway of a process without a configured gateway: every request fails as unavailable, so the refund is sent again
+/// later.
 struct NoGateway;
 
 #[async_trait]

@@ -48,8 +48,8 @@ impl Ids {
         I::try_from(id).map_err(|error| StoreError::Backend(Box::new(error)))
     }
 
-    /// Raises every id sequence that is not above the largest id of its table, and returns the state before. Called at
-    /// process start.
+    /// Raises every id sequence that is not above the largest id of its table. Returns the raised sequences with their
+    /// states before the change. Called at process start.
     pub async fn raise(&self) -> Result<Vec<(IdKind, IdState)>, StoreError> {
         let mut raised = Vec::new();
         for kind in IdKind::ALL {
@@ -79,7 +79,7 @@ impl Ids {
     }
 }
 
-/// Raises the id sequence of a kind above the largest id if necessary, and returns the state before.
+/// Raises the id sequence of a kind above the largest id if necessary. Returns its state before the change.
 async fn raise(tx: &MarketTransactor, kind: IdKind) -> Result<IdState, StoreError> {
     let state: IdState = with_tx(tx, move |unit, _| {
         Box::pin(async move {
@@ -115,7 +115,7 @@ pub(crate) struct IdInUse {
 }
 
 impl IdInUse {
-    /// The error that ends an attempt, so that the command is repeated with another id.
+    /// Returns the error that ends an attempt, so that the command is repeated with another id.
     pub(crate) fn refusal(kind: IdKind, id: i64) -> UseCaseError {
         StoreError::Backend(Box::new(IdInUse { kind, id })).into()
     }

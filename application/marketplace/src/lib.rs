@@ -1,5 +1,5 @@
 //! The marketplace: use cases, event handlers and periodic jobs. It publishes and consumes events through the outbox
-//! (`handover_outbox`), which does not depend on it.
+//! (`handover_outbox`), which does not depend on the marketplace.
 
 mod app;
 mod assets;

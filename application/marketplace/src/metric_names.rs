@@ -24,7 +24,10 @@ pub const METRICS: [Metric; 8] = [
     ),
     Metric::counter(OVERLOAD_REFUSED, "Requests rejected by the concurrency limit"),
     Metric::counter(LIMIT_REFUSED, "Requests rejected by the rate limit"),
-    Metric::counter(LIMIT_FALLBACK, "Requests limited by this process only, because Redis was unavailable"),
+    Metric::counter(
+        LIMIT_FALLBACK,
+        "Requests checked by the limits of this process only, because Redis was unavailable",
+    ),
     Metric::gauge(
         LIMIT_REDIS_UNAVAILABLE,
         "1 while Redis is unavailable and this process limits requests on its own",

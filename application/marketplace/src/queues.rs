@@ -40,9 +40,9 @@ const ASSET_BINDINGS: &[&str] = &["order.created", "order.paid", "order.cancelle
 /// The TTL of the delay queue without a suffix in its name (000 §4.5).
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// The topology for a payment deadline of `timeout`. Every queue except the delay queue has a consumer, because a queue
-/// without a consumer would grow without limit. A queue for a future consumer would be useless: a new consumer does not
-/// process events from before its subscription.
+/// Builds the topology for a payment deadline of `timeout`. Every queue except the delay queue has a consumer, because
+/// a queue without a consumer would grow without limit. A queue for a future consumer would be useless: a new consumer
+/// does not process events from before its subscription.
 pub fn topology(timeout: Duration) -> Topology {
     let delay = QueueSpec {
         name: format!("{TIMEOUT_DELAY_QUEUE}{}", ttl_suffix(timeout)),

@@ -31,7 +31,7 @@ pub struct RedrivenBy<'a> {
 }
 
 /// Redrives rows and adds history entries: who redrove them, and the earlier confirm time, which the next confirm
-/// overwrites. Returns how many rows changed.
+/// overwrites. Returns the number of changed rows.
 pub async fn redrive(
     unit: &mut dyn OutboxUnit,
     rows: &[Redrive],

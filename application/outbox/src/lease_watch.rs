@@ -22,8 +22,9 @@ pub fn is_in_the_future(written: DateTime<Utc>, now: DateTime<Utc>) -> bool {
 /// Watches the leases of other processes, whose end times were written by the database clock.
 ///
 /// When an end time is first seen, the remaining time is computed with the database clock and limited to the length of
-/// a lease; after a forward step of the database clock it is the whole length. From then on only the observer's
-/// monotonic clock counts. A changed end time means that the lease was renewed, and starts a new observation.
+/// a lease. If the database clock has stepped forward since the previous call, a full lease length is assumed, because
+/// the end time may have been written before the step. From then on only the observer's monotonic clock counts. A
+/// changed end time means that the lease was renewed, and starts a new observation.
 #[derive(Debug)]
 pub struct LeaseWatch<K> {
     length: Duration,
@@ -45,7 +46,7 @@ struct Observation {
 }
 
 impl<K: Ord + Clone> LeaseWatch<K> {
-    /// Watches leases of this length.
+    /// Creates a watch for leases of this length.
     pub fn new(length: Duration) -> LeaseWatch<K> {
         LeaseWatch { length, last: None, seen: BTreeMap::new() }
     }

@@ -58,8 +58,8 @@ impl Outbox {
         Outbox { consumers: self.consumers.iter().copied().chain([added]).collect(), ..self }
     }
 
-    /// The same outbox for background work. It uses separate permits, so that background work does not wait behind
-    /// requests.
+    /// Returns the same outbox for background work. It uses separate permits, so that background work does not wait
+    /// behind requests.
     pub fn for_background_tasks(&self) -> Outbox {
         Outbox { tx: self.tx.for_background_tasks(), ..self.clone() }
     }

@@ -30,7 +30,7 @@ pub(crate) fn visible_json(registry: &EventRegistry, operator: &Operator, json: 
 fn masked_json(json: &str, visible: &BTreeSet<&str>) -> String {
     match serde_json::from_str::<Value>(json) {
         Ok(object @ Value::Object(_)) => masked_value(object, visible).to_string(),
-        // Not one of our messages: its content is unknown.
+        // JSON that is not an object was not written by this application: its content is unknown.
         Ok(_) | Err(_) => Value::from(MASK).to_string(),
     }
 }

@@ -19,7 +19,7 @@ pub struct EventSpec {
     span: Option<fn(i64) -> Span>,
 }
 
-/// Aggregate type, and the payload field with the aggregate's id, of all events of one type.
+/// Aggregate type of all events of one type, and the payload field that contains the aggregate's id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Subject {
     aggregate_type: &'static str,
@@ -39,14 +39,14 @@ impl EventSpec {
         }
     }
 
-    /// Excludes this type from the order of its aggregate: such an event neither waits for other events nor blocks
-    /// them.
+    /// Marks events of this type as not ordered within their aggregate: such an event neither waits for other events
+    /// nor blocks them.
     pub fn unordered(self) -> EventSpec {
         EventSpec { is_ordered: false, ..self }
     }
 
     /// Declares the aggregate type and the payload field that repeats the aggregate's id. A row that contradicts this
-    /// is never published: no consumer could apply it.
+    /// declaration is never published: no consumer could apply its event.
     pub fn about(self, aggregate_type: &'static str, id_field: &'static str) -> EventSpec {
         EventSpec { subject: Some(Subject { aggregate_type, id_field }), ..self }
     }
@@ -64,17 +64,17 @@ impl EventSpec {
         EventSpec { span: Some(span), ..self }
     }
 
-    /// Checks the envelope against the type. The error says why it can never be published.
+    /// Checks the envelope against the type. The error says why the event can never be published.
     fn check(&self, envelope: &Envelope) -> Result<(), String> {
         let Some(Subject { aggregate_type, id_field }) = self.subject else { return Ok(()) };
         let kind = &envelope.aggregate_type;
         if kind != aggregate_type {
-            return Err(format!("the aggregate_type of {} is {aggregate_type}, not {kind}", self.name));
+            return Err(format!("aggregate_type is {kind}, but {} requires {aggregate_type}", self.name));
         }
         let id = envelope.aggregate_id;
         match envelope.payload.get(id_field).and_then(Value::as_i64) {
             Some(other) if other != id => {
-                Err(format!("aggregate_id is {id}, and the payload's {id_field} is {other}"))
+                Err(format!("aggregate_id is {id}, but the payload's {id_field} is {other}"))
             }
             Some(_) | None => Ok(()),
         }
@@ -102,7 +102,7 @@ impl EventRegistry {
         self.specs.contains_key(event_type)
     }
 
-    /// Types that are excluded from the order of their aggregate.
+    /// Types whose events are not ordered within their aggregate.
     pub fn unordered(&self) -> &UnorderedTypes {
         &self.unordered
     }
@@ -118,7 +118,7 @@ impl EventRegistry {
         span.map_or_else(Span::none, |span| span(aggregate))
     }
 
-    /// Routing key of an envelope. The error says why it can never be published.
+    /// Routing key of an envelope. The error says why the event can never be published.
     pub(crate) fn routing_key(&self, envelope: &Envelope) -> Result<&str, String> {
         let event_type = &envelope.event_type;
         let spec = self.specs.get(event_type);

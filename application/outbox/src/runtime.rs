@@ -18,7 +18,7 @@ const AFTER_PANIC: Duration = Duration::from_secs(1);
 /// Declares the topology and subscribes every consumer, so that no event is published before its queue exists and its
 /// consumer is subscribed.
 ///
-/// Succeeds while the broker is unreachable: events stay in the outbox, and the broker adapter declares the topology
+/// Succeeds even if the broker is unreachable: events stay in the outbox, and the broker adapter declares the topology
 /// once it has reconnected.
 pub async fn prepare(outbox: &Outbox) -> Result<(), OperationError> {
     match broker_timeout(outbox.broker.declare(&outbox.topology)).await {

@@ -112,7 +112,7 @@ impl<U: ?Sized, V: ?Sized> Clone for Transactor<U, V> {
 /// Runs `work` in a unit of work and commits it.
 ///
 /// - The whole attempt is repeated after a conflict, a transient error or a commit of unknown outcome. `work` must
-///   therefore not generate ids or read the clock: both are chosen by the caller.
+///   therefore not generate ids or read the clock: the caller does both before this call.
 /// - After an error nothing is committed, unless the outcome of an attempt is unknown.
 /// - The unit of work runs as a separate task: a cancelled caller cannot interrupt it between begin and commit.
 pub async fn with_tx<U, V, T, E, F>(tx: &Transactor<U, V>, work: F) -> Result<T, E>

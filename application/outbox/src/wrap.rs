@@ -31,7 +31,7 @@ pub trait Wraps: Send {
 
 /// A wrapper around a unit of work.
 pub trait UnitWrapper: Wraps<Inner: UnitOfWork> {
-    /// Commits the inner unit of work; a wrapper that injects faults may omit this. See [`UnitOfWork::commit`].
+    /// Commits the inner unit of work; a wrapper that injects faults may omit the commit. See [`UnitOfWork::commit`].
     fn commit(self) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 

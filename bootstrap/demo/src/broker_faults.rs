@@ -59,7 +59,8 @@ pub(super) enum DeliveryAction {
     Duplicate,
     /// Replace the message with one that has this body.
     Corrupt(String),
-    /// Acknowledge without delivery: a further intact message of the event whose message was corrupted.
+    /// Acknowledge the message without delivering it, because the corrupted message replaces every message of this
+    /// event.
     Drop,
 }
 

@@ -17,7 +17,7 @@ use marketplace_domain::{AggregateType, Order, OrderId, Payment, Product, Produc
 
 pub(super) use assets::Assets;
 
-/// Rows per query.
+/// Maximum number of rows that one query reads.
 const PAGE: u32 = 1_000;
 const TENANT: TenantId = TenantId::DEFAULT;
 

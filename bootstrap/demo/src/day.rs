@@ -15,7 +15,7 @@ use super::market::{Market, Offer, TradingPace};
 use super::plan::Plan;
 use super::wait::{WaitFor, wait};
 
-/// Note with which the operator discards open dead letters. Only that of the corrupted message is expected.
+/// Note with which the operator discards open dead letters. The only expected dead letter is the corrupted message.
 const EXPLANATION: &str = "corrupted by the demo on purpose; its event was applied from the outbox";
 
 pub(super) struct Day<'a> {
@@ -65,7 +65,7 @@ impl Day<'_> {
         Ok(self.market.journal.read())
     }
 
-    /// Trades these offers during a broker outage; orders that take longer end after it.
+    /// Trades these offers during a broker outage; an order that takes longer ends after the outage.
     async fn outage(&self, offers: Vec<Offer>) {
         self.faults.begin_outage();
         let outage = async {

@@ -28,7 +28,8 @@ pub(super) struct Figures {
     pub(super) orders_with_assets: usize,
     /// Operations on coupons, wallets and points that orders caused; operator grants are excluded.
     pub(super) asset_operations: usize,
-    /// How often a request was repeated after `C0001` or `C0002`, for example because assets were not locked yet.
+    /// Number of requests that repeated one with the response `C0001` or `C0002`, for example because assets were not
+    /// locked yet.
     #[serde(rename = "askedAgain")]
     pub(super) retried_requests: usize,
     /// Refunds that succeeded.
@@ -98,7 +99,7 @@ impl Figures {
     }
 }
 
-/// Every effect as its event and the time when it was applied.
+/// Returns the event id and the time of application of every effect.
 fn effects(database: &DatabaseSnapshot) -> Vec<(&EventId, DateTime<Utc>)> {
     let listings = database.listing_changes.iter().map(|row| (&row.event_id, row.at));
     let shipments = database.shipments.iter().map(|row| (&row.event_id, row.at));

@@ -58,7 +58,8 @@ pub(super) struct ClientRecord {
     pub(super) rush: Rush,
     /// Number of requests rejected because the order had already been closed.
     pub(super) late: usize,
-    /// How often a request was repeated after `C0001` or `C0002`, for example because assets were not locked yet.
+    /// Number of requests that repeated one with the response `C0001` or `C0002`, for example because assets were not
+    /// locked yet.
     pub(super) retried_requests: usize,
     /// Responses that no rule allows, and requests without a response.
     pub(super) unexpected: Vec<String>,

@@ -180,7 +180,7 @@ impl Market {
         value
     }
 
-    /// Runs `work` for each item at this pace. The results have the sequence of the items; items without a result are
+    /// Runs `work` for each item at this pace. The results are in the order of the items; items without a result are
     /// omitted.
     async fn for_each<T, U, F>(&self, items: Vec<T>, pace: TradingPace, work: fn(Market, T) -> F) -> Vec<U>
     where

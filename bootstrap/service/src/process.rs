@@ -35,7 +35,7 @@ fn run(cli: Cli) -> Result<Exit, Failure> {
         .build()
         .map_err(|cause| Failure::System { what: "cannot start the worker threads", cause })?;
     let result = runtime.block_on(commands::run(cli));
-    // Abort what did not finish in time: it is either committed or will be repeated after the next start.
+    // Abort the tasks that did not finish in time: their work is either committed, or repeated after the next start.
     runtime.shutdown_timeout(Duration::from_millis(200));
     result
 }

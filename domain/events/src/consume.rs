@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ConsumeStatus {
-    /// An attempt was counted and is running; if its lease ends first, another attempt may start.
+    /// An attempt was counted and is running; if its lease ends before the attempt, another attempt may start.
     Processing,
     /// An earlier event of the same aggregate must be settled first, or another transaction held a lock that the event
     /// needs.

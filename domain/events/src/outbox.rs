@@ -38,7 +38,7 @@ pub enum HistoryKind {
     Retry,
     /// The last attempt was not confirmed.
     Failed,
-    /// An attempt was confirmed; recorded when the row is redriven.
+    /// An attempt was confirmed. This entry is recorded only when the row is redriven.
     Sent,
     /// An operator redrove the row.
     Redriven,

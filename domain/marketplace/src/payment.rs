@@ -60,7 +60,7 @@ pub struct Payment {
     pub status: PaymentStatus,
     /// The gateway's transaction id; `None` until the payment is settled.
     pub transaction_id: Option<String>,
-    /// The payment succeeded, but its order could no longer be paid: a refund is required.
+    /// Whether a refund is required, because the payment succeeded when its order could no longer be paid.
     pub refund_due: bool,
     /// Trace context of the request that created the payment.
     pub trace: Option<Trace>,

@@ -1,4 +1,4 @@
-//! A refund: returns the money of one payment through the gateway, exactly once.
+//! A refund: pays the money of one payment back through the gateway, exactly once.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ pub struct Refund {
     pub status: RefundStatus,
     /// Number of requests sent to the gateway.
     pub attempts: u32,
-    /// When the next request is sent to the gateway; `None` once the refund is settled.
+    /// Time at which the next request is sent to the gateway; `None` after the refund is settled.
     pub next_attempt_time: Option<DateTime<Utc>>,
     /// Error of the last request to the gateway.
     pub last_error: Option<String>,

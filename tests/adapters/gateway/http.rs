@@ -45,7 +45,7 @@ fn gateway(url: &str, limit: Duration) -> HttpGateway {
 
 async fn refund(url: &str, limit: Duration) -> Result<(), GatewayError> {
     let gateway = gateway(url, limit);
-    timeout(PATIENCE * 2, gateway.refund(&request())).await.expect("the call has a time limit")
+    timeout(PATIENCE * 2, gateway.refund(&request())).await.expect("the call must end within its time limit")
 }
 
 /// The reason of an `Unavailable` error.
@@ -87,7 +87,10 @@ async fn refund_request_has_body_idempotency_key_trace_and_signature() {
         json!({"refundId": 7, "paymentId": 5, "transactionId": "txn-1", "orderId": 3,
             "amount": serde_json::from_str::<serde_json::Value>("88.50").unwrap(), "currency": "CNY"})
     );
-    assert!(String::from_utf8_lossy(&requests[0].body).contains(r#""amount":88.50,"#), "no digit is lost");
+    assert!(
+        String::from_utf8_lossy(&requests[0].body).contains(r#""amount":88.50,"#),
+        "the amount must keep all digits"
+    );
     for (name, value) in [
         ("idempotency-key", "refund:7"),
         ("webhook-id", "refund:7"),
@@ -139,7 +142,7 @@ async fn status_code_means_accepted_unavailable_or_refused() {
         let server = Server::start(&[Reply::Text(status, "later")]).await;
         let why = unavailable(refund(&server.url(), LONG_TIMEOUT).await);
         assert!(why.starts_with(&status.to_string()) && why.ends_with("later"), "{why}");
-        assert_eq!(server.requests().len(), 1, "{status}: not retried immediately");
+        assert_eq!(server.requests().len(), 1, "{status} must not be retried immediately");
     }
     for status in [400, 401, 403, 404, 409, 410, 422] {
         let server =
@@ -230,7 +233,7 @@ async fn endless_response_body_is_truncated_and_status_decides() {
     refund(&accepting.url(), LONG_TIMEOUT).await.unwrap();
     let slow = Server::start(&[Reply::PartialBody(403, "not yours")]).await;
     let why = refused(refund(&slow.url(), LONG_TIMEOUT).await);
-    assert!(why.ends_with("not yours"), "the received part of the reason is reported: {why}");
+    assert!(why.ends_with("not yours"), "the received part of the reason must be reported: {why}");
 }
 
 #[tokio::test]

@@ -107,7 +107,7 @@ async fn repeated_request_is_reported_once_while_pending_and_again_afterwards() 
     world.refund(7, 5, 8_850).await;
     world.refund(7, 5, 8_850).await;
     world.pass_delay().await;
-    assert_eq!(world.received(), [(7, RefundResult::Success)], "one report for both requests");
+    assert_eq!(world.received(), [(7, RefundResult::Success)], "the two requests must cause one report");
     world.refund(7, 5, 8_850).await;
     world.pass_delay().await;
     assert_eq!(world.received(), [(7, RefundResult::Success); 2]);
@@ -137,7 +137,7 @@ async fn amount_ending_in_13_fails_for_first_refund_and_succeeds_for_next() {
     assert_eq!(
         world.received(),
         [(1, failed), (1, failed), (2, success), (3, failed), (4, success)],
-        "the result of a refund never changes"
+        "the result of a refund must never change"
     );
 }
 

@@ -32,7 +32,7 @@ pub(crate) enum Reply {
 #[derive(Debug, Clone)]
 pub(crate) struct ReceivedRequest {
     pub(crate) line: String,
-    /// The names are in lower case.
+    /// The headers, with names in lower case.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) body: Vec<u8>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Sends these replies in turn, then repeats the last one.
+    /// Starts a server that sends these replies in turn, then repeats the last one.
     pub(crate) async fn start(replies: &[Reply]) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -85,7 +85,10 @@ async fn delayed_message_reaches_waiting_consumer_when_ttl_expires() {
     let (deliveries, ()) = tokio::join!(subscription.next(), publishes);
     let deliveries = deliveries.unwrap();
     assert_eq!(ids(&deliveries), [("a", false)]);
-    assert_eq!(deliveries[0].died_in, None, "an expired message was not rejected by a consumer");
+    assert_eq!(
+        deliveries[0].died_in, None,
+        "`died_in` must be empty, because no consumer rejected the message"
+    );
     assert_eq!(started.elapsed(), DELAY);
 }
 
@@ -183,7 +186,7 @@ async fn declare_rejects_different_arguments_with_both_values_and_changes_nothin
 }
 
 #[tokio::test(start_paused = true)]
-async fn outage_ends_next_and_publish_as_unreachable_and_loses_no_message() {
+async fn next_and_publish_fail_as_unreachable_in_outage_and_no_message_is_lost() {
     let broker = broker().await;
     publish(&broker, &[("a", "order.paid")]).await;
     let before = subscribe(&broker, FULFILLMENT_QUEUE, 1).await;

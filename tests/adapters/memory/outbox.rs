@@ -108,7 +108,7 @@ fn reference_due(rows: &[OutboxRow], now: DateTime<Utc>, on_failed: OnFailed) ->
 }
 
 #[tokio::test(start_paused = true)]
-async fn due_rows_match_reference_within_unit_and_after_commit() {
+async fn due_rows_match_reference_within_unit_of_work_and_after_commit() {
     for seed in 0..200 {
         let random = SeededRandom::new(seed);
         let roll = |sides: u64| i64::try_from(random.next() % sides).unwrap();

@@ -111,14 +111,14 @@ async fn application_rows_and_events_are_committed_atomically() {
     assert_eq!(rows.len(), empty.len() + 2);
     assert!(
         rows.contains(&r#"books Book { id: 2, shelf: "new" }"#.to_owned()),
-        "id 1 was rolled back and is not reused: {rows:?}"
+        "the book must have id 2, because the rolled back id 1 is not reused: {rows:?}"
     );
     let mut view = outbox_of(&Arc::new(store)).view().await.unwrap();
     assert_eq!(view.outbox_view().outbox_by_event(&["a".parse().unwrap()]).await.unwrap().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn uncommitted_change_of_index_is_visible_only_in_its_unit() {
+async fn uncommitted_change_of_index_is_visible_only_in_its_unit_of_work() {
     let store = store();
     let mut unit = store.begin().await.unwrap();
     let id = add(&mut unit, "new").await;
@@ -159,7 +159,7 @@ async fn deadlock_between_application_rows_and_outbox_is_transient() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_statement_on_application_or_outbox_fails_unit() {
+async fn failed_statement_on_application_row_or_outbox_fails_unit_of_work() {
     let store = store();
     let mut unit = store.begin().await.unwrap();
     unit.outbox().append(&[event("a", 1, 1)]).await.unwrap();

@@ -70,7 +70,7 @@ async fn conditional_write_waits_for_row_lock_and_checks_committed_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_unit_releases_its_locks() {
+async fn dropped_unit_of_work_releases_its_locks() {
     let store = store();
     let sold = with_product(&store, 1).await.apply(ProductAction::Occupy, START).unwrap();
     let mut first = store.begin().await.unwrap();
@@ -85,7 +85,7 @@ async fn dropped_unit_releases_its_locks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lock_timeout_is_transient_and_fails_unit() {
+async fn lock_timeout_is_transient_and_fails_unit_of_work() {
     let store = store();
     let sold = with_product(&store, 1).await.apply(ProductAction::Occupy, START).unwrap();
     let mut first = store.begin().await.unwrap();
@@ -98,7 +98,7 @@ async fn lock_timeout_is_transient_and_fails_unit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deadlock_is_transient_for_unit_that_closes_the_cycle() {
+async fn deadlock_is_transient_for_unit_of_work_that_closes_the_cycle() {
     let store = store();
     let one = with_product(&store, 1).await.apply(ProductAction::Occupy, START).unwrap();
     let two = with_product(&store, 2).await.apply(ProductAction::Occupy, START).unwrap();
@@ -117,7 +117,7 @@ async fn deadlock_is_transient_for_unit_that_closes_the_cycle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn duplicate_key_is_conflict_only_after_other_unit_committed() {
+async fn duplicate_key_is_conflict_only_after_other_unit_of_work_committed() {
     for commits in [true, false] {
         let store = store();
         let mut first = store.begin().await.unwrap();
@@ -134,7 +134,7 @@ async fn duplicate_key_is_conflict_only_after_other_unit_committed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn uncommitted_row_is_visible_only_in_its_unit() {
+async fn uncommitted_row_is_visible_only_in_its_unit_of_work() {
     let store = store();
     let mut unit = store.begin().await.unwrap();
     unit.insert_product(&product(1)).await.unwrap();
@@ -156,7 +156,7 @@ async fn dropped_commit_takes_effect_only_when_dropped_after_second_poll() {
         }
         drop(commit);
         assert_eq!(version(&store, 1).await, committed);
-        // The locks of the unit of work are released in both cases.
+        // The locks of the unit of work are released after one poll and after two.
         let mut next = store.begin().await.unwrap();
         assert_eq!(next.insert_product(&product(1)).await.is_err(), committed.is_some());
     }

@@ -74,7 +74,7 @@ async fn serve(stream: TcpStream, state: Arc<Mutex<State>>) {
     }
 }
 
-/// Reads the next command as its words; `None` after the client has disconnected.
+/// Reads the next command as a list of words; `None` after the client has disconnected.
 async fn command(stream: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
     let count = length(stream, '*').await?;
     let mut command = Vec::new();

@@ -69,7 +69,7 @@ async fn message_is_published_claimed_requeued_acked_and_dead_lettered() {
     assert_eq!((depth.ready, depth.unacked, depth.consumers), (0, 1, 1));
 }
 
-/// A clock whose sleeps never end. It notifies when a sleep begins.
+/// A clock whose sleeps never end. It notifies the test when a sleep begins.
 #[derive(Default)]
 struct EndlessSleepClock(Notify);
 

@@ -45,7 +45,7 @@ async fn time_written_by_sql_is_normalized() {
     let next = view.outbox_view().outbox_next_due(PartitionSet::ALL, now).await.unwrap().unwrap();
     // The time that SQL wrote has no fraction of a second.
     let in_range = (before - TimeDelta::seconds(1)..=now).contains(&(next - TimeDelta::hours(1)));
-    assert!(in_range, "{next} written between {before} and {now}");
+    assert!(in_range, "{next} must be one hour after a time from {before} to {now}");
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(next) }).await.unwrap();
     assert_eq!(due.len(), 1);
 }
@@ -86,7 +86,7 @@ async fn unreadable_row_does_not_block_other_rows() {
     let repair = "UPDATE outbox_events SET update_time = strftime('%Y-%m-%dT%H:%M:%S', 'now') WHERE event_id = 'by-hand'";
     direct.execute(repair).await.unwrap();
     let due = view.outbox_view().outbox_due(&DueQuery { limit: 10, ..due_at(Utc::now()) }).await.unwrap();
-    assert_eq!(due.len(), 2, "a time without a zone is valid");
+    assert_eq!(due.len(), 2, "a time without a zone must be valid");
 }
 
 #[tokio::test]
@@ -126,7 +126,7 @@ async fn dropped_begin_leaves_no_transaction_open() {
 }
 
 #[tokio::test]
-async fn unit_refuses_commit_after_failed_statement() {
+async fn unit_of_work_refuses_commit_after_failed_statement() {
     let fixture = fixture().await;
     append(&fixture.store, &[event("taken", 1, 1)]).await.unwrap();
     let mut unit = fixture.store.begin().await.unwrap();

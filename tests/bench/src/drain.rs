@@ -56,8 +56,8 @@ async fn prepare(fixture: &Fixture, events: u32) -> Result<(), BenchError> {
     fixture.analyze().await
 }
 
-/// Drains the outbox with the relay of the service. The time starts with the relay's first query for events: before
-/// that the relay acquires its partitions.
+/// Drains the outbox with the relay of the service. The measured time starts with the relay's first query for events:
+/// before this query, the relay acquires its partitions.
 pub(crate) async fn drain(
     fixture: &Fixture,
     events: u32,

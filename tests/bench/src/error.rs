@@ -32,7 +32,7 @@ impl BenchError {
         }
     }
 
-    /// The error, its consequence and what to do about it.
+    /// Describes the error: the failure, its consequence and the remedy.
     pub fn explain(&self) -> String {
         match self {
             BenchError::Handover(failure) => failure.explain().to_string(),

@@ -60,7 +60,7 @@ pub(crate) async fn measure(
     Ok(figures)
 }
 
-/// Adds sent rows until there are `rows` instead of `present`.
+/// Adds sent rows to the `present` ones until the table has `rows` sent rows.
 async fn add_sent_rows(
     connection: &mut Connection,
     present: u64,

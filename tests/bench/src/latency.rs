@@ -1,9 +1,9 @@
 //! `latency`: from the commit of an order to the confirm of its event, and to the effect of that event. The whole
-//! service runs in this process, orders arrive at a constant rate.
+//! service runs in this process, and orders arrive at a constant rate.
 //!
 //! The commit is measured when the use case returns, the confirm when the broker adapter returns, the effect when the
-//! consumer acks, which is just after its commit. Orders that are behind schedule are still placed, so that a slow
-//! service gets the same number of orders.
+//! consumer acks, just after the consumer's own commit. Orders that are behind schedule are still placed, so that a
+//! slow service gets the same number of orders.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -31,7 +31,7 @@ const UNIT: (&str, Better) = ("ms", Better::Less);
 /// Timeout for outstanding effects after the last order.
 const SETTLE_WITHIN: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// Orders placed before those that count: they open connections and prepare statements.
+/// Number of orders placed before the measured ones, to open connections and prepare statements.
 const WARM_UP_ORDERS: u32 = 20;
 /// Reported percentiles, each with the share of the durations that do not exceed it.
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)];
@@ -89,7 +89,7 @@ pub(crate) async fn measure(
 }
 
 fn orders_in(rate: u32, turn: Duration) -> u32 {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count, and it saturates")]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     let orders = (f64::from(rate) * turn.as_secs_f64()).ceil() as u32;
     orders.max(1)
 }
@@ -173,7 +173,7 @@ async fn run_service(fixture: &Fixture, rate: u32, orders: u32) -> Result<Latenc
     Ok(latencies)
 }
 
-/// Places orders of these products at this rate and returns when each order was committed.
+/// Places orders of these products at this rate and returns the commit time of each order.
 async fn place_orders(
     app: &App,
     products: std::ops::Range<u32>,

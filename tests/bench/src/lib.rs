@@ -92,7 +92,7 @@ async fn run(arguments: &BenchArgs) -> Result<Exit, BenchError> {
     }
 }
 
-/// How the run ended.
+/// Outcome of the run.
 enum Outcome {
     /// The signal with this name ended the run.
     Interrupted(&'static str),

@@ -28,7 +28,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// `count` orders, events or messages, by one worker.
+    /// Creates the result of a turn in which one worker processed `count` orders, events or messages.
     pub fn new(count: u64, duration: Duration) -> Measurement {
         Measurement { count, duration, workers: 1, ..Measurement::default() }
     }

@@ -36,7 +36,7 @@ fn read(field: &str) -> Option<f64> {
     mib(&std::fs::read_to_string(STATUS).ok()?, field)
 }
 
-/// A field of `/proc/self/status`, which is in kB, in MiB.
+/// Converts a field of `/proc/self/status` from kB to MiB.
 pub fn mib(status: &str, field: &str) -> Option<f64> {
     let value = status.lines().find_map(|line| line.strip_prefix(field))?;
     Some(f64::from(value.trim().strip_suffix(" kB")?.parse::<u32>().ok()?) / 1024.0)

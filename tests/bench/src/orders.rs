@@ -20,7 +20,7 @@ use crate::series::alternate;
 use crate::{backlog, baseline};
 
 const UNIT: (&str, Better) = ("orders/s", Better::More);
-/// Products listed for each second of a turn; a turn ends early when all of them are sold.
+/// Number of products listed for each second of a turn; a turn ends early when all of them are sold.
 const PRODUCTS_PER_SECOND: f64 = 20_000.0;
 
 pub(crate) async fn measure(
@@ -29,7 +29,7 @@ pub(crate) async fn measure(
     progress: &Progress,
 ) -> Result<Vec<Figure>, BenchError> {
     progress.phase("orders", plan.turns() * plan.clients.len());
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count, and it saturates")]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     let products = (PRODUCTS_PER_SECOND * plan.orders_turn.as_secs_f64()).ceil() as u32;
     let mut figures = Vec::new();
     for clients in plan.clients.iter().copied() {

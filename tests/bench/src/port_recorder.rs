@@ -47,18 +47,18 @@ pub struct EventTimes {
 /// Total time of the calls of a broker.
 pub(crate) struct BrokerTime {
     pub(crate) publishing: Duration,
-    /// Waiting for deliveries.
+    /// Time spent waiting for deliveries.
     pub(crate) waiting: Duration,
     pub(crate) acking: Duration,
 }
 
 impl PortRecorder {
-    /// When the relay first queried the store for events.
+    /// Time of the relay's first query for events.
     pub(crate) fn first_view(&self) -> Option<Instant> {
         self.0.first_view.get().copied()
     }
 
-    /// When the first consumer subscribed.
+    /// Time at which the first consumer subscribed.
     pub(crate) fn subscribed(&self) -> Option<Instant> {
         self.0.subscribed.get().copied()
     }

@@ -56,7 +56,7 @@ impl StatementCounter {
 }
 
 tokio::task_local! {
-    /// Set while a broker port is called.
+    /// Has a value only during a call of a broker port.
     static IN_BROKER: ();
 }
 

@@ -28,9 +28,9 @@ use tokio::runtime::{Builder, Runtime};
 pub(crate) const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
 pub(crate) const GATEWAY_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// Number of inputs per marketplace. Then a new marketplace replaces it, because its store grows with each input.
+/// Number of inputs after which a new marketplace replaces the old one, because the store grows with each input.
 const INPUTS_PER_MARKET: u32 = 1_000;
-/// Header of the trusted proxies, alternating from one marketplace to the next.
+/// Headers in which trusted proxies send the client address; successive marketplaces use them alternately.
 const HEADERS: [ForwardedHeader; 2] = [ForwardedHeader::XForwardedFor, ForwardedHeader::Forwarded];
 
 /// The current marketplace.

@@ -1,4 +1,4 @@
-//! Every decoder of external input as a function of bytes that panics when a guarantee is violated.
+//! One function per decoder of external input: it decodes bytes and panics when a guarantee is violated.
 //!
 //! `tests/ports/decoders.rs` calls the decoders with random mutations of their samples; the program `fuzz` is guided by code
 //! coverage. To add a decoder, add a line to [`DECODERS`] and its samples.
@@ -37,8 +37,8 @@ pub const DECODERS: [Decoder; 10] = [
     Decoder { name: "body", decode: requests::body, samples: samples::body },
 ];
 
-/// A decoder with a planted fault, to test the fuzzing itself. It panics for one input of 2^80, which can be found only
-/// with feedback about comparisons and branches.
+/// A decoder with a planted fault, to test the fuzzing itself. It panics for one of 2^80 inputs; this input can be
+/// found only with feedback about comparisons and branches.
 pub const PLANTED: Decoder = Decoder { name: "planted", decode: planted, samples: || vec![vec![b'-'; 16]] };
 
 fn planted(bytes: &[u8]) {

@@ -13,7 +13,7 @@ use crate::edge::{CheckedResponse, GATEWAY_SECRET, bearer, send, start_input};
 
 const JSON: &str = "application/json";
 
-/// A callback body with a valid signature of the gateway.
+/// Sends a callback body with a valid signature of the gateway.
 pub(crate) fn callback(bytes: &[u8]) {
     start_input();
     // Signatures are checked against the system clock.
@@ -34,7 +34,7 @@ pub(crate) fn callback(bytes: &[u8]) {
     }
 }
 
-/// A query with a cursor, sent to a list whose cursor is an id and to a list whose cursor is a log position.
+/// Sends a query with a cursor to a list whose cursor is an id and to a list whose cursor is a log position.
 pub(crate) fn cursor(bytes: &[u8]) {
     start_input();
     let query: String = bytes.iter().map(|byte| format!("%{byte:02X}")).collect();
@@ -50,7 +50,7 @@ pub(crate) fn cursor(bytes: &[u8]) {
     }
 }
 
-/// Method and target of a request, such as `GET /api/v1/orders/1?limit=2`.
+/// Sends a request with this method and target, such as `GET /api/v1/orders/1?limit=2`.
 pub(crate) fn target(bytes: &[u8]) {
     start_input();
     let Some((method, uri)) = bytes.iter().position(|byte| *byte == b' ').map(|end| bytes.split_at(end))
@@ -67,7 +67,7 @@ pub(crate) fn target(bytes: &[u8]) {
     send(request.unwrap());
 }
 
-/// Headers, one per line, of an authenticated request, of an anonymous one, and of a callback.
+/// Sends headers, one per line, in an authenticated request, in an anonymous request, and in a callback.
 pub(crate) fn headers(bytes: &[u8]) {
     start_input();
     let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| {
@@ -120,7 +120,7 @@ fn trace_ids(request: &Request<Body>) -> Vec<String> {
     }
 }
 
-/// A path and, from the second line on, a body that is sent there with POST under a new idempotency key. A repeated
+/// Sends a POST request under a new idempotency key: the first line is the path, the rest is the body. A repeated
 /// request gets the same status and code. A success is replayed, even if the JSON is formatted differently.
 pub(crate) fn body(bytes: &[u8]) {
     start_input();

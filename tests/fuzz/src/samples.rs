@@ -38,7 +38,7 @@ pub(crate) fn token() -> Vec<Vec<u8>> {
     owned(&[
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiI3IiwiZXhwIjo0MDAwMDAwMDAwfQ.c2lnbmF0dXJl",
         "eyJhbGciOiJub25lIn0.eyJzdWIiOiI3IiwiZXhwIjo0MDAwMDAwMDAwfQ.",
-        // {"alg":"EdDSA","kid":"ed","typ":"JWT"} and {"alg":"RS256","kid":"rsa"}
+        // The headers are {"alg":"EdDSA","kid":"ed","typ":"JWT"} and {"alg":"RS256","kid":"rsa"}.
         "eyJhbGciOiJFZERTQSIsImtpZCI6ImVkIiwidHlwIjoiSldUIn0.eyJzdWIiOiI3IiwiZXhwIjo0MDAwMDAwMDAwfQ.c2lnbmF0dXJl",
         "eyJhbGciOiJSUzI1NiIsImtpZCI6InJzYSJ9.eyJzdWIiOiI3IiwiZXhwIjo0MDAwMDAwMDAwfQ.c2lnbmF0dXJl",
     ])
@@ -74,7 +74,8 @@ pub(crate) fn config() -> Vec<Vec<u8>> {
     samples
 }
 
-/// Every configuration key with its default as a file of one line; the decoder also reads it as a variable.
+/// One configuration file per key, with one line: the key and its default. The decoder also reads the line as an
+/// environment variable.
 fn defaults() -> Vec<Vec<u8>> {
     let described = Config::describe(&Sources::default());
     let lines = described.settings.into_iter().map(|setting| match setting.value {

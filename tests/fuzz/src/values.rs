@@ -15,7 +15,7 @@ use sha2::Sha256;
 use crate::edge::{SECRET, now};
 use crate::samples::KEYS;
 
-/// An envelope: a parsed envelope and its typed payload are serialized to an equal value.
+/// Parses an envelope and checks that the envelope and its typed payload are serialized to an equal value.
 pub(crate) fn envelope(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(read) = Envelope::parse(text) else { return };
@@ -26,7 +26,8 @@ pub(crate) fn envelope(bytes: &[u8]) {
     assert_eq!(EventBody::parse(event_type, &payload), Ok(body), "{text}");
 }
 
-/// A bearer token: no input is accepted, because none is signed with the program's own secret or a known key.
+/// Verifies a bearer token and checks that it is rejected, because no input is signed with the program's own secret or
+/// a known key.
 pub(crate) fn token(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let own = Tokens::new(SECRET).unwrap();
@@ -38,7 +39,8 @@ pub(crate) fn token(bytes: &[u8]) {
     }
 }
 
-/// The claims of a correctly signed token: an accepted token has a user and a tenant, and has not expired.
+/// Verifies a correctly signed token with these claims and checks that an accepted token has a user and a tenant and
+/// has not expired.
 pub(crate) fn claims(bytes: &[u8]) {
     let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#);
     let message = format!("{header}.{}", URL_SAFE_NO_PAD.encode(bytes));
@@ -59,7 +61,7 @@ pub(crate) fn claims(bytes: &[u8]) {
     }
 }
 
-/// A key set: no accepted key verifies a fabricated signature.
+/// Parses a key set and checks that none of its keys verifies a fabricated signature.
 pub(crate) fn keys(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(keys) = KeySet::parse(text) else { return };
@@ -77,8 +79,8 @@ pub(crate) fn keys(bytes: &[u8]) {
     }
 }
 
-/// A configuration, as a file and as variables: an accepted configuration can be shown, a rejected one has an
-/// explanation.
+/// Loads a configuration from a file and from variables, and checks that an accepted configuration can be shown and a
+/// rejected one has an explanation.
 pub(crate) fn config(bytes: &[u8]) {
     thread_local! {
         static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap();

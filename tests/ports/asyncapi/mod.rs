@@ -67,7 +67,7 @@ fn document_is_valid_asyncapi() {
     assert!(errors.is_empty(), "{}", errors.join("\n"));
     let mut invalid = document();
     invalid["operations"]["send.ORDER_CREATED"]["action"] = json!("shout");
-    assert!(!specification.is_valid(&invalid), "an invalid document is rejected");
+    assert!(!specification.is_valid(&invalid), "an invalid document must be rejected");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn golden_envelopes_match_schema() {
     }
     let created = of_message(&document, "ORDER_CREATED", "payload");
     assert!(created.is_valid(&serde_json::from_str(WITH_ASSETS).unwrap()));
-    // The fields of 000 §13 are missing, so the domain rejects this example, too.
+    // The example of 000 §6 lacks the fields of §13, so the domain and the schema reject it.
     assert!(EventBody::of(&Envelope::parse(FROZEN).unwrap()).is_err());
     assert!(!created.is_valid(&serde_json::from_str(FROZEN).unwrap()));
 }

@@ -1,4 +1,5 @@
-//! An envelope of every type; payments and refunds for an order and for an invoice.
+//! Samples: an envelope of every event type. The types of payments and refunds have one for an order and one for an
+//! invoice.
 
 use chrono::{DateTime, NaiveDate, TimeZone, Utc};
 use handover_events::Envelope;

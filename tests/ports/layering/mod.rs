@@ -251,7 +251,7 @@ fn root() -> PathBuf {
     tests.parent().unwrap_or(tests).to_path_buf()
 }
 
-/// Committed files; without git, for example in an archive, all files except build results.
+/// Returns the committed files; without git, for example in an archive, all files except build results.
 fn files(root: &Path) -> io::Result<Vec<String>> {
     let listed = Command::new("git").arg("-C").arg(root).args(["ls-files", "-z"]).output();
     if let Ok(output) = listed

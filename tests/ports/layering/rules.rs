@@ -1,7 +1,8 @@
 //! Allowed dependencies between crates: domain <- application <- adapters <- wiring <- demo <- programs, and within a
 //! layer from a marketplace crate to the toolkit crates in the same folder; never in the other direction.
 //!
-//! Uses `cargo metadata`, so that renamed, inherited, optional and platform-specific dependencies are checked too.
+//! The check reads `cargo metadata`, so that renamed, inherited, optional and platform-specific dependencies are checked
+//! too.
 //!
 //! **Invariant:** the layer of a crate follows from its folder, so that a new crate is always checked.
 
@@ -51,7 +52,7 @@ enum Layer {
     Tests,
 }
 
-/// The toolkit, which is independent of the marketplace, and the marketplace, which uses it.
+/// The two halves of the workspace: the marketplace uses the toolkit, which is independent of the marketplace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Half {
     Toolkit,
@@ -127,7 +128,7 @@ struct Package {
     name: String,
     manifest_path: PathBuf,
     dependencies: Vec<Dependency>,
-    /// Each feature with what it enables.
+    /// Features, each with the features and dependencies that it enables.
     features: BTreeMap<String, Vec<String>>,
 }
 
@@ -150,7 +151,7 @@ enum Kind {
     Dev,
 }
 
-/// Every violation in the workspace at `root`, sorted; empty if there is none.
+/// Returns the violations in the workspace at `root`, sorted.
 pub(crate) fn violations_in(root: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let workspace = read(root)?;
     let mut violations = Vec::new();

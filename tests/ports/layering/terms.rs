@@ -37,7 +37,7 @@ const PHRASES: [&str; 6] =
 /// Exceptions: frozen names in JSON and in the log, a frozen name of an actor, and letters of an alphabet.
 const ALLOWED: [&str; 5] = ["\"mended\"", "turnedAway", "\"stranger\"", "=stranger", "capital letter"];
 
-/// Files that others wrote, and this list.
+/// Files that are not checked: files of other authors, and this file.
 const OTHERS: [&str; 3] = ["Cargo.lock", ".licenses/", "tests/ports/layering/terms.rs"];
 
 #[test]

@@ -4,11 +4,12 @@ use std::fs;
 
 use super::{Outcome, files, root, rules::toolkit};
 
-/// The words, in addition to `Order` followed by a capital letter.
+/// Words of the marketplace. `Order` followed by a capital letter also counts as such a word.
 const WORDS: [&str; 10] =
     ["order_id", "ORDER_", "product", "payment", "coupon", "wallet", "points", "refund", "seller", "buyer"];
 
-/// Words that contain one of these words: production, checkpoints, endpoints, and a property of AMQP servers.
+/// Strings that contain an entry of [`WORDS`] but do not belong to the marketplace: production, checkpoints, endpoints,
+/// and `productS` (the AMQP server property `product` and its type byte `S`).
 const EXCEPTIONS: [&str; 4] = ["production", "heckpoints", "ndpoints", "productS"];
 
 #[test]
@@ -16,7 +17,7 @@ fn toolkit_has_no_word_of_marketplace() -> Outcome {
     let root = root();
     let mut found = Vec::new();
     let folders = toolkit(&root)?;
-    assert!(folders.len() > 8, "the toolkit is {folders:?}");
+    assert!(folders.len() > 8, "expected more than 8 crates of the toolkit, found {folders:?}");
     let sources: Vec<String> = folders.iter().map(|folder| format!("{}/src/", folder.display())).collect();
     for file in files(&root)?.iter().filter(|file| sources.iter().any(|source| file.starts_with(source))) {
         let words = count(&fs::read_to_string(root.join(file))?);

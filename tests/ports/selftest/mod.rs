@@ -1,5 +1,5 @@
-//! Self-tests. The contract suite: a correct adapter passes every rule, and an adapter with one fault fails exactly the
-//! listed rules. The leak check: it finds planted canaries.
+//! Self-tests of the contract suite and of the leak check. A correct adapter passes every rule of the suite, and an
+//! adapter with one fault fails exactly the listed rules. The leak check finds planted canaries.
 //!
 //! If no rule finds a fault, no rule checks the violated guarantee. For each new rule, add a fault that the rule finds.
 
@@ -119,7 +119,7 @@ fn every_rule_is_listed_and_has_unique_name() {
     }
 }
 
-/// A self-test names rules without their crate.
+/// The names of store rules are unique in both contracts, because a self-test names rules without their crate.
 #[test]
 fn store_rules_have_unique_names() {
     let mut names = BTreeSet::new();

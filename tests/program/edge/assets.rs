@@ -6,7 +6,7 @@ use super::market::{BUYER, FOREIGN_BUYER, Market, OTHER_USER};
 
 const ORDERS: &str = "/api/v1/orders";
 
-/// Invalid numbers of points, by name. Null is omitted, because it is the same as an absent field.
+/// Invalid numbers of points, each with a name. Null is omitted, because it is the same as an absent field.
 const NO_POINTS: [(&str, &str); 9] = [
     ("text", r#""100""#),
     ("a boolean", "true"),
@@ -32,7 +32,7 @@ fn placing(market: &Market) -> Vec<Case> {
     };
     let field =
         |field: &'static str| move |name: &str, value: &str| with(name, &format!(r#""{field}":{value}"#));
-    // Without null, which is the same as an absent field.
+    // Null is omitted, because it is the same as an absent field.
     let mut cases = each(&NO_ID[1..], "couponId", field("couponId"));
     cases.extend(each(&NO_MONEY[1..], "walletAmount", field("walletAmount")));
     cases.extend(each(&NO_POINTS, "points", field("points")));

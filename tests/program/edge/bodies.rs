@@ -2,7 +2,7 @@
 
 use super::case::Case;
 
-/// Values that are not text, by name.
+/// JSON values that are not text, each with a name.
 pub(crate) const NO_TEXT: [(&str, &str); 6] = [
     ("null", "null"),
     ("a number", "7"),
@@ -12,7 +12,7 @@ pub(crate) const NO_TEXT: [(&str, &str); 6] = [
     ("an exponent", "1e3"),
 ];
 
-/// Values that are not ids, by name.
+/// JSON values that are not ids, each with a name.
 pub(crate) const NO_ID: [(&str, &str); 14] = [
     ("null", "null"),
     ("text", r#""1""#),
@@ -30,7 +30,7 @@ pub(crate) const NO_ID: [(&str, &str); 14] = [
     ("thirty digits", "100000000000000000000000000000"),
 ];
 
-/// Values that are not amounts of money, by name. Zero is omitted, because some fields allow it.
+/// JSON values that are not amounts of money, each with a name. Zero is omitted, because some fields allow it.
 pub(crate) const NO_MONEY: [(&str, &str); 13] = [
     ("null", "null"),
     ("text", r#""88.50""#),
@@ -47,7 +47,7 @@ pub(crate) const NO_MONEY: [(&str, &str); 13] = [
     ("2^63 cents and more", "92233720368547758.08"),
 ];
 
-/// Bodies that contain no JSON object, by name.
+/// Bodies that are not a JSON object, each with a name.
 pub(crate) const NO_OBJECT: [(&str, &str); 14] = [
     ("blank", "  "),
     ("null", "null"),

@@ -61,12 +61,12 @@ async fn every_request_of_table_gets_expected_response_and_rejected_ones_change_
     market.assert_healthy().await;
 }
 
-/// One line per finding.
+/// Formats the findings, one line per finding.
 fn formatted(findings: &[Finding]) -> String {
     findings.iter().map(|finding| format!("{finding}\n")).collect()
 }
 
-/// Tests the table itself: differences from the expectation are reported.
+/// Tests the check of the table: a difference from the expectation is reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn difference_from_expectation_is_a_finding() {
     let market = Market::open().await;

@@ -113,7 +113,7 @@ fn paying(market: &Market) -> Vec<Case> {
         ("with a control character", r#""a\u0007""#),
         ("too long", &long),
     ];
-    // Without null, which is the same as an absent field.
+    // Null is omitted, because it is the same as an absent field.
     let mut cases = each(&NO_TEXT[1..], "paymentMethod", method);
     cases.extend(each(&texts, "paymentMethod", method));
     cases.extend([

@@ -12,7 +12,7 @@ pub(crate) fn cases(_: &Market) -> Vec<Case> {
     let field = |field: &'static str| {
         move |name: &str, value: &str| repair(name, &format!(r#"{{"{field}":{value}}}"#))
     };
-    // Without null, which is the same as an absent field.
+    // Null is omitted, because it is the same as an absent field.
     let mut cases = each(&NO_TEXT[1..], "from", field("from"));
     cases.extend(each(&NO_TEXT[1..], "to", field("to")));
     cases.extend(each(&NO_ID[1..], "tenantId", field("tenantId")));

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use handover_tests::snapshot::DatabaseSnapshot;
 
-/// Tables that change without requests: leases, heartbeats, and id blocks.
+/// Tables that change without requests: leases and heartbeats of relays, sessions of the database broker and their
+/// counter, consumer subscriptions, and id blocks.
 const BACKGROUND_TABLES: [&str; 6] = [
     "outbox_partitions",
     "outbox_relays",

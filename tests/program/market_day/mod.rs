@@ -1,7 +1,7 @@
-//! The shipped `handover demo` with a whole market day. The final check, which scenarios and fault tests use, must confirm
-//! the verdict of the demo; it reads the same file with its own SQL.
+//! The shipped `handover demo` with a whole market day. The final check, which scenarios and fault tests also use, must
+//! confirm the verdict of the demo; the check reads the same database file with its own SQL.
 //!
-//! Shorter days: `bootstrap/service/tests/cli/demo.rs`.
+//! `bootstrap/service/tests/cli/demo.rs` tests shorter days.
 
 use std::fs::File;
 use std::path::Path;
@@ -24,7 +24,7 @@ struct Demo(Child);
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // Fails only if the process has ended already.
+        // `kill` fails only if the process has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -92,7 +92,7 @@ fn run_demo(folder: &Path, orders: i64) -> (Demo, Value, Duration) {
 }
 
 #[tokio::test]
-async fn market_day_verdict_is_confirmed_by_end_check() {
+async fn market_day_verdict_is_confirmed_by_final_check() {
     let orders = if long() { 2_000 } else { 60 };
     let Day { snapshot, .. } = &Day::run_demo(orders).await;
     assert_eq!(snapshot.number("SELECT count(*) FROM orders").await, orders);
@@ -112,7 +112,7 @@ async fn market_day_verdict_is_confirmed_by_end_check() {
     ] {
         assert_eq!(snapshot.number(open).await, 0, "{open}");
     }
-    // The final check finds nothing if an activity never happened, so each must have happened.
+    // The final check also passes if an activity never happened, so this test asserts that each activity happened.
     for happened in [
         "SELECT count(*) FROM ledger_entries",
         "SELECT count(*) FROM asset_holds WHERE status = 'COMMITTED' AND reverted = 1",

@@ -47,7 +47,7 @@ def use_existing_ids(values):
 
 
 def caller(path):
-    """The caller who is probably allowed to send the request; sometimes another one."""
+    """Returns a caller who is probably allowed to send the request, and sometimes another caller."""
     if RANDOM.random() < 0.15:
         return RANDOM.choice([SELLER, BUYER, OPERATOR])
     if path.startswith("/api/v1/ops/"):

@@ -42,7 +42,7 @@ fn random_requests_get_only_documented_responses() {
         assert_eq!(code, Some(0), "{error}");
         token.trim().to_owned()
     };
-    // Seller, buyer, operator.
+    // The tokens of the seller, the buyer and the operator.
     let tokens = [token("1", &["user"]), token("2", &["user"]), token("3", &["user", "operator", "pii"])];
     let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("program/requests/hooks.py");
     let output = Command::new(schemathesis)

@@ -68,7 +68,7 @@ impl BrokerAccess {
         }
     }
 
-    /// The messages in a queue, without removing them.
+    /// Returns the messages in a queue without removing them.
     pub(crate) async fn messages(&self, queue: &str) -> Vec<Message> {
         match self {
             BrokerAccess::Tables(snapshot) => {

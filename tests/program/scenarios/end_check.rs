@@ -41,7 +41,7 @@ const PLANTED: [(&str, &str); 26] = [
         "a late payment has no refund"),
 ];
 
-async fn end_check_reports_planted_error(pair: Pair) {
+async fn final_check_reports_planted_error(pair: Pair) {
     // A sandbox that does not settle refunds during the test: the test acts as the gateway.
     let shop = Shop::open(pair, &[("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h")]).await;
     shop.paid_order().await;
@@ -72,5 +72,5 @@ async fn end_check_reports_planted_error(pair: Pair) {
 }
 
 super::by_turns! {
-    end_check_reports_planted_error: sqlite_and_database,
+    final_check_reports_planted_error: sqlite_and_database,
 }

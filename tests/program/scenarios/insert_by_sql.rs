@@ -52,7 +52,7 @@ async fn documented_insert_statement_creates_event_that_is_applied(pair: Pair) {
     let log = shop.snapshot.table(log).await.unwrap();
     assert!(log.len() > 1 && log.iter().all(|row| row[1].as_deref() == Some("SUCCESS")), "{log:?}");
     let shipments = format!("SELECT count(*) FROM shipments WHERE order_id = {order}");
-    assert_eq!(shop.snapshot.number(&shipments).await, 1, "the order already had its shipment");
+    assert_eq!(shop.snapshot.number(&shipments).await, 1, "the order has no second shipment");
 }
 
 async fn documented_invalid_statements_are_rejected_and_invalid_events_block_nothing(pair: Pair) {
@@ -81,7 +81,7 @@ async fn documented_invalid_statements_are_rejected_and_invalid_events_block_not
     for (id, good, bad, why) in [
         ("no-object", "'{", "'[{", "the payload is not JSON"),
         ("unknown-type", "'ORDER_PAID'", "'ORDER_EATEN'", "事件类型不支持: ORDER_EATEN"),
-        ("other-type", "'Order'", "'Payment'", "the aggregate_type of ORDER_PAID is Order, not Payment"),
+        ("other-type", "'Order'", "'Payment'", "aggregate_type is Payment, but ORDER_PAID requires Order"),
         ("other-id", "\"orderId\":", "\"orderId\":1", "aggregate_id is "),
     ] {
         let statement = statement.replacen("by-hand-1", id, 1).replacen(good, bad, 1);
@@ -92,8 +92,8 @@ async fn documented_invalid_statements_are_rejected_and_invalid_events_block_not
         );
         shop.expect_count(1, &failed).await;
     }
-    // Due in eight hours, like a local time from a session in another time zone. The order's next event does not wait
-    // for this event.
+    // This event is due in eight hours, as if a session in another time zone had inserted its local time. The next
+    // event of the order does not wait for this event.
     let later = match shop.deployment().pair().database_server() {
         None => "strftime('%Y-%m-%d %H:%M:%f', 'now', '+8 hours')",
         Some(ServerKind::MariaDb) => "TIMESTAMPADD(HOUR, 8, UTC_TIMESTAMP(6))",

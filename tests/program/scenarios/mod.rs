@@ -41,7 +41,7 @@ macro_rules! by_turns {
                 super::$scenario(handover_tests::deployment::Pair::$pair).await;
             })*
             $(#[tokio::test(flavor = "multi_thread")]
-            #[ignore = "long: the full product of scenarios and pairs"]
+            #[ignore = "long: every scenario on every pair"]
             async fn $long_name() {
                 super::$scenario(handover_tests::deployment::Pair::$long_pair).await;
             })*

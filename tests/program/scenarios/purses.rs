@@ -14,7 +14,7 @@ pub(crate) struct With {
     pub(crate) points: i64,
 }
 
-/// An amount in minor units as JSON number.
+/// Converts an amount in minor units to a JSON number.
 pub(crate) fn money(minor: i64) -> Value {
     serde_json::from_str(&format!("{}.{:02}", minor / 100, minor % 100)).unwrap()
 }
@@ -91,7 +91,7 @@ impl Shop {
         self.api.post(BUYER, &path, json!({"reason": "too small"})).await.unwrap().id("refundId")
     }
 
-    /// Wallet and points of a user, each available and frozen.
+    /// Returns the available and the frozen amount of a user's wallet, then of the points.
     pub(crate) async fn purses(&self, user: i64) -> [Value; 4] {
         let wallet = self.api.get(user, "/api/v1/wallet").await.unwrap().value();
         let points = self.api.get(user, "/api/v1/points").await.unwrap().value();

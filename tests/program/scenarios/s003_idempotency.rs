@@ -36,7 +36,7 @@ async fn request_until_created(api: Api, key: String, body: Value) -> ApiRespons
     }
 }
 
-/// A hundred clients that send the same request concurrently.
+/// Starts a hundred clients that send the same request concurrently.
 async fn concurrent_requests(shop: &Shop, key: &str) -> JoinSet<ApiResponse> {
     let body = json!({ "productId": shop.product().await });
     let barrier = Arc::new(Barrier::new(REQUESTS));

@@ -8,7 +8,7 @@ use super::shop::{BUYER, Shop};
 
 const ALL: With = With { coupon: None, wallet: 2_000, points: 150 };
 
-/// 1 "宕机后重启": an event that was committed but not published before the crash.
+/// 1 "宕机后重启": an event that was committed but not published before the crash is sent afterwards.
 async fn s004_1_committed_event_is_sent_after_crash_and_assets_are_locked(pair: Pair) {
     let deployment = Deployment::start(pair).await;
     // The API role subscribes all consumers before the first order, although they do not run.
@@ -116,7 +116,7 @@ async fn s004_4_lost_event_is_restored_by_consistency_job_and_takes_effect_once(
     shop.expect_logged(&["[OrderAssetConsistency]", "ORDER_PAID", &order.to_string()]).await;
 }
 
-/// 5 "完整链路追踪": one trace id from the request to the change of each asset.
+/// 5 "完整链路追踪": all steps, from the request to the change of each asset, have one trace id.
 async fn s004_5_log_contains_all_steps_of_order_in_one_trace(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let coupon = shop.fill_purses().await;

@@ -1,4 +1,4 @@
-//! All permutations of {created, paid, cancelled, refunded} at the asset consumers, each event twice: consumers park
+//! The asset consumers receive all permutations of {created, paid, cancelled, refunded}, each event twice. They park
 //! events that they cannot apply, and after replays all permutations give the same balances.
 
 use handover_tests::deployment::Pair;
@@ -25,7 +25,8 @@ fn permutations() -> Vec<[usize; 4]> {
 }
 
 /// Inserts ORDER_PAID, ORDER_CANCELLED and ORDER_REFUNDED by SQL, assigns `aggregate_seq` 1 to 4 to the four events of the order
-/// in the sequence given by `permutation`, and sets the order to refunded: ORDER_CANCELLED contradicts its row.
+/// in the sequence given by `permutation`, and sets the status of the order to refunded. ORDER_CANCELLED
+/// contradicts this status.
 async fn insert_events(shop: &Shop, order: i64, permutation: [usize; 4]) {
     let row =
         shop.snapshot.table(&format!("SELECT order_no, product_id FROM orders WHERE id = {order}")).await;

@@ -85,7 +85,7 @@ async fn shop_with_all_courses(pair: Pair) -> Shop {
     shop
 }
 
-/// Every fourth row, or all of them with HANDOVER_LONG.
+/// Returns every fourth row, or all rows with HANDOVER_LONG.
 fn sample(rows: Vec<String>) -> Vec<String> {
     let step = if handover_tests::long() { 1 } else { 4 };
     rows.into_iter().step_by(step).collect()
@@ -113,7 +113,8 @@ async fn deleted_outbox_row_is_found_and_restored_with_its_id(pair: Pair) {
         let report = reconciliation_report(&shop).await;
         assert_eq!(report["sound"], json!(true), "{kind} {event}: {report}");
         assert_eq!(effects(&shop).await, before, "{kind}");
-        // A timeout event is in no consume log before it is due, so its id is lost; every other event keeps its id.
+        // Before a timeout event is due, the consume log has no record with its id, so the restored event has a new id.
+        // Every other event is restored with its id.
         let same = shop
             .snapshot
             .number(&format!("SELECT count(*) FROM outbox_events WHERE event_id = '{event}'"))
@@ -165,7 +166,7 @@ async fn deleted_asset_operation_is_found_and_restored_without_changing_balances
         assert_eq!(report["sound"], json!(false), "{key}");
         assert!(report["findings"].to_string().contains(&key), "{key}: {report}");
         repaired(&shop).await;
-        // Events that were applied again must be settled first.
+        // The report is sound only after the events that are applied again are settled.
         handover_tests::process::eventually(super::shop::SOON, async || {
             let report = reconciliation_report(&shop).await;
             if report["sound"] == json!(true) { Ok(()) } else { Err(format!("{key}: {report}").into()) }
@@ -213,7 +214,7 @@ async fn deleted_ledger_entry_is_reported_with_its_key(pair: Pair) {
         .unwrap();
     assert!(entries.len() > 20, "{entries:?}");
     let step = if handover_tests::long() { 1 } else { 4 };
-    // A user's accounts have a balance, which then differs from the sum of its entries.
+    // These accounts have a stored balance, which differs from the sum of the entries after an entry is deleted.
     let of_users = ["wallet", "wallet_hold", "points", "points_hold", "points_debt"];
     for (gone, entry) in entries.into_iter().step_by(step).enumerate() {
         let [id, key, account] = entry.map_to_text();
@@ -222,11 +223,17 @@ async fn deleted_ledger_entry_is_reported_with_its_key(pair: Pair) {
         let findings = report["findings"].as_array().unwrap();
         let of = |kind: &str| findings.iter().filter(|found| found["kind"] == kind).collect::<Vec<_>>();
         let unbalanced = of("unbalanced").iter().any(|found| found["idempotencyKey"] == json!(key));
-        // If an operation has no entry left, only the balance reveals it.
+        // If an operation has no entry left, only the balance reveals that entries are missing.
         let left = format!("SELECT count(*) FROM ledger_entries WHERE idempotency_key = '{key}'");
-        assert!(unbalanced || shop.snapshot.number(&left).await == 0, "{gone}: {key} of {account}: {report}");
+        assert!(
+            unbalanced || shop.snapshot.number(&left).await == 0,
+            "entry {gone} ({key} of {account}) was deleted, but its operation is not reported: {report}"
+        );
         if of_users.contains(&account.as_str()) {
-            assert!(!of("drifted").is_empty(), "{gone}: {key} of {account}: {report}");
+            assert!(
+                !of("drifted").is_empty(),
+                "entry {gone} ({key} of {account}) was deleted, but no balance is reported: {report}"
+            );
         }
         assert!(findings.iter().all(|found| found["mended"] == Value::Null));
     }
@@ -288,7 +295,7 @@ async fn event_inserted_for_applied_fact_has_no_effect(pair: Pair) {
     assert_eq!((&report["sound"], &report["findings"]), (&json!(true), &json!([])), "{report}");
 }
 
-/// Duplicate rows, which unique keys normally prevent, are found after the key was dropped.
+/// A duplicate row, which a unique key normally prevents, is found after the key was dropped.
 async fn duplicate_effect_is_found_when_unique_key_is_missing(pair: Pair) {
     let shop = shop_with_all_courses(pair).await;
     let doubled = [

@@ -26,7 +26,7 @@ async fn s16_1_1_topology_is_declared_and_consumed(pair: Pair) {
     ] {
         eventually(SOON, async || match consumers().await.get(queue) {
             Some(1) => Ok(()),
-            other => Err(format!("{queue} has {other:?} consumers").into()),
+            other => Err(format!("expected one consumer of {queue}, found {other:?}").into()),
         })
         .await;
     }
@@ -36,7 +36,11 @@ async fn s16_1_1_topology_is_declared_and_consumed(pair: Pair) {
 async fn s16_1_2_new_order_is_in_outbox_and_order_created_is_sent(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let order = shop.order().await;
-    assert_eq!(shop.events(order).await, ["ORDER_CREATED", "ORDER_TIMEOUT"], "immediately after the order");
+    assert_eq!(
+        shop.events(order).await,
+        ["ORDER_CREATED", "ORDER_TIMEOUT"],
+        "the events exist immediately after the order was placed"
+    );
     let sent = "SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND sent_time IS NOT NULL";
     shop.expect_count(2, sent).await;
     let event = &shop.event_ids(order, "ORDER_CREATED").await[0];

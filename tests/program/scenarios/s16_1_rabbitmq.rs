@@ -26,10 +26,10 @@ fn doctor(launch: &Launch) -> (Option<i32>, BTreeMap<String, Value>) {
 fn assert_check(check: &Value, status: &str, parts: &[&str]) {
     assert_eq!(check["status"], status, "{check}");
     let text = check.to_string();
-    assert!(parts.iter().all(|part| text.contains(part)), "no {parts:?} in {check}");
+    assert!(parts.iter().all(|part| text.contains(part)), "{check} does not contain all of {parts:?}");
 }
 
-/// §16.1.1: port 5672, the vhost, and a warning if port 15672 does not respond.
+/// §16.1.1: `doctor` checks port 5672 and the vhost, and warns if port 15672 does not respond.
 async fn s16_1_1_doctor_checks_port_and_vhost_and_warns_without_management(pair: Pair) {
     let shop = Shop::open(pair, &[]).await;
     let vhost = shop.deployment().vhost();

@@ -53,11 +53,11 @@ async fn s16_2_2_status_change_notifies_buyer_and_seller(pair: Pair) {
     shop.assert_invariants_except(&[]).await;
 }
 
-/// Waits until the order is closed and checks it. Returns its product.
+/// Waits until the order is closed, and checks its cancel reason, product and duration. Returns the id of the product.
 async fn closed(shop: &Shop, order: i64) -> i64 {
     eventually(SOON, async || match shop.order_field(order, "status").await.as_str() {
         Some("cancelled") => Ok(()),
-        other => Err(format!("order {order} is {other:?}").into()),
+        other => Err(format!("order {order} is {other:?} instead of cancelled").into()),
     })
     .await;
     shop.settled().await;

@@ -22,7 +22,8 @@ async fn shop_through(proxy: &Proxy, pair: Pair, settings: &[(&str, &str)]) -> S
     shop
 }
 
-/// The ORDER_PAID event of an order that was paid without bindings, after its first attempt.
+/// Removes the bindings of ORDER_PAID, pays an order, and waits for the first attempt to publish its event. Returns the
+/// event id.
 async fn paid_without_bindings(shop: &Shop) -> String {
     let order = shop.order().await;
     // All bindings are removed in one call, because a call takes a second and each consumer repeats its declarations
@@ -52,7 +53,10 @@ async fn s16_3_3_unroutable_message_is_retried_until_bindings_return(pair: Pair)
     let begun = Instant::now();
     let event = loop {
         paid += 1;
-        assert!(begun.elapsed() < SOON, "bindings always return before the event is published");
+        assert!(
+            begun.elapsed() < SOON,
+            "in every repetition the bindings returned before the event was published"
+        );
         let event = paid_without_bindings(&shop).await;
         // Consumers restore missing bindings every 15 s. If they did so before the first attempt, the event was sent;
         // try again.
@@ -116,7 +120,7 @@ async fn orders_in_outage(shop: &Shop) -> Vec<i64> {
         shop.complete(order).await;
         orders.push(order);
     }
-    // Six events each: created, timeout, paid, shipped, completed, and payment succeeded.
+    // Each order has six events: created, timeout, paid, shipped, completed, and payment succeeded.
     let waiting = "SELECT count(*) FROM outbox_events WHERE status IN ('NEW', 'RETRY')";
     shop.expect_count(5 * 6, waiting).await;
     shop.expect_logged(&["broker unreachable"]).await;
@@ -147,7 +151,7 @@ async fn failed_by_outage(shop: &Shop) {
     );
     eventually(SOON, async || match shop.snapshot.count(&failed).await? {
         2 => Ok(()),
-        other => Err(format!("{other} events are FAILED").into()),
+        other => Err(format!("{other} events are FAILED, expected 2").into()),
     })
     .await;
     let event = &shop.event_ids(order, "ORDER_CREATED").await[0];

@@ -1,4 +1,4 @@
-//! 000 §16.3: a change and its events are one transaction, and a failed publish is retried.
+//! 000 §16.3: a change and its events are committed in one transaction, and a failed publish is retried.
 
 use serde_json::{Value, json};
 
@@ -18,8 +18,8 @@ async fn row_counts(shop: &Shop) -> [i64; 4] {
     ]
 }
 
-/// Growth of the counts caused by an action and a paid order after it. When the order's events are settled, the effects
-/// of the action are complete too.
+/// Executes `before_it`, then pays an order, and returns the growth of the counts. When the events of the order are
+/// settled, the effects of `before_it` are complete too.
 async fn growth_with_paid_order(shop: &Shop, before_it: impl AsyncFn()) -> [i64; 4] {
     shop.settled().await;
     let before = row_counts(shop).await;

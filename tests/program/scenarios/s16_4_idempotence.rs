@@ -7,7 +7,7 @@ use serde_json::json;
 use super::shop::Shop;
 
 const DUPLICATE: &str = "事件已处理，忽略重复消息";
-/// Queues of the consumers of an order's messages.
+/// Queues that receive the messages of an order.
 const QUEUES: [&str; 5] = [
     "inventory.update.queue",
     "order.fulfillment.queue",

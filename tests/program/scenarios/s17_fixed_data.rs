@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 
 use super::shop::{BUYER, SELLER, SOON, Shop, paid_payload};
 
-/// The only message in a queue, and its envelope.
+/// Waits until the queue contains exactly one message. Returns the message and its envelope.
 async fn message(shop: &Shop, queue: &str) -> (Message, Map<String, Value>) {
     eventually(SOON, async || match shop.broker.count(queue).await {
         1 => Ok(()),
-        count => Err(format!("{count} messages in {queue}").into()),
+        count => Err(format!("{queue} contains {count} messages, expected 1").into()),
     })
     .await;
     let message = shop.broker.messages(queue).await.remove(0);
@@ -107,7 +107,7 @@ async fn s17_fixed_order_is_pending_and_its_messages_match(pair: Pair) {
 }
 
 /// §17, the fixed paid order: its message matches §13.2, and shipping creates the message of §13.3.
-async fn s17_fixed_paid_order_starts_delivery_and_its_messages_match(pair: Pair) {
+async fn s17_fixed_paid_order_is_shipped_and_its_messages_match(pair: Pair) {
     let shop = Shop::open_with_roles(pair, "api,relay").await;
     let order = shop.paid_order().await;
     let (_, paid) = message(&shop, "order.fulfillment.queue").await;
@@ -131,7 +131,7 @@ async fn s17_fixed_paid_order_starts_delivery_and_its_messages_match(pair: Pair)
     shop.assert_invariants_except(&[]).await;
 }
 
-/// §17, the fixed event: the same `eventId` as a second row, as a duplicate message, and with a different payload.
+/// §17, the fixed event: its `eventId` occurs again in a second row, in a duplicate message, and with another payload.
 async fn s17_fixed_event_with_repeated_id_takes_effect_once(pair: Pair) {
     const EVENT: &str = "day14-fixed-event";
     let shop = Shop::open(pair, &[("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms")]).await;
@@ -184,7 +184,7 @@ async fn s17_fixed_event_with_repeated_id_takes_effect_once(pair: Pair) {
     let parked = "SELECT count(*) FROM dead_letters WHERE status = 'OPEN' AND queue";
     shop.expect_count(1, &format!("{parked} = 'order.fulfillment.queue'")).await;
     assert_eq!(shop.snapshot.number("SELECT count(*) FROM shipments").await, 1);
-    // The lost event had already earned the points.
+    // The points were already credited for the lost event.
     let earned = format!(
         "SELECT count(*) FROM event_consume_log WHERE event_id = '{EVENT}' AND consumer = 'points'
          AND consume_result = 'already applied'"
@@ -198,6 +198,6 @@ async fn s17_fixed_event_with_repeated_id_takes_effect_once(pair: Pair) {
 
 super::by_turns! {
     s17_fixed_order_is_pending_and_its_messages_match + postgres_and_database,
-    s17_fixed_paid_order_starts_delivery_and_its_messages_match,
+    s17_fixed_paid_order_is_shipped_and_its_messages_match,
     s17_fixed_event_with_repeated_id_takes_effect_once,
 }

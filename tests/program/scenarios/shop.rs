@@ -139,12 +139,12 @@ impl Shop {
         self.api.get(BUYER, &format!("/api/v1/products/{product}")).await.unwrap().value()[field].clone()
     }
 
-    /// The first column of every row.
+    /// Returns the first column of every row of the result.
     pub(crate) async fn rows(&self, sql: &str) -> Vec<String> {
         self.snapshot.rows(sql).await.unwrap()
     }
 
-    /// The types of an order's events, in order.
+    /// Returns the types of an order's events, ordered by `aggregate_seq`.
     pub(crate) async fn events(&self, order: i64) -> Vec<String> {
         self.rows(&format!(
             "SELECT event_type FROM outbox_events WHERE aggregate_type = 'Order' AND aggregate_id = {order}
@@ -223,7 +223,7 @@ impl Shop {
     /// Waits for a log line that contains all of these parts.
     pub(crate) async fn expect_logged(&self, parts: &[&str]) {
         eventually(SOON, async || match self.logged(parts) {
-            0 => Err(format!("no line with {parts:?}").into()),
+            0 => Err(format!("no log line contains all of {parts:?}").into()),
             _ => Ok(()),
         })
         .await;
@@ -233,7 +233,7 @@ impl Shop {
     pub(crate) async fn expect_count(&self, count: i64, sql: &str) {
         eventually(SOON, async || match self.snapshot.number(sql).await {
             found if found == count => Ok(()),
-            found => Err(format!("{found} instead of {count}: {sql}").into()),
+            found => Err(format!("the query returned {found} instead of {count}: {sql}").into()),
         })
         .await;
     }

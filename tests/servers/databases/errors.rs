@@ -18,7 +18,7 @@ use super::{Fixture, append, on_every_server};
 on_every_server!(
     lock_timeout_is_transient_and_unit_of_work_cannot_be_committed,
     deadlock_is_transient_for_one_of_two_units_of_work,
-    connection_killed_in_unit_of_work_is_outage_and_next_one_works,
+    connection_killed_in_unit_of_work_is_outage_and_next_unit_of_work_succeeds,
     killed_idle_connections_cause_no_error,
     dropped_units_of_work_leave_no_transaction_open,
     wrong_credentials_are_an_outage,
@@ -39,7 +39,7 @@ async fn pay(unit: &mut Work, order: &Order) -> Result<Changed, StoreError> {
 }
 
 /// After a lock timeout MariaDB undoes only the failed statement (error 1205), and PostgreSQL rejects all later
-/// statements; yet both accept COMMIT, which would commit a part of the unit of work, or nothing.
+/// statements. Yet both accept COMMIT: MariaDB would commit a part of the unit of work, PostgreSQL nothing.
 async fn lock_timeout_is_transient_and_unit_of_work_cannot_be_committed(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let [order, _] = two_orders(&fixture).await;
@@ -74,7 +74,7 @@ async fn deadlock_is_transient_for_one_of_two_units_of_work(kind: ServerKind) {
         within("both units of work end", async { [first.await.unwrap(), second.await.unwrap()] }).await;
     let transient = |error: &Result<(), StoreError>| matches!(error, Err(StoreError::Transient(_)));
     assert_eq!(outcomes.iter().filter(|(_, paid, _)| transient(paid)).count(), 1, "{outcomes:?}");
-    // The unit of work with the transient error has committed nothing, the other one everything.
+    // The commit of the unit of work with the transient error failed; the commit of the other one succeeded.
     assert!(outcomes.iter().all(|(paid, _, committed)| *paid == committed.is_ok()), "{outcomes:?}");
 }
 
@@ -97,7 +97,7 @@ async fn kill_connections(fixture: &Fixture, kind: ServerKind) {
     }
 }
 
-async fn connection_killed_in_unit_of_work_is_outage_and_next_one_works(kind: ServerKind) {
+async fn connection_killed_in_unit_of_work_is_outage_and_next_unit_of_work_succeeds(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let mut in_work = fixture.store.begin().await.unwrap();
     in_work.outbox().append(&[event("in-work", 1, 1)]).await.unwrap();
@@ -142,7 +142,7 @@ async fn dropped_units_of_work_leave_no_transaction_open(kind: ServerKind) {
             unit.outbox().append(&[event(&format!("cut-{step}"), 1, 1)]).await
         };
         let _ = tokio::time::timeout(Duration::from_micros(step * 10), unit).await;
-        // A single statement is its own transaction.
+        // `publish` inserts the row outside a unit of work, with one statement that is a transaction of its own.
         broker.publish(vec![outgoing(&format!("published-{step}"), "order.paid")]).await.unwrap();
         append(&fixture.store, &[event(&format!("whole-{step}"), 2, 1)]).await.unwrap();
     }

@@ -1,6 +1,6 @@
 //! Frequent statements: each uses its index and reads few rows per returned row, whatever the table contained when the
-//! server planned the statement. The test uses the plans of the statements as the store runs them: PostgreSQL logs them
-//! (`auto_explain`), MariaDB counts rows read per index.
+//! server planned the statement. The test measures the statements as the store runs them: PostgreSQL logs their plans
+//! (`auto_explain`), MariaDB counts the rows read by each index.
 
 mod cases;
 mod fill;
@@ -103,10 +103,18 @@ async fn run(store: &SqlMarket, reads: &mut Reads, state: &str, case: &Case) -> 
     let mut defects: Vec<String> = read
         .iter()
         .filter(|read| !case.indexes.contains(&read.index.as_str()) && !reads.may_be_sorted(read))
-        .map(|read| format!("{state}: {} reads {} by {}", case.name, read.table, read.index))
+        .map(|read| {
+            format!(
+                "{state}: {} reads {} by {}, which is not an allowed index",
+                case.name, read.table, read.index
+            )
+        })
         .collect();
     if rows > most {
-        defects.push(format!("{state}: {} reads {rows} rows and returns {returned}: {read:?}", case.name));
+        defects.push(format!(
+            "{state}: {} reads {rows} rows, at most {most} for {returned} returned rows: {read:?}",
+            case.name
+        ));
     }
     defects
 }

@@ -10,7 +10,7 @@ use super::{Fixture, append, on_every_server};
 on_every_server!(
     row_inserted_with_frozen_columns_is_due,
     database_rejects_row_that_relay_cannot_read,
-    partition_column_matches_domain,
+    partition_column_equals_partition_computed_by_domain,
     unreadable_row_does_not_block_other_rows,
     delayed_new_row_does_not_block_later_events_of_aggregate,
 );
@@ -69,7 +69,7 @@ async fn database_rejects_row_that_relay_cannot_read(kind: ServerKind) {
     fixture.outside(INSERT).await.unwrap();
 }
 
-async fn partition_column_matches_domain(kind: ServerKind) {
+async fn partition_column_equals_partition_computed_by_domain(kind: ServerKind) {
     let fixture = Fixture::new(kind).await;
     let mut number: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut expected = Vec::new();
@@ -128,7 +128,7 @@ async fn unreadable_row_does_not_block_other_rows(kind: ServerKind) {
     change(without, &format!("create_time = {unreadable}")).await;
     assert_valid_rows_are_read(&fixture).await;
     assert_unreadable(&fixture, "create_time").await;
-    // MariaDB checks all constraints of a row when it changes.
+    // MariaDB checks all constraints of a row when the row changes.
     let with = if kind == ServerKind::MariaDb { without } else { "" };
     change(with, "status = 'FAILED'").await;
     assert_valid_rows_are_read(&fixture).await;

@@ -24,7 +24,7 @@ on_every_server!(
 
 const PREFETCH: NonZeroU16 = NonZeroU16::new(20).unwrap();
 
-/// A separate transaction that holds a lock. Dropping it ends it.
+/// A separate transaction that holds a lock. The transaction ends when this value is dropped.
 enum OpenTransaction {
     MariaDb { _connection: MySqlConnection },
     Postgres { _connection: PgConnection },

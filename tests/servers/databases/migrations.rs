@@ -41,7 +41,7 @@ const VERSION_TABLE: [(ServerKind, &str); 2] = [
     ),
 ];
 
-/// Folder of a part's migrations.
+/// Folder with the migrations of the toolkit (`outbox`) or of the marketplace.
 fn folder(part: &str, kind: ServerKind) -> PathBuf {
     let engine = match kind {
         ServerKind::MariaDb => "mysql",
@@ -78,7 +78,7 @@ async fn schema_size(store: &SqlMarket, kind: ServerKind) -> Vec<i64> {
         "SELECT count(*) AS n, count(DISTINCT table_name) AS tables FROM information_schema.columns \
          WHERE table_schema = {schema}"
     );
-    // The outbox's own view, which accepts SQL statements.
+    // The view of `SqlStore`, unlike the view of the marketplace's store, accepts SQL statements.
     let mut view = SqlStore::view(store).await.unwrap();
     let columns = view.fetch(&columns, Vec::new()).await.unwrap();
     let indexes = view.fetch(indexes, Vec::new()).await.unwrap();
@@ -141,7 +141,7 @@ fn interrupted_migration_is_resumed_after_each_statement() {
 
 async fn migration_is_refused_when_table_name_is_taken(kind: ServerKind) {
     let (database, store) = empty(kind).await;
-    // One of the last tables that the baseline creates.
+    // This table is one of the last that the baseline migration creates.
     outside(&database, "CREATE TABLE outbox_audit_log (id INT)").await.unwrap();
     let before = schema_size(&store, kind).await;
     let refused = store.migrate().await;

@@ -77,7 +77,7 @@ async fn service_user_can_serve_but_not_change_schema_or_append_only_tables(kind
     }
 }
 
-/// A script of `.deploy` with other names, because the server and its users are shared with other tests.
+/// Returns a script of `.deploy` with other names of users and database, because other tests share the server.
 fn script(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deploy").join(name);
     let text = std::fs::read_to_string(path).unwrap();
@@ -94,7 +94,7 @@ fn script(name: &str) -> String {
     names.iter().fold(lines.join("\n"), |text, (from, to)| text.replace(from, to))
 }
 
-/// Runs a script as administrator; the part after `\connect` runs in that database.
+/// Runs a script as administrator. The part after `\connect` runs in the database that `\connect` names.
 async fn administer(server: &DatabaseServer, script: &str) {
     let (first, second) = script.split_once("\\connect rights").unwrap_or((script, ""));
     for statement in first.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {

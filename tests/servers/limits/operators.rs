@@ -116,7 +116,7 @@ async fn operator_responses_are_replayed_from_redis_and_requests_refused_during_
     assert_eq!((refused.status, &refused.body["code"]), (503, &json!("C0001")), "{refused:?}");
     assert_eq!(refused.retry_after.as_deref(), Some("5"));
     assert!(refused.body["message"].as_str().unwrap().contains("nothing was done"), "{refused:?}");
-    assert_eq!(audit_entries().await, 2, "nothing was done");
+    assert_eq!(audit_entries().await, 2, "the refused redrive wrote an audit entry");
     expect_unavailable(1).await;
     // Routes whose responses are stored in the database, and readiness, are not affected.
     let buyer = api.token(2);
@@ -127,7 +127,11 @@ async fn operator_responses_are_replayed_from_redis_and_requests_refused_during_
     assert_eq!((repeated.status, repeated.replayed), (201, true));
     assert_eq!(repeated.body["data"], bought.body["data"]);
     assert_eq!(api.status_of("/readyz").await.unwrap(), 200);
-    assert_eq!(redrive(None, &command).await.status, 200, "a request without a key does not use Redis");
+    assert_eq!(
+        redrive(None, &command).await.status,
+        200,
+        "a request without a key was rejected during the outage of Redis"
+    );
     assert_eq!(audit_entries().await, 3);
 
     // Redis restarts without data.

@@ -45,7 +45,7 @@ async fn publish_continuously(broker: RabbitBroker, traffic: Arc<Traffic>) -> BT
         }
         traffic.confirmed.store(round, Ordering::SeqCst);
     }
-    unreachable!("the loop ends when it is stopped")
+    unreachable!("the loop returns when the traffic is stopped")
 }
 
 /// Receives and acks all messages.

@@ -39,7 +39,8 @@ async fn unsupervised_connection_uses_tls_and_checks_certificate() {
     let strict = RabbitSettings::parse(&vhost.encrypted_url().unwrap()).unwrap();
     let with_ca_certificates = strict.clone().with_ca_certificates(server.authorities().unwrap()).unwrap();
     let connection = unsupervised_connection(with_ca_certificates).await.unwrap();
-    // The channel stays open until the connection is closed: dropped earlier, its close could overlap with the connection's.
+    // The channel stays open until the connection is closed. If the channel were dropped earlier, its close could
+    // overlap with the close of the connection.
     let channel = connection.create_channel().await.unwrap();
     assert!(channel.status().connected());
     connection.close(200, "done".into()).await.unwrap();

@@ -130,7 +130,7 @@ async fn eventually<T, F: Future<Output = Option<T>>>(what: &str, mut poll: impl
     };
     match tokio::time::timeout(NOTICED_WITHIN, polling).await {
         Ok(received) => received,
-        Err(_) => panic!("{what}: not within {NOTICED_WITHIN:?}"),
+        Err(_) => panic!("condition not met within {NOTICED_WITHIN:?}: {what}"),
     }
 }
 
@@ -142,7 +142,10 @@ async fn publish_until_confirmed(broker: &RabbitBroker, window: &[(String, &str)
         if result.as_ref().is_ok_and(|outcomes| outcomes.iter().all(is_confirmed)) {
             return;
         }
-        assert!(begun.elapsed() < NOTICED_WITHIN, "not confirmed within {NOTICED_WITHIN:?}: {result:?}");
+        assert!(
+            begun.elapsed() < NOTICED_WITHIN,
+            "the window was not confirmed within {NOTICED_WITHIN:?}: {result:?}"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -159,7 +159,7 @@ async fn unresponsive_server_is_unreachable_and_leaks_no_threads() {
     short_timeouts.connect_timeout = Duration::from_millis(300);
     short_timeouts.max_reconnect_pause = Duration::from_millis(200);
     let broker = RabbitBroker::new(short_timeouts);
-    // The timeouts are shorter than a busy server needs.
+    // The timeouts are shorter than a busy server needs, so the declaration is repeated.
     eventually("the queue is declared", || async {
         broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.ok()
     })
@@ -176,7 +176,10 @@ async fn unresponsive_server_is_unreachable_and_leaks_no_threads() {
             true => pausing += 1,
             false => connecting += 1,
         }
-        assert!(begun.elapsed() < NOTICED_WITHIN, "{connecting} attempts to connect, {pausing} between them");
+        assert!(
+            begun.elapsed() < NOTICED_WITHIN,
+            "{connecting} failures while connecting and {pausing} in a pause, expected 8 each"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     eventually("threads end", || async { (io_threads() <= threads + 3).then_some(()) }).await;
@@ -253,7 +256,7 @@ async fn consumer_removed_by_server_ends_and_can_resubscribe() {
     let end = tokio::time::timeout(NOTICED_WITHIN, async {
         loop {
             match consumer.next().await {
-                // Delivered before the server removed the consumer.
+                // These messages were delivered before the server removed the consumer.
                 Ok(deliveries) => consumer.ack(&tags(&deliveries)).await.unwrap(),
                 Err(end) => return end,
             }
@@ -270,7 +273,7 @@ async fn subscription_with_late_response_blocks_no_message_of_next_subscription(
     let mut short_timeouts = settings(&vhost.url_through(proxy.port()), QueueType::Quorum);
     short_timeouts.reply_timeout = Duration::from_millis(500);
     let broker = RabbitBroker::new(short_timeouts);
-    // The timeout is shorter than a busy server needs.
+    // The timeout is shorter than a busy server needs, so the declaration is repeated.
     eventually("the queue is declared", || async {
         broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.ok()
     })
@@ -306,5 +309,5 @@ async fn slow_network_only_adds_latency() {
     let outcomes = publish(&broker, &window).await.unwrap();
     assert!(outcomes.iter().all(is_confirmed), "{outcomes:?}");
     let seen = drain(&broker, QUEUE, &window.into_iter().map(|(id, _)| id).collect()).await;
-    assert_eq!(seen.len(), 100, "no message was delivered twice");
+    assert_eq!(seen.len(), 100, "a message was delivered twice");
 }

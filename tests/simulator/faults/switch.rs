@@ -15,7 +15,7 @@ pub fn activate(name: Option<&'static str>) {
     HITS.set(0);
 }
 
-/// How often the active fault changed what the code did since `activate`.
+/// Number of executions since `activate` in which the active fault changed the behaviour of the code.
 pub fn hits() -> u64 {
     HITS.get()
 }

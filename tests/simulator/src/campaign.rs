@@ -17,8 +17,8 @@ pub struct RunTotals {
     pub failed: Option<u64>,
 }
 
-/// Runs these seeds on `jobs` threads until one fails. Smaller seeds are still run, so that the reported one is the
-/// smallest. `played` is called after each seed.
+/// Runs these seeds on `jobs` threads until a seed fails. Smaller seeds are still run, so that the reported seed is the
+/// smallest that fails. `played` is called after each seed.
 pub fn run(
     seeds: std::ops::Range<u64>,
     jobs: usize,

@@ -6,8 +6,8 @@ use std::fmt;
 use super::faults::{CrashPoint, Fault};
 use super::machines::{self, Transition};
 
-/// How often each fault occurred, each crash point killed a process, each transition of a state machine was taken, and
-/// each critical situation was reached.
+/// Counts how often each fault occurred, each crash point killed a process, each transition of a state machine was
+/// taken, and each critical situation was reached.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Coverage {
     faults: BTreeMap<Fault, u64>,
@@ -85,7 +85,7 @@ impl Coverage {
         rare.map(|fault| format!("{} fault {}: {}", fault.port(), fault.name(), occurrences(fault))).collect()
     }
 
-    /// Everything that has to be reached and was not.
+    /// Names of all faults, crash points, transitions and situations that have to be reached and were not reached.
     pub fn missing(&self) -> Vec<String> {
         let faults = Fault::ALL.iter().filter(|fault| !self.faults.contains_key(fault));
         let points = CrashPoint::ALL.iter().filter(|point| !self.points.contains_key(point));
@@ -102,7 +102,8 @@ impl Coverage {
 }
 
 impl fmt::Display for Coverage {
-    /// One line for each port, state machine and kind.
+    /// Writes one line for the faults of each port, one for the crash points, one for each state machine, and one for
+    /// the situations.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rows: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for fault in Fault::ALL {

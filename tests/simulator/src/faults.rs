@@ -1,4 +1,4 @@
-//! The faults, and the random decisions when they occur. Each fault is a variant of [`Fault`].
+//! The faults of a run, and the random decisions about when each fault occurs. Each fault is a variant of [`Fault`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,7 @@ macro_rules! faults {
             match self { $($(Fault::$fault => stringify!($fault),)*)* }
             }
 
-            /// Maximum probability per opportunity, in 1,000.
+            /// Maximum probability per opportunity, in thousandths.
             const fn rate(self) -> u64 {
                 match self { $($(Fault::$fault => $rate,)*)* }
             }
@@ -137,11 +137,11 @@ faults! {
         Unavailable 250,
         /// The gateway refuses a refund request for now.
         RefundRefused 150,
-        /// No response to a refund request, which was not accepted.
+        /// A refund request gets no response, and it was not accepted.
         NoResponse 150,
-        /// No response to a refund request, which was accepted.
+        /// A refund request gets no response, although it was accepted.
         AcceptedNoResponse 200,
-        /// An error response to a refund request that was accepted.
+        /// A refund request gets an error response, although it was accepted.
         AcceptedWithError 250,
         /// A refund request is accepted twice.
         AcceptedTwice 250,
@@ -185,8 +185,8 @@ macro_rules! crash_points {
             match self { $(CrashPoint::$point => stringify!($point),)* }
             }
 
-            /// Probability of a crash at this point, in 1,000, if it is enabled; higher for points that are rarely
-            /// reached.
+            /// Probability of a crash at this point, in thousandths, if the point is enabled; higher for points that
+            /// are rarely reached.
             const fn rate(self) -> u64 {
                 match self { $(CrashPoint::$point => $rate,)* }
             }
@@ -422,7 +422,7 @@ impl Faults {
         Some(OpenView { task, faults: self.clone() })
     }
 
-    /// Reports a violation if the current task holds a view: it makes a call that may need another connection.
+    /// Reports a violation if the current task holds a view when it makes a call that may need another connection.
     pub(crate) fn needs_connection(&self, what: &str) {
         let Some(task) = tokio::task::try_id() else { return };
         let open = self.state().open_views.get(&task).is_some_and(|open| *open > 0);

@@ -30,7 +30,7 @@ impl Profile {
         }
     }
 
-    /// In how many of 1,000 seeds a fault is enabled.
+    /// Share of the seeds in which a fault is enabled, in thousandths.
     pub(crate) fn share(self, fault: Fault) -> u64 {
         let home = match self {
             Profile::Storm => return 500,

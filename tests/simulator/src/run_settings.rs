@@ -24,7 +24,8 @@ const CONSUMER_BACKOFF_BASE: Duration = Duration::from_millis(200);
 /// Maximum backoff of a consumer.
 const CONSUMER_BACKOFF_CAP: Duration = Duration::from_secs(3);
 
-/// Backoff of a consumer after this many failed attempts. Computed independently of [`RetryPolicy`], which it verifies.
+/// Backoff of a consumer after this many failed attempts. It is computed independently of
+/// [`RetryPolicy`], which it verifies.
 pub(crate) fn consumer_backoff(attempts: u32) -> Duration {
     let doublings = attempts.clamp(1, 5) - 1;
     (CONSUMER_BACKOFF_BASE * (1 << doublings)).min(CONSUMER_BACKOFF_CAP)
@@ -40,7 +41,7 @@ pub(crate) struct RunSettings {
 }
 
 impl RunSettings {
-    /// The defaults with shorter times, and small batches, so that a run has several.
+    /// The defaults with shorter times, and with small batches, so that a run has several batches.
     pub(crate) fn of(random: &RandomNumbers) -> RunSettings {
         let second = Duration::from_secs(1);
         let on_failed = if random.permille(300) { OnFailed::Hold } else { OnFailed::Continue };

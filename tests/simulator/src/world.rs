@@ -44,7 +44,7 @@ const LEDGER_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 const KEY_LEASE: Duration = Duration::from_secs(1);
 /// Maximum number of times that operators redrive and replay everything.
 const MAX_RECOVERIES: u32 = 4;
-/// How many of 1,000 runs are compared with a run without faults.
+/// Share of the runs that are compared with a run without faults, in thousandths.
 const COMPARED_PERMILLE: u64 = 100;
 
 /// Parameters of a run.
@@ -188,12 +188,12 @@ impl World {
     }
 
     async fn play(self, until: Option<Duration>) -> Outcome {
-        // Reports and audits also run during the final checks.
+        // The gateway's reports and the ledger checks also run during the final checks.
         tokio::select! {
             biased;
             outcome = self.execute(until) => outcome,
-            () = self.reports() => unreachable!("the gateway never ends"),
-            () = self.audits() => unreachable!("the audits never end"),
+            () = self.reports() => unreachable!("the reports of the gateway never end"),
+            () = self.audits() => unreachable!("the ledger checks never end"),
         }
     }
 

@@ -12,7 +12,7 @@ use handover_simulator::{Profile, Run, campaign, overlay, play};
 const SEEDS: u64 = 2_000;
 
 #[test]
-fn every_fault_is_found() {
+fn every_fault_of_the_code_is_detected() {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let faults = overlay::faults().unwrap();
     let mut missed = Vec::new();

@@ -42,7 +42,7 @@ pub struct FaultyLimiterRig {
 impl FaultyLimiterRig {
     /// A fresh rig with this fault.
     pub fn new(fault: Fault) -> FaultyLimiterRig {
-        // Far enough from zero that the clock can be set back.
+        // The clock starts far enough from zero that it can be set back.
         let clock_us = Arc::new(Mutex::new(1_000_000_000_000_000));
         FaultyLimiterRig { fault, clock_us, buckets: Arc::default() }
     }

@@ -15,7 +15,8 @@ use crate::snapshot::DatabaseSnapshot;
 /// messages that a broker lost (60 s).
 const IDLE_WITHIN: Duration = Duration::from_secs(180);
 
-/// Waits until all work is finished, then checks all invariants of the database and the ledger.
+/// Waits until all work is finished, then checks all invariants of the database, and that the database contains every
+/// acknowledged change.
 pub async fn balance(api: &Api, snapshot: &DatabaseSnapshot, ledger: &Ledger) {
     let begun = Instant::now();
     wait_until_idle(snapshot).await;
@@ -30,14 +31,17 @@ pub async fn balance(api: &Api, snapshot: &DatabaseSnapshot, ledger: &Ledger) {
     let products: BTreeSet<String> =
         snapshot.rows("SELECT id FROM products").await.unwrap().into_iter().collect();
     for product in ledger.products() {
-        assert!(products.contains(&product.to_string()), "product {product} was acknowledged and is missing");
+        assert!(
+            products.contains(&product.to_string()),
+            "product {product} was acknowledged, but is missing"
+        );
     }
     let orders = Order::all(snapshot).await;
     for (order, step) in ledger.orders() {
         let found = orders
             .get(&order)
-            .unwrap_or_else(|| panic!("order {order} was acknowledged ({step:?}) and is missing"));
-        assert!(found.has_reached(step), "order {order} was acknowledged as {step:?} and is {found:?}");
+            .unwrap_or_else(|| panic!("order {order} was acknowledged ({step:?}), but is missing"));
+        assert!(found.has_reached(step), "order {order} was acknowledged as {step:?}, but is {found:?}");
     }
 }
 

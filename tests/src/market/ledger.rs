@@ -1,4 +1,5 @@
-//! Ledger of the requests that the API acknowledged, against which the database is checked at the end.
+//! Record of the requests that the API acknowledged; at the end the database is checked against this record. It is not
+//! the ledger of the postings.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

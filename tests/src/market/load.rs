@@ -1,5 +1,5 @@
-//! Steady load: several clients sell and buy, partly the same products, pay with money, wallet, points and coupons, and
-//! record acknowledged requests in the ledger.
+//! Steady load: several clients sell and buy, partly the same products. They pay with money, wallet, points and
+//! coupons, and record the acknowledged requests.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -32,7 +32,7 @@ struct Market {
     pause: Duration,
 }
 
-/// Why a client stopped working on a product.
+/// Reason for which a client stopped working on a product.
 enum End {
     /// A business rule rejected a request.
     Refused,

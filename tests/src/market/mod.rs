@@ -1,5 +1,5 @@
-//! A marketplace under load: clients that sell and buy, the ledger of acknowledged requests, and the final check of the
-//! database against it.
+//! A marketplace under load: clients that sell and buy, the record of acknowledged requests, and the final check of the
+//! database against this record.
 
 mod balance;
 mod ledger;

@@ -15,7 +15,7 @@ use super::server_process::{EndWith, ServerProcess};
 use super::{Durability, PASSWORD, certify, free_port, mariadb, postgres, server_folder};
 use crate::process::BoxError;
 
-/// How long a server may take until it accepts statements.
+/// Maximum time until a started server accepts statements.
 const START_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum ServerKind {
     Postgres,
 }
 
-/// A private database server. Dropping it ends it.
+/// A private database server. The server ends when this value is dropped.
 #[derive(Debug)]
 pub struct DatabaseServer {
     kind: ServerKind,

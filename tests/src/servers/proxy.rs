@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::process::BoxError;
 
-/// How the proxy treats traffic.
+/// Rules by which the proxy forwards, delays or discards data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
     /// Delay of all data, in both directions.
@@ -159,7 +159,7 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direct
             }
         };
         if caught == Some(Catch::Pause) {
-            // Set before the text is forwarded, so that no response passes.
+            // The pause is set before the text is forwarded, so that no response passes.
             shared.state.send_modify(|state| state.traffic.pause_from_server = true);
         }
         if !vanishes && to.write_all(&part[..read]).await.is_err() {

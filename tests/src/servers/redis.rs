@@ -14,7 +14,7 @@ use super::{certify, find, free_port, server_folder};
 use crate::process::BoxError;
 use crate::servers::rabbitmq::Encryption;
 
-/// How long a start may take.
+/// Maximum time until a started server responds.
 const START_WITHIN: Duration = Duration::from_secs(30);
 /// Password of the server.
 pub const PASSWORD: &str = "the-password-of-redis";
@@ -45,7 +45,7 @@ fn command(folder: &Path, port: u16, encrypted: Option<u16>) -> Result<Vec<Strin
     Ok(command)
 }
 
-/// A private Redis server. Dropping it ends it.
+/// A private Redis server. The server ends when this value is dropped.
 #[derive(Debug)]
 pub struct RedisServer {
     folder: PathBuf,

@@ -34,7 +34,7 @@ kill "$late" 2>/dev/null
 [ "$word" = keep ] || rm -rf -- "$folder"
 "#;
 
-/// How long a server may take to end.
+/// Maximum time until a server has ended after its signal.
 const END_WITHIN: Duration = Duration::from_secs(60);
 
 /// Signal that ends a server that is no longer needed.
@@ -58,7 +58,7 @@ impl EndWith {
     }
 }
 
-/// A running server. Dropping it ends it and removes its folder.
+/// A running server. The server ends, and its folder is removed, when this value is dropped.
 #[derive(Debug)]
 pub struct ServerProcess {
     shell: Child,

@@ -8,7 +8,7 @@ use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, Vie
 
 use super::tables::Market;
 
-/// One transaction. A newtype of this crate, so that it can implement the marketplace's ports (orphan rule).
+/// A unit of work. It is a newtype of this crate, so that it can implement the marketplace's ports (orphan rule).
 pub(crate) struct MarketUnit(pub(crate) MemoryUnit<Market>);
 
 impl Deref for MarketUnit {

@@ -51,7 +51,7 @@ pub(crate) trait Engine: Send + Sync {
     }
 
     /// Whether the database prevents this user from changing or deleting entries of the audit log. By default the
-    /// triggers of the schema prevent it; only the owner of the tables can drop them.
+    /// triggers of the schema prevent it, and only the owner of the tables can drop these triggers.
     async fn guards_audit_log(&self) -> Result<bool, StoreError> {
         Ok(true)
     }

@@ -2,7 +2,7 @@
 
 use crate::value::Value;
 
-/// How rows are claimed from a queue.
+/// The statements that claim messages from a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claiming {
     /// One `UPDATE .. RETURNING`: atomic on an engine with a single writer.
@@ -42,7 +42,7 @@ pub trait Dialect: Send + Sync {
         format!("HEX({column})")
     }
 
-    /// How rows are claimed from a queue.
+    /// The statements that claim messages from a queue.
     fn claiming(&self) -> Claiming;
 
     /// The index hint after a table in `FROM`, for a plan that must not depend on statistics; empty on an engine

@@ -21,7 +21,7 @@ pub struct SchemaVersion {
     pub needed: i64,
 }
 
-/// Why the schema of a database cannot be used or migrated.
+/// Reason why the schema of a database cannot be used or migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// An unreleased build of handover created the database.

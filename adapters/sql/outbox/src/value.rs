@@ -62,7 +62,7 @@ pub fn trace_columns(of: &Option<Trace>) -> [Value; 2] {
     [trace_id.into(), traceparent.into()]
 }
 
-/// Formats a time for SQLite: fixed width, so that text order is time order.
+/// Formats a time for SQLite, with a fixed width, so that sorting the texts sorts the times.
 pub(crate) fn time_text(time: DateTime<Utc>) -> String {
     time.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }

@@ -173,7 +173,7 @@ mod tests {
         assert!(notified.has_changed().unwrap() && !other.has_changed().unwrap());
         notified.borrow_and_update();
         let pending = (sender.take_pending(), receiver.take_pending());
-        assert_eq!(pending, (None, None), "sent once, and a received notification is not forwarded");
+        assert_eq!(pending, (None, None), "a notification was sent twice or forwarded");
     }
 
     #[tokio::test]

@@ -68,7 +68,7 @@ pub(crate) struct RowSelection {
     pub(crate) orders: BTreeSet<(TenantId, OrderId)>,
     /// Balances of these users; ignored for coupons.
     pub(crate) users: BTreeSet<(TenantId, UserId)>,
-    /// These operations, if they exist.
+    /// Operations with these keys, if they exist.
     pub(crate) keys: BTreeSet<(TenantId, OperationKey)>,
     /// Coupons to read in addition to those of the holds.
     pub(crate) coupons: BTreeSet<(TenantId, CouponId)>,
@@ -82,7 +82,7 @@ struct TrackedRow<R> {
 }
 
 impl<R> TrackedRow<R> {
-    /// The version to write: several changes in one unit of work are one new version.
+    /// The version to write: several changes in one unit of work increase the version only once.
     fn version(&self) -> i64 {
         self.read_version.map_or(1, |version| version + 1)
     }
@@ -147,8 +147,8 @@ impl AssetAccounts {
                 accounts.coupons.insert((tenant, id), tracked);
             }
         }
-        // Read after the locks: a concurrent unit of work that held the same locks has ended by then, and its
-        // operations are visible.
+        // The operations are read after the rows are locked: a concurrent unit of work that held the same locks has
+        // ended by then, and its operations are visible.
         let mut keys: BTreeMap<TenantId, Vec<OperationKey>> = BTreeMap::new();
         for (tenant, key) in selection.keys {
             keys.entry(tenant).or_default().push(key);
@@ -171,7 +171,7 @@ impl AssetAccounts {
         self.operations.get(&(tenant, key.clone()))
     }
 
-    /// Holds an amount or a coupon for an order. After an earlier release nothing is held.
+    /// Creates the hold of an amount or a coupon for an order. If the release was applied before, no hold is created.
     pub(crate) fn freeze(
         &mut self,
         subject: Subject,
@@ -184,7 +184,7 @@ impl AssetAccounts {
         }
         match self.hold(subject.hold_key()).cloned() {
             Some(hold) if hold.status == HoldStatus::Released => {
-                Ok(AssetOutcome::Skipped("not locked: the order was released before"))
+                Ok(AssetOutcome::Skipped("not locked: the release was applied before the lock"))
             }
             Some(hold) => {
                 Ok(self.rewrite_operation(subject, &hold, (OperationKind::Freeze, key, None), cause))
@@ -248,7 +248,7 @@ impl AssetAccounts {
         Ok(self.post_with_hold(subject, after, (OperationKind::Release, key, None), entries, cause))
     }
 
-    /// Returns a committed hold to the user: the order was refunded.
+    /// Reverts a committed hold: the order was refunded, so the user gets the coupon or the amount back.
     pub(crate) fn revert(
         &mut self,
         subject: Subject,

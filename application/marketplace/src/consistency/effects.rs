@@ -204,7 +204,7 @@ impl OrderEffects {
 
     fn operations(&self, asset: Asset, body: &EventBody, order: &Order, rules: PointsRules) -> Effect {
         let hold = self.holds.iter().find(|hold| hold.asset == asset);
-        // The lock was refused, or the order was released before it was locked: no amount was moved.
+        // The lock was refused, or the release was applied before the lock: no amount was moved.
         let has_tombstone = match hold {
             Some(hold) => hold.status == HoldStatus::Released && hold.amount == 0,
             None => is_cancelled_without_hold(order, asset, &self.operations),

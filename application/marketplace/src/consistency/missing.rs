@@ -28,7 +28,8 @@ pub(crate) async fn missing<V: MarketView + ?Sized>(
     let mut aggregates = vec![about(AggregateType::Order, order.id.get())];
     aggregates.extend(payments.iter().map(|payment| about(AggregateType::Payment, payment.id.get())));
     aggregates.extend(refunds.iter().map(|refund| about(AggregateType::Refund, refund.id.get())));
-    // Read after the business rows: the events of these rows are committed with them.
+    // The outbox rows are read after the business rows: each business row is committed together with its events, so
+    // the events are visible by then.
     let rows = view.outbox_view().outbox_about(&aggregates).await?;
     let mut absent = expected(order, &payments, &refunds);
     absent.retain(|event| !rows.iter().any(|row| event.is_announced_by(row, order)));

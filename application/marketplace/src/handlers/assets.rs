@@ -210,7 +210,7 @@ impl AssetHandler {
         planned: &PlannedStep<'_>,
         order: &Order,
     ) -> Result<String, HandlerError> {
-        // Read again in this unit of work: an earlier event of the same group may have changed the order.
+        // The order is read again in this unit of work: an earlier event of the same group may have changed it.
         let Some(order) = unit.order_by_id(order.tenant, order.id).await? else {
             return Err(HandlerError::Unrecoverable("the order does not exist".to_owned()));
         };

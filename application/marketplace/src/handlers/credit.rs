@@ -32,7 +32,7 @@ fn credit_step<'b>(
         EventBody::OrderStatusChanged(body) => {
             let step = match body.new_status {
                 OrderStatus::Completed => Some(CreditOutcome::Completed),
-                // A cancellation is counted from ORDER_CANCELLED.
+                // A cancellation is counted when ORDER_CANCELLED is applied.
                 OrderStatus::Pending
                 | OrderStatus::Paid
                 | OrderStatus::Shipped

@@ -1,5 +1,6 @@
-//! Consumer `webhooks`: one delivery per subscription of the tenant. Subscriptions are not implemented yet, so each
-//! event is recorded without effect. The queue exists so that event types without another consumer are routable.
+//! Consumer `webhooks`: reserved for deliveries to the webhook subscriptions of the tenant. Subscriptions are not
+//! implemented yet, so the consumer records each event without effect. Its queue exists so that the broker can also
+//! route events whose type has no other consumer.
 
 use async_trait::async_trait;
 use marketplace_domain::EventType;

@@ -32,7 +32,7 @@ use ticket::{ResponseStorage, UnitResponse};
 /// Lease, retention and sweep interval of idempotency keys.
 #[derive(Debug, Clone)]
 pub struct RequestSettings {
-    /// How long an attempt at a request excludes other attempts (`idempotency.lease`).
+    /// Time for which an attempt at a request excludes other attempts (`idempotency.lease`).
     pub lease: Duration,
     /// Retention of stored responses (`idempotency.keep`).
     pub keep: Duration,

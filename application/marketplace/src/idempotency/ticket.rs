@@ -1,4 +1,4 @@
-//! The claim of a request, and how its response is stored.
+//! Ticket of a request: its claim, and the storage of its response.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Ticket {
     pub(super) storage: ResponseStorage,
 }
 
-/// When the response of a request is stored.
+/// Point at which the response of a request is stored.
 #[derive(Clone)]
 pub(super) enum ResponseStorage {
     /// In the unit of work of the command.
@@ -34,7 +34,7 @@ pub(super) enum ResponseStorage {
 #[derive(Clone)]
 pub(super) struct UnitResponse {
     writer: ResponseWriter,
-    /// Whether a unit of work has written the response. It is stored if that unit of work was committed.
+    /// Whether a unit of work has written the response. The response is stored if that unit of work was committed.
     written: Arc<AtomicBool>,
 }
 
@@ -77,7 +77,7 @@ impl Ticket {
             ResponseStorage::Deferred => {
                 let route = &self.request.scope.route;
                 let why = format!(
-                    "{route} stores its response in its transaction, but the key was claimed for a deferred response"
+                    "{route} stores its response in its unit of work, but the key was claimed for a deferred response"
                 );
                 Err(StoreError::Backend(why.into()))
             }

@@ -41,8 +41,8 @@ impl ConsistencyRepair {
         }
     }
 
-    /// Checks the orders that changed within the window, until the process stops. Returns the number of appended
-    /// events.
+    /// Checks the orders that changed within the window. Ends early when the process stops. Returns the number of
+    /// appended events.
     pub async fn repair(&self) -> Result<u64, StoreError> {
         let now = self.app.now();
         let since = TimeDelta::from_std(self.settings.scan_window)

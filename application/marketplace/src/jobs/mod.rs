@@ -1,4 +1,4 @@
-//! Periodic jobs. To add one: a file here and a line in `service`.
+//! Periodic jobs. To add a job, create a file here and start the job in `service`.
 
 mod consistency_repair;
 mod lock_timeout_reaper;

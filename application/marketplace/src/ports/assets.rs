@@ -176,8 +176,8 @@ pub trait AssetRepo: Send {
         now: DateTime<Utc>,
     ) -> Result<Vec<Balance>, StoreError>;
 
-    /// Writes balances that this unit of work has locked. The new version may exceed the version that was read by more
-    /// than 1. The database itself MUST reject a negative amount.
+    /// Writes balances that this unit of work has locked. The difference between the new version and the version that
+    /// was read may be greater than 1. The database itself MUST reject a negative amount.
     async fn put_balances(&mut self, balances: &[Balance]) -> Result<(), StoreError>;
 
     /// Inserts operations with their entries, in the given sequence. A key in use, compared byte by byte, MUST be a

@@ -113,7 +113,7 @@ pub type ShipmentTask = NewShipmentTask;
 /// The business fact that a shipment task belongs to.
 pub const SHIPMENT: &str = "SHIPMENT";
 
-/// The business fact that a notification belongs to.
+/// Returns the business fact that a notification belongs to.
 pub fn notification_fact(status: OrderStatus, side: OrderSide) -> String {
     format!("{status}:{}", side.as_str())
 }

@@ -25,8 +25,8 @@ impl RefundRequest {
     }
 }
 
-/// Why a gateway did not accept a request. The gateway may have executed it anyway, so the caller must repeat it with the
-/// same key.
+/// Reason why a gateway did not accept a request. The gateway may have executed the request, so the caller must repeat
+/// it with the same key.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
     /// No response, a timeout, or a server error.

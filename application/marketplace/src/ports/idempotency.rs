@@ -65,7 +65,7 @@ pub struct RequestRecord {
     pub expire_time: DateTime<Utc>,
 }
 
-/// Why a key was not claimed or a record was not changed.
+/// Reason why a key was not claimed or a record was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum IdempotencyError {
     /// The key was used for a request with another body.

@@ -1,5 +1,5 @@
 //! Use cases of the marketplace. A command has these steps: begin, read, decide, write, append its events, commit. To
-//! add a use case: a file here, a line below, and a route in the HTTP adapter.
+//! add a use case, create a file here, add its `mod` line below, and add a route in the HTTP adapter.
 
 mod cancel_order;
 pub mod close_overdue_order;
@@ -40,8 +40,8 @@ use handover_outbox::UnitError;
 use handover_outbox::operations::OperationError;
 use handover_outbox::ports::{BrokerError, Changed, StoreError};
 
-/// Why a use case failed. The failed unit of work was rolled back. Only after [`StoreError::CommitUnknown`], it may
-/// have been committed.
+/// Reason why a use case failed. The failed unit of work was rolled back. Only after [`StoreError::CommitUnknown`], the
+/// unit of work may have been committed.
 #[derive(Debug, thiserror::Error)]
 pub enum UseCaseError {
     /// The resource does not exist or does not belong to the caller. The error does not reveal which.

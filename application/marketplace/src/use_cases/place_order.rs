@@ -22,7 +22,7 @@ pub struct PlaceOrder {
 }
 
 impl PlaceOrder {
-    /// An order without assets, paid with money only.
+    /// Creates the command for an order that is paid with money only.
     pub const fn of(product: ProductId) -> PlaceOrder {
         PlaceOrder { product, coupon: None, wallet: Money::ZERO, points: Points::ZERO }
     }

@@ -84,7 +84,8 @@ impl EventProcessor {
             Err(ProcessError::Handler(HandlerError::Unrecoverable(why))) => {
                 Ok(AttemptOutcome::Failed(FailureKind::Unrecoverable, why))
             }
-            // Not a conflict on the log: the handler's own writes conflicted in every attempt at the unit of work.
+            // This is not a conflict on the log: the handler's own writes conflicted in every attempt at the unit of
+            // work.
             Err(ProcessError::Handler(HandlerError::Store(error @ StoreError::Conflict { .. }))) => {
                 Ok(AttemptOutcome::Failed(FailureKind::Recoverable, error.to_string()))
             }
@@ -210,7 +211,7 @@ impl EventProcessor {
             };
             let next_retry_time = step.record.as_ref().and_then(|record| record.next_retry_time);
             let record = self.record(&step, status, attempts, now);
-            // Stale: another worker has already written a record of the event.
+            // `Stale` means that another worker has already written a record of the event.
             let (WriteOutcome::Written | WriteOutcome::Stale) =
                 self.write(Consumption { next_retry_time, ..record }, None).await?;
         }

@@ -60,7 +60,7 @@ impl Consumer {
                     if let Some(error) = error {
                         warn!(%error, queue = self.bound.queue, "[{}] subscription ended; subscribing again", processor.name());
                     }
-                    // If this fails, dropping the subscription returns the unsettled deliveries.
+                    // If `close` fails, dropping the subscription returns the unsettled deliveries to the queue.
                     let _ = tokio::time::timeout(LAST_PAUSE, subscription.close()).await;
                 }
                 // Warn only once per outage, because every consumer of the process logs this line.
@@ -176,7 +176,7 @@ impl Worker {
         fresh
     }
 
-    /// Opens a lane for each aggregate and runs it concurrently with the others.
+    /// Opens a lane for each aggregate. The lanes run concurrently.
     fn open_lanes(&self, deliveries: Vec<ParsedDelivery>) {
         for parsed in deliveries {
             let key = parsed.lane();
@@ -205,7 +205,7 @@ impl Worker {
             };
             let Some(ParsedDelivery { delivery, .. }) = next else { return };
             if self.closing.is_cancelled() {
-                // Not processed: closing the subscription returns the delivery to the queue.
+                // The delivery is not processed: closing the subscription returns it to the queue.
                 continue;
             }
             self.settle_one(delivery).await;

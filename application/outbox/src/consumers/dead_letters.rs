@@ -243,7 +243,7 @@ fn unknown_dead_letter(queue: &str, delivery: &Delivery, reason: String, now: Da
     let message = &delivery.message;
     DeadLetter {
         queue: queue.to_owned(),
-        // Not its message id: an event of this outbox may have the same id.
+        // The key is not the message id, because an event of this outbox may have the same id.
         key: hash(&message.body),
         tenant: message.headers.get("tenantId").and_then(|id| id.parse().ok()).unwrap_or(TenantId::DEFAULT),
         event_type: message.kind.clone(),
@@ -306,9 +306,9 @@ async fn park_event(
         .and_then(|record| record.error_message.clone())
         .unwrap_or_else(|| format!("{}: the broker dead-lettered it", texts::CONSUME_FAILED));
     match (record.as_ref().map(|record| record.status), dead_letter) {
-        // Applied by the sweep or another delivery in the meantime: no decision is needed.
+        // The sweep or another delivery has applied the event in the meantime: no decision is needed.
         (Some(ConsumeStatus::Success), _) => return Ok(()),
-        // Log record and dead letter were written together; an operator may have decided since.
+        // Log record and dead letter were written together; an operator may have decided about the dead letter since.
         (Some(ConsumeStatus::Dead), Some(_)) => return Ok(()),
         (Some(ConsumeStatus::Dead), None) => {}
         // The message was dead-lettered before the replay; the event is retryable in the log.

@@ -36,7 +36,7 @@ pub(super) struct EventProcessor {
     pub(super) after_id: i64,
 }
 
-/// Why a unit of work of a consumer was not committed.
+/// Reason why a unit of work of a consumer was not committed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProcessError {
     #[error(transparent)]
@@ -63,7 +63,7 @@ impl UnitError for ProcessError {
 pub(super) enum Identity {
     /// The message matches this row.
     Known(Box<OutboxRow>),
-    /// The message is not an event of this outbox; with the reason.
+    /// The message is not an event of this outbox. The text is the reason.
     Unknown(String),
 }
 

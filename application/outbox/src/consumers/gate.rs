@@ -12,11 +12,11 @@ use crate::ports::{Unapplied, UnorderedTypes};
 /// Decision of the gate about one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Apply it now.
+    /// The event may be applied now.
     Apply,
     /// An earlier event has to be settled first.
     Wait,
-    /// Owned by another worker, or in backoff, until this time.
+    /// The event is owned by another worker, or in backoff, until this time.
     Busy(DateTime<Utc>),
 }
 

@@ -24,9 +24,9 @@ use crate::{Attempt, history, with_tx};
 /// Result of a group.
 #[derive(Debug, Default)]
 pub(super) struct GroupOutcome {
-    /// Settled; to be acked.
+    /// Deliveries of settled events, to be acked.
     pub(super) done: Vec<DeliveryTag>,
-    /// To be processed one by one.
+    /// Deliveries to be processed one by one.
     pub(super) single: Vec<ParsedDelivery>,
     /// The group failed after at least [`LOCK_WAIT_LIMIT`]: it waited for a lock, or the handler was too slow.
     pub(super) is_slow: bool,

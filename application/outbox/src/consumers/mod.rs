@@ -71,7 +71,7 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// A result with this description.
+    /// Creates a result with this description.
     pub fn result(text: impl Into<String>) -> Applied {
         Applied { result: Some(text.into()), ..Applied::default() }
     }
@@ -80,7 +80,7 @@ impl Applied {
 /// Description used when the business fact already had its effect.
 pub const ALREADY_APPLIED: &str = "already applied";
 
-/// Why a handler did not apply an event.
+/// Reason why a handler did not apply an event.
 #[derive(Debug, thiserror::Error)]
 pub enum HandlerError {
     /// Another attempt may succeed.

@@ -11,16 +11,16 @@ use super::gate::{Verdict, plan};
 use crate::ports::{OutboxRow, StoreError, Unapplied};
 use crate::{history, texts, with_tx};
 
-/// How the delivery of one event has to be settled.
+/// Result for one event, which decides how its delivery has to be settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SingleOutcome {
-    /// Applied, recorded as WAITING, or a duplicate: ack.
+    /// The event was applied, recorded as WAITING, or ignored as a duplicate: ack the delivery.
     Done,
     /// An attempt failed and the next one is due at this time: wait, then requeue.
     Failed(DateTime<Utc>),
-    /// Owned by another worker, or in backoff, until this time: then check again.
+    /// The event is owned by another worker, or in backoff, until this time: then check again.
     Busy(DateTime<Utc>),
-    /// DEAD: dead-letter it.
+    /// The event is DEAD: dead-letter the delivery.
     Dead,
 }
 
@@ -34,7 +34,7 @@ pub(super) enum CountFirst {
     No,
 }
 
-/// An attempt that was counted before it runs. It belongs to this caller while the log still contains it.
+/// An attempt that was counted before it runs. The attempt belongs to this caller as long as the log contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CountedAttempt {
     pub(super) event: EventId,
@@ -153,7 +153,7 @@ impl EventProcessor {
         }
     }
 
-    /// The unsettled events of the target's aggregate in order, including the target in any state.
+    /// Returns, in order, the unsettled events of the target's aggregate, and the target even if it is settled.
     async fn load_aggregate(&self, event: &EventId) -> Result<Vec<Unapplied>, StoreError> {
         let mut view = self.outbox.view().await?;
         let Some(target) = self.target(view.outbox_view(), event).await? else { return Ok(Vec::new()) };

@@ -68,8 +68,8 @@ async fn sweep(processor: &EventProcessor) -> Result<(), StoreError> {
 /// Applies events that the broker confirmed and did not deliver, and advances `checked_until`.
 async fn find_lost(processor: &EventProcessor) -> Result<(), StoreError> {
     let name = processor.name();
-    // One view at a time: a caller that keeps one view and waits for another can block forever on a store with few
-    // connections.
+    // Open only one view at a time: a caller that keeps one view and waits for another can block forever on a store
+    // with few connections.
     let Some(position) = processor.outbox.view().await?.outbox_view().consumer_subscription(name).await?
     else {
         return Ok(());

@@ -30,7 +30,7 @@ pub enum DeadLetterSelection {
     },
     /// Undecided dead letters, the oldest first.
     Filter {
-        /// Queue at which they were dead-lettered.
+        /// Queue at which the messages were dead-lettered.
         queue: Option<String>,
         /// Event type.
         event_type: Option<String>,
@@ -42,7 +42,7 @@ pub enum DeadLetterSelection {
 /// A dead letter that a call did not discard or replay as requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// Queue at which it was dead-lettered.
+    /// Queue at which the message was dead-lettered.
     pub queue: String,
     /// Key within the queue.
     pub key: String,
@@ -50,7 +50,7 @@ pub struct Refused {
     pub why: String,
 }
 
-/// Why a decided dead letter cannot be changed.
+/// Returns the reason why a decided dead letter cannot be changed.
 pub(super) fn already_decided(status: DeadLetterStatus) -> Option<&'static str> {
     match status {
         DeadLetterStatus::Open | DeadLetterStatus::Replaying => None,
@@ -60,7 +60,7 @@ pub(super) fn already_decided(status: DeadLetterStatus) -> Option<&'static str> 
 }
 
 pub(super) struct Selected {
-    /// In the order in which they were parked.
+    /// Selected dead letters, in the order in which they were parked.
     pub(super) dead_letters: Vec<DeadLetter>,
     /// Requested keys that do not exist or belong to another tenant.
     pub(super) missing: Vec<String>,
@@ -153,7 +153,7 @@ async fn undecided(outbox: &Outbox, filter: &DeadLetterFilter) -> Result<Selecte
         dead_letters.extend(oldest);
     }
     dead_letters.sort_by_key(|dead_letter| dead_letter.id);
-    // A dead letter whose status changed between two pages can be in both results.
+    // A dead letter whose status changed in the meantime can be in the results for both statuses.
     dead_letters.dedup_by_key(|dead_letter| dead_letter.id);
     more |= dead_letters.len() > MAX_DEAD_LETTERS_PER_CALL as usize;
     dead_letters.truncate(MAX_DEAD_LETTERS_PER_CALL as usize);

@@ -27,7 +27,7 @@ const UNIT: usize = 500;
 /// Reason for closing a dead letter as replayed instead of discarding it.
 const APPLIED: &str = "it was applied";
 
-/// Command: which dead letters to discard, and why.
+/// Command: the dead letters to discard, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiscardDeadLetters {
     /// Selected dead letters.
@@ -143,16 +143,16 @@ impl Candidate {
 /// Decision about a dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// It is discarded.
+    /// The dead letter is discarded.
     Discard,
-    /// Its event was applied: it is closed as replayed.
+    /// The event was applied, so the dead letter is closed as replayed.
     Close,
-    /// It stays unchanged.
+    /// The dead letter stays unchanged.
     Refuse(&'static str),
 }
 
 impl Verdict {
-    /// Why the dead letter is not discarded; `None` if it is.
+    /// Returns the reason why the dead letter is not discarded; `None` if it is discarded.
     fn why(self) -> Option<&'static str> {
         match self {
             Verdict::Discard => None,
@@ -242,7 +242,7 @@ async fn close_in_unit(
             && is_repeated
             && dead_letter.decided_at == Some(entry.at)
         {
-            // Decided by an earlier attempt at this unit of work.
+            // An earlier attempt at this unit of work has decided.
             match dead_letter.status {
                 DeadLetterStatus::Discarded => {
                     reasons.push(None);

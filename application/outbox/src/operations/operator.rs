@@ -12,9 +12,9 @@ pub struct Operator {
     pub name: String,
     /// Own tenant. Reads of all tenants are recorded in the audit log of this tenant.
     pub tenant: TenantId,
-    /// Whether it can read and change rows of all tenants, not only of its own.
+    /// Whether the operator can read and change rows of all tenants, not only of its own.
     pub sees_all_tenants: bool,
-    /// Whether it can see personal data in payloads.
+    /// Whether the operator can see personal data in payloads.
     pub sees_personal_data: bool,
     /// Trace of the call.
     pub trace: Trace,
@@ -35,7 +35,7 @@ impl Operator {
     }
 }
 
-/// Why an operation failed.
+/// Reason why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
     /// The object does not exist or belongs to another tenant; the caller cannot distinguish the two.

@@ -209,7 +209,7 @@ pub async fn outbox(
 pub async fn queues(outbox: &Outbox, operator: &Operator) -> Result<Vec<QueueDepth>, OperationError> {
     operator.visible(None)?;
     let queues = outbox.broker.queues().await?;
-    // Recorded in the operator's own tenant, because the call reads no rows.
+    // The call is recorded in the operator's own tenant, because it reads no rows.
     Action::read("queues.list", [])
         .record(outbox, operator, Some(operator.tenant), count(queues.len()))
         .await?;

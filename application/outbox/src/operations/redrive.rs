@@ -36,7 +36,7 @@ impl RedriveRate {
         NonZeroU16::new(per_second).filter(|pace| pace.get() <= Self::MAX).map(RedriveRate)
     }
 
-    /// When the event at this position is due.
+    /// Returns the time at which the event at this position becomes due.
     fn due(self, now: DateTime<Utc>, place: usize) -> DateTime<Utc> {
         let micros =
             i64::try_from(place).unwrap_or(i64::MAX).saturating_mul(1_000_000) / i64::from(self.0.get());
@@ -55,10 +55,10 @@ impl Default for RedriveRate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedriveFilter(OutboxFilter);
 
-/// Why a filter cannot be used for a redrive.
+/// Reason why a filter cannot be used for a redrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRedriveFilter {
-    /// It would match the whole outbox.
+    /// The filter would match the whole outbox.
     #[error("must have at least one field")]
     Empty,
     /// `NEW` and `RETRY` rows will be published anyway.
@@ -94,7 +94,7 @@ pub enum RedriveSelection {
     },
 }
 
-/// Command: which events to redrive, how fast, and why.
+/// Command: the events to redrive, the rate, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedriveEvents {
     /// Selected rows.
@@ -124,9 +124,9 @@ pub struct Redriven {
     pub more: bool,
     /// Cursor for the next call, if there are more rows.
     pub next: Option<i64>,
-    /// When the first row is due; in a dry run, when it would be.
+    /// Time at which the first row becomes due; in a dry run, the time at which it would become due.
     pub first_due: Option<DateTime<Utc>>,
-    /// When the last row is due.
+    /// Time at which the last row becomes due; in a dry run, the time at which it would become due.
     pub last_due: Option<DateTime<Utc>>,
 }
 
@@ -178,7 +178,7 @@ pub async fn redrive_events(
     let task = outbox.clone();
     let required = selected.required;
     let after = command.rows.after();
-    // A separate task, so that a cancelled caller cannot interrupt the redrive between its units of work.
+    // Run in a separate task, so that a cancelled caller cannot interrupt the redrive between its units of work.
     let ended = outbox
         .tx
         .tasks
@@ -290,7 +290,7 @@ impl RequiredStatus {
 }
 
 struct Selected {
-    /// Ordered by id.
+    /// Selected rows, ordered by id.
     rows: Vec<OutboxRow>,
     required: RequiredStatus,
     missing: Vec<EventId>,

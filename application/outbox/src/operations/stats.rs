@@ -19,15 +19,15 @@ pub const MAX_BLOCKED_COUNTED: u32 = 1_000;
 pub struct ConsumerStats {
     /// Name of the consumer.
     pub consumer: String,
-    /// Attempts that are running, or were running when their process ended.
+    /// Events whose attempt is running, or was running when its process ended.
     pub processing: u64,
-    /// Waiting for an earlier event or for a lock.
+    /// Events that wait for an earlier event or for a lock.
     pub waiting: u64,
-    /// Applied.
+    /// Applied events.
     pub success: u64,
-    /// Failed, to be retried.
+    /// Events whose last attempt failed and that will be retried.
     pub failed: u64,
-    /// Failed permanently.
+    /// Events that failed permanently.
     pub dead: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct Stats {
     pub more_blocked: bool,
     /// Queue depths, the same for every tenant; `None` while the broker is unreachable.
     pub queues: Option<Vec<QueueDepth>>,
-    /// Why the broker currently accepts no messages; `None` if it accepts them or does not report it.
+    /// Reason why the broker currently accepts no messages; `None` if it accepts messages or does not report it.
     pub broker_blocked: Option<String>,
 }
 
@@ -71,7 +71,7 @@ pub async fn stats(
                 as u64
         }
     };
-    // Dropped before the broker is queried, because the broker may use the same database.
+    // The view is dropped before the broker is queried, because the broker may use the same database.
     drop(view);
     let queues = match broker_timeout(outbox.broker.queues()).await {
         Ok(queues) => Some(queues),

@@ -25,7 +25,7 @@ pub enum BrokerError {
     /// The broker rejects the request, and would reject it again. An operator has to act.
     #[error("broker rejected the request: {what}")]
     Refused {
-        /// What was rejected, why, and how to resolve it.
+        /// The rejected request, the reason, and how to resolve the problem.
         what: String,
     },
 }
@@ -145,7 +145,7 @@ pub enum PublishOutcome {
     Unknown {
         /// Event id.
         event_id: EventId,
-        /// Why the outcome is unknown.
+        /// Reason why the outcome is unknown.
         reason: String,
     },
 }
@@ -234,8 +234,8 @@ pub trait Broker: Send + Sync {
     /// Every declared queue, ordered by name.
     async fn queues(&self) -> Result<Vec<QueueDepth>, BrokerError>;
 
-    /// Why the broker currently accepts no messages, for example because memory or disk space is low; `None` if it
-    /// accepts them or does not report it. A publish would only wait; consumers continue to work.
+    /// Reason why the broker currently accepts no messages, for example low memory or disk space; `None` if
+    /// it accepts messages or does not report this. A publish would only wait; consumers continue to work.
     async fn blocked(&self) -> Option<String>;
 }
 
@@ -244,7 +244,7 @@ pub trait Broker: Send + Sync {
 #[async_trait]
 pub trait Subscription: Send + Sync {
     /// Waits for the next deliveries: at least one, at most as many as the prefetch allows. Messages arrive in queue
-    /// order; returned messages are near the head of the queue. A cancelled call MUST NOT lose a message: the message
+    /// order; requeued messages are near the head of the queue. A cancelled call MUST NOT lose a message: the message
     /// arrives with the next call or after the subscription is closed.
     async fn next(&self) -> Result<Vec<Delivery>, BrokerError>;
 

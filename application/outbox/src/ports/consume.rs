@@ -133,7 +133,7 @@ pub struct Unapplied {
     pub record: Option<ConsumeRecord>,
 }
 
-/// Start position of a consumer, and how far it was checked for lost events.
+/// Start position of a consumer, and the time up to which it was checked for lost events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConsumerSubscription {
     /// Greatest outbox id at the time of the subscription; the consumer ignores rows up to this id, unless they are

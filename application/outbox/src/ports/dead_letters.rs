@@ -20,7 +20,7 @@ pub const MAX_DEAD_LETTER_NAME_BYTES: usize = 255;
 pub enum DeadLetterStatus {
     /// An operator has to decide.
     Open,
-    /// Being sent to its consumer again. Keeps this status until the broker confirms.
+    /// The message is being sent to its consumer again. The status stays until the broker confirms the message.
     Replaying,
     /// The broker confirmed that the message is in the consumer's queue again, or the event was already applied.
     Replayed,
@@ -56,7 +56,7 @@ impl DeadLetterStatus {
 /// A message that was dead-lettered at a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
-    /// Queue whose consumer could not process it.
+    /// Queue whose consumer could not process the message.
     pub queue: String,
     /// Key within the queue: the event id, or a hash of the body if the message is not an event of this outbox.
     pub key: String,
@@ -68,9 +68,9 @@ pub struct DeadLetter {
     pub trace_id: Option<String>,
     /// Message body, possibly truncated: see [`DeadLetter::storable`].
     pub body: String,
-    /// Why it was dead-lettered.
+    /// Reason for the dead-lettering.
     pub reason: String,
-    /// When it was dead-lettered.
+    /// Time of the dead-lettering.
     pub died_at: DateTime<Utc>,
     /// Status.
     pub status: DeadLetterStatus,
@@ -121,7 +121,7 @@ impl DeadLetter {
 pub struct DeadLetterFilter {
     /// Tenant of the message.
     pub tenant: Option<TenantId>,
-    /// Queue at which it was dead-lettered.
+    /// Queue at which the message was dead-lettered.
     pub queue: Option<String>,
     /// Event type.
     pub event_type: Option<String>,
@@ -132,7 +132,7 @@ pub struct DeadLetterFilter {
 /// An operator's decision about a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// Queue at which it was dead-lettered.
+    /// Queue at which the message was dead-lettered.
     pub queue: String,
     /// Key within the queue.
     pub key: String,

@@ -22,7 +22,7 @@ impl fmt::Display for RelayId {
     }
 }
 
-/// A partition that a relay owns at an epoch. Settlement requires it.
+/// A partition that a relay owns at an epoch. The relay needs this value to settle rows of the partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnedPartition {
     /// Partition.
@@ -36,7 +36,7 @@ pub struct OwnedPartition {
 pub struct PartitionLease {
     /// Partition.
     pub partition: Partition,
-    /// Owner; `None` after it was released.
+    /// Owner; `None` after the partition was released.
     pub owner: Option<RelayId>,
     /// Incremented by one each time a relay takes the partition.
     pub epoch: i64,
@@ -77,8 +77,8 @@ pub trait LeaseRepo: Send {
     /// Removes the heartbeat of a relay that has ended.
     async fn delete_heartbeat(&mut self, relay: &RelayId) -> Result<(), StoreError>;
 
-    /// Takes a partition if its row is still equal to `seen`: not taken, renewed or released since. After
-    /// `Changed::One` the epoch is `seen.epoch + 1`.
+    /// Takes a partition if its row is still equal to `seen`, so that no relay has taken, renewed or released the
+    /// partition since. After `Changed::One` the epoch is `seen.epoch + 1`.
     async fn acquire_partition(
         &mut self,
         relay: &RelayId,

@@ -3,7 +3,7 @@
 /// A row and its number, which is the cursor for paging.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Numbered<E> {
-    /// Greater than the number of every row written earlier, unless both were written at the same time.
+    /// Number of the row: greater than the number of every row that was committed before this row was written.
     pub id: i64,
     /// Content of the row.
     pub effect: E,

@@ -38,14 +38,14 @@ pub struct NewEvent {
     pub metadata: EventMetadata,
     /// When the event happened.
     pub occurred_at: DateTime<Utc>,
-    /// Number of failures after which another attempt follows (`max_retry_count`); the next failure is final.
+    /// Maximum number of retries (`max_retry_count`): one more counted failure makes the row `FAILED`.
     pub max_retry_count: u32,
 }
 
 /// A row of the outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutboxRow {
-    /// Increases with each insert; within an aggregate, the ids follow the sequence of the commits.
+    /// Row id; increases with each insert. Within an aggregate, the ids are in the order of the commits.
     pub id: i64,
     /// Event id.
     pub event_id: EventId,
@@ -63,7 +63,7 @@ pub struct OutboxRow {
     pub status: OutboxStatus,
     /// Number of counted failed publishes since the row was appended or last redriven.
     pub retry_count: u32,
-    /// Number of failures after which another attempt follows; the next failure is final.
+    /// Maximum number of retries: one more counted failure makes the row `FAILED`.
     pub max_retry_count: u32,
     /// When a `RETRY` row is due; `None` means immediately.
     pub next_retry_time: Option<DateTime<Utc>>,
@@ -96,18 +96,18 @@ impl OutboxRow {
     }
 }
 
-/// Event types that are excluded from the order of their aggregate: such an event neither blocks other events nor is
-/// blocked by them. Every other type is ordered, including unregistered types.
+/// Event types whose events are not ordered within their aggregate: such an event neither blocks other events nor is
+/// blocked by them. The events of every other type are ordered, including those of unregistered types.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UnorderedTypes(BTreeSet<String>);
 
 impl UnorderedTypes {
-    /// Whether events of this type take part in the order of their aggregate.
+    /// Whether events of this type are ordered within their aggregate.
     pub fn is_ordered(&self, event_type: &str) -> bool {
         !self.0.contains(event_type)
     }
 
-    /// Names of the types, always in the same order.
+    /// Names of the types, sorted.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
@@ -128,7 +128,7 @@ pub struct DueQuery {
     pub now: DateTime<Utc>,
     /// Effect of `FAILED` rows.
     pub on_failed: OnFailed,
-    /// Types that are excluded from the order.
+    /// Types whose events are not ordered within their aggregate.
     pub unordered: UnorderedTypes,
     /// Maximum number of rows.
     pub limit: u32,
@@ -159,7 +159,7 @@ pub struct OutboxFilter {
     pub from: Option<DateTime<Utc>>,
     /// Created before this time.
     pub to: Option<DateTime<Utc>>,
-    /// Only rows with an id above this one: bounds the number of rows that a page without an index reads.
+    /// Only rows with an id above this one. If no index supports the filter, this limits the rows that a page reads.
     pub above_id: Option<i64>,
 }
 
@@ -168,7 +168,7 @@ pub struct OutboxFilter {
 pub struct Redrive {
     /// Event id.
     pub event_id: EventId,
-    /// When it becomes due.
+    /// When the row becomes due.
     pub due: DateTime<Utc>,
 }
 
@@ -179,7 +179,7 @@ pub struct RedrivenRow {
     pub tenant: TenantId,
     /// Event id.
     pub event_id: EventId,
-    /// `Sent` or `Failed`.
+    /// Status before the redrive: `Sent` or `Failed`.
     pub status: OutboxStatus,
     /// Number of counted failed publishes since the row was appended or last redriven.
     pub retry_count: u32,
@@ -187,8 +187,8 @@ pub struct RedrivenRow {
     pub sent_time: Option<DateTime<Utc>>,
 }
 
-/// An aggregate whose next event cannot be published: it is behind `FAILED` events that were not released, or it is
-/// not due yet.
+/// An aggregate whose next event cannot be published, because that event comes after `FAILED` events that were not
+/// released, or because that event is not due yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocked {
     /// Blocked aggregate.
@@ -242,7 +242,7 @@ pub struct OutboxCounts {
 pub struct FailedPublish {
     /// Event id.
     pub event_id: EventId,
-    /// `Retry` or `Failed`.
+    /// Status after the failure: `Retry` or `Failed`.
     pub status: OutboxStatus,
     /// Number of counted failed publishes, including this one if it counts.
     pub retry_count: u32,
@@ -260,11 +260,12 @@ pub trait OutboxQueries: Send {
     ///
     /// - A row MUST be `NEW` or `RETRY`, due, and in one of the partitions. A NULL `next_retry_time` is due.
     /// - An ordered row MUST NOT be returned while an earlier (`aggregate_seq`, then `id`) ordered `RETRY` row of its
-    ///   aggregate is not due and was never confirmed; under [`OnFailed::Hold`] also not while an earlier `FAILED`
-    ///   row is not released. A `NEW` row that is not due can only be inserted by SQL; it blocks no other row.
+    ///   aggregate is not due and was never confirmed. Under [`OnFailed::Hold`], an ordered row also MUST NOT be
+    ///   returned while an earlier ordered `FAILED` row of its aggregate is not released. A `NEW` row that is not due
+    ///   can only be inserted by SQL; it blocks no other row.
     /// - An event of an unordered type neither blocks nor is blocked.
-    /// - Rows of an aggregate MUST be returned in their order, and a later row MUST NOT be returned without its
-    ///   earlier due rows.
+    /// - Ordered rows of an aggregate MUST be returned in the order of `aggregate_seq`, then `id`, and a later row MUST
+    ///   NOT be returned without the earlier due rows of its aggregate.
     /// - Blocked rows MUST NOT count against `limit`.
     async fn outbox_due(&mut self, query: &DueQuery) -> Result<Vec<OutboxRow>, StoreError>;
 
@@ -297,9 +298,9 @@ pub trait OutboxQueries: Send {
     /// All rows of these aggregates, ordered by aggregate, `aggregate_seq` and id.
     async fn outbox_about(&mut self, aggregates: &[AggregateRef]) -> Result<Vec<OutboxRow>, StoreError>;
 
-    /// At most `limit` blocked aggregates of a tenant (`None`: all tenants). Each is numbered by the id of its first
-    /// ordered `FAILED` row that was not released; numbers below `before`, greatest first. An aggregate without later
-    /// pending events is blocked too: its next event would be held.
+    /// At most `limit` blocked aggregates of a tenant (`None`: all tenants). The number of an aggregate is the id of
+    /// its first ordered `FAILED` row that was not released. Only aggregates with a number below `before` are returned,
+    /// greatest number first. An aggregate without later pending events is blocked too: its next event would be held.
     async fn blocked_page(
         &mut self,
         unordered: &UnorderedTypes,
@@ -309,9 +310,10 @@ pub trait OutboxQueries: Send {
     ) -> Result<Vec<Numbered<Blocked>>, StoreError>;
 
     /// At most `limit` aggregates of a tenant (`None`: all tenants) whose first ordered pending event that was never
-    /// confirmed is due only after `now`. Each is numbered by the id of that row; numbers below `before`, greatest
-    /// first. Under [`OnFailed::Hold`] an aggregate of [`blocked_page`](OutboxQueries::blocked_page) MUST NOT be
-    /// returned, so that the pages of both queries together contain each aggregate once.
+    /// confirmed is due only after `now`. The number of an aggregate is the id of that row. Only aggregates with a
+    /// number below `before` are returned, greatest number first. Under [`OnFailed::Hold`] an aggregate of
+    /// [`blocked_page`](OutboxQueries::blocked_page) MUST NOT be returned, so that the pages of both queries together
+    /// contain each aggregate once.
     async fn waiting_page(
         &mut self,
         unordered: &UnorderedTypes,
@@ -343,12 +345,12 @@ pub trait OutboxQueries: Send {
 #[handover_macros::wrappable(outbox)]
 #[async_trait]
 pub trait OutboxRepo: Send {
-    /// Adds rows as `NEW`, in the order given. An event id that exists MUST be a `Conflict`; ids are compared byte by
-    /// byte.
+    /// Adds rows as `NEW`, in the order of `events`. An event id that already exists MUST cause a `Conflict`; ids are
+    /// compared byte by byte.
     async fn append(&mut self, events: &[NewEvent]) -> Result<(), StoreError>;
 
-    /// Locks the partitions and returns those that are still owned: same owner, same epoch. Only these may be
-    /// settled.
+    /// Locks the partitions of `holds` and returns those that `owner` still owns under the same epoch. Only rows of the
+    /// returned partitions may be settled.
     async fn fence(
         &mut self,
         owner: &super::RelayId,

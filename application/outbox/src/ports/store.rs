@@ -18,7 +18,7 @@ pub enum StoreError {
     /// with current data.
     #[error("conflict on {what}")]
     Conflict {
-        /// Key or row.
+        /// Unique key or row that caused the conflict.
         what: String,
     },
     /// Deadlock, lock timeout, serialization failure or busy: the whole unit of work may be retried immediately.
@@ -145,7 +145,8 @@ pub trait View: Send {
     fn outbox_view(&mut self) -> &mut dyn OutboxView;
 }
 
-/// One transaction. It *has* an outbox, next to the application's own repositories. Dropping it rolls back.
+/// One transaction. It *has* an outbox, in addition to the application's own repositories. Dropping a unit of work
+/// rolls its transaction back.
 #[async_trait]
 pub trait UnitOfWork: View {
     /// The outbox in this transaction.

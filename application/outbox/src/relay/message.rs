@@ -11,7 +11,7 @@ use crate::ports::{Message, OutboxRow, Outgoing};
 /// Message header with the W3C trace context of the event.
 pub(crate) const TRACEPARENT: &str = "traceparent";
 
-/// Envelope of a row. The error says why the row has none.
+/// Envelope of a row. The error says why no envelope can be built from the payload of the row.
 pub fn envelope_of(row: &OutboxRow) -> Result<Envelope, String> {
     let payload: Value =
         serde_json::from_str(&row.payload).map_err(|error| format!("the payload is not JSON: {error}"))?;

@@ -31,7 +31,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// Interval at which the relay searches for retries that are due too late.
 const LATE_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Clock difference between two relays that does not count as a clock that was set back.
+/// Clock difference between two relays that is tolerated before a retry counts as due too late.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(10);
 
 /// One relay in one process.
@@ -62,7 +62,7 @@ impl Relay {
         }
     }
 
-    /// Publishes until the process stops, then releases its partitions. During an outage it waits.
+    /// Publishes until the process stops, then releases its partitions. During an outage the relay waits.
     pub async fn run(mut self) {
         let stopping = self.outbox.tx.tasks.stopping().clone();
         info!(relay = %self.ownership.id(), "[OutboxRelay] started");
@@ -128,8 +128,8 @@ impl Relay {
     }
 
     /// Sets retries to be due now if they are due later than the retry policy allows. If the clock was set back after
-    /// the time of a retry was written, the retry and the later events of its aggregate would otherwise wait for the
-    /// whole step. No fence is needed, because an early retry is harmless.
+    /// the time of a retry was written, the retry and the later events of its aggregate would otherwise wait longer by
+    /// that clock step. No fence is needed, because an early retry is harmless.
     async fn bring_retries_forward(&mut self, owned: PartitionSet) -> Result<(), StoreError> {
         if Instant::now() < self.next_late_retry_search {
             return Ok(());
@@ -164,7 +164,7 @@ impl Relay {
         view.outbox_view().outbox_due(&query).await
     }
 
-    /// Time until the next retry is due, the next lease renewal, or the scan interval, whichever is first.
+    /// Shortest of three times: until the next retry is due, until the next lease renewal, and the scan interval.
     async fn idle_for(&self, owned: PartitionSet, now: DateTime<Utc>) -> Result<Duration, StoreError> {
         let next_due = self.outbox.view().await?.outbox_view().outbox_next_due(owned, now).await?;
         let until_due =

@@ -1,7 +1,7 @@
 //! Partitions that this relay owns, with the end of each lease on the relay's monotonic clock.
 //!
-//! **Invariant:** for each partition that `owned` returns, the lease in the database ends later than on this relay's
-//! monotonic clock.
+//! **Invariant:** for each partition that `owned` returns, the lease in the database ends later than the end that this
+//! relay has recorded on its monotonic clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -64,7 +64,7 @@ impl Relay {
         let work = Arc::clone(&job);
         let clock = Arc::clone(&self.outbox.tx.clock);
         let ours = with_tx(&self.outbox.tx, move |unit, attempt| {
-            // The time of this attempt: the search for lost events starts from the actual send time.
+            // Each attempt reads the clock again: the search for lost events uses this time as the send time.
             let job = Arc::clone(&work);
             let now = clock.now();
             Box::pin(async move { job.write(unit.outbox(), attempt, now).await })
@@ -90,7 +90,7 @@ impl Relay {
         for (_, confirmed) in job.confirmed.iter().filter(|(partition, _)| ours.contains(**partition)) {
             metrics::counter!(SENT).increment(confirmed.len() as u64);
             for row in confirmed.iter().filter_map(|confirmed| rows.get(confirmed.event_id())) {
-                // From creation to confirm, including the time spent waiting.
+                // Time from the creation of the event to its confirm, including the time spent waiting.
                 let duration = now - row.create_time;
                 info!(hop = "publish", eventId = %row.event_id, eventType = %row.event_type, traceId = row.trace_id(),
                     traceparent = row.metadata.traceparent, durationMs = duration.num_milliseconds(), aggregateId = row.aggregate.id, "[OutboxRelay] Event sent successfully");
@@ -131,7 +131,8 @@ struct Settlement {
 }
 
 impl Settlement {
-    /// Checks the fence first. Partitions that are no longer owned are left to their new owner.
+    /// Writes the results of the partitions that the fence confirms as still owned, and returns these partitions. The
+    /// other partitions are left to their new owner.
     async fn write(
         &self,
         unit: &mut dyn OutboxUnit,

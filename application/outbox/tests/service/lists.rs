@@ -1,4 +1,4 @@
-//! Lists of operators over more rows than one page covers.
+//! Tests of the operators' lists with more rows than one page covers.
 
 use handover_events::{ConsumeStatus, TenantId, Trace};
 use handover_outbox::Page;
@@ -20,7 +20,7 @@ fn operator() -> Operator {
     }
 }
 
-/// Number of rows on each page, until there is no cursor.
+/// Requests pages until a page has no cursor; returns the number of rows of each page.
 async fn rows_per_page<T>(mut page: impl AsyncFnMut(Option<i64>) -> Page<T>) -> Vec<usize> {
     let mut rows = Vec::new();
     let mut cursor = None;
@@ -49,7 +49,7 @@ async fn list_of_a_rare_event_type_covers_a_limited_number_of_rows_per_page() {
     assert_eq!(rows_per_page(async |cursor| list(lost.clone(), cursor).await).await, [0, 2]);
     let unknown = OutboxFilter { event_type: Some("BOOK_BURNT".to_owned()), ..OutboxFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(unknown.clone(), cursor).await).await, [0, 0]);
-    // An index supports these filters: the whole table is one page.
+    // An index supports this filter, so one page covers the whole table.
     let of_book = OutboxFilter { aggregate_id: Some(1), ..OutboxFilter::default() };
     assert_eq!(rows_per_page(async |cursor| list(of_book.clone(), cursor).await).await, [1]);
 }

@@ -198,7 +198,7 @@ async fn handler_runs_in_a_unit_of_work_with_only_an_outbox() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn payload_is_masked_except_declared_fields_without_access_to_personal_data() {
+async fn operator_without_personal_data_access_sees_only_declared_payload_fields() {
     let library = Library::sending([lent().visible(&["bookId"])]);
     let payload = r#"{"bookId":7,"reader":"ann","orderId":1}"#;
     library.commit(vec![library.event("e-1", "BOOK_LENT", 7, 1, payload)]).await;

@@ -113,7 +113,11 @@ async fn outage_fails_calls_ends_subscriptions_and_requeues_unsettled_deliveries
     assert!(subscription.ack(&[unsettled[0].tag]).await.is_err(), "a lost connection stays lost");
     let again = broker.subscribe(FULFILLMENT_QUEUE, PREFETCH).await.unwrap();
     let returned = again.next().await.unwrap();
-    assert_eq!(returned.len(), 1, "the message published during the outage is not there");
+    assert_eq!(
+        returned.len(),
+        1,
+        "only the unsettled message; the queue must not contain the message published during the outage"
+    );
     assert!(returned[0].redelivered);
     let (from, until) = faults.injected().outage.unwrap();
     assert!(from < until);

@@ -82,11 +82,13 @@ pub(super) fn exactly_once(evidence: &Evidence<'_>) -> Promise {
     for effect in &expected {
         match counts.remove(effect) {
             Some(1) => {}
-            Some(times) => violations.add(|| format!("{}, {times} times", describe(effect))),
+            Some(times) => violations.add(|| format!("{}, applied {times} times", describe(effect))),
             None => violations.add(|| format!("{}, missing", describe(effect))),
         }
     }
-    counts.keys().for_each(|effect| violations.add(|| format!("{}, without an event", describe(effect))));
+    counts
+        .keys()
+        .for_each(|effect| violations.add(|| format!("{}, which no event requires", describe(effect))));
     let (promised, found) = (format!("{} effects", expected.len()), format!("{} effects", found.len()));
     promise("each effect exactly once", promised, found, &violations)
 }
@@ -242,7 +244,9 @@ pub(super) fn in_order(evidence: &Evidence<'_>) -> Promise {
         match last.insert((consumer, order), seq) {
             // Equal sequence numbers belong to effects of one event; another promise covers duplicates.
             Some(earlier) if earlier > seq => {
-                violations.add(|| format!("order {order} at {consumer}: {seq} after {earlier}"));
+                violations.add(|| {
+                    format!("order {order} at {consumer}: event {seq} applied after event {earlier}")
+                });
             }
             Some(_) => {}
             None => orders += 1,
@@ -262,7 +266,7 @@ pub(super) fn credit(evidence: &Evidence<'_>) -> Promise {
     }
     let mut violations = Violations::default();
     for buyer in database.credit.keys().filter(|buyer| !sums.contains_key(buyer)) {
-        violations.add(|| format!("buyer {buyer}, without credit changes"));
+        violations.add(|| format!("buyer {buyer}: a credit row, but no credit changes"));
     }
     for (buyer, counts) in &sums {
         let actual = database.credit.get(buyer).map(|credit| (credit.counts, credit.score));

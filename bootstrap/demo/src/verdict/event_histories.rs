@@ -31,7 +31,8 @@ pub(super) fn no_gaps(evidence: &Evidence<'_>) -> Promise {
         let expected = expected_events(order, requested_refunds(evidence, order.id));
         changes += expected.len();
         if actual != expected {
-            violations.add(|| format!("order {}, {}: {actual:?}", order.id, order.status));
+            violations
+                .add(|| format!("order {}, {}: {actual:?}, expected {expected:?}", order.id, order.status));
         }
     }
     let of_payments = events_by_aggregate(&database.events, AggregateType::Payment);
@@ -42,7 +43,9 @@ pub(super) fn no_gaps(evidence: &Evidence<'_>) -> Promise {
         let expected = expected_payment_events(payment);
         changes += expected.len();
         if actual != expected {
-            violations.add(|| format!("payment {}, {}: {actual:?}", payment.id, payment.status));
+            violations.add(|| {
+                format!("payment {}, {}: {actual:?}, expected {expected:?}", payment.id, payment.status)
+            });
         }
     }
     let of_refunds = events_by_aggregate(&database.events, AggregateType::Refund);
@@ -53,7 +56,9 @@ pub(super) fn no_gaps(evidence: &Evidence<'_>) -> Promise {
         let expected = expected_refund_events(refund);
         changes += expected.len();
         if actual != expected {
-            violations.add(|| format!("refund {}, {}: {actual:?}", refund.id, refund.status));
+            violations.add(|| {
+                format!("refund {}, {}: {actual:?}, expected {expected:?}", refund.id, refund.status)
+            });
         }
     }
     let found = format!("{} events", database.events.len());

@@ -21,10 +21,13 @@ pub(super) fn created(evidence: &Evidence<'_>) -> Promise {
     for id in database.orders.keys() {
         match created.remove(&id.get()) {
             Some(1) => {}
-            count => violations.add(|| format!("order {id}: {} ORDER_CREATED events", count.unwrap_or(0))),
+            count => violations
+                .add(|| format!("order {id}: {} ORDER_CREATED events, expected 1", count.unwrap_or(0))),
         }
     }
-    created.keys().for_each(|id| violations.add(|| format!("order {id}: not in the table")));
+    created.keys().for_each(|id| {
+        violations.add(|| format!("order {id}: has an ORDER_CREATED event, but is not in the table"))
+    });
     let count =
         database.events.iter().filter(|event| event.event_type == EventType::OrderCreated.as_str()).count();
     let promised = format!("{} ORDER_CREATED", evidence.expected.orders);
@@ -36,7 +39,7 @@ pub(super) fn confirmed(evidence: &Evidence<'_>) -> Promise {
     let events = &evidence.database.events;
     let mut violations = Violations::default();
     for event in events.iter().filter(|event| event.status != OutboxStatus::Sent) {
-        violations.add(|| format!("{} {}, {}", event.event_type, event.event_id, event.status));
+        violations.add(|| format!("{} {} is {}, not SENT", event.event_type, event.event_id, event.status));
     }
     let sent = events.len() - violations.count;
     promise("every event is confirmed", format!("{} SENT", events.len()), format!("{sent} SENT"), &violations)
@@ -57,16 +60,22 @@ pub(super) fn settled(evidence: &Evidence<'_>) -> Promise {
             match rows.remove(&(consumer.name.as_str(), &event.event_id)).as_deref() {
                 Some([ConsumeStatus::Success]) => {}
                 Some(other) => violations.add(|| {
-                    format!("{} {} at {}, {other:?}", event.event_type, event.event_id, consumer.name)
+                    format!(
+                        "{} {} at {}: {other:?}, expected one SUCCESS",
+                        event.event_type, event.event_id, consumer.name
+                    )
                 }),
                 None => violations.add(|| {
-                    format!("{} {} at {}, never seen", event.event_type, event.event_id, consumer.name)
+                    format!(
+                        "{} {} at {}: no consume-log record",
+                        event.event_type, event.event_id, consumer.name
+                    )
                 }),
             }
         }
     }
     rows.keys().for_each(|(consumer, event)| {
-        violations.add(|| format!("{event} at {consumer}, which is not subscribed"))
+        violations.add(|| format!("{event} at {consumer}, which is not subscribed to it"))
     });
     let done =
         database.consumed.iter().filter(|consumed| consumed.record.status == ConsumeStatus::Success).count();
@@ -90,18 +99,18 @@ pub(super) fn duplicates(evidence: &Evidence<'_>) -> Promise {
         if repeats < counts.copies {
             violations.add(|| {
                 format!(
-                    "{event} at {queue}: {} acknowledged of 1 message and {} copies",
+                    "{event} at {queue}: {} acknowledged, expected 1 message and {} copies",
                     counts.acked, counts.copies
                 )
             });
         }
     }
     if copies == 0 {
-        violations.add(|| "no message was duplicated".to_owned());
+        violations.add(|| "the demo duplicated no message, so this promise could not be checked".to_owned());
     }
     let found = match republished {
         0 => format!("{ignored} ignored"),
-        // Messages that the relay published again, for example because the outage lost their confirms.
+        // The relay published these messages again, for example because the outage lost their confirms.
         _ => format!("{ignored} ignored, and {republished} republished"),
     };
     promise("duplicate messages are ignored", format!("{copies} copies"), found, &violations)
@@ -114,19 +123,24 @@ pub(super) fn outage(evidence: &Evidence<'_>) -> Promise {
     let lasted = |(from, until): (DateTime<Utc>, DateTime<Utc>)| (until - from).to_std().unwrap_or_default();
     let outage = evidence.injected.outage.map(lasted).unwrap_or_default();
     if outage < evidence.expected.outage {
-        violations.add(|| format!("outage lasted only {}", seconds(outage)));
+        violations.add(|| {
+            format!("outage lasted only {}, planned {}", seconds(outage), seconds(evidence.expected.outage))
+        });
     }
     let mut used = 0;
     for event in database.events.iter().filter(|event| event.retry_count > 0) {
         let failures = event.retry_count;
         used += failures;
-        violations.add(|| format!("{} {} after {failures} failures", event.event_type, event.event_id));
+        violations.add(|| {
+            format!("{} {}: {failures} failed publishes, expected 0", event.event_type, event.event_id)
+        });
     }
     for consumed in database.consumed.iter().filter(|consumed| consumed.record.attempts > 1) {
         let attempts = consumed.record.attempts;
         used += attempts - 1;
-        violations
-            .add(|| format!("{} at {} after {attempts} attempts", consumed.event_id, consumed.consumer));
+        violations.add(|| {
+            format!("{} at {}: {attempts} attempts, expected 1", consumed.event_id, consumed.consumer)
+        });
     }
     let (from, until) = evidence.injected.outage.unwrap_or_default();
     let waited = database.events.iter().filter(|event| (from..until).contains(&event.create_time)).count();
@@ -141,7 +155,8 @@ pub(super) fn dead_letters(evidence: &Evidence<'_>) -> Promise {
     let found = &evidence.database.dead_letters;
     let mut violations = Violations::default();
     match &evidence.injected.corrupted {
-        None => violations.add(|| "no message was corrupted".to_owned()),
+        None => violations
+            .add(|| "the demo corrupted no message, so this promise could not be checked".to_owned()),
         Some(corrupted)
             if found.len() != 1 || found.iter().any(|dead_letter| dead_letter.queue != corrupted.queue) =>
         {
@@ -192,7 +207,7 @@ pub(super) fn nothing_pending(evidence: &Evidence<'_>) -> Promise {
         violations.add(|| format!("order {}, {}", order.id, order.status));
     }
     if evidence.queued > 0 {
-        violations.add(|| "messages in the queues".to_owned());
+        violations.add(|| format!("{} messages left in the queues", evidence.queued));
     }
     let text = |oldest: Duration, queued: u64| format!("oldest pending {}, {queued} queued", seconds(oldest));
     promise("nothing is pending", text(Duration::ZERO, 0), text(oldest, evidence.queued), &violations)

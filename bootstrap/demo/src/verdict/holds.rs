@@ -14,7 +14,7 @@ pub(super) fn resolved(evidence: &Evidence<'_>) -> Promise {
     let holds = || evidence.database.assets.holds.values().flatten();
     let mut violations = Violations::default();
     for hold in holds().filter(|hold| hold.status == HoldStatus::Frozen) {
-        violations.add(|| format!("{} of order {}", hold.asset, hold.order));
+        violations.add(|| format!("the hold on {} of order {} is still frozen", hold.asset, hold.order));
     }
     let (all, frozen) = (holds().count(), violations.count);
     promise(
@@ -45,18 +45,22 @@ pub(super) fn match_orders(evidence: &Evidence<'_>) -> Promise {
                 violations.add(|| {
                     let reverted = if hold.reverted { " and reverted" } else { "" };
                     let (asset, status) = (hold.asset, hold.status);
-                    format!("{asset} of order {}, {}: {status}{reverted}", order.id, order.status)
+                    format!(
+                        "{asset} of order {}, {}: hold is {status}{reverted}, which does not match",
+                        order.id, order.status
+                    )
                 });
             }
         }
         let is_conflict = order.cancel_reason == Some(CancelReason::AssetLockFailed);
         if is_conflict && !holds.iter().any(is_tombstone) {
-            violations.add(|| format!("order {}: no refused lock", order.id));
+            violations
+                .add(|| format!("order {}: cancelled because of a refused lock, but no tombstone", order.id));
         }
     }
     for (order, holds) in &database.assets.holds {
         if !holds.is_empty() && !database.orders.contains_key(order) {
-            violations.add(|| format!("order {order}: not in the table"));
+            violations.add(|| format!("order {order}: has holds, but is not in the table"));
         }
     }
     let count = |holds: usize| format!("{holds} holds");
@@ -90,7 +94,7 @@ fn matches_order(hold: &Hold, order: &Order, may_be_refused: bool) -> bool {
     }
 }
 
-/// Each coupon was committed at most once more than reverted, and its status matches.
+/// The number of commits of each coupon is equal to its number of reverts or greater by one, and its status matches.
 pub(super) fn coupons(evidence: &Evidence<'_>) -> Promise {
     let assets = &evidence.database.assets;
     let mut uses: BTreeMap<CouponId, i64> = BTreeMap::new();
@@ -119,11 +123,12 @@ pub(super) fn coupons(evidence: &Evidence<'_>) -> Promise {
             (1, CouponStatus::Used) => used += 1,
             (0, CouponStatus::Available | CouponStatus::Expired) => left += 1,
             (times, status) => {
-                violations.add(|| format!("coupon {}, {status}, used {times} times", coupon.id))
+                violations.add(|| format!("coupon {}, {status}: commits minus reverts is {times}", coupon.id))
             }
         }
     }
-    uses.keys().for_each(|id| violations.add(|| format!("coupon {id}: not in the table")));
+    uses.keys()
+        .for_each(|id| violations.add(|| format!("coupon {id}: has operations, but is not in the table")));
     let promised = format!("{} coupons", assets.coupons.len());
     promise("no coupon is used twice", promised, format!("{used} used, {left} left"), &violations)
 }

@@ -20,10 +20,11 @@ pub(super) fn sums_to_zero(evidence: &Evidence<'_>) -> Promise {
         *sum = sum.saturating_add(total.total);
     }
     for ((tenant, asset), sum) in sums.iter().filter(|(_, sum)| **sum != 0) {
-        violations.add(|| format!("{} in {asset} of tenant {tenant}", asset.show(*sum)));
+        violations
+            .add(|| format!("{asset} entries of tenant {tenant} sum to {}, expected 0", asset.show(*sum)));
     }
     if totals.is_empty() {
-        violations.add(|| "a ledger without entries".to_owned());
+        violations.add(|| "the ledger has no entries".to_owned());
     }
     let of =
         |asset: Asset| -> i64 { sums.iter().filter(|((_, of), _)| *of == asset).map(|(_, sum)| *sum).sum() };
@@ -51,14 +52,15 @@ pub(super) fn balances(evidence: &Evidence<'_>) -> Promise {
             let sum = entries.remove(&(balance.user, *account)).unwrap_or(0);
             if sum != *actual {
                 is_same = false;
-                violations
-                    .add(|| format!("{account} of user {}: {actual}, sum of entries {sum}", balance.user));
+                violations.add(|| {
+                    format!("{account} of user {}: {actual}, but its entries sum to {sum}", balance.user)
+                });
             }
         }
         same += usize::from(is_same);
     }
     for ((user, account), sum) in entries.iter().filter(|(_, sum)| **sum != 0) {
-        violations.add(|| format!("{account} of user {user}: no balance, sum of entries {sum}"));
+        violations.add(|| format!("{account} of user {user}: no balance, but its entries sum to {sum}"));
     }
     // Detects entries of users who do not take part in the market.
     let user_accounts =
@@ -111,7 +113,7 @@ pub(super) fn earned(evidence: &Evidence<'_>) -> Promise {
     )
 }
 
-/// Sign with which an operation counts towards earned points.
+/// Factor of an operation in the sum of earned points: 1, -1, or 0 if the operation does not change earned points.
 const fn points_of(kind: OperationKind) -> i64 {
     match kind {
         OperationKind::Earn => 1,

@@ -37,7 +37,9 @@ pub(super) fn acknowledged(evidence: &Evidence<'_>) -> Promise {
         violations.add(|| format!("order {id}: in the table but never acknowledged"));
     }
     if stored.len() != evidence.expected.orders {
-        violations.add(|| format!("number of orders; {} were acknowledged", acknowledged.len()));
+        violations.add(|| {
+            format!("{} orders in the table; {} were acknowledged", stored.len(), acknowledged.len())
+        });
     }
     let (promised, found) =
         (format!("{} orders", evidence.expected.orders), format!("{} orders", stored.len()));
@@ -71,7 +73,7 @@ fn matches_responses(client_order: &ClientOrder, order: &Order, payments: &[Paym
     let is_cancelled = |reason| order.status == OrderStatus::Cancelled && order.cancel_reason == Some(reason);
     let refused =
         client_order.cover != AssetCoverage::Sufficient && is_cancelled(CancelReason::AssetLockFailed);
-    // Not paid in time, or a lock was rejected.
+    // The order was not paid in time, or a lock was rejected.
     let closed = is_cancelled(CancelReason::Timeout) || refused;
     let refund_due =
         payments.iter().any(|payment| payment.status == PaymentStatus::Success && payment.refund_due);
@@ -133,12 +135,13 @@ pub(super) fn closed_in_time(evidence: &Evidence<'_>) -> Promise {
     };
     let placed = evidence.clients.orders.iter().filter(|(_, order)| order.step == Step::Placed);
     let unpaid = placed.filter(|(id, _)| !is_conflict(id)).count();
-    let promised = format!("{unpaid} within {} of their deadline", seconds(expected.cancel_delay_limit));
-    let found = format!("{count}, the latest {} after it", seconds(latest));
+    let promised =
+        format!("{unpaid} cancelled, at most {} after the deadline", seconds(expected.cancel_delay_limit));
+    let found = format!("{count} cancelled, the latest {} after its deadline", seconds(latest));
     promise("unpaid orders are cancelled in time", promised, found, &violations)
 }
 
-/// Exactly one of the buyers of the lamp gets it.
+/// Exactly one of the buyers of the lamp gets the lamp.
 pub(super) fn one_lamp(evidence: &Evidence<'_>) -> Promise {
     let (rush, lamp_buyers) = (&evidence.clients.rush, evidence.expected.lamp_buyers);
     let orders = evidence.database.orders.values().filter(|order| Some(order.product) == rush.lamp).count();
@@ -147,7 +150,13 @@ pub(super) fn one_lamp(evidence: &Evidence<'_>) -> Promise {
         violations.add(|| format!("{orders} orders of the lamp in the table"));
     }
     if (rush.won.len(), rush.refused) != (1, lamp_buyers.saturating_sub(1)) {
-        violations.add(|| "the responses to the buyers of the lamp".to_owned());
+        violations.add(|| {
+            format!(
+                "{} orders of the lamp accepted, {} refused; expected 1 accepted",
+                rush.won.len(),
+                rush.refused
+            )
+        });
     }
     let text = |won: usize, refused: usize| format!("{won} of {lamp_buyers} buyers, {refused} refused");
     promise(
@@ -179,7 +188,8 @@ pub(super) fn sold_once(evidence: &Evidence<'_>) -> Promise {
         match (status, orders) {
             (Some(ProductStatus::Sold), [_]) => sold += 1,
             (Some(ProductStatus::OnSale), []) => {}
-            _ => violations.add(|| format!("product {id}: {} live orders", orders.len())),
+            _ => violations
+                .add(|| format!("product {id}: status {status:?} with {} live orders", orders.len())),
         }
         if listed.get(id).copied().flatten().as_ref() != orders.first() {
             violations.add(|| format!("product {id}: wrong entry in its seller's listing"));

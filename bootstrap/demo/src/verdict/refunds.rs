@@ -46,7 +46,7 @@ impl Flow<'_> {
             [self.captured, self.refunded(), self.paid_out].map(|sum| Asset::Cash.show(sum));
         let (id, status, refunds) = (self.payment.id, self.payment.status, self.refunds.len());
         format!(
-            "payment {id}, {status}: {captured} captured, {refunded} by {refunds} refunds, {paid_out} paid out"
+            "payment {id}, {status}: {captured} captured, {refunded} refunded in {refunds} refunds, {paid_out} paid out"
         )
     }
 }
@@ -119,8 +119,8 @@ pub(super) fn equal_captured(evidence: &Evidence<'_>) -> Promise {
     }
     let open =
         database.assets.refunds.values().flatten().filter(|refund| refund.status == RefundStatus::Processing);
-    open.for_each(|refund| violations.add(|| format!("refund {}: no result", refund.id)));
-    let text = |orders: usize, sum: i64| format!("{} to {orders} orders", Asset::Cash.show(sum));
+    open.for_each(|refund| violations.add(|| format!("refund {} is still in progress", refund.id)));
+    let text = |orders: usize, sum: i64| format!("{} refunded, {orders} order(s)", Asset::Cash.show(sum));
     promise(
         "refunds equal captured amounts",
         text(refunded_orders, captured),

@@ -46,7 +46,7 @@ pub struct PageArgs {
     /// Maximum number of rows, 1 to 1000
     #[arg(long, value_name = "COUNT", value_parser = whole(1..=1000_u32), default_value = "20")]
     pub limit: u32,
-    /// Continue after an earlier page: its `nextCursor`
+    /// Continue after the page that returned this `nextCursor`
     #[arg(long, value_name = "CURSOR", value_parser = cursor)]
     pub cursor: Option<i64>,
 }

@@ -58,7 +58,7 @@ pub enum OutboxCommand {
     /// List orders, payments, ... whose next event waits, with the reason
     #[command(after_help = BLOCKED_HELP)]
     Blocked(OutboxBlockedArgs),
-    /// Let later events of an order, payment, ... pass its FAILED ones
+    /// Release an order, payment, ...: its FAILED events no longer block later ones
     #[command(after_help = RELEASE_HELP)]
     Release(OutboxReleaseArgs),
 }
@@ -122,13 +122,13 @@ pub struct OutboxRedriveArgs {
     /// Events that occurred before this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub to: Option<DateTime<Utc>>,
-    /// Continue after an earlier redrive: its `nextCursor`
+    /// Continue after the redrive that returned this `nextCursor`
     #[arg(long, value_name = "CURSOR", value_parser = cursor)]
     pub cursor: Option<i64>,
     /// Show what would happen without changing anything
     #[arg(long)]
     pub dry_run: bool,
-    /// How many events become due per second, 1 to 10000
+    /// Number of events that become due per second, 1 to 10000
     #[arg(long, value_name = "COUNT", value_parser = pace, default_value = "100")]
     pub per_second: RedriveRate,
     /// Reason, recorded in the audit log

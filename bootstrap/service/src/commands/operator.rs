@@ -44,8 +44,8 @@ impl Operator {
         match error.into() {
             UseCaseError::Store(cause) => Failure::database(&self.database)(cause),
             UseCaseError::Broker(cause) => Failure::Broker(cause),
-            // `outbox release` without `hold` fails with `NothingHeld`. The others are not expected: this operator has
-            // every role, and no command changes orders.
+            // `outbox release` without `hold` fails with `NothingHeld`. The other errors in this arm are not expected:
+            // this operator has every role, and no command changes orders.
             other @ (UseCaseError::NotFound { .. }
             | UseCaseError::NotAllowed { .. }
             | UseCaseError::Order(_)

@@ -70,7 +70,7 @@ pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure
     Ok(Exit::Failed)
 }
 
-/// Totals, counts per kind of finding, and the findings.
+/// Formats totals, counts per kind of finding, and the findings as text.
 fn table(view: &Value, columns: &[&str]) -> String {
     let whole = view.as_object().into_iter().flatten();
     let counts = whole.clone().filter(|(name, _)| !matches!(name.as_str(), "findings" | "counts"));

@@ -19,7 +19,7 @@ pub(super) async fn serve(arguments: &ServeArgs) -> Result<(), Failure> {
 
 async fn run(config: &Config, arguments: &ServeArgs) -> Result<(), Failure> {
     metrics::install();
-    // Installed before the service starts, so that an early signal is not lost.
+    // The signal handlers are installed before the service starts, so that an early signal is not lost.
     let mut signals = StopSignals::listen()?;
     let parts = arguments.parts();
     let mut service = Service::start(config, parts).await?;

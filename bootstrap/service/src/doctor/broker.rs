@@ -63,7 +63,7 @@ async fn queues(config: &Config, broker: Arc<dyn Broker>, place: &str) -> Check 
             BROKER,
             format!("{place} is reachable, but has no {}", missing.join(", ")),
             "another version, or another order.timeout.pending-minutes, declared the existing queues",
-            "nothing if the next `handover serve` uses this configuration: it declares them",
+            "nothing if the next `handover serve` uses this configuration: it declares the missing queues",
         ),
     }
 }
@@ -78,7 +78,7 @@ async fn management(settings: &RabbitSettings) -> Check {
         Ok(Err(_)) | Err(_) => Check::warn(
             MANAGEMENT,
             format!("{place} does not accept connections"),
-            "handover does not need it, but it shows queues and connections to people",
+            "handover does not need it, but people can see queues and connections with it",
             "nothing, or enable it: rabbitmq-plugins enable rabbitmq_management",
         ),
     }

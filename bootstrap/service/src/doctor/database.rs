@@ -45,7 +45,7 @@ pub(super) async fn checks(config: &Config, now: DateTime<Utc>) -> Vec<Check> {
     checks
 }
 
-/// Result of the checks; the last one is that of the clock. `database` is set if the database can be read.
+/// Results of the checks; the last result is that of the clock check. `database` is set if the database can be read.
 #[derive(Default)]
 struct Found {
     checks: Vec<Check>,

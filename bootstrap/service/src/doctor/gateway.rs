@@ -13,7 +13,7 @@ const NAME: &str = "gateway";
 /// Timeout of the connection to the gateway.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Checks the gateway. Only connects: every request would concern money.
+/// Checks the gateway. Only opens a connection, because every request to a gateway could move money.
 pub(super) async fn check(config: &Config) -> Check {
     if let Err(failure) = check_gateway(config, &config.listens()) {
         return Check::failed(NAME, &failure);

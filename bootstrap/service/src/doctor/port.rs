@@ -22,9 +22,9 @@ enum Listener {
 /// The processes that serve the database.
 #[derive(Debug)]
 pub(super) enum Served {
-    /// The database is a file: at most this process, by its id.
+    /// The database is a file: at most one process serves it, with this id.
     Here(Option<String>),
-    /// The database is on a server: any number of processes on any machines.
+    /// The database is on a server: any number of processes on any machines serve it.
     Anywhere,
 }
 
@@ -76,7 +76,7 @@ fn probe(listen: SocketAddr) -> Listener {
     }
 }
 
-/// The loopback address for an unspecified one; other addresses unchanged.
+/// Replaces an unspecified address by the loopback address; returns any other address unchanged.
 fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -70,7 +70,7 @@ async fn park_event(world: &World, id: &str) {
         .change(async move |unit| {
             ship(unit, order).await;
             unit.outbox().append(&[row]).await.unwrap();
-            // FAILED, so that the running relay does not publish it.
+            // The row becomes FAILED, so that the running relay does not publish it.
             assert_eq!(unit.outbox().mark_failed(&[failed_publish(&event)], now).await.unwrap(), 1);
             unit.outbox().record(&[consumption]).await.unwrap();
             unit.outbox().park(&[dead_letter]).await.unwrap();
@@ -129,7 +129,7 @@ async fn replayed_dead_letter_is_applied_by_serving_process_without_waiting_for_
 }
 
 #[tokio::test]
-async fn discarded_dead_letter_keeps_its_reason_and_commands_equal_the_api() {
+async fn discarded_dead_letter_keeps_its_reason_and_commands_print_the_api_responses() {
     let world = World::new();
     let server = market(&world);
     park_event(&world, "e-1").await;

@@ -1,4 +1,5 @@
-//! `outbox`, `dlq`, `queues`: show the same as the API, also while a process serves, and create no database.
+//! `outbox`, `dlq`, `queues`: these commands print the responses of the API, also while a process serves, and create
+//! no database.
 
 use handover_events::TenantId;
 use handover_outbox::ports::{Clock, DeadLetter, DeadLetterStatus};

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! `newer.sqlite` has version 1 of the outbox, and versions 1 and 9000 of the marketplace (`marketplace_migrations`);
-//! `older.sqlite` has none; `changed.sqlite` has version 1 of both with a wrong checksum. `unreleased.sqlite` has the
-//! baseline migration of both from before the first release, in the table `handover_migrations`.
+//! in `older.sqlite` both tables are empty; `changed.sqlite` has version 1 of both with a wrong checksum.
+//! `unreleased.sqlite` has the baseline migration of both from before the first release, in the table
+//! `handover_migrations`.
 
 use crate::program::World;
 
@@ -60,7 +61,7 @@ fn older_schema_is_migrated_by_serve_and_migrate_only() {
                 "handover.db is at version 1 of the outbox schema and version 1 of the marketplace schema"
             ));
         }
-        assert_eq!(world.run("outbox list").done().lines().count(), 1, "a header and no event");
+        assert_eq!(world.run("outbox list").done().lines().count(), 1, "the output must be only the header");
     }
 }
 
@@ -79,7 +80,10 @@ fn schema_of_unreleased_version_is_refused_and_left_unchanged() {
         );
     }
     let bytes = std::fs::read(world.path("handover.db")).unwrap();
-    assert!(!String::from_utf8_lossy(&bytes).contains("outbox_migrations"), "nothing was created in it");
+    assert!(
+        !String::from_utf8_lossy(&bytes).contains("outbox_migrations"),
+        "the refused database must not get new tables"
+    );
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn pending_timeout_of_0_is_refused_from_every_source() {
     let world = World::new();
     world.write("handover.toml", "[order.timeout]\npending-minutes = 0\n");
     world.run(SERVE).refused(2, &["order.timeout.pending-minutes in the file handover.toml is 0"]);
-    assert_eq!(world.files(), ["handover.toml"], "no file is created before the configuration is valid");
+    assert_eq!(world.files(), ["handover.toml"], "an invalid configuration must not create a file");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn outside_loopback_gateway_must_be_configured() {
     assert!(world.files().is_empty(), "{:?}", world.files());
     let doctor = world.run("doctor --output json --listen 0.0.0.0:0");
     assert!(doctor.stdout.contains("gateway.url is not set"), "{doctor:?}");
-    // With an explicit gateway the start continues to the listen address.
+    // With an explicit gateway, the configuration is valid, and the start fails at the listen address.
     let chosen = world.set("HANDOVER_GATEWAY__URL", "sandbox:");
     chosen.run("serve --listen 192.0.2.1:1").refused(1, &["cannot listen on 192.0.2.1:1"]);
 }

@@ -70,7 +70,7 @@ fn tour_fails_at_first_unexpected_response() {
     assert_eq!(world.run("outbox list --output json").json()["items"], json!([]), "nothing was ordered");
 }
 
-/// The commands of a text: one line each, with continuation lines joined and spaces normalized.
+/// Splits a text into commands, one per line: joins continuation lines and normalizes spaces.
 fn commands(text: &str) -> Vec<String> {
     let joined = text.replace("\\\n", " ");
     let spaced = joined.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -86,6 +86,9 @@ fn page_of_tour_shows_only_commands_of_the_script() {
     let shown: Vec<String> = blocks.skip(2).flat_map(commands).collect();
     assert!(shown.len() > 20, "{shown:#?}");
     for command in shown {
-        assert!(script.iter().any(|line| line.contains(&command)), "not in tour.sh: {command}");
+        assert!(
+            script.iter().any(|line| line.contains(&command)),
+            "tour.sh does not contain this command: {command}"
+        );
     }
 }

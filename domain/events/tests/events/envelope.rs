@@ -24,7 +24,7 @@ const FIELDS: [(&str, &[&str]); 7] = [
             r#""2026-02-04T10:30:00""#,
             r#""2026-02-30T10:30:00Z""#,
             r#""2026-02-04T24:00:00Z""#,
-            // In UTC both are outside the years 0000 to 9999, so they could not be written as RFC 3339.
+            // In UTC the next two times are outside the years 0000 to 9999, so they could not be written as RFC 3339.
             r#""9999-12-31T23:59:59-00:01""#,
             r#""0000-01-01T00:00:00+00:01""#,
             "{}",
@@ -39,7 +39,7 @@ fn golden() -> Map<String, Value> {
 }
 
 fn parse(fields: &Map<String, Value>) -> Result<Envelope, EnvelopeError> {
-    Envelope::parse(&serde_json::to_string(fields).expect("a map of JSON"))
+    Envelope::parse(&serde_json::to_string(fields).expect("a JSON object can be serialized"))
 }
 
 #[test]

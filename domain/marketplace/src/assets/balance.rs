@@ -149,7 +149,7 @@ impl Balance {
         Ok(with_entries(after, [thawed, repaid, rest]))
     }
 
-    /// Returns a committed amount. A debt is repaid first.
+    /// Reverts a committed hold: credits the amount back from the marketplace. A debt is repaid first.
     pub fn revert(&self, amount: i64, now: DateTime<Utc>) -> Result<(Balance, Vec<Entry>), AssetRefusal> {
         self.receive(amount, self.sink(), now)
     }
@@ -171,8 +171,8 @@ impl Balance {
         Ok(with_entries(after, entries))
     }
 
-    /// Repays the debt and adds the rest to `available`. The limit of `available` includes `frozen`, so that every hold
-    /// can be released.
+    /// Repays the debt and adds the rest to `available`. The sum of `available` and `frozen` is at most `MAX_ID`, so
+    /// that every hold can be released.
     fn add(self, amount: i64) -> Result<(Balance, [Entry; 2]), AssetRefusal> {
         let repaid = amount.min(self.debt);
         let rest = amount - repaid;
@@ -204,7 +204,7 @@ impl Balance {
         Balance { version: self.version + 1, update_time: now, ..self.clone() }
     }
 
-    /// The marketplace account that receives committed amounts and returns reverted ones.
+    /// The marketplace account that committed amounts are posted to, and that reverted amounts are credited back from.
     const fn sink(&self) -> Account {
         match self.purse {
             Purse::Wallet => Account::Platform,

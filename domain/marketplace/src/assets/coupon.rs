@@ -35,7 +35,7 @@ pub struct Coupon {
     pub order: Option<OrderId>,
     /// Version of the row, incremented by each change; starts at 1.
     pub version: i64,
-    /// When the coupon was issued.
+    /// Time at which the coupon was issued.
     pub create_time: DateTime<Utc>,
     pub update_time: DateTime<Utc>,
 }

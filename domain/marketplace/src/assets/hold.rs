@@ -34,7 +34,7 @@ pub struct Hold {
     /// The coupon, if the asset is a coupon.
     pub coupon: Option<CouponId>,
     pub status: HoldStatus,
-    /// Whether the committed amount was returned by a refund.
+    /// Whether a refund credited the committed amount back to its owner.
     pub reverted: bool,
     /// Version of the row, incremented by each change; starts at 1.
     pub version: i64,
@@ -116,7 +116,7 @@ impl Hold {
         self.end(HoldStatus::Released, now)
     }
 
-    /// Returns the committed amount, exactly once; `None` if it was already returned.
+    /// Marks the committed amount as credited back to its owner, at most once; `None` if it was already credited back.
     pub fn revert(&self, now: DateTime<Utc>) -> Result<Option<Hold>, AssetRefusal> {
         match self.status {
             HoldStatus::Committed if self.reverted => Ok(None),

@@ -29,7 +29,7 @@ pub enum Asset {
     /// Wallet balance, in minor units.
     Wallet,
     Points,
-    /// Money through the payment gateway, in minor units. It is captured and paid out, never held.
+    /// Money that passes through the payment gateway, in minor units. It is captured and paid out, never held.
     Cash,
 }
 
@@ -157,13 +157,13 @@ pub enum AssetRefusal {
     CouponNotAvailable { status: CouponStatus },
     #[error("the coupon belongs to another user")]
     NotYourCoupon,
-    /// The order has no lock that could be committed, released or returned.
+    /// The order does not hold the asset, so there is nothing to commit, release or revert.
     #[error("the {asset} is not locked for this order")]
     NotLocked { asset: Asset },
     /// The hold already ended with the other status.
     #[error("the {asset} hold of this order is already {status}")]
     HoldEnded { asset: Asset, status: HoldStatus },
-    /// The hold was never committed, so nothing can be returned.
+    /// The hold was never committed, so it cannot be reverted.
     #[error("the {asset} hold of this order was never committed, so it cannot be reverted")]
     BeyondCommitted { asset: Asset },
     /// The amount is negative, or the amount or a balance exceeds the largest integer that JSON represents exactly.

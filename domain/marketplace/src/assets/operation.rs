@@ -24,7 +24,7 @@ pub enum OperationKind {
     Commit,
     /// The order ended unpaid; the hold is released.
     Release,
-    /// A refund returns a committed asset.
+    /// A refund credits the committed asset back to its owner.
     Revert,
     /// Points are earned for the amount paid in money.
     Earn,
@@ -62,12 +62,12 @@ impl OperationKey {
         Self::of_order(asset, order, "release", "release")
     }
 
-    /// Key for returning a used coupon; the table of 004 does not define one (spec §2).
+    /// Key for making a used coupon available again; the table of 004 does not define this key (spec §2).
     pub fn return_used(order: OrderId) -> OperationKey {
         OperationKey(format!("order:{order}:giveback"))
     }
 
-    /// Key for returning a committed asset by a refund.
+    /// Key for crediting a committed amount back to its owner after a refund.
     pub fn revert(asset: Asset, refund: RefundId) -> OperationKey {
         OperationKey(format!("{asset}:{refund}:revert"))
     }
@@ -77,7 +77,7 @@ impl OperationKey {
         OperationKey(format!("points:{order}:earn"))
     }
 
-    /// Key for revoking earned points by a refund; the table of 004 does not define one (spec §2).
+    /// Key for revoking earned points after a refund; the table of 004 does not define this key (spec §2).
     pub fn unearn(refund: RefundId) -> OperationKey {
         OperationKey(format!("points:{refund}:unearn"))
     }
@@ -97,7 +97,7 @@ impl OperationKey {
         OperationKey(format!("coupon:{coupon}:issue"))
     }
 
-    /// Key for an operation of an operator for a user. If two operators send the same key, these are two operations.
+    /// Key for an operation of an operator for a user. The same `key` from two operators identifies two operations.
     /// `operator` is `None` for a caller without an account, such as the command line.
     pub fn by_operator(
         kind: OperationKind,
@@ -110,7 +110,7 @@ impl OperationKey {
         OperationKey(format!("{kind}:{user}:{operator}:{key}"))
     }
 
-    /// A key read from storage, without validation.
+    /// Creates a key from its stored text, without validation.
     pub fn stored(text: String) -> OperationKey {
         OperationKey(text)
     }
@@ -160,7 +160,7 @@ pub struct AssetOperation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Posting {
     pub operation: AssetOperation,
-    /// Empty for coupon operations and amounts of zero.
+    /// The ledger entries; empty for coupon operations and for amounts of zero.
     pub entries: Vec<Entry>,
 }
 

@@ -31,7 +31,7 @@ pub struct OrderCreated {
     pub order: OrderFacts,
     #[serde(rename = "productId")]
     pub product: ProductId,
-    /// Always 1, because products are unique.
+    /// Number of items; always 1, because products are unique.
     pub quantity: i64,
     pub price: Money,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub struct OrderStatusChanged {
 pub struct OrderTimeout {
     #[serde(flatten)]
     pub order: OrderFacts,
-    /// When the order was created; the payment deadline is computed from it.
+    /// Time at which the order was created; the payment deadline is computed from this time.
     #[serde(serialize_with = "rfc3339")]
     pub create_time: DateTime<Utc>,
 }
@@ -127,7 +127,7 @@ pub struct PaymentSettled {
     pub amount: Money,
     pub currency: Currency,
     pub payment_method: String,
-    /// When the gateway reported the result.
+    /// Time at which the gateway reported the result.
     #[serde(serialize_with = "rfc3339")]
     pub occurred_time: DateTime<Utc>,
 }
@@ -142,7 +142,7 @@ pub struct RefundSettled {
     pub refund: RefundId,
     pub amount: Money,
     pub currency: Currency,
-    /// When the gateway reported the result.
+    /// Time at which the gateway reported the result.
     #[serde(serialize_with = "rfc3339")]
     pub occurred_time: DateTime<Utc>,
 }

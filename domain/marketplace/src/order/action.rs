@@ -10,7 +10,7 @@ use handover_events::named;
 /// Cause of a cancellation, with the data needed to decide about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelCause {
-    /// The buyer requested it.
+    /// The buyer requested the cancellation.
     Buyer,
     /// The payment deadline has passed (000 §10).
     Timeout {

@@ -27,7 +27,7 @@ use handover_events::TenantId;
 /// Input for a new order, in addition to the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewOrder {
-    /// Generated before the transaction, so that a retry inserts the same order.
+    /// The order id, generated before the transaction, so that a retry inserts the same order.
     pub id: OrderId,
     pub buyer: UserId,
     pub now: DateTime<Utc>,
@@ -164,7 +164,7 @@ impl Order {
                     product,
                 })
             }
-            // The refund aggregate announces these changes.
+            // These changes have no order event: `REFUND_FAILED` announces a failure, and no event announces a begin.
             OrderAction::BeginRefund { refund } => {
                 after.refund = Some(*refund);
                 return Ok((after, Vec::new()));

@@ -15,7 +15,7 @@ impl OrderNo {
         OrderNo(format!("{}{:010}", created.format("%Y%m%d%H%M%S"), id.get() % 10_000_000_000))
     }
 
-    /// A number read from storage or from a payload, without validation.
+    /// Creates a number from its text in storage or in a payload, without validation.
     pub fn stored(text: String) -> OrderNo {
         OrderNo(text)
     }

@@ -23,7 +23,7 @@ fn balance(purse: Purse, available: i64, frozen: i64, debt: i64) -> Balance {
     Balance { available, frozen, debt, version: 7, ..empty }
 }
 
-/// Available, frozen, debt, and the entries: account, amount, balance after.
+/// Available amount, frozen amount, debt, and the entries, each with its account, its amount and the balance after it.
 type Summary = (i64, i64, i64, Vec<(&'static str, i64, Option<i64>)>);
 
 fn summary(change: Change) -> Summary {
@@ -54,7 +54,7 @@ fn each_of(balance: &Balance, amount: i64) -> [Change; 6] {
 }
 
 #[test]
-fn wallet_operations_move_money_between_marketplace_wallet_and_hold() {
+fn wallet_operations_move_money_between_wallet_hold_and_marketplace() {
     let wallet = balance(Purse::Wallet, 500, 200, 0);
     let (on, hold) = ("wallet", "wallet_hold");
     assert_eq!(

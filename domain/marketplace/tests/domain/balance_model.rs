@@ -162,12 +162,12 @@ impl Ledger {
             "entries must sum to zero"
         );
         for (at, entry) in entries.iter().enumerate() {
-            assert_ne!(entry.amount, 0, "no entry has amount zero");
+            assert_ne!(entry.amount, 0, "no entry may have amount zero");
             assert!(entry.amount.unsigned_abs() <= MAX_ID.unsigned_abs());
             assert_eq!(entry.account.asset(), purse.asset());
             assert!(
                 entries[..at].iter().all(|other| other.account != entry.account),
-                "one entry per account"
+                "an account may have only one entry"
             );
             let total = self.0.entry(entry.account.as_str()).or_default();
             *total += i128::from(entry.amount);
@@ -189,7 +189,10 @@ fn assert_agreement(balance: &Balance, ledger: &Ledger, model: &Model) {
     let numbers = [balance.available, balance.frozen, balance.debt].map(i128::from);
     assert_eq!(numbers, [available, frozen, debt]);
     assert!(numbers.iter().all(|number| (0..=GREATEST).contains(number)));
-    assert!(balance.debt == 0 || balance.available == 0, "a balance with a debt has nothing available");
+    assert!(
+        balance.debt == 0 || balance.available == 0,
+        "the available amount must be zero while there is a debt"
+    );
     let purse = balance.purse.as_str();
     let hold = format!("{purse}_hold");
     assert_eq!(

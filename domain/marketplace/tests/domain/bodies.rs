@@ -73,7 +73,7 @@ fn days() -> impl Strategy<Value = NaiveDate> {
     times().prop_map(|time| time.date_naive())
 }
 
-/// A strategy for payloads of a type. The match is exhaustive, so a new type must be added here.
+/// A strategy for payloads of an event type. The match is exhaustive, so a new type must be added here.
 fn bodies_of(event_type: EventType) -> BoxedStrategy<EventBody> {
     match event_type {
         EventType::OrderCreated => created().prop_map(EventBody::OrderCreated).boxed(),
@@ -152,7 +152,7 @@ proptest! {
         };
         let received = Envelope::parse(&sent.to_json()).unwrap();
         prop_assert_eq!(EventBody::of(&received), Ok(body.clone()));
-        prop_assert_eq!(received.payload.to_string(), body.to_json(), "numbers keep all digits");
+        prop_assert_eq!(received.payload.to_string(), body.to_json(), "numbers must keep all digits");
         prop_assert_eq!(received, sent);
     }
 }

@@ -1,4 +1,4 @@
-//! A hold is pending, then either committed or released; a committed hold is returned at most once.
+//! A hold is pending, then either committed or released; a committed hold is reverted at most once.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use marketplace_domain::{

@@ -25,7 +25,7 @@ const TABLE: [(&str, &str, &str); 12] = [
     ("积分赚取", "points:{orderId}:earn", "points:123:earn"),
 ];
 
-/// The key of each operation of the table, in the same order.
+/// The key of each operation in the table, in the order of the table.
 fn table_of(order: OrderId, refund: RefundId) -> [OperationKey; 12] {
     [
         OperationKey::freeze(Asset::Coupon, order),

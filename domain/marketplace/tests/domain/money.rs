@@ -33,7 +33,7 @@ fn plain_decimal_is_parsed_as_minor_units() {
         ("1", 100),
         ("88.5", 8_850),
         ("88.50", 8_850),
-        // Both have no exact binary representation; 4.35 * 100 is 434.99... in binary floating point.
+        // 4.35 and 1.15 have no exact binary representation; 4.35 * 100 is 434.99... in binary floating point.
         ("4.35", 435),
         ("1.15", 115),
         ("9999999.99", 999_999_999),

@@ -29,7 +29,7 @@ macro_rules! names_are {
     }};
 }
 
-/// As `names_are`, and asserts that JSON uses the same names.
+/// Asserts the same as `names_are`, and that JSON uses the same names.
 macro_rules! names_in_json_too {
     ($enum:ty, $names:expr) => {{
         names_are!($enum, $names);

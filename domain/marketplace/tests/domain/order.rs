@@ -48,7 +48,7 @@ fn orders() -> impl Iterator<Item = Order> {
     OrderStatus::ALL.iter().map(|status| order(*status)).chain([refunding])
 }
 
-/// The state in `LEGAL`.
+/// The name of the order's state in `LEGAL`.
 fn state(order: &Order) -> &'static str {
     if order.status == OrderStatus::Paid && order.refund.is_some() {
         "refunding"
@@ -108,7 +108,7 @@ fn every_state_action_and_actor_matches_the_table() {
         };
         allowed_count += usize::from(expected.is_ok());
         let decided = order.apply(&action, actor, now()).map(|(after, _)| state(&after));
-        assert_eq!(decided, expected, "{actor}: {label}, of an order that is {state_before}");
+        assert_eq!(decided, expected, "{actor}: action `{label}` on an order in state {state_before}");
     }
     assert_eq!(
         allowed_count,
@@ -228,7 +228,7 @@ fn completed_cancelled_and_refunded_are_terminal() {
     for (order, action, actor) in triples().filter(|(order, _, _)| terminal.contains(&order.status)) {
         assert!(
             order.apply(&action, actor, now()).is_err(),
-            "{actor}: {} after {}",
+            "{actor}: action `{}` was allowed on an order that is {}",
             label(&action),
             order.status
         );
@@ -281,7 +281,7 @@ fn transition_announces_one_event_except_for_begun_and_failed_refunds() {
     };
     for (order, action, actor) in triples() {
         let Ok((_, events)) = order.apply(&action, actor, now()) else { continue };
-        // The refund aggregate announces these changes.
+        // These changes have no order event: `REFUND_FAILED` announces a failure, and no event announces a begin.
         if ["refund begins", "refund fails"].contains(&label(&action)) {
             assert_eq!(events, [], "{}", label(&action));
             continue;

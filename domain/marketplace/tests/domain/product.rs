@@ -28,7 +28,7 @@ fn every_status_and_action_matches_the_table() {
                 None => Err(ProductRefusal::WrongStatus { status: *status }),
             };
             let decided = product(*status).apply(action, now()).map(|after| after.status);
-            assert_eq!(decided, expected, "{action:?} a product that is {status}");
+            assert_eq!(decided, expected, "{action:?} on a product that is {status}");
         }
     }
 }
@@ -66,7 +66,7 @@ proptest! {
                 ProductAction::Release => owners -= 1,
                 ProductAction::OffShelf | ProductAction::OnShelf => prop_assert_eq!(owners, 0),
             }
-            prop_assert!(owners == 0 || owners == 1, "{} orders reserve it", owners);
+            prop_assert!(owners == 0 || owners == 1, "{} orders reserve the product", owners);
             prop_assert_eq!(after.status == ProductStatus::Sold, owners == 1);
             prop_assert_eq!(after.version, product.version + 1);
             product = after;

@@ -126,7 +126,7 @@ fn order_with_running_refund_can_neither_be_shipped_nor_refunded() {
         let refusal = refunding.apply(&begin(again), OrderActor::Operator, now());
         assert_eq!(refusal, Err(OrderRefusal::Refunding { action: "refund" }));
     }
-    // Both are allowed after the refund failed.
+    // After the refund failed, the order can be shipped or refunded again.
     let failed = OrderAction::AbandonRefund { refund: id(500_001) };
     let (paid_again, _) = refunding.apply(&failed, OrderActor::Gateway, now()).unwrap();
     assert!(paid_again.apply(&ship, OrderActor::Seller, now()).is_ok());

@@ -190,19 +190,19 @@ impl Actual {
             assert_eq!(
                 refund.next_attempt_time.is_some(),
                 expected.ended.is_none(),
-                "due while it is not settled"
+                "a refund must have a next attempt time exactly while it is not settled"
             );
             assert_eq!(
                 order.refund == Some(refund.id),
                 expected.ended != Some(RefundResult::Failed),
-                "at most one refund is running"
+                "the order must refer to exactly the refund that has not failed"
             );
         }
         let paid_back = self.refunds.iter().filter(|refund| refund.status.as_str() == "SUCCESS").count();
         assert_eq!(
             paid_back,
             usize::from(order.status == OrderStatus::Refunded),
-            "at most one refund succeeds"
+            "one refund must have succeeded if the order is refunded, and none otherwise"
         );
     }
 }

@@ -107,12 +107,12 @@ impl Connection {
         on!(self, raw(sql))
     }
 
-    /// The only value of a query.
+    /// Executes a query and returns its only value.
     pub(crate) async fn number(&mut self, sql: &str) -> Result<i64, BaselineError> {
         on!(self, number(sql))
     }
 
-    /// The first column of a query.
+    /// Executes a query and returns its first column.
     pub(crate) async fn texts(&mut self, sql: &str) -> Result<Vec<String>, BaselineError> {
         on!(self, texts(sql))
     }

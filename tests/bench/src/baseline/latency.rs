@@ -31,7 +31,7 @@ struct Route {
     queues: Vec<(String, Option<TimeDelta>)>,
 }
 
-/// The commit time of an event, and its later times.
+/// The commit time of an event, and the times at which it passed the broker.
 #[derive(Clone, Copy)]
 struct Recorded {
     committed: Instant,
@@ -41,7 +41,7 @@ struct Recorded {
 /// One round, shared by the consumer and the tasks that place orders.
 pub(crate) struct LatencyRun {
     idle: Mutex<Vec<Connection>>,
-    /// As many permits as there are connections.
+    /// Has as many permits as `idle` has connections at the start.
     permits: Semaphore,
     rabbitmq: Option<RabbitConnection>,
     routes: HashMap<&'static str, Route>,

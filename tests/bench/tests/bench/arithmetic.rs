@@ -60,12 +60,12 @@ fn ratio_is_above_one_if_service_is_better_and_zero_without_baseline() {
 }
 
 #[test]
-fn numbers_are_shown_with_three_digits() {
+fn numbers_below_1000_are_shown_with_three_digits() {
     assert_eq!([123.4, 12.34, 1.234].map(three_digits), ["123", "12.3", "1.23"]);
 }
 
 #[test]
-fn steps_are_per_thousand_longest_first_remaining_time_last() {
+fn steps_are_scaled_to_1000_and_sorted_longest_first_with_remaining_time_last() {
     let ms = Duration::from_millis;
     let totals = BTreeMap::from([("commit".to_owned(), StatementTotals { statements: 4, time: ms(30) })]);
     let round = Measurement::new(2_000, ms(100)).with_step("publish", ms(50)).with_statements(totals);

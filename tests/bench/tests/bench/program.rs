@@ -153,7 +153,7 @@ fn used_database_and_invalid_arguments_are_rejected_and_change_nothing() {
     let folder = WorkingFolder::new();
     fs::write(folder.path().join("shop.db"), "existing data").unwrap();
     for (arguments, why) in [
-        ("--database sqlite://shop.db", "shop.db is in use already"),
+        ("--database sqlite://shop.db", "shop.db already exists and is not empty"),
         ("--broker memory:", "cannot be measured"),
         ("--seconds=-1", "--seconds"),
         ("--clients 0", "--clients"),
@@ -179,7 +179,7 @@ fn interrupted_run_leaves_no_files() {
         line.clear();
         assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the program ended before the measurement began");
     }
-    assert_ne!(folder.files(), Vec::<String>::new(), "the database is in the folder during the run");
+    assert_ne!(folder.files(), Vec::<String>::new(), "the folder must contain the database during the run");
     let stopped = Command::new("kill").args(["-INT", &bench.id().to_string()]).status().unwrap();
     assert!(stopped.success());
     let mut rest = String::new();

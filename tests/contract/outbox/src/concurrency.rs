@@ -62,7 +62,7 @@ where
 }
 
 /// Asserts that exactly one unit of work changed its row and the others found no row to change; returns the
-/// number of that unit of work.
+/// index of that unit of work.
 pub fn one_changed(outcomes: Vec<Result<Changed, StoreError>>) -> usize {
     let changed: Vec<_> =
         outcomes.into_iter().map(|outcome| outcome.expect("a lost race is not an error")).collect();
@@ -71,7 +71,7 @@ pub fn one_changed(outcomes: Vec<Result<Changed, StoreError>>) -> usize {
     winners[0]
 }
 
-/// Asserts that exactly one unit of work succeeded and the others had a conflict; returns the number of that unit
+/// Asserts that exactly one unit of work succeeded and the others had a conflict; returns the index of that unit
 /// of work.
 pub fn one_succeeded(outcomes: Vec<Result<(), StoreError>>) -> usize {
     let winners: Vec<_> = (0..RACERS).filter(|n| outcomes[*n].is_ok()).collect();

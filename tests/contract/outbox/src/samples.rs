@@ -81,7 +81,7 @@ pub fn unordered() -> UnorderedTypes {
     [BOOK_OVERDUE].into_iter().collect()
 }
 
-/// Query for at most 100 rows of all partitions that are due at this time.
+/// Query for at most 100 rows that are due at this time, in all partitions.
 pub fn due_at(now: DateTime<Utc>) -> DueQuery {
     DueQuery {
         partitions: PartitionSet::ALL,
@@ -253,13 +253,13 @@ pub fn untrusted_bodies() -> Vec<(&'static str, String)> {
         ("100 KB of NUL", "\0".repeat(100_000)),
         ("escaped bytes that are not UTF-8", "\\xff\\x00 \u{fffd}\u{feff}".into()),
         ("control characters", controls),
-        ("characters of four bytes", "📷".repeat(40_000)),
+        ("four-byte characters", "📷".repeat(40_000)),
         ("not a character", "\u{ffff}\u{10ffff}".into()),
         ("lone surrogates", r#"{"title":"\ud800 \udfff"}"#.into()),
         ("deep nesting", "[".repeat(100_000)),
         ("duplicate keys", r#"{"eventId":"a","eventId":"b","payload":{"x":1,"x":2}}"#.into()),
         ("huge numbers", format!(r#"{{"aggregateId":1e999999,"payload":{}}}"#, "9".repeat(50_000))),
-        ("200 KB of two bytes a character", "é".repeat(100_000)),
+        ("200 KB of two-byte characters", "é".repeat(100_000)),
     ]
 }
 

@@ -27,7 +27,7 @@ mod guided {
         })
     }
 
-    // Selected before the first input, so that an unknown name is an error.
+    // The decoder is selected before the first input, so that an unknown name is reported even without inputs.
     fuzz_target!(init: selected(), |bytes: &[u8]| (selected().decode)(bytes));
 }
 

@@ -71,8 +71,8 @@ fn check(result: &RunResult) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Without instrumentation, or without feedback about comparisons, the fault would not be found: only one of 2^80
-/// inputs triggers it. Also checks that a finding is reported and its input kept.
+/// Only one of 2^80 inputs triggers the planted fault, so without instrumentation, or without feedback about
+/// comparisons, it would not be found. The test also checks that a finding is reported and its input is kept.
 #[test]
 fn guided_fuzzing_finds_planted_fault_and_keeps_input() {
     let campaign = Campaign::of(&PLANTED);

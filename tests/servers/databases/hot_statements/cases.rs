@@ -66,7 +66,7 @@ macro_rules! unit {
     };
 }
 
-/// The id of an order without effects, because a second effect of the same fact would be a conflict.
+/// Returns the id of an order that has no effects yet: a second effect of the same fact would be a conflict.
 fn new_order() -> i64 {
     static NEXT: AtomicI64 = AtomicI64::new(ACTIVE + 1_000);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -124,12 +124,14 @@ pub(super) const CASES: &[Case] = &[
             None,
             100
         )),
-    view!("a page of a type", ["outbox_events_pkey", "PRIMARY"], |view| view.outbox_view().outbox_page(
-        &OutboxFilter { event_type: Some(BOOK_LENT.to_owned()), ..OutboxFilter::default() },
-        None,
-        100
-    )),
-    view!("a page of a rare type", ["outbox_events_pkey", "PRIMARY"], |view| async {
+    view!("a page of the events of a type", ["outbox_events_pkey", "PRIMARY"], |view| view
+        .outbox_view()
+        .outbox_page(
+            &OutboxFilter { event_type: Some(BOOK_LENT.to_owned()), ..OutboxFilter::default() },
+            None,
+            100
+        )),
+    view!("a page of the events of a rare type", ["outbox_events_pkey", "PRIMARY"], |view| async {
         let rows = view.outbox_view();
         let newest = rows.outbox_page(&OutboxFilter::default(), None, 1).await?;
         let rare = OutboxFilter {
@@ -208,14 +210,14 @@ pub(super) const CASES: &[Case] = &[
             None,
             100
         )),
-    view!("a page of a consumer", ["event_consume_log_pkey", "PRIMARY"], |view| view
+    view!("a page of the records of a consumer", ["event_consume_log_pkey", "PRIMARY"], |view| view
         .outbox_view()
         .consumed_page(
             &ConsumedFilter { consumer: Some(CONSUMER.to_owned()), ..ConsumedFilter::default() },
             None,
             100
         )),
-    view!("a page of a rare consumer", ["event_consume_log_pkey", "PRIMARY"], |view| async {
+    view!("a page of the records of a rare consumer", ["event_consume_log_pkey", "PRIMARY"], |view| async {
         let log = view.outbox_view();
         let newest = log.consumed_page(&ConsumedFilter::default(), None, 1).await?;
         let rare = ConsumedFilter {

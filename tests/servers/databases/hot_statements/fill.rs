@@ -12,7 +12,7 @@ use marketplace_sql::SqlMarket;
 
 /// The consumer whose consume log is filled.
 pub(super) const CONSUMER: &str = "fulfillment";
-/// The first active order.
+/// Id of the first active order.
 pub(super) const ACTIVE: i64 = 9_000_001;
 
 const TABLES: &[&str] = &[

@@ -62,7 +62,8 @@ impl Reads {
         }
     }
 
-    /// PostgreSQL caches a plan after five executions of a statement; MariaDB plans each execution.
+    /// Number of runs after which the plan of a statement does not change any more. PostgreSQL may cache a plan after
+    /// five executions of a statement; MariaDB plans each execution.
     pub(super) fn runs_until_plan_is_cached(&self) -> u32 {
         match self {
             Reads::MariaDb { .. } => 1,
@@ -70,7 +71,7 @@ impl Reads {
         }
     }
 
-    /// Whether these may be rows that were fetched again after sorting; then only their number is checked.
+    /// Whether MariaDB may have fetched these rows again after sorting; of such rows only the number is checked.
     pub(super) fn may_be_sorted(&self, read: &Read) -> bool {
         matches!(self, Reads::MariaDb { .. }) && read.index == "none"
     }
@@ -111,7 +112,7 @@ async fn counters(connection: &mut MySqlConnection, database: &str) -> BTreeMap<
             counters.insert(key, usize::try_from(rows).unwrap());
         }
     }
-    // Rows of the table that were not read by an index.
+    // The entry `none` becomes the number of rows of the table that were not read by an index.
     let of_indexes: BTreeMap<String, usize> = counters.iter().filter(|((_, index), _)| index != "none").fold(
         BTreeMap::new(),
         |mut sums, ((table, _), rows)| {

@@ -69,7 +69,7 @@ async fn coupon(app: &App, faults: &Faults, journal: &Journal, (tenant, user): (
     }
 }
 
-/// Makes grants at the beginning of a run; none in some runs.
+/// Makes grants at the beginning of a run; some runs have no grants.
 pub(crate) async fn grant_at_begin(app: &App, faults: &Faults, journal: &Journal) {
     let [first, second] = tenants();
     if faults.random.permille(300) {

@@ -77,7 +77,7 @@ fn inject_foreign_message(faults: &Faults, broker: &MemoryBroker) {
 
 /// Removes the ready messages of a queue. The outbox still has all events, but foreign messages are lost.
 fn purge_queue(faults: &Faults, broker: &MemoryBroker) {
-    // The dead-letter queue is never purged: a dead letter lost there is not in any table yet.
+    // The dead-letter queue is never purged: its messages are not in any table yet, so they would be lost.
     if let Some(queue) = faults.random.pick(&CONSUMED) {
         let lost = broker.purge(queue);
         faults.note("environment", || format!("{queue} loses {lost} messages"));

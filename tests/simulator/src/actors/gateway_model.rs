@@ -123,7 +123,7 @@ impl GatewayModel {
         drop(state);
         if refunded_minor + request.amount.minor() > received_minor {
             self.faults.violation(format!(
-                "refund {}: {received_minor} received by payment {}, {refunded_minor} already refunded, {} requested",
+                "refund {} exceeds the payment: {received_minor} received by payment {}, {refunded_minor} refunded, {} requested",
                 request.refund,
                 request.payment,
                 request.amount.minor()

@@ -42,7 +42,8 @@ pub(crate) fn is_unpublishable(event: &EventId) -> bool {
     event.as_str().starts_with(UNPUBLISHABLE)
 }
 
-/// Inserts an existing event again under a new id, as if it were lost.
+/// Simulates an operator who inserts an existing event again under a new id, because the operator believes that the
+/// original was lost.
 pub(crate) async fn insert_second(app: &App, faults: &Faults, tenant: TenantId) {
     let Some(row) = random_row(app, faults, tenant).await else { return };
     let event = NewEvent {

@@ -110,7 +110,10 @@ async fn redrive(
 ) -> Result<(), OperationError> {
     let filter = RedriveFilter::new(OutboxFilter { status: Some(status), ..OutboxFilter::default() });
     let command = RedriveEvents {
-        rows: RedriveSelection::Filter { filter: filter.expect("a filter with a field"), after: None },
+        rows: RedriveSelection::Filter {
+            filter: filter.expect("the filter restricts the status"),
+            after: None,
+        },
         dry_run: !faults.is_healed() && faults.random.permille(100),
         pace: RedriveRate::default(),
         reason: Some(reason()),
@@ -195,5 +198,5 @@ async fn read(app: &App, faults: &Faults, tenant: TenantId) {
 }
 
 fn operator(faults: &Faults, tenant: TenantId) -> Operator {
-    by_operator(faults, tenant).operator().expect("it has the role")
+    by_operator(faults, tenant).operator().expect("the context has the role operator")
 }

@@ -25,7 +25,7 @@ struct Arguments {
     /// The first seed
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     first_seed: u64,
-    /// Profile of the faults: storm, database, broker or process [default: all of them; with --seed storm]
+    /// Profile of the faults: storm, database, broker or process [default: all profiles; storm if --seed is given]
     #[arg(long)]
     profile: Option<Profile>,
     /// Number of threads [default: number of processors]
@@ -34,7 +34,7 @@ struct Arguments {
     /// Run only this seed and print its log
     #[arg(long, conflicts_with_all = ["seeds", "first_seed", "jobs", "traces"])]
     seed: Option<u64>,
-    /// End the fault phase of that seed after this many milliseconds of virtual time
+    /// End the fault phase of the seed given by --seed after this many milliseconds of virtual time
     #[arg(long, requires = "seed", value_name = "MS")]
     until: Option<u64>,
     /// Print a hash of the log of each seed, which is the same in every build

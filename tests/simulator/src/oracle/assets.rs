@@ -165,7 +165,10 @@ fn check_operations(
     if moved.any(|it| Some(it.amount) != amount)
         || kept.is_some_and(|it| it.amount != order.assets.amount(asset))
     {
-        checker.violation(format!("an operation on the {asset} of order {} has a wrong amount", order.id));
+        checker.violation(format!(
+            "the {asset} amounts of order {}, of its hold and of its operations differ",
+            order.id
+        ));
     }
 }
 
@@ -255,7 +258,7 @@ async fn check_refunds(
         let refunded: i64 = live.iter().map(|it| it.amount.minor()).sum();
         if live.len() > 1 || refunded > payment.amount.minor() {
             checker.violation(format!(
-                "payment {} of order {} has the refunds {of_payment:?}",
+                "payment {} of order {} has more than one live refund, or refunds above its amount: {of_payment:?}",
                 payment.id, order.id
             ));
         }
@@ -309,7 +312,7 @@ fn check_ledger(
     {
         if checker.evidence.gateway_model.received(payment.id) != Some(payment.amount) {
             checker.violation(format!(
-                "payment {} of {} was not received by the gateway",
+                "the gateway did not receive the amount of payment {}, which is {}",
                 payment.id, payment.amount
             ));
         }

@@ -42,7 +42,7 @@ pub(super) async fn check(checker: &mut Checker<'_>) -> Result<(), StoreError> {
         if !is_true {
             checker.violation(match &response {
                 ClientResponse::Refused(trace, why) => {
-                    format!("refused ({why}), but executed: trace {trace}")
+                    format!("a command was refused ({why}), but it was executed: trace {trace}")
                 }
                 ClientResponse::Placed(_)
                 | ClientResponse::StatusReached(..)

@@ -91,7 +91,9 @@ async fn balance_differences(
         let is_used = |it: Option<Coupon>| it.is_some_and(|it| it.status == CouponStatus::Used);
         let actual = is_used(view.coupon_by_id(*tenant, *id).await?);
         if actual != is_used(reference_view.coupon_by_id(*tenant, *copy).await?) {
-            differences.push(format!("coupon {id} is used: {actual}, in the reference run the opposite"));
+            differences.push(format!(
+                "coupon {id}: `is used` is {actual} in the run, the opposite in the reference run"
+            ));
         }
     }
     Ok(differences)

@@ -65,7 +65,7 @@ pub(super) async fn check(
     Ok(())
 }
 
-/// Number of changes without an event of the order: begin and failure of a refund.
+/// Number of changes of the order that have no event of the order: the begin and the failure of a refund.
 async fn silent_changes(
     checker: &mut Checker<'_>,
     order: &Order,

@@ -14,7 +14,7 @@ pub(super) fn check(checker: &mut Checker<'_>) {
         let event = format!("{} {} of order {}", row.event_type, row.event_id, row.aggregate.id);
         if is_unpublishable(&row.event_id) {
             if row.status != OutboxStatus::Failed && !checker.is_blocked(row) {
-                checker.violation(format!("{event} is unpublishable, but {}", row.status));
+                checker.violation(format!("{event} is unpublishable, but its row is {}", row.status));
             }
             // A consumer that reads earlier events of the order from the outbox finds the row and sets the event to
             // DEAD.

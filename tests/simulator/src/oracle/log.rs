@@ -75,7 +75,10 @@ fn check_one(
     let event = format!("{} {}", row.event_type, row.event_id);
     if let Some(record) = record {
         if record.attempts > ATTEMPTS {
-            checker.violation(format!("{name} made {} attempts at {event}", record.attempts));
+            checker.violation(format!(
+                "{name} made {} attempts at {event}, more than {ATTEMPTS}",
+                record.attempts
+            ));
         }
         if record.attempts > 1 {
             let place = "attempt after a failed or unfinished one";

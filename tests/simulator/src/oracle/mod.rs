@@ -120,8 +120,8 @@ impl Checker<'_> {
         events
     }
 
-    /// Checks that each expected fact had one effect, and that the effects are in the sequence of the aggregate, except
-    /// effects of events that were FAILED or DEAD at some time.
+    /// Checks that each expected fact had one effect, and that the effects are in the order of the events of the
+    /// aggregate, except effects of events that were FAILED or DEAD at some time.
     fn compare(&mut self, consumer: &str, order: &Order, expected_events: &[EventId], applied: &[EventId]) {
         let mut facts = self.facts(expected_events);
         let mut observed = BTreeSet::new();
@@ -186,7 +186,7 @@ pub(crate) async fn sizes(evidence: &Evidence) -> Result<(usize, usize), StoreEr
 /// Returns pending work, at least `limit` items if there are that many; empty if the system is idle.
 pub(crate) async fn unsettled(evidence: &Evidence, limit: usize) -> Result<Vec<String>, StoreError> {
     let mut pending = Vec::new();
-    // Checked first: a pending order will still cause events.
+    // Pending orders are checked first, because they will still cause events.
     let later = evidence.app.now() + chrono::TimeDelta::hours(1);
     for (_, order) in evidence.store.view().await?.orders_overdue(later, ALL).await? {
         pending.push(format!("order {order} is pending"));

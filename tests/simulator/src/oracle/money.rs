@@ -17,7 +17,7 @@ use super::{ALL, Checker, Evidence};
 use crate::actors;
 use crate::actors::manual_rows::is_invalid;
 
-/// How many of 1,000 runs end with a reconciliation.
+/// Share of the runs that end with a reconciliation, in thousandths.
 const RECONCILED_PERMILLE: u64 = 500;
 
 /// All orders of all tenants.
@@ -74,7 +74,8 @@ pub(crate) async fn ledger_violations(store: &MarketStore) -> Result<Vec<String>
     }
     for ((tenant, asset), sum) in sums {
         if sum != 0 {
-            ledger_violations.push(format!("all accounts of tenant {tenant} in {asset} sum to {sum}"));
+            ledger_violations
+                .push(format!("all accounts of tenant {tenant} in {asset} sum to {sum} instead of 0"));
         }
     }
     Ok(ledger_violations)
@@ -175,7 +176,7 @@ async fn check_coupons(checker: &mut Checker<'_>, usage: &AssetUsage) -> Result<
             [] => (CouponStatus::Available, None),
             [(order, status)] => (*status, Some(*order)),
             _ => {
-                checker.violation(format!("coupon {} is used by {by:?}", coupon.id));
+                checker.violation(format!("coupon {} is used by more than one order: {by:?}", coupon.id));
                 continue;
             }
         };
@@ -211,7 +212,7 @@ async fn check_reconciled(checker: &mut Checker<'_>) -> Result<(), StoreError> {
     match reconcile(app, &context, command).await {
         Ok(report) => {
             for finding in report.findings {
-                // Foreign messages belong to no event and are intended.
+                // Foreign messages belong to no event; the run injects them on purpose.
                 let is_foreign = |id: &EventId| {
                     checker.evidence.faults.observed(|observed| {
                         let mut bodies =

@@ -38,7 +38,11 @@ async fn check_notifications(
     }
     let facts: BTreeSet<String> = checker.facts(&expected).into_iter().collect();
     if all.len() != 2 * facts.len() {
-        checker.violation(format!("status-sync wrote {} notifications for order {}", all.len(), order.id));
+        checker.violation(format!(
+            "status-sync wrote {} notifications for order {}, not two for each fact",
+            all.len(),
+            order.id
+        ));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Reference run: repeats the committed commands of a run without faults.
+//! The reference run repeats the committed commands of a run; it injects no faults.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -133,7 +133,8 @@ impl ReferenceRun {
                 } else if has(CancelReason::Timeout) {
                     self.cancel_overdue(tenant, order.id).await?;
                 }
-                // Other reasons: the failed payment also cancels the order in the reference run.
+                // For other reasons nothing is repeated: the failed payment cancels the order in the reference run,
+                // too.
             }
             Ok(EventType::PaymentSucceeded | EventType::PaymentFailed) => self.settle(run, row).await?,
             Ok(EventType::RefundSucceeded | EventType::RefundFailed) => self.repeat_refund(run, row).await?,

@@ -68,7 +68,7 @@ struct OrderedEvent {
 }
 
 impl UnitWrites {
-    /// Remembers what the order gate read.
+    /// Records the unapplied events that the order gate read.
     pub(super) fn read_unapplied(&mut self, consumer: &str, unapplied: &[Unapplied]) {
         let is_ordered = |row: &&Unapplied| row.event.event_type.parse().map_or(true, EventType::is_ordered);
         let rows = unapplied.iter().filter(is_ordered).filter(|row| row.event.status != OutboxStatus::Failed);
@@ -80,8 +80,8 @@ impl UnitWrites {
         self.unsettled.insert(consumer.to_owned(), rows.map(ordered_event).collect());
     }
 
-    /// Records that the consumer applied the event: every earlier ordered event that the unit of work read must have
-    /// been applied before.
+    /// Records that the consumer applied the event, and checks that no earlier ordered event that the unit of work read
+    /// is still unapplied.
     pub(super) fn record_applied(&mut self, consumer: &str, event: &EventId) {
         let unsettled = self.unsettled.get(consumer).map_or(&[][..], Vec::as_slice);
         let applied = unsettled.iter().find(|it| it.event == *event);
@@ -112,8 +112,8 @@ impl UnitWrites {
         }
     }
 
-    /// Before the commit: the relay that settles a partition must own it in the epoch that it used, according to the
-    /// leases.
+    /// Checks before the commit that the relay that settles a partition owns it, according to the leases, in the epoch
+    /// that the relay used.
     pub(super) async fn check_owner(&mut self, unit: &mut Work) -> Result<(), StoreError> {
         if self.settled.is_empty() {
             return Ok(());
@@ -133,8 +133,8 @@ impl UnitWrites {
         Ok(())
     }
 
-    /// Before the commit: the frozen amount of a purse must equal its holds. A purse that is written is locked, and so
-    /// are its holds.
+    /// Checks before the commit that the frozen amount of a purse equals its holds. A purse that is written is locked,
+    /// and so are its holds.
     pub(super) async fn check_purses(&mut self, unit: &mut Work) -> Result<(), StoreError> {
         for balance in std::mem::take(&mut self.balances) {
             let (user, purse) = (balance.user, balance.purse);
@@ -149,7 +149,7 @@ impl UnitWrites {
         Ok(())
     }
 
-    /// After the commit: records the observations and violations.
+    /// Records the observations and violations after the commit.
     pub(super) fn record_commit(&self, process: &Process) {
         self.lines.iter().for_each(|line| process.note(|| line.clone()));
         process.faults.cover(|coverage| {

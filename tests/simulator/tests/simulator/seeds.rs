@@ -53,7 +53,7 @@ fn seeds_violate_no_invariant_and_reach_full_coverage() {
         let missing = totals.coverage.rarer_than(totals.seeds / 1_000);
         assert!(
             missing.is_empty(),
-            "{} seeds of {} reach too rarely {missing:#?}",
+            "{} seeds of {} reach these too rarely: {missing:#?}",
             totals.seeds,
             profile.name()
         );
@@ -61,13 +61,13 @@ fn seeds_violate_no_invariant_and_reach_full_coverage() {
     }
     println!("{}", all.coverage);
     let missing = all.coverage.missing();
-    assert!(missing.is_empty(), "{} seeds never reached {missing:#?}", all.seeds);
+    assert!(missing.is_empty(), "{} seeds never reached these: {missing:#?}", all.seeds);
     let orders = all.orders as f64 / all.seeds as f64;
-    assert!((6.0..20.0).contains(&orders), "{orders:.1} orders per seed");
+    assert!((6.0..20.0).contains(&orders), "a seed has {orders:.1} orders on average, expected 6 to 20");
 }
 
 #[test]
-fn shortened_fault_phase_is_the_same_run_up_to_its_end() {
+fn run_with_shortened_fault_phase_equals_whole_run_up_to_end_of_phase() {
     for profile in Profile::ALL {
         let whole = play(Run { story: true, ..Run::new(3, profile) });
         let until = whole.fault_duration / 2;

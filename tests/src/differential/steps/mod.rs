@@ -317,7 +317,7 @@ fn at() -> impl Strategy<Value = Small> {
     0..=5_i64
 }
 
-/// Mostly one kind, so that aggregates with several events are common.
+/// Chooses mostly the same kind, so that aggregates with several events are common.
 fn kind() -> impl Strategy<Value = &'static str> {
     prop_oneof![4 => Just(KINDS[0]), 1 => Just(KINDS[1])]
 }

@@ -11,11 +11,11 @@ use crate::process::BoxError;
 /// Number of nodes. The cluster tolerates the loss of one.
 const NODES: usize = 3;
 
-/// A private cluster with the vhost `/`. Dropping it ends it.
+/// A private cluster with the vhost `/`. The cluster ends when this value is dropped.
 #[derive(Debug)]
 pub struct RabbitCluster {
     nodes: Vec<Node>,
-    /// Declared last, so that it ends after the nodes.
+    /// The port mapper is declared last, so that it ends after the nodes.
     _mapper: ServerProcess,
 }
 

@@ -28,7 +28,7 @@ pub enum Encryption {
     Offered,
 }
 
-/// A private RabbitMQ server. Dropping it ends it.
+/// A private RabbitMQ server. The server ends when this value is dropped.
 #[derive(Debug)]
 pub struct RabbitServer {
     node: Node,
@@ -36,7 +36,7 @@ pub struct RabbitServer {
     created: Mutex<u32>,
     /// Vhosts of finished tests. They are deleted when the next vhost is created.
     finished: Mutex<Vec<String>>,
-    /// Declared last, so that it ends after the node.
+    /// The port mapper is declared last, so that it ends after the node.
     _mapper: ServerProcess,
 }
 
@@ -116,7 +116,7 @@ impl RabbitServer {
                 return Ok(());
             }
             if begun.elapsed() > START_WITHIN {
-                return Err(format!("the alarms are {alarms}").into());
+                return Err(format!("the alarms are {alarms}, expected {wanted}").into());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

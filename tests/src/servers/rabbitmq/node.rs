@@ -9,10 +9,10 @@ use crate::process::BoxError;
 use crate::servers::server_process::{EndWith, ServerProcess};
 use crate::servers::{free_port, server_folder};
 
-/// How long a node may take to start: three nodes on a busy machine need many seconds.
+/// Maximum time until a started node responds: three nodes on a busy machine need many seconds.
 pub(super) const START_WITHIN: Duration = Duration::from_secs(120);
 
-/// How long a call is retried while `erl_call` cannot connect.
+/// Maximum time for which a call is retried while `erl_call` cannot connect.
 const CALL_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -69,7 +69,7 @@ impl Queue {
         self.ready.pop_first()
     }
 
-    /// Removes the message at the head if it has expired. Like RabbitMQ, messages expire only at the head of a queue.
+    /// Removes the message at the head if it has expired. As in RabbitMQ, messages expire only at the head of a queue.
     pub(super) fn take_expired(&mut self, now: DateTime<Utc>) -> Option<Stored> {
         let head = self.ready.first_entry()?;
         head.get().expires_at.is_some_and(|at| at <= now).then(|| head.remove())

@@ -103,7 +103,7 @@ impl State {
     fn route(&mut self, key: &str, stored: Stored, now: DateTime<Utc>) -> bool {
         let names = self.queues_of(key);
         for name in names.iter() {
-            // Like RabbitMQ, drop a message that returns to a queue only because it expired: it would circulate
+            // As in RabbitMQ, a message that returns to a queue only because it expired is dropped: it would circulate
             // forever.
             if !stored.expired_in.contains(name) {
                 self.enter(name, stored.clone(), now);
@@ -244,7 +244,7 @@ impl State {
                 Settlement::Nack(Requeue::No) => {
                     // A rejection is a decision of a consumer, so RabbitMQ does not treat it as a cycle.
                     stored.expired_in.clear();
-                    // Set only on rejection: expired messages were not rejected by a consumer.
+                    // `died_in` is set only here: an expired message was not rejected by a consumer.
                     stored.died_in = Some(name.clone());
                     self.dead_letter(&name, stored, now);
                 }

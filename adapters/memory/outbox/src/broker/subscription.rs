@@ -46,7 +46,7 @@ impl MemorySubscription {
         let changed = state.changed(self.id).ok_or_else(|| self.closed())?;
         let until = state.next_expiry_for(&self.queue);
         let wait = until.map(|until| (until - now).to_std().unwrap_or(Duration::ZERO));
-        // Created while the state is locked, so that no notification is missed.
+        // The future is created while the state is locked, so that no notification is missed.
         Ok(Polled::Empty(changed.notified_owned(), wait))
     }
 

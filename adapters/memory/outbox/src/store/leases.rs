@@ -164,7 +164,7 @@ impl<X: Tables> LeaseRepo for MemoryUnit<X> {
             for row in leases {
                 statement.own.partitions.put(PartitionLease { owner: None, lease_until: None, ..row });
             }
-            // In the past by any clock.
+            // By any clock, this time is in the past.
             let ended = DateTime::UNIX_EPOCH;
             let processing: Vec<_> = statement
                 .consumptions()

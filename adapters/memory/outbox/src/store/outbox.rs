@@ -115,7 +115,7 @@ impl<X: Tables> OutboxQueries for MemoryUnit<X> {
             .await
     }
 
-    /// Every value in memory is readable.
+    /// Returns no rows: every value in memory is readable.
     async fn unreadable_rows(
         &mut self,
         _tenant: Option<TenantId>,

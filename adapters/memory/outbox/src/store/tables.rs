@@ -41,12 +41,12 @@ impl<R: Row<X>, X> Default for Table<R, X> {
 }
 
 impl<R: Row<X>, X> Table<R, X> {
-    /// The row with a primary key.
+    /// Returns the row with this primary key.
     pub fn get(&self, key: &R::Key) -> Option<&R> {
         self.rows.get(key)
     }
 
-    /// All rows by primary key.
+    /// Returns all rows, by primary key.
     pub fn rows(&self) -> &BTreeMap<R::Key, R> {
         &self.rows
     }
@@ -149,7 +149,7 @@ impl<'a, R: Row<X>, X> Merged<'a, R, X> {
         Merged { committed, own: own.0.as_deref() }
     }
 
-    /// The row with a primary key.
+    /// Returns the row with this primary key.
     pub fn get(self, key: &R::Key) -> Option<&'a R> {
         match self.own {
             None => self.committed.get(key),

@@ -18,7 +18,7 @@ use super::outbox_tables::{OutboxChanges, OutboxTables};
 use super::statement::{Statement, Tables};
 use super::{Shared, State};
 
-/// A transaction on the outbox and on the tables of an application. Dropping it rolls back.
+/// A unit of work on the outbox and on the tables of an application. Dropping it rolls it back.
 pub struct MemoryUnit<X: Tables = ()> {
     pub(super) shared: Arc<Shared<X>>,
     pub(super) id: UnitId,

@@ -33,7 +33,7 @@ pub(super) async fn totals(
         })
     };
     let mut totals = rows.iter().map(total).collect::<Result<Vec<_>, StoreError>>()?;
-    // Sorted here, because the order of accounts is not alphabetical.
+    // The totals are sorted here, because SQL would sort the accounts alphabetically.
     totals.sort_by_key(|total| (total.tenant, total.account));
     Ok(totals)
 }
@@ -73,7 +73,7 @@ fn decode_unbalanced(row: &Row) -> Result<LedgerInconsistency, StoreError> {
     })
 }
 
-/// Where `asset_balances` stores the balance of each account: account, SQL expression, purse of the row.
+/// The accounts whose balance `asset_balances` stores: account, SQL expression of the balance, purse of the row.
 const BALANCE_COLUMNS: &[(Account, &str, &str)] = &[
     (Account::Wallet, "available", "wallet"),
     (Account::WalletHold, "frozen", "wallet"),

@@ -73,7 +73,7 @@ pub(super) fn row(
     ]
 }
 
-/// Why messages leave a queue without an acknowledgement.
+/// Reason why messages leave a queue without an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     Rejected,

@@ -12,7 +12,7 @@ use handover_outbox::topology::topic_matches;
 use super::{Inner, lock};
 use crate::value::values;
 
-/// How long cached bindings are used; another process may declare more.
+/// Maximum age of cached bindings; another process may declare more.
 const CACHE_TTL: Duration = Duration::seconds(5);
 
 #[derive(Debug, Clone, PartialEq, Eq)]

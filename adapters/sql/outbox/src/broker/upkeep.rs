@@ -18,7 +18,7 @@ use crate::row::Row;
 use crate::session::Session;
 use crate::value::{Value, values};
 
-/// How long a session is valid without a heartbeat.
+/// Time for which a session is valid without a heartbeat, in milliseconds.
 pub(super) const SESSION_MS: u32 = 15_000;
 /// Interval of renewing and checking sessions: a third of their validity.
 const UPKEEP_INTERVAL: chrono::Duration = chrono::Duration::milliseconds(SESSION_MS as i64 / 3);
@@ -63,7 +63,7 @@ impl Inner {
         Ok(())
     }
 
-    /// How long a consumer that found no message waits before the next poll.
+    /// Returns the time that a consumer waits before the next poll after it found no message.
     pub(super) fn pause(&self) -> Duration {
         let until_expiry =
             lock(&self.next_expiry).map(|next| (next - self.now()).to_std().unwrap_or_default());

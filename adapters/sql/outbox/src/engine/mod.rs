@@ -20,7 +20,7 @@ pub(crate) mod sqlite;
 /// Whether the error means that the server refused the user, the password, the database or the privileges on it.
 #[cfg_attr(
     not(any(feature = "mysql", feature = "postgres")),
-    allow(unused_variables, reason = "a file has no users")
+    allow(unused_variables, reason = "SQLite has no users and no privileges")
 )]
 pub(crate) fn refuses_access(error: &dyn sqlx::error::DatabaseError) -> bool {
     #[cfg(feature = "mysql")]

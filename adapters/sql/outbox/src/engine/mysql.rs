@@ -108,7 +108,8 @@ impl Engine for MysqlEngine {
         /// ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR.
         const DENIED: [u16; 2] = [1142, 1143];
         let mut connection = self.pool.acquire().await.map_err(to_store_error)?;
-        // The server checks privileges first, and the condition matches no row.
+        // The server checks the privileges before it executes a statement. The condition matches no row, so these
+        // statements change nothing.
         for edit in [
             "UPDATE outbox_audit_log SET actor = actor WHERE 1 = 0",
             "DELETE FROM outbox_audit_log WHERE 1 = 0",
@@ -143,7 +144,8 @@ fn server_info(version: &str, settings: &[(String, String)]) -> ServerInfo {
         |name: &str, value: &str| settings.iter().any(|(n, v)| n == name && v.eq_ignore_ascii_case(value));
     let safe = |name: &str| match name {
         "innodb_flush_log_at_trx_commit" => is(name, "1") || is(name, "3"),
-        // Without a binary log there is nothing to lose for replicas and point-in-time recovery.
+        // `sync_binlog` matters only for replicas and point-in-time recovery, which need a binary log: if `log_bin` is
+        // off, any value is safe.
         "sync_binlog" => is(name, "1") || !is("log_bin", "ON"),
         "innodb_doublewrite" => !is(name, "OFF") && !is(name, "0"),
         _ => true,
@@ -264,7 +266,7 @@ fn bind(arguments: &mut MySqlArguments, value: Value) -> Result<(), sqlx::error:
     match value {
         Value::Int(value) => arguments.add(value),
         Value::Text(value) => arguments.add(value),
-        // Bound as DATETIME, the type of the columns: comparing them with a TIMESTAMP requires a conversion.
+        // Times are bound as DATETIME, the type of the columns: a comparison with a TIMESTAMP would need a conversion.
         Value::Time(value) => arguments.add(value.map(|time| time.naive_utc())),
         Value::List(_) => Err("MySQL does not support array parameters".into()),
     }

@@ -239,7 +239,7 @@ impl Dialect for PostgresDialect {
         if values.len() <= columns {
             return insert_values(into, columns, values, after);
         }
-        // One array per column: one statement for any number of rows, with few parameters.
+        // Each column is bound as one array, so that a single statement with few parameters inserts any number of rows.
         let mut lists = vec![Vec::with_capacity(values.len() / columns); columns];
         for (index, value) in values.into_iter().enumerate() {
             lists[index % columns].push(value);
@@ -270,7 +270,8 @@ fn classify(error: &dyn DatabaseError) -> ErrorClass {
     match error.code().as_deref() {
         // Serialization failure, deadlock, lock not available.
         Some("40001" | "40P01" | "55P03") => ErrorClass::Transient,
-        // Refused login or unknown database: a configuration error, which must not consume attempts. Read-only standby.
+        // Refused login or unknown database: a configuration error, which must not consume attempts. 25006: the server
+        // is a read-only standby.
         Some("28000" | "28P01" | "3D000" | "25006") => ErrorClass::Unavailable,
         // Idle-in-transaction timeout: the server closed the connection.
         Some("25P03") => ErrorClass::Unavailable,

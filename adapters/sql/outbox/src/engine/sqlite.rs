@@ -111,7 +111,8 @@ impl SqliteEngine {
                     .clone()
                     .create_if_missing(true)
                     .journal_mode(SqliteJournalMode::Wal)
-                    // Checkpoints of 8 MiB: less frequent than the default of 4 MiB, and still short.
+                    // A checkpoint starts when the WAL has 8 MiB: less often than by default (4 MiB), and it is still
+                    // short.
                     .pragma("wal_autocheckpoint", "2000"),
             );
         let readers = pool(READERS).connect_lazy_with(connect.pragma("query_only", "ON"));
@@ -176,7 +177,7 @@ impl Engine for SqliteEngine {
     }
 
     async fn watch(&self, _notifier: &CommitNotifier) {
-        // Only one process uses the file.
+        // Only one process uses the file, so no other process can send notifications.
         std::future::pending().await
     }
 
@@ -185,7 +186,7 @@ impl Engine for SqliteEngine {
     }
 
     async fn close(&self) {
-        // Readers first: the last connection runs the checkpoint, and only the writer can.
+        // The readers are closed first: the last connection runs the checkpoint, and readers cannot run it.
         self.readers.close().await;
         self.writer.close().await;
     }
@@ -200,7 +201,7 @@ struct Writer {
 #[async_trait]
 impl Connection for Writer {
     async fn execute(&mut self, sql: &str, values: Vec<Value>) -> Result<u64, StoreError> {
-        // Set before BEGIN is sent: this future may be dropped while the statement runs.
+        // The flag is set before BEGIN is sent: this future may be dropped while the statement runs.
         if sql == BEGIN {
             self.in_transaction.store(true, Ordering::Release);
         }

@@ -1,4 +1,5 @@
-//! The audit log of operators' requests. Triggers of the schema prevent changes and deletions of rows.
+//! The audit log of operators' requests. Rows cannot be changed or deleted: triggers of the schema prevent it on SQLite
+//! and PostgreSQL, and missing privileges of the service prevent it on MySQL.
 
 use async_trait::async_trait;
 use handover_events::TenantId;

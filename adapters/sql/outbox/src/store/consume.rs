@@ -301,7 +301,7 @@ impl ConsumeQueries for Session {
             Ok(ConsumeCount { consumer, status, events: row.id("events")? })
         };
         let mut counts = rows.iter().map(count).collect::<Result<Vec<_>, StoreError>>()?;
-        // Sorted here, because collations of the engines differ.
+        // The counts are sorted here, because the collations of the engines differ.
         counts.sort_by(|a, b| (&a.consumer, a.status.as_str()).cmp(&(&b.consumer, b.status.as_str())));
         Ok(counts)
     }

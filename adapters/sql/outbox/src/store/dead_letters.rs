@@ -175,7 +175,8 @@ impl DeadLetterRepo for Session {
                 dead_letter.died_at,
                 DeadLetterStatus::Open.as_str(),
             ];
-            // One statement each: a multi-row statement could exceed MySQL's `max_allowed_packet`.
+            // Each dead letter is inserted with its own statement: a multi-row statement could exceed MySQL's
+            // `max_allowed_packet`.
             self.insert(&format!("INSERT INTO dead_letters ({PARKED})"), 9, row, "").await?;
         }
         Ok(())

@@ -125,8 +125,8 @@ impl Session {
         for row in &rows {
             overtaken |= row.of("outbox_events", "id").flag("overtaken")?;
         }
-        // A lower sequence number with a greater id: an event that was repaired or inserted by SQL. This is rare, so
-        // the more expensive query is acceptable.
+        // An event that was repaired or inserted by SQL has a greater id than a later event of its aggregate. This is
+        // rare, so the more expensive query is acceptable.
         if overtaken {
             let (sql, values) = in_order_of_aggregates(self.dialect, query);
             rows = self.fetch(&sql, values).await?;

@@ -12,7 +12,7 @@ use super::market::{Market, buyer, operator, points};
 use crate::support::{BUYER, CommitFault, TENANT, by, money};
 
 #[tokio::test(start_paused = true)]
-async fn asset_grant_with_one_key_happens_once_and_returns_its_first_result() {
+async fn asset_grant_repeated_with_the_same_key_takes_effect_once_and_returns_the_first_result() {
     let market = Market::new().await;
     let scope = RequestScope {
         tenant: TENANT,

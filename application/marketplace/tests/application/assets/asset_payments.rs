@@ -7,7 +7,7 @@ use super::market::{Market, SpentAssets};
 use crate::support::{TENANT, money};
 
 #[tokio::test(start_paused = true)]
-async fn paid_order_commits_its_assets_and_earns_points_for_the_money() {
+async fn paid_order_commits_its_assets_and_earns_points_for_the_money_amount() {
     let market = Market::running().await;
     market.deposit(5_000).await;
     market.grant(300).await;
@@ -58,7 +58,7 @@ async fn order_paid_fully_with_assets_does_not_use_the_gateway() {
     market.process_pending().await;
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Paid);
     assert_eq!(market.purse(Purse::Wallet).await, (0, 0, 0));
-    assert_eq!(market.purse(Purse::Points).await, (0, 0, 0), "only money earns points");
+    assert_eq!(market.purse(Purse::Points).await, (0, 0, 0), "points earned without a money amount");
     market.assert_ledger_balanced().await;
 }
 
@@ -95,7 +95,7 @@ async fn failed_payment_closes_only_an_order_with_assets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn payment_amount_is_the_payable_amount() {
+async fn started_payment_has_the_payable_amount_of_the_order() {
     let market = Market::running().await;
     market.deposit(5_000).await;
     let order = market.locked(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;

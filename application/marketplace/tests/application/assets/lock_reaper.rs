@@ -69,13 +69,17 @@ async fn lock_of_a_paid_order_is_not_released_and_its_unconsumed_event_is_redriv
     assert_eq!((reaped.released, reaped.redriven), (0, 1));
     assert_eq!(market.world.status(paid.event_id.as_str()).await, OutboxStatus::Retry);
     assert_eq!(market.purse(Purse::Wallet).await, (3_000, 2_000, 0));
-    assert_eq!(reaper(&market).reap().await.unwrap(), ReaperReport::default(), "the event is pending");
+    assert_eq!(
+        reaper(&market).reap().await.unwrap(),
+        ReaperReport::default(),
+        "the second run must not redrive the pending event again"
+    );
 }
 
-/// A row that was inserted with SQL is older than the genuine event, but the order contradicts it, so that it cannot
-/// commit the lock.
+/// The outbox contains two ORDER_PAID rows. The older row was inserted with SQL and contradicts the order, so it cannot
+/// commit the lock; only the genuine event is redriven.
 #[tokio::test(start_paused = true)]
-async fn reaper_redrives_only_an_event_that_the_order_confirms() {
+async fn reaper_redrives_only_the_event_that_matches_the_order() {
     let (market, order) = locked_wallet().await;
     let contradicting = EventBody::OrderPaid(OrderPaid {
         order: order.facts(),

@@ -8,7 +8,7 @@ use crate::support::{BUYER, by, money};
 use marketplace::use_cases::operations::{IssueCoupon, issue_coupon};
 
 #[tokio::test(start_paused = true)]
-async fn every_asset_of_an_order_is_held_under_its_key() {
+async fn every_asset_of_an_order_is_locked_under_its_operation_key() {
     let market = Market::running().await;
     market.deposit(5_000).await;
     market.grant(300).await;
@@ -47,7 +47,7 @@ async fn refused_lock_closes_the_order_and_releases_the_other_locks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelled_order_returns_all_assets() {
+async fn cancellation_of_an_order_releases_all_its_assets() {
     let market = Market::running().await;
     market.deposit(5_000).await;
     market.grant(300).await;
@@ -65,7 +65,7 @@ async fn cancelled_order_returns_all_assets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wallet_locks_as_many_orders_as_its_balance_covers() {
+async fn wallet_lock_succeeds_for_as_many_orders_as_the_balance_covers() {
     let market = Market::running().await;
     market.deposit(5_000).await;
     let mut orders = Vec::new();

@@ -133,7 +133,7 @@ impl Market {
         pass(millis(500)).await;
     }
 
-    /// Available, frozen and owed amount.
+    /// Returns the available, frozen and owed amount of a purse.
     pub(crate) async fn purse(&self, purse: Purse) -> (i64, i64, i64) {
         let balance = self.world.view().await.balance_of(TENANT, buyer(), purse).await.unwrap();
         balance.map_or((0, 0, 0), |balance| (balance.available, balance.frozen, balance.debt))

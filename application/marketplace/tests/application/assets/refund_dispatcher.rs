@@ -36,14 +36,18 @@ async fn failed_refund_request_is_retried_with_the_same_key_and_growing_backoff(
     gateway.expect_refund().withf(is_expected).once().returning(|_| Ok(()));
     let dispatcher = dispatcher(&market, Arc::new(gateway));
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
-    assert_eq!(dispatcher.dispatch().await.unwrap(), 0, "the retry is not due yet");
+    assert_eq!(dispatcher.dispatch().await.unwrap(), 0, "the request was repeated before the retry was due");
     let stored = market.world.view().await.refund_by_id(refund.id).await.unwrap().unwrap();
     assert_eq!((stored.attempts, stored.status), (1, RefundStatus::Processing));
     assert!(stored.last_error.is_some_and(|error| error.contains("no response")));
     pass(secs(6)).await;
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
     pass(secs(6)).await;
-    assert_eq!(dispatcher.dispatch().await.unwrap(), 0, "the backoff has doubled");
+    assert_eq!(
+        dispatcher.dispatch().await.unwrap(),
+        0,
+        "the request was repeated before the doubled backoff had passed"
+    );
     pass(secs(6)).await;
     assert_eq!(dispatcher.dispatch().await.unwrap(), 1);
 }
@@ -61,7 +65,7 @@ async fn accepted_refund_request_is_repeated_until_the_report_arrives() {
     assert_eq!(
         dispatcher.dispatch().await.unwrap(),
         1,
-        "the request is repeated because the report may be lost"
+        "the request must be repeated because the report may be lost"
     );
     market.report(&refund, RefundResult::Success).await.unwrap();
     pass(secs(60)).await;
@@ -94,12 +98,16 @@ async fn hanging_gateway_does_not_delay_other_refunds() {
     let gateway = Arc::new(HangingGateway::default());
     let started = Instant::now();
     assert_eq!(dispatcher(&market, gateway.clone()).dispatch().await.unwrap(), 6);
-    assert_eq!(started.elapsed(), RefundSettings::default().timeout, "the requests are sent concurrently");
+    assert_eq!(
+        started.elapsed(),
+        RefundSettings::default().timeout,
+        "the requests must be sent concurrently"
+    );
     assert_eq!(gateway.requests.load(Ordering::Relaxed), 6);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_of_two_dispatchers_sends_the_request() {
+async fn only_one_of_two_dispatchers_sends_a_due_refund_request() {
     let market = Market::running().await;
     let order = market.paid(SpentAssets::default()).await;
     market.refund(&order).await;

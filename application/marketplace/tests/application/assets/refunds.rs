@@ -80,7 +80,7 @@ async fn order_with_a_pending_refund_is_not_shipped_and_a_shipped_order_is_not_r
 }
 
 #[tokio::test(start_paused = true)]
-async fn refund_requested_twice_is_one_refund_and_a_new_one_after_a_failure() {
+async fn refund_requested_twice_is_started_once_and_again_only_after_a_failure() {
     let market = Market::running().await;
     let order = market.paid(SpentAssets::default()).await;
     let first = market.refund(&order).await;

@@ -96,7 +96,7 @@ async fn refund_request_and_its_events_have_the_trace_of_the_refund_command() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeout_has_the_trace_of_the_order_and_a_late_refund_that_of_the_payment_request() {
+async fn timeout_has_the_trace_of_the_order_and_a_late_payment_refund_that_of_the_payment_request() {
     let market = Market::new().await;
     let order = placed(&market).await;
     let payment = started(&market, &order).await;
@@ -158,11 +158,15 @@ async fn lost_event_is_repaired_with_the_trace_of_its_request_if_known() {
     assert_eq!(
         trace_of(&market, EventType::OrderCreated).await,
         trace("place"),
-        "the trace of its timeout event"
+        "expected the trace of the ORDER_TIMEOUT event of the order"
     );
     assert_eq!(trace_of(&market, EventType::OrderPaid).await, trace("pay"));
     let new_trace = Trace { trace_id: format!("repair-{}", order.id), traceparent: None };
-    assert_eq!(trace_of(&market, EventType::OrderStatusChanged).await, new_trace, "its request is unknown");
+    assert_eq!(
+        trace_of(&market, EventType::OrderStatusChanged).await,
+        new_trace,
+        "expected a new trace, because the request is unknown"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -43,21 +43,24 @@ async fn interrupt_once<G, T>(
     let complete = result.is_some();
     assert!(
         outcome == Outcome::Unchanged || is_applied(&before, &now),
-        "{interruption:?} after {polls}: {before:?} became {now:?}"
+        "{interruption:?} after {polls} polls: invalid change from {before:?} to {now:?}"
     );
     assert!(
         !complete || outcome == Outcome::Applied,
-        "{interruption:?} after {polls}: completed without an effect"
+        "{interruption:?} after {polls} polls: completed without an effect"
     );
     if let Some(Err(error)) = result {
         panic!("{error}");
     }
     let repeated = without_waiting(command(&next, &input)).await;
-    assert!(is_valid_repeat(repeated, outcome), "{interruption:?} after {polls}: repeated after {outcome:?}");
+    assert!(
+        is_valid_repeat(repeated, outcome),
+        "{interruption:?} after {polls} polls: wrong result of the repetition after {outcome:?}"
+    );
     let last = world.state().await;
     assert!(
         outcome == Outcome::Applied || is_applied(&before, &last),
-        "{interruption:?} after {polls}: repeat led to {last:?}"
+        "{interruption:?} after {polls} polls: wrong state after the repetition: {last:?}"
     );
     without_waiting(ordered(&next)).await;
     complete

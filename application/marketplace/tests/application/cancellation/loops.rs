@@ -60,9 +60,15 @@ fn interrupted_relay_window_is_settled_completely_or_not_at_all() {
         }
         run_and_interrupt(&app, interruption, polls, relay(&app, &wake, "interrupted").run()).await;
         let sent = world.rows().await.iter().filter(|row| row.status == OutboxStatus::Sent).count();
-        assert!(sent == 0 || sent == 6, "{interruption:?} after {polls}: {sent} of 6 rows are settled");
+        assert!(
+            sent == 0 || sent == 6,
+            "{interruption:?} after {polls} polls: {sent} of 6 rows are SENT, expected 0 or 6"
+        );
         let published = world.depth(INVENTORY_QUEUE).await.0;
-        assert!(published >= sent as u64 / 2, "{interruption:?} after {polls}: settled without a publish");
+        assert!(
+            published >= sent as u64 / 2,
+            "{interruption:?} after {polls} polls: rows became SENT without a publish"
+        );
         // The next relay takes over when the lease ends and publishes the remaining rows.
         let (next, wake) = world.process();
         drop(next.tx.tasks.spawn(relay(&next, &wake, "next").run()));
@@ -70,7 +76,10 @@ fn interrupted_relay_window_is_settled_completely_or_not_at_all() {
         let rows = world.rows().await;
         assert!(rows.iter().all(|row| row.status == OutboxStatus::Sent && row.retry_count == 0), "{rows:#?}");
         let (ready, _) = world.depth(INVENTORY_QUEUE).await;
-        assert!(ready == 3 || (ready == 6 && sent == 0), "{interruption:?} after {polls}: {ready} messages");
+        assert!(
+            ready == 3 || (ready == 6 && sent == 0),
+            "{interruption:?} after {polls} polls: {ready} messages in the queue, expected 3, or 6 if no row was SENT"
+        );
         assert_eq!(world.depth(WEBHOOK_QUEUE).await.0, ready);
         ordered(&next).await;
         pass(Duration::from_secs(6)).await;
@@ -124,14 +133,14 @@ fn interrupted_delivery_takes_effect_once_with_its_consume_record() {
         assert_eq!(
             effects == 1,
             status == Some(ConsumeStatus::Success),
-            "{interruption:?} after {polls}: {status:?}"
+            "{interruption:?} after {polls} polls: {effects} effects, but status {status:?}"
         );
         let (ready, unacked) = world.depth(FULFILLMENT_QUEUE).await;
         assert_eq!(
             unacked, 0,
-            "{interruption:?} after {polls}: the ended subscription returns its deliveries"
+            "{interruption:?} after {polls} polls: deliveries of the ended subscription were not requeued"
         );
-        assert!(effects == 1 || ready == 1, "{interruption:?} after {polls}: acked before the commit");
+        assert!(effects == 1 || ready == 1, "{interruption:?} after {polls} polls: acked before the commit");
         finish(&world, &order, &row).await;
         effects == 1 && ready == 0
     });
@@ -151,11 +160,11 @@ fn interrupted_redelivery_takes_effect_once_with_its_consume_record() {
         assert_eq!(
             effects == 1,
             status == Some(ConsumeStatus::Success),
-            "{interruption:?} after {polls}: {status:?}"
+            "{interruption:?} after {polls} polls: {effects} effects, but status {status:?}"
         );
         let (ready, unacked) = world.depth(FULFILLMENT_QUEUE).await;
         assert_eq!(unacked, 0);
-        assert!(effects == 1 || ready == 1, "{interruption:?} after {polls}: acked before the commit");
+        assert!(effects == 1 || ready == 1, "{interruption:?} after {polls} polls: acked before the commit");
         finish(&world, &order, &row).await;
         effects == 1 && ready == 0
     });

@@ -50,7 +50,7 @@ pub(crate) fn interrupt_at_every_poll(name: &str, case: impl AsyncFn(Interruptio
                 // The runtime polls the future of `block_on` after each step of a task; the default is 61 steps.
                 .event_interval(1)
                 .build()
-                .expect("a runtime on this thread");
+                .expect("cannot build a runtime");
             runtime.block_on(case(interruption, *polls))
         });
         let polls = complete.unwrap_or_else(|| panic!("{name} is not complete after {MAX_POLLS} polls"));

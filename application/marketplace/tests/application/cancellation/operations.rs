@@ -52,12 +52,12 @@ async fn interrupt_once<T>(
     let changes = Changes { rows: changed(&world).await, recorded: recorded(&world).await };
     assert!(
         changes.rows == changes.recorded && [0, expected].contains(&changes.rows),
-        "{interruption:?} after {polls} polls: {changes:?}"
+        "{interruption:?} after {polls} polls: {changes:?}, expected equal numbers, 0 or {expected}"
     );
     let complete = result.is_some();
     assert!(
         !complete || changes.rows == expected,
-        "{interruption:?} after {polls}: completed without an effect"
+        "{interruption:?} after {polls} polls: completed without an effect"
     );
     // The repeated action may find nothing to change, so its result is not checked.
     drop(without_waiting(action(&next)).await);
@@ -65,7 +65,7 @@ async fn interrupt_once<T>(
     assert_eq!(
         changes,
         Changes { rows: expected, recorded: expected },
-        "{interruption:?} after {polls}: repeated"
+        "{interruption:?} after {polls} polls: wrong number of changes after the repetition"
     );
     without_waiting(ordered(&next)).await;
     complete
@@ -240,17 +240,17 @@ fn interrupted_replay_leaves_the_dead_letter_open_or_its_event_retryable() {
             DeadLetterStatus::Replaying | DeadLetterStatus::Replayed => (status, ConsumeStatus::Failed, 1),
             DeadLetterStatus::Discarded => panic!("unexpected discard"),
         };
-        assert_eq!(found, expected, "{interruption:?} after {polls}");
+        assert_eq!(found, expected, "{interruption:?} after {polls} polls");
         assert!(
             status != DeadLetterStatus::Open || sent == 0,
-            "{interruption:?} after {polls}: sent before the replay was recorded"
+            "{interruption:?} after {polls} polls: sent before the replay was recorded"
         );
         assert!(
             status != DeadLetterStatus::Replayed || sent == 1,
-            "{interruption:?} after {polls}: closed without a publish"
+            "{interruption:?} after {polls} polls: closed without a publish"
         );
         if interruption == Interruption::CallerCancelled {
-            assert_ne!(status, DeadLetterStatus::Replaying, "a started replay runs to its end");
+            assert_ne!(status, DeadLetterStatus::Replaying, "a started replay must run to its end");
         }
         without_waiting(replay(&next)).await.unwrap();
         assert_eq!(dead_letter(&world).await.status, DeadLetterStatus::Replayed);

@@ -94,13 +94,13 @@ async fn unrecoverable_event_is_dead_at_once() {
     pass(millis(100)).await;
     let record = world.log(NAME, "e-1").await.unwrap();
     assert_eq!((record.status, record.attempts), (ConsumeStatus::Dead, 1));
-    assert_eq!(handler.calls().len(), 2, "in the batch and as a single delivery");
+    assert_eq!(handler.calls().len(), 2, "expected one call in the batch and one for the single delivery");
     assert_eq!(world.dead_letters().await[0].reason, "消息消费失败: request rejected");
     assert!(world.is_drained(QUEUE).await && world.is_drained(DEAD_LETTER_QUEUE).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_events_are_applied_while_an_event_backs_off() {
+async fn other_events_are_applied_during_the_backoff_of_a_failed_event() {
     let (world, process, _) =
         consuming(|ids, _| if ids.contains(&"bad".into()) { Act::Fail } else { Act::Apply }).await;
     world.commit_and_deliver(&process, "bad", 1, 1).await;
@@ -116,13 +116,13 @@ async fn other_events_are_applied_while_an_event_backs_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_failing_event_in_a_batch_is_counted_and_the_others_are_applied() {
+async fn failing_event_in_a_batch_gets_one_failed_attempt_and_the_others_are_applied() {
     let world = crate::support::World::new().await;
     let handler = super::scripted::Scripted::new(&world, |ids, _| {
         if ids.contains(&"e-5".into()) { Act::Fail } else { Act::Apply }
     });
     let process = world.process();
-    // The consumer has subscribed and was killed: the next process receives the events as one batch.
+    // The first process only subscribes the consumer. The next process receives all events as one batch.
     process.start_consumer(&handler.subscriber(), Default::default()).await;
     process.kill().await;
     let process = world.process();
@@ -131,7 +131,7 @@ async fn one_failing_event_in_a_batch_is_counted_and_the_others_are_applied() {
     }
     process.start_consumer(&handler.subscriber(), Default::default()).await;
     pass(millis(50)).await;
-    assert_eq!(handler.calls()[0].events.len(), 10, "delivered as one batch");
+    assert_eq!(handler.calls()[0].events.len(), 10, "expected all 10 events in one batch");
     for order in (1..=10).filter(|order| *order != 5) {
         let record = world.log(NAME, &format!("e-{order}")).await.unwrap();
         assert_eq!((record.status, record.attempts), (ConsumeStatus::Success, 1));
@@ -163,11 +163,15 @@ async fn event_whose_handler_always_panics_ends_dead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hanging_handler_times_out_and_is_counted() {
+async fn hanging_handler_times_out_and_is_counted_as_a_failed_attempt() {
     let (world, process, _) = consuming(|ids, _| if ids[0] == "bad" { Act::Hang } else { Act::Apply }).await;
     world.commit_and_deliver(&process, "bad", 1, 1).await;
     pass(secs(12)).await;
-    assert_eq!(world.log(NAME, "bad").await, None, "2.5 s in the batch, then 10 s as a single delivery");
+    assert_eq!(
+        world.log(NAME, "bad").await,
+        None,
+        "recorded before both timeouts had passed: 2.5 s in the batch, then 10 s for the single delivery"
+    );
     pass(millis(600)).await;
     let record = world.log(NAME, "bad").await.unwrap();
     assert_eq!((record.status, record.attempts), (ConsumeStatus::Failed, 1));
@@ -188,7 +192,7 @@ async fn repeated_conflict_in_the_handler_is_counted_and_ends_dead() {
     assert_eq!(
         world.log_status(NAME, "e-1").await,
         Some(ConsumeStatus::Dead),
-        "{} calls",
+        "after {} calls of the handler",
         handler.calls().len()
     );
 }
@@ -215,7 +219,7 @@ async fn store_outage_during_a_counted_attempt_spends_no_further_attempt() {
     world.commit_and_deliver(&process, "e-1", 7, 1).await;
     pass(millis(50)).await;
     assert_eq!(world.log(NAME, "e-1").await.unwrap().attempts, 1);
-    // The second attempt is counted; then its commit fails because the store becomes unavailable, five times.
+    // The second attempt is counted. Then its commit fails five times, because the store becomes unavailable.
     for _ in 0..5 {
         process.faults.next_commits([CommitFault::None, CommitFault::Unavailable]);
         pass(secs(3)).await;
@@ -229,7 +233,7 @@ async fn store_outage_during_a_counted_attempt_spends_no_further_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempt_is_counted_once_and_runs_at_once_after_a_lost_commit_reply() {
+async fn attempt_is_counted_once_and_runs_immediately_after_a_lost_commit_reply() {
     let (world, process, _) = consuming(|_, before| if before < 2 { Act::Fail } else { Act::Apply }).await;
     world.commit_and_deliver(&process, "e-1", 7, 1).await;
     pass(millis(50)).await;

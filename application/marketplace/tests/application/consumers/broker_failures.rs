@@ -103,7 +103,11 @@ async fn failed_settlement_does_not_occupy_the_prefetch() {
     })
     .await;
     for order in 1..=5 {
-        assert_eq!(world.effects(order).await, [format!("e-{order}")], "applied once although acks failed");
+        assert_eq!(
+            world.effects(order).await,
+            [format!("e-{order}")],
+            "expected one effect although acks failed"
+        );
     }
 }
 
@@ -117,5 +121,5 @@ async fn panicked_consumer_loop_is_restarted() {
     let depths = Broker::queues(&world.broker).await.unwrap();
     let idle: Vec<&str> =
         depths.iter().filter(|depth| depth.consumers == 0).map(|depth| depth.name.as_str()).collect();
-    assert_eq!(idle, ["order.timeout.delay.queue"], "the only queue without a consumer");
+    assert_eq!(idle, ["order.timeout.delay.queue"], "only the delay queue may be without a consumer");
 }

@@ -31,12 +31,12 @@ async fn event_that_always_kills_its_process_ends_dead() {
         }
         process.app.tx.tasks.ended().await;
         kills += 1;
-        assert!(kills <= 5, "the event kills processes without limit");
+        assert!(kills <= 5, "the event ended more than 5 processes; it should have become DEAD");
         process = world.process();
     };
     // The first delivery is not counted before it runs; the following four attempts are.
     assert_eq!(kills, 5);
-    assert!(handler.calls().is_empty(), "the last process did not call the handler");
+    assert!(handler.calls().is_empty(), "the last process must not call the handler");
     pass(secs(1)).await;
     let record = world.log(NAME, "e-1").await.unwrap();
     assert_eq!((record.status, record.attempts), (ConsumeStatus::Dead, 4));
@@ -73,7 +73,7 @@ async fn predecessor_that_always_kills_its_process_ends_dead() {
         }
         process.app.tx.tasks.ended().await;
         kills += 1;
-        assert!(kills <= 5, "the event kills processes without limit");
+        assert!(kills <= 5, "the event ended more than 5 processes; it should have become DEAD");
         process = world.process();
     }
     assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Dead));

@@ -41,7 +41,11 @@ async fn duplicates_in_a_batch_are_ignored_in_one_unit_of_work() {
         assert_eq!(world.effects(number).await, [id.as_str()]);
     }
     assert!(world.is_drained(QUEUE).await);
-    assert_eq!(process.faults.begun_units() - units_before, 1, "the batch has one unit of work");
+    assert_eq!(
+        process.faults.begun_units() - units_before,
+        1,
+        "expected one unit of work for the whole batch"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,7 +17,7 @@ use crate::assets::market::{Market, SpentAssets};
 use crate::assets::reconciliation::run_reconciliation;
 use crate::support::{BUYER, SELLER, TENANT, by, event_id, pass, secs};
 
-/// An outbox row as inserted with SQL, with only the columns of seed 000.
+/// Returns an outbox row as an operator inserts it with SQL: it has values only for the columns of seed 000.
 fn manual_row(id: &str, row: &OutboxRow) -> NewEvent {
     NewEvent {
         event_id: event_id(id),
@@ -31,7 +31,7 @@ fn manual_row(id: &str, row: &OutboxRow) -> NewEvent {
     }
 }
 
-/// Effects, asset operations, balances and credit.
+/// Returns the effects, asset operations, balances and credit of all orders and users as text.
 async fn effects_and_balances(market: &Market) -> Vec<String> {
     let mut view = market.world.view().await;
     let orders: Vec<OrderId> = (1..200).map(|id| id.try_into().unwrap()).collect();
@@ -244,7 +244,7 @@ async fn late_event_has_only_the_effects_that_the_order_status_allows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn event_that_reaches_a_handler_twice_is_parked() {
+async fn event_repeated_after_the_loss_of_its_success_record_is_parked() {
     let market = Market::running().await;
     market.deposit(5_000).await;
     let order = market.paid(SpentAssets { wallet: 2_000, ..SpentAssets::default() }).await;
@@ -309,8 +309,8 @@ async fn effect_without_its_fact_is_a_finding() {
     let findings = run_reconciliation(&market, false).await.findings;
     let flat = |it: &Finding| (it.kind, it.order, it.what.clone());
     let expected = [
-        (pending.id, "shipments has SHIPMENT, but the order is pending"),
-        (absent, "shipments has SHIPMENT, but the order does not exist"),
+        (pending.id, "table shipments contains the fact SHIPMENT, but the order is pending"),
+        (absent, "table shipments contains the fact SHIPMENT, but the order does not exist"),
     ];
     let expected =
         expected.map(|(order, what)| (FindingKind::EffectWithoutFact, Some(order), what.to_owned()));

@@ -159,7 +159,7 @@ async fn dead_letter_of_a_queue_without_a_consumer_is_parked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forged_message_is_parked_before_or_after_the_genuine_one() {
+async fn forged_message_is_parked_whether_delivered_before_or_after_the_genuine_one() {
     for forged_first in [true, false] {
         let (world, process, _) = consuming(|_, _| Act::Apply).await;
         world.commit_event(&process, "e-1", 7, 1).await;
@@ -179,7 +179,7 @@ async fn forged_message_is_parked_before_or_after_the_genuine_one() {
 #[tokio::test(start_paused = true)]
 async fn dead_letters_with_a_refused_body_are_parked_without_it_and_do_not_block_others() {
     let (world, _process, _) = consuming(|_, _| Act::Apply).await;
-    // More than one batch of the drainer, followed by other messages.
+    // The refused messages fill more than one batch of the drainer; other messages follow them.
     let refused = (0..25).map(|number| format!("{UNSTORABLE} {number}"));
     let bodies: Vec<String> = refused.chain((0..30).map(|number| format!("stray {number}"))).collect();
     for body in &bodies {

@@ -86,9 +86,13 @@ async fn results_after(sequence: [usize; 5]) -> (Vec<Notification>, CreditCounts
 async fn results_of_status_sync_and_buyer_credit_do_not_depend_on_the_sequence_of_events() {
     let timely = results_after([0, 1, 2, 3, 4]).await;
     let (notifications, counts, score) = &timely;
-    assert_eq!(notifications.len(), 4, "buyer and seller of two orders");
+    assert_eq!(
+        notifications.len(),
+        4,
+        "expected a notification of the buyer and of the seller of two orders"
+    );
     assert_eq!((counts.cancelled_by_timeout, counts.cancelled_by_buyer), (1, 1));
-    assert_eq!(*score, 93, "a cancellation after a refused lock does not count");
+    assert_eq!(*score, 93, "a cancellation after a refused lock must not count");
     for sequence in [[4, 3, 2, 1, 0], [1, 0, 4, 3, 2], [3, 4, 0, 2, 1]] {
         assert_eq!(results_after(sequence).await, timely, "{sequence:?}");
     }

@@ -55,7 +55,7 @@ async fn cancellation_count(world: &World, buyer: i64) -> u32 {
 /// The buyer whose row is locked has more events than a consumer processes at a time, mixed with events of another
 /// buyer.
 #[tokio::test(start_paused = true)]
-async fn events_blocked_by_a_row_lock_do_not_delay_others_and_are_applied_when_it_ends() {
+async fn events_blocked_by_a_row_lock_do_not_delay_others_and_are_applied_when_the_lock_ends() {
     let world = World::new().await;
     let process = world.process();
     process.start_consumer(&credit_consumer(&process), Default::default()).await;

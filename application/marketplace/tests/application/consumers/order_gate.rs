@@ -26,7 +26,11 @@ async fn delivered_event_applies_its_undelivered_predecessors_from_the_outbox() 
         world.deliver(QUEUE, id).await;
     }
     pass(millis(50)).await;
-    assert_eq!(world.effects(7).await, ["e-1", "e-2", "e-3"], "the later deliveries are duplicates");
+    assert_eq!(
+        world.effects(7).await,
+        ["e-1", "e-2", "e-3"],
+        "the later deliveries must be ignored as duplicates"
+    );
     assert!(world.is_drained(QUEUE).await);
 }
 
@@ -43,7 +47,7 @@ async fn retried_event_applies_its_predecessors_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn later_events_are_acked_and_wait_during_a_backoff_and_are_applied_at_once_after_it() {
+async fn later_events_are_acked_and_wait_during_a_backoff_and_are_applied_immediately_afterwards() {
     let (world, process, _) =
         consuming(|ids, before| if ids[0] == "e-1" && before < 2 { Act::Fail } else { Act::Apply }).await;
     world.commit_and_deliver(&process, "e-1", 7, 1).await;
@@ -56,7 +60,7 @@ async fn later_events_are_acked_and_wait_during_a_backoff_and_are_applied_at_onc
         assert_eq!((record.status, record.attempts), (ConsumeStatus::Waiting, 0));
     }
     let depth = world.depth(QUEUE).await;
-    assert_eq!((depth.ready, depth.unacked), (0, 1), "only the failed event is in the broker");
+    assert_eq!((depth.ready, depth.unacked), (0, 1), "only the failed event may still be in the queue");
     eventually(millis(300), async || world.log_status(NAME, "e-1").await == Some(ConsumeStatus::Success))
         .await;
     eventually(FOLLOW_UP_WITHIN, async || world.effects(7).await == ["e-1", "e-2", "e-3"]).await;

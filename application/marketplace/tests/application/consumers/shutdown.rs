@@ -45,7 +45,7 @@ async fn process_stops_soon_when_store_and_broker_are_unavailable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn event_in_backoff_is_returned_to_the_queue() {
+async fn event_in_backoff_is_requeued_when_the_process_stops() {
     let (world, process, _) = consuming(|_, _| Act::Fail).await;
     world.commit_and_deliver(&process, "e-1", 7, 1).await;
     pass(millis(300)).await;
@@ -57,7 +57,7 @@ async fn event_in_backoff_is_returned_to_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hanging_attempt_ends_within_its_timeout_and_all_deliveries_are_returned() {
+async fn hanging_attempt_ends_within_its_timeout_and_all_deliveries_are_requeued() {
     let (world, process, handler) = consuming(|_, _| Act::Hang).await;
     for order in 1..=30 {
         world.commit_and_deliver(&process, &format!("e-{order}"), order, 1).await;
@@ -71,7 +71,7 @@ async fn hanging_attempt_ends_within_its_timeout_and_all_deliveries_are_returned
 }
 
 #[tokio::test(start_paused = true)]
-async fn returned_deliveries_are_applied_once_by_the_next_process() {
+async fn requeued_deliveries_are_applied_once_by_the_next_process() {
     let (world, process, _) = consuming(|ids, _| if ids.len() > 1 { Act::Fail } else { Act::Apply }).await;
     for order in 1..=60 {
         world.commit_and_deliver(&process, &format!("e-{order}"), order, 1).await;

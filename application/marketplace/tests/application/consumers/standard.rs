@@ -50,7 +50,7 @@ fn every_dead_letter_key_routes_to_one_queue() {
         assert_eq!(
             topology.queues.iter().filter(is_bound).count(),
             1,
-            "{} dead-letters with {key}",
+            "number of queues bound to {key}, the dead-letter key of {}",
             queue.name
         );
     }
@@ -151,7 +151,7 @@ async fn late_release_does_not_free_a_product_taken_by_a_newer_order() {
         let is = |row: &&OutboxRow| row.aggregate.id == order.id.get() && row.event_type == event_type;
         rows.iter().find(is).unwrap().event_id.to_string()
     };
-    // The cancellation was published late, after the product was sold to another order.
+    // The cancellation is delivered late, after another order for the product was placed.
     for (order, event_type) in [(&old, "ORDER_CREATED"), (&new, "ORDER_CREATED"), (&old, "ORDER_CANCELLED")] {
         world.deliver(inventory.queue, &id(order, event_type)).await;
         eventually(secs(1), async || world.is_drained(inventory.queue).await).await;

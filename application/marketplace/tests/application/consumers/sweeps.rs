@@ -42,7 +42,7 @@ async fn attempt_with_an_expired_lease_is_repeated_by_the_sweep() {
     world.commit_event(&process, "e-1", 7, 1).await;
     write_unfinished_record(&world, "e-1", ConsumeStatus::Processing, Some(TimeDelta::seconds(12))).await;
     pass(millis(11_900)).await;
-    assert!(world.effects(7).await.is_empty(), "the lease has not expired");
+    assert!(world.effects(7).await.is_empty(), "the event was applied before the lease expired");
     eventually(secs(6), async || world.effects(7).await == ["e-1"]).await;
     assert_eq!(world.log(NAME, "e-1").await.unwrap().attempts, 2);
 }
@@ -55,7 +55,10 @@ async fn confirmed_event_that_the_broker_lost_is_applied_from_the_outbox() {
     }
     world.mark_sent_without_message(&["e-1", "e-2", "e-3"]).await;
     pass(secs(59)).await;
-    assert!(world.effects(7).await.is_empty(), "the messages may still arrive");
+    assert!(
+        world.effects(7).await.is_empty(),
+        "the events were applied although their messages may still arrive"
+    );
     eventually(secs(8), async || world.effects(7).await == ["e-1", "e-2", "e-3"]).await;
 }
 
@@ -99,7 +102,11 @@ async fn lost_event_that_fails_is_retried_and_dead_lettered() {
     world.mark_sent_without_message(&["e-1"]).await;
     eventually(secs(150), async || world.log_status(NAME, "e-1").await == Some(ConsumeStatus::Dead)).await;
     assert_eq!(world.log(NAME, "e-1").await.unwrap().attempts, 4);
-    assert_eq!(world.dead_letters().await.len(), 1, "it is parked although no delivery was dead-lettered");
+    assert_eq!(
+        world.dead_letters().await.len(),
+        1,
+        "the event must be parked although no delivery was dead-lettered"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,11 +158,11 @@ async fn idle_sweep_rarely_queries_the_store() {
     let before = process.faults.calls();
     pass(secs(100)).await;
     let calls = process.faults.calls() - before;
-    assert!(calls <= 100, "{calls} calls in 100 s");
+    assert!(calls <= 100, "{calls} store calls in 100 s, expected at most 100");
 }
 
 #[tokio::test(start_paused = true)]
-async fn unfinished_attempt_is_counted_before_a_later_event_repeats_it() {
+async fn unfinished_attempt_is_counted_when_a_later_event_triggers_its_retry() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
     world.commit_event(&process, "e-1", 7, 1).await;
     write_unfinished_record(&world, "e-1", ConsumeStatus::Processing, Some(TimeDelta::seconds(-1))).await;

@@ -51,7 +51,7 @@ async fn due_timeout_message_closes_the_order_and_frees_its_product() {
     assert_eq!(world.history(order.id).await.last().unwrap(), &(2, "ORDER_CANCELLED".to_owned()));
     let rows = world.rows().await;
     let cancelled = rows.iter().find(|row| row.event_type == "ORDER_CANCELLED").unwrap();
-    assert_eq!(cancelled.trace_id(), rows[0].trace_id(), "the cancellation has the trace of the order");
+    assert_eq!(cancelled.trace_id(), rows[0].trace_id(), "the cancellation must have the trace of the order");
     assert!(world.is_drained(TIMEOUT_QUEUE).await && world.is_drained(TIMEOUT_DELAY_QUEUE).await);
 }
 

@@ -82,7 +82,10 @@ async fn replay_with_a_lost_connection_stays_replaying_and_is_applied_once() {
         let replayed =
             replay_dead_letters(&process.app.outbox, &acting(&operator()), replay()).await.unwrap();
         assert_eq!((replayed.replayed, replayed.refused.len()), (0, 1));
-        assert!(!replayed.refused[0].why.contains("connection"), "the error of the broker is only logged");
+        assert!(
+            !replayed.refused[0].why.contains("connection"),
+            "the error of the broker must only be logged"
+        );
         assert_eq!(fixture.world.dead_letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replaying);
         let next = next_process(&fixture).await;
         assert_applied_once_and_closed(&fixture, &next).await;

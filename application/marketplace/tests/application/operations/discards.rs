@@ -205,7 +205,7 @@ async fn dead_letter_whose_event_was_applied_is_reported_and_closed_as_replayed(
     assert_eq!(
         world.audited_changes().await.last().map(|entry| entry.changed),
         Some(1),
-        "the dead letter was closed"
+        "the closed dead letter must be counted in the audit log"
     );
     let again = discard_dead_letters(&process.app.outbox, &acting(&operator()), discard(keys(&["e-1"])))
         .await
@@ -237,7 +237,7 @@ async fn event_in_progress_is_not_discarded_until_its_attempt_ends() {
     assert_eq!((refused.matched, refused.discarded), (1, 0));
     assert_eq!(refusals_of(&refused.refused), [("e-1", "it is being applied")]);
     assert_eq!(world.dead_letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replaying);
-    assert_eq!(world.audited_changes().await.len(), 1, "only the replay is audited");
+    assert_eq!(world.audited_changes().await.len(), 1, "only the replay may be in the audit log");
     eventually(secs(12), async || is(ConsumeStatus::Failed).await).await;
     let calls = handler.calls().len();
     assert_eq!(
@@ -248,7 +248,7 @@ async fn event_in_progress_is_not_discarded_until_its_attempt_ends() {
         1
     );
     pass(secs(60)).await;
-    assert_eq!(handler.calls().len(), calls, "it is not retried");
+    assert_eq!(handler.calls().len(), calls, "the discarded event must not be retried");
     assert!(is(ConsumeStatus::Dead).await);
     assert_eq!(world.dead_letter(QUEUE, "e-1").await.status, DeadLetterStatus::Discarded);
 }
@@ -289,7 +289,7 @@ async fn dead_letters_of_two_tenants_are_audited_for_each_tenant() {
         let replay = "dead-letters.replay";
         assert_eq!(entries, [(discard, changed, context.tenant), (replay, changed, context.tenant)]);
         assert!(log.iter().all(|entry| entry.effect.actor == "command-line:root"));
-        assert_eq!(log[0].effect.selection, r#"{"filter":{}}"#, "the entry does not reveal other tenants");
+        assert_eq!(log[0].effect.selection, r#"{"filter":{}}"#, "the entry must not reveal other tenants");
     }
 }
 

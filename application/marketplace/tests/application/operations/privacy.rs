@@ -21,7 +21,11 @@ async fn shown(payload: &str) -> String {
 async fn personal_fields_are_masked_and_the_rest_is_unchanged() {
     let payload = r#"{"orderId":1,"orderNo":"20260131080000","buyerId":8,"sellerId":7,"totalAmount":88.50,"transactionId":"txn-1","paymentMethod":"card","payTime":"2026-01-31T08:00:00.5Z"}"#;
     let expected = r#"{"orderId":1,"orderNo":"20260131080000","buyerId":"***","sellerId":"***","totalAmount":88.50,"transactionId":"***","paymentMethod":"***","payTime":"2026-01-31T08:00:00.5Z"}"#;
-    assert_eq!(shown(payload).await, expected, "field order and digits are unchanged");
+    assert_eq!(
+        shown(payload).await,
+        expected,
+        "the sequence of the fields and the digits of numbers must be unchanged"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use crate::consumers::scripted::{NAME, QUEUE};
 use crate::support::{TENANT, World, event_id, pass, secs};
 
 #[tokio::test(start_paused = true)]
-async fn event_is_found_by_operators_of_its_tenant() {
+async fn event_is_found_only_by_operators_of_its_tenant_and_by_the_platform() {
     let world = World::new().await;
     let process = world.process();
     world.commit_event_in(&process, tenant(2), "e-1", 7).await;
@@ -97,7 +97,7 @@ async fn stats_count_the_tenant_of_the_operator_and_list_every_consumer() {
     assert_eq!(
         stats(&app.outbox, &acting(&operator()), None).await.unwrap().blocked,
         0,
-        "failed events do not block later ones"
+        "expected no blocked aggregate under on-failed continue"
     );
     let app = &with_scripted(world.process(), &fixture.handler).app;
     let own = stats(&app.outbox, &acting(&operator()), None).await.unwrap();
@@ -149,7 +149,7 @@ async fn audit_log_shows_changes_to_rows_of_the_tenant_newest_first() {
     assert_eq!(selections(operator(), None).await, [second, first]);
     assert!(
         selections(other_tenant_operator(), None).await.is_empty(),
-        "changes by a platform operator are recorded for the tenant of the rows"
+        "a change by a platform operator must be recorded for the tenant of the rows"
     );
     assert_eq!(selections(platform(), None).await, [second, first]);
     assert_eq!(selections(platform(), Some(TENANT)).await, [second, first]);

@@ -26,7 +26,7 @@ fn filter(filter: OutboxFilter) -> RedriveEvents {
     redrive(RedriveSelection::Filter { filter: RedriveFilter::new(filter).unwrap(), after: None })
 }
 
-/// Three failed events, one failed event of another tenant, and one pending event.
+/// Creates three failed events, one failed event of another tenant, and one pending event.
 async fn failed_events() -> (World, Process) {
     let world = World::new().await;
     let process = world.process();
@@ -170,7 +170,7 @@ async fn redrive_covers_one_tenant_for_operators_and_all_tenants_for_the_command
     let entries: Vec<_> =
         audit.iter().map(|entry| (entry.tenant, entry.actor.as_str(), entry.changed)).collect();
     let actor = "command-line:root";
-    assert_eq!(entries, [(TENANT, actor, 1), (tenant(2), actor, 1)], "one audit entry per tenant");
+    assert_eq!(entries, [(TENANT, actor, 1), (tenant(2), actor, 1)], "expected one audit entry per tenant");
 }
 
 #[tokio::test(start_paused = true)]
@@ -187,7 +187,7 @@ async fn redrive_happens_and_is_audited_once_after_a_commit_fault() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_row_is_redriven_by_one_of_two_concurrent_calls() {
+async fn each_row_is_redriven_by_only_one_of_two_concurrent_calls() {
     let (world, process) = failed_events().await;
     let app = &process.app;
     let operator = acting(&operator());
@@ -229,7 +229,7 @@ impl Store for InterposedStore {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_changed_in_the_meantime_is_skipped() {
+async fn row_redriven_and_published_in_the_meantime_is_skipped() {
     let (world, process) = failed_events().await;
     let world = Arc::new(world);
     let inner = Arc::clone(&process.app.outbox.tx.store);
@@ -239,14 +239,18 @@ async fn row_changed_in_the_meantime_is_skipped() {
     let by_aggregate = filter(OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() });
     let redriven = redrive_events(&app.outbox, &acting(&operator()), by_aggregate).await.unwrap();
     assert_eq!((redriven.matched, redriven.redriven, redriven.skipped), (1, 0, 1));
-    assert_eq!(world.status("e-1").await, OutboxStatus::Sent, "the filter selects only FAILED events");
+    assert_eq!(
+        world.status("e-1").await,
+        OutboxStatus::Sent,
+        "a row that is not FAILED any more must not be redriven"
+    );
     let entries: Vec<_> =
         world.audit_entries().await.iter().map(|entry| (entry.matched, entry.changed)).collect();
-    assert_eq!(entries, [(1, 0)], "the call is audited without a change");
+    assert_eq!(entries, [(1, 0)], "expected an audit entry of the call with 0 changed rows");
 }
 
 #[tokio::test(start_paused = true)]
-async fn rate_applies_across_all_events() {
+async fn redrive_rate_applies_to_all_events_of_a_call_together() {
     let (_world, process) = many_failed(4).await;
     let by_aggregate = OutboxFilter { aggregate_id: Some(7), ..OutboxFilter::default() };
     let command = RedriveEvents { pace: RedriveRate::new(3).unwrap(), ..filter(by_aggregate) };
@@ -278,7 +282,7 @@ async fn redrive_of_more_than_10_000_events_starts_with_the_oldest_and_continues
     assert_eq!(world.status("e-9999").await, OutboxStatus::Retry);
     assert_eq!(world.status("e-10000").await, OutboxStatus::Failed);
     let due: Vec<_> = world.rows().await.iter().filter_map(|row| row.next_retry_time).collect();
-    assert!(due.is_sorted(), "the due times follow the order of the aggregate");
+    assert!(due.is_sorted(), "the due times must be in the order of the aggregate");
     let audit = world.audited_changes().await;
     assert_eq!((audit.len(), audit.iter().map(|entry| entry.changed).sum::<u64>()), (20, 10_000));
     assert!(audit[19].selection.ends_with(r#""part":20,"parts":20}"#), "{}", audit[19].selection);
@@ -287,7 +291,7 @@ async fn redrive_of_more_than_10_000_events_starts_with_the_oldest_and_continues
 }
 
 #[tokio::test(start_paused = true)]
-async fn cursor_covers_all_sent_events_although_they_are_sent_again_in_the_meantime() {
+async fn cursor_selects_all_sent_events_once_although_they_are_sent_again_in_the_meantime() {
     let (world, process) = many_failed(10_001).await;
     let redrive_sent = |after| {
         let sent = OutboxFilter { status: Some(OutboxStatus::Sent), ..OutboxFilter::default() };
@@ -355,7 +359,10 @@ async fn redriven_sent_event_is_published_again_and_takes_effect_once() {
     let rows = world.rows().await;
     let paid = rows.iter().find(|row| row.event_type == "ORDER_PAID").unwrap();
     assert_eq!(paid.status, OutboxStatus::Sent);
-    assert!(paid.sent_time.unwrap() >= before, "the commit notified the relay");
+    assert!(
+        paid.sent_time.unwrap() >= before,
+        "the commit of the redrive must notify the relay, which publishes the row again"
+    );
     let tasks = world.view().await.shipment_tasks(TENANT, order.id).await.unwrap();
     assert_eq!(tasks.len(), 1);
     process.app.tx.tasks.stop().await;

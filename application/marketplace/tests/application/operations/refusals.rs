@@ -70,7 +70,7 @@ async fn dry_run_reports_refusals_and_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replay_starts_nothing_when_the_broker_is_unreachable() {
+async fn replay_fails_without_changes_when_the_broker_is_unreachable() {
     let fixture = dead_letter_fixture(&[("e-1", 7)]).await;
     let world = &fixture.world;
     let before = fixture.world.dead_letter(QUEUE, "e-1").await;

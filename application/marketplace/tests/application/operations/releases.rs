@@ -35,7 +35,7 @@ async fn release(process: &Process, order: i64) -> Result<u64, OperationError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn released_aggregate_continues_after_its_failed_event() {
+async fn later_events_are_published_after_the_release_of_their_aggregate() {
     let (world, process) = blocked_order().await;
     process.start_relay("r", RelaySettings { on_failed: OnFailed::Hold, ..RelaySettings::default() });
     pass(millis(500)).await;
@@ -119,10 +119,10 @@ async fn blocked_aggregates_are_listed_with_their_event_counts_until_released() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn aggregate_that_is_blocked_and_waiting_is_listed_once_across_pages() {
+async fn aggregate_with_a_failed_and_a_waiting_event_is_listed_once_across_pages() {
     let (world, process) = blocked_order().await;
-    // Two other orders only wait for a retry. Their row ids are greater than that of the waiting event of the blocked
-    // order.
+    // The events of two other orders wait for a retry. Their row ids are greater than the id of the waiting row of the
+    // blocked order.
     let event = |id: &str, order: i64| world.event(id, 1, &sample::changed(order));
     process.commit(vec![event("w-1", ORDER + 1), event("w-2", ORDER + 2)]).await;
     let waiting = ["e-2", "w-1", "w-2"].map(|id| FailedPublish {

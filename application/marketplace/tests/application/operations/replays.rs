@@ -25,7 +25,11 @@ async fn replayed_dead_letter_takes_effect_once_with_its_attempts_reset() {
     assert_eq!(world.effects(7).await, ["e-1"]);
     let record = world.log(NAME, "e-1").await.unwrap();
     assert_eq!((record.status, record.attempts), (ConsumeStatus::Success, 1));
-    assert_eq!(world.broker.queues().await.unwrap(), before, "no other queue received a copy");
+    assert_eq!(
+        world.broker.queues().await.unwrap(),
+        before,
+        "the depth of every queue must be the same as before the replay"
+    );
     let audit = world.audited_changes().await;
     assert_eq!((audit.len(), audit[0].action.as_str(), audit[0].changed), (1, "dead-letters.replay", 1));
     assert_eq!(audit[0].selection, r#"{"keys":["e-1"]}"#);
@@ -40,7 +44,10 @@ async fn replayed_dead_letter_that_fails_again_is_reopened_with_its_new_reason()
     pass(millis(700)).await;
     let dead_letter = fixture.world.dead_letter(QUEUE, "e-1").await;
     assert_eq!((dead_letter.status, dead_letter.note.is_some()), (DeadLetterStatus::Open, true));
-    assert!(dead_letter.died_at > first.died_at, "the new dead-lettering is later");
+    assert!(
+        dead_letter.died_at > first.died_at,
+        "the dead letter must have the time of its new dead-lettering"
+    );
     let record = fixture.world.log(NAME, "e-1").await.unwrap();
     assert_eq!((record.status, record.attempts), (ConsumeStatus::Dead, 1));
     assert!(fixture.world.effects(7).await.is_empty());
@@ -73,7 +80,7 @@ async fn replay_publishes_messages_in_event_order() {
     let ids: Vec<_> = deliveries.iter().map(|it| it.message.message_id.as_deref().unwrap()).collect();
     assert_eq!(ids, ["e-1", "e-2", "e-3"]);
     let row = fixture.world.row("e-1").await;
-    assert_eq!(deliveries[0].message, message(&row), "the message is rebuilt from the outbox row");
+    assert_eq!(deliveries[0].message, message(&row), "the message must be rebuilt from the outbox row");
     assert!(!deliveries[0].redelivered);
 }
 
@@ -126,7 +133,7 @@ async fn unconfirmed_replay_is_reported_and_can_be_repeated() {
 #[tokio::test(start_paused = true)]
 async fn replay_happens_and_is_audited_once_after_a_commit_fault() {
     for faults in FAULTS {
-        // Faults of the first commit, then of the last one.
+        // The faults affect the first commit, then the last one.
         for preceding in [0, 1] {
             let fixture = dead_letter_fixture(&[("e-1", 7), ("e-2", 8)]).await;
             fixture.process.kill().await;
@@ -144,13 +151,13 @@ async fn replay_happens_and_is_audited_once_after_a_commit_fault() {
             }
             let audit = fixture.world.audited_changes().await;
             assert_eq!((audit.len(), audit[0].changed), (1, 2), "{faults:?}");
-            assert_eq!(fixture.world.depth(QUEUE).await.ready, 2, "each was sent once");
+            assert_eq!(fixture.world.depth(QUEUE).await.ready, 2, "expected one message per dead letter");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn replay_handles_up_to_1000_dead_letters_per_call() {
+async fn replay_is_limited_to_the_1000_oldest_dead_letters_per_call() {
     let world = World::new().await;
     let handler = Scripted::new(&world, |_, _| Act::Apply);
     let process = with_scripted(world.process(), &handler);
@@ -179,7 +186,7 @@ async fn replay_handles_up_to_1000_dead_letters_per_call() {
         replay_dead_letters(&process.app.outbox, &acting(&operator()), command.clone()).await.unwrap();
     assert_eq!((replayed.matched, replayed.replayed, replayed.more), (1_000, 1_000, true));
     let last = world.dead_letter(QUEUE, "e-1001").await;
-    assert_eq!(last.status, DeadLetterStatus::Open, "the oldest dead letters are replayed first");
+    assert_eq!(last.status, DeadLetterStatus::Open, "the oldest dead letters must be replayed first");
     assert_eq!(world.audited_changes().await.iter().map(|entry| entry.changed).sum::<u64>(), 1_000);
     let replayed = replay_dead_letters(&process.app.outbox, &acting(&operator()), command).await.unwrap();
     assert_eq!((replayed.matched, replayed.replayed, replayed.more), (1, 1, false));
@@ -197,7 +204,7 @@ async fn event_that_fails_during_a_concurrent_replay_is_retried() {
     world.broker.nack_next(1);
     let first =
         replay_dead_letters(&process.app.outbox, &acting(&operator()), command.clone()).await.unwrap();
-    assert_eq!(first.replayed, 0, "the broker nacked the message");
+    assert_eq!(first.replayed, 0, "a nacked message must not count as replayed");
     let dead_letter = world.dead_letter(QUEUE, "e-1").await;
     assert_eq!(dead_letter.status, DeadLetterStatus::Replaying);
     let record = world.log(NAME, "e-1").await.unwrap();
@@ -219,6 +226,6 @@ async fn event_that_fails_during_a_concurrent_replay_is_retried() {
     assert_eq!(
         record.status,
         ConsumeStatus::Failed,
-        "the event is retried, because its dead letter was replayed"
+        "the event must be retried, because its dead letter was replayed"
     );
 }

@@ -34,7 +34,7 @@ async fn stale_copy_does_not_dead_letter_a_replayed_event() {
     // The copy is drained before the consumer starts.
     process.start_drainer(&[fixture.handler.subscriber()]);
     pass(millis(700)).await;
-    assert!(world.is_drained(DEAD_LETTER_QUEUE).await, "the copy is acked");
+    assert!(world.is_drained(DEAD_LETTER_QUEUE).await, "the copy must be acked");
     assert_eq!(world.dead_letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replayed);
     assert_eq!(world.log_status(NAME, "e-1").await, Some(ConsumeStatus::Failed));
     fixture.repair_consumer();

@@ -64,7 +64,7 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
     let mut expected = effects;
     expected.sort_unstable();
     assert_eq!(shown_effects, expected);
-    // ORDER_CREATED, ORDER_TIMEOUT, PAYMENT_SUCCEEDED, ORDER_PAID and two ORDER_STATUS_CHANGED.
+    // The events are ORDER_CREATED, ORDER_TIMEOUT, PAYMENT_SUCCEEDED, ORDER_PAID and two ORDER_STATUS_CHANGED.
     assert_eq!(texts(&shown, TimelineKind::Event).len(), 6);
     assert_eq!(texts(&shown, TimelineKind::Published), ["confirmed by the broker"; 6]);
     assert_eq!(texts(&shown, TimelineKind::Consumed).len(), 17);
@@ -78,7 +78,7 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
         (cause.event_id.clone(), cause.trace_id.clone())
     });
     let everything = timeline(app, &command_line(), None, order).await.unwrap();
-    assert_eq!(everything, shown, "there are no errors to show");
+    assert_eq!(everything, shown, "without errors, the timeline of an operator must equal that of the buyer");
     let masked = timeline(app, &operator(), None, order).await.unwrap();
     let started = |timeline: &Timeline| {
         let started = timeline.items.iter().find(|item| item.what.ends_with(" started")).unwrap();
@@ -87,7 +87,7 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
     assert_eq!(
         started(&masked).as_deref(),
         Some(MASK),
-        "an operator without the role `pii` does not see the payment method"
+        "an operator without the role `pii` must not see the payment method"
     );
     assert_ne!(started(&shown).as_deref(), Some(MASK));
     process.app.tx.tasks.stop().await;
@@ -182,7 +182,7 @@ async fn publish_attempts_redrives_and_ignored_duplicates_are_shown_in_sequence(
     assert_eq!(
         lines_of(by(BUYER), TimelineKind::Published).await,
         without_details,
-        "only operators see errors and names"
+        "only operators may see errors and names"
     );
     let consumed = lines_of(by(BUYER), TimelineKind::Consumed).await;
     for consumer in ["status-sync", "buyer-credit"] {
@@ -190,12 +190,16 @@ async fn publish_attempts_redrives_and_ignored_duplicates_are_shown_in_sequence(
         assert_eq!((of("applied by"), of("duplicate ignored by")), (1, 2), "{consumed:?}");
     }
     let applied = consumed.iter().take_while(|(what, ..)| what.starts_with("applied by")).count();
-    assert_eq!(consumed.len(), applied * 3, "ignored duplicates follow the applied events: {consumed:?}");
+    assert_eq!(
+        consumed.len(),
+        applied * 3,
+        "expected two ignored duplicates per applied event, after all applied events: {consumed:?}"
+    );
     process.app.tx.tasks.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_and_redriven_event_shows_both_states() {
+async fn timeline_shows_the_failure_and_the_redrive_of_an_event() {
     let world = World::new().await;
     let process = world.process();
     world.unbind_changed();

@@ -39,7 +39,7 @@ fn all_of(name: &str) -> BTreeMap<String, usize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn partitions_of_a_killed_relay_are_taken_over_soon_after_a_lease_when_the_clock_steps() {
+async fn partitions_of_a_killed_relay_are_taken_over_soon_after_its_lease_despite_a_clock_step() {
     for step in STEPS {
         let world = World::new().await;
         let a = process_with_relay(&world, "a").await;
@@ -80,13 +80,17 @@ async fn clock_step_does_not_move_partitions_of_live_relays() {
             pass(millis(2_100)).await;
         }
         pass(LEASE * 3).await;
-        assert_eq!(owners(&world).await, before, "after steps of {step}");
+        assert_eq!(
+            owners(&world).await,
+            before,
+            "partitions changed their owner or epoch after steps of {step}"
+        );
         drop((a, b));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_written_by_a_clock_ahead_waits_no_longer_than_the_retry_policy() {
+async fn retry_written_while_the_clock_was_ahead_waits_no_longer_than_the_retry_policy_allows() {
     let world = World::new().await;
     let process = world.process();
     let event = |id: &str, seq, order| world.event(id, seq, &sample::changed(order));
@@ -116,8 +120,16 @@ async fn retry_written_by_a_clock_ahead_waits_no_longer_than_the_retry_policy() 
     for id in ["late", "behind"] {
         assert_eq!(world.status(id).await, OutboxStatus::Sent, "{id}");
     }
-    assert_eq!(world.status("retry").await, OutboxStatus::Retry, "its delay is within the retry policy");
+    assert_eq!(
+        world.status("retry").await,
+        OutboxStatus::Retry,
+        "a delay within the retry policy must be kept"
+    );
     pass(secs(3_600)).await;
     assert_eq!(world.status("retry").await, OutboxStatus::Sent);
-    assert_eq!(world.status("redriven").await, OutboxStatus::Retry, "the operator chose its due time");
+    assert_eq!(
+        world.status("redriven").await,
+        OutboxStatus::Retry,
+        "a due time that an operator chose must be kept"
+    );
 }

@@ -46,7 +46,11 @@ async fn message_contains_the_envelope_and_properties_of_the_contract() {
                  \"aggregateId\":7,\"occurredAt\":\"2026-02-04T10:30:00.000000Z\",\"traceId\":\"trace-xxx\",\
                  \"payload\":{\"orderId\":7,";
     assert!(message.body.starts_with(start), "{}", message.body);
-    assert!(message.body.contains("\"totalAmount\":88.50"), "money has two decimals: {}", message.body);
+    assert!(
+        message.body.contains("\"totalAmount\":88.50"),
+        "expected an amount with two decimals: {}",
+        message.body
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -57,7 +57,7 @@ async fn event_awaiting_retry_blocks_only_its_own_aggregate() {
     process.commit(vec![a("a-3", 3), world.event("b-2", 2, &sample::changed(2))]).await;
     pass(secs(1)).await;
     assert_eq!(windows.ids().concat(), ["a-1", "b-1", "b-2"]);
-    assert_eq!(world.status("a-2").await, OutboxStatus::New, "a blocked row is not changed");
+    assert_eq!(world.status("a-2").await, OutboxStatus::New, "a blocked row must not change");
     failing.store(false, Ordering::Relaxed);
     pass(secs(4)).await;
     assert_eq!(windows.ids().concat(), ["a-1", "b-1", "b-2", "a-1", "a-2", "a-3"]);
@@ -113,5 +113,9 @@ async fn timeout_event_neither_blocks_nor_is_blocked() {
     pass(secs(1)).await;
     assert_eq!(world.status("t-4").await, OutboxStatus::Sent);
     assert_eq!(world.status("a-3").await, OutboxStatus::Retry);
-    assert_eq!(windows.ids()[0], ["t-1", "a-2"], "both are published in one window");
+    assert_eq!(
+        windows.ids()[0],
+        ["t-1", "a-2"],
+        "expected the timeout event and the later event in one window"
+    );
 }

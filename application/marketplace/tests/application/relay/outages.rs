@@ -1,4 +1,4 @@
-//! Outages of the broker and of the store. By default they spend no attempts.
+//! Outages of the broker and of the store. By default, an outage does not count as an attempt.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ async fn blocked_broker_leaves_the_outbox_unchanged() {
     assert_eq!(
         (row.status, row.retry_count, row.last_error),
         (OutboxStatus::New, 0, None),
-        "no publish was attempted"
+        "the row must not change while the broker is blocked"
     );
     world.broker.set_blocked(None);
     eventually(RECOVERED_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
@@ -132,7 +132,7 @@ async fn unpublishable_row_spends_one_attempt_during_a_broker_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silent_broker_is_unreachable_after_the_confirm_timeout() {
+async fn silent_broker_counts_as_unreachable_after_the_confirm_timeout() {
     let world = World::new().await;
     let broker = SlowBroker::first(&world.broker, secs(1_000_000));
     let process = world.process_on(Arc::clone(&broker) as Arc<dyn Broker>);
@@ -149,7 +149,7 @@ async fn silent_broker_is_unreachable_after_the_confirm_timeout() {
     assert_eq!(
         world.depth(WEBHOOK_QUEUE).await.ready,
         2,
-        "the outcome was unknown, so the row was published again"
+        "expected two messages, because a row of unknown outcome is published again"
     );
 }
 
@@ -162,7 +162,7 @@ async fn store_outage_pauses_the_relay_with_backoff() {
     let before = process.faults.calls();
     pass(secs(120)).await;
     let calls = process.faults.calls() - before;
-    assert!(calls < 200, "an unavailable store is polled with backoff: {calls} calls in 2 min");
+    assert!(calls < 200, "{calls} store calls in 2 min, expected fewer than 200 because of the backoff");
     process.faults.set_unavailable(false);
     eventually(RECOVERED_WITHIN, async || world.status("e-1").await == OutboxStatus::Sent).await;
     assert!(windows.all().len() <= 2);
@@ -197,6 +197,6 @@ async fn stopping_relay_does_not_wait_long_for_a_silent_broker() {
     assert_eq!(
         world.status("e-1").await,
         OutboxStatus::Retry,
-        "the outcome is unknown, so the row is published again"
+        "a row of unknown outcome must be scheduled for another publish"
     );
 }

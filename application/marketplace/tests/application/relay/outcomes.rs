@@ -38,7 +38,7 @@ async fn assert_retry_schedule(reply: BrokerReply, error: &str) {
     assert_eq!((row.status, row.next_retry_time), (OutboxStatus::Failed, None));
     assert_eq!(row.last_error.as_deref(), Some(error));
     pass(secs(3_600)).await;
-    assert_eq!(windows.all().len(), 4, "a FAILED row is not published again without a redrive");
+    assert_eq!(windows.all().len(), 4, "a FAILED row must not be published again without a redrive");
     let pauses = windows.pauses("e-1");
     for (pause, delay) in pauses.iter().zip([secs(5), secs(30), secs(120)]) {
         assert!(*pause >= delay && *pause < delay + millis(100), "{pauses:?}");
@@ -79,7 +79,7 @@ async fn each_failed_attempt_is_recorded_in_the_history_once() {
     let expected = [(Retry, 1), (Retry, 2), (Retry, 3), (Failed, 4)];
     let expected = expected.map(|(kind, attempts)| (kind, attempts, error.clone()));
     assert_eq!(history(&world, "e-1").await, expected);
-    assert_eq!(history(&world, "e-2").await, [], "a row confirmed at its first attempt has no history");
+    assert_eq!(history(&world, "e-2").await, [], "a row confirmed at its first attempt must have no history");
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,20 +111,24 @@ async fn unpublishable_row_fails_at_its_first_attempt_and_does_not_delay_others(
         .await;
     pass(millis(100)).await;
     assert_eq!(world.status("good").await, OutboxStatus::Sent);
-    assert_eq!(world.status("later").await, OutboxStatus::Sent, "the same order has an unpublishable row");
+    assert_eq!(
+        world.status("later").await,
+        OutboxStatus::Sent,
+        "the event must be published although its order has an unpublishable row"
+    );
     for (id, error) in [
         ("unknown", "消息发送失败: 事件类型不支持: ORDER_UNKNOWN"),
         ("broken", "消息发送失败: the payload is not JSON"),
         ("list", "消息发送失败: the payload is not a JSON object"),
-        ("kind", "消息发送失败: the aggregate_type of ORDER_PAID is Order, not Payment"),
-        ("id", "消息发送失败: aggregate_id is 5, and the payload's orderId is 6"),
+        ("kind", "消息发送失败: aggregate_type is Payment, but ORDER_PAID requires Order"),
+        ("id", "消息发送失败: aggregate_id is 5, but the payload's orderId is 6"),
     ] {
         let row = world.row(id).await;
         assert_eq!((row.status, row.retry_count), (OutboxStatus::Failed, 1), "{id}");
         let last_error = row.last_error.unwrap();
         assert!(last_error.starts_with(error), "{last_error}");
     }
-    assert_eq!(windows.ids(), [["good"], ["later"]], "the unpublishable rows never reached the broker");
+    assert_eq!(windows.ids(), [["good"], ["later"]], "the unpublishable rows must never reach the broker");
 }
 
 #[tokio::test(start_paused = true)]

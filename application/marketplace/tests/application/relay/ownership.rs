@@ -108,7 +108,11 @@ async fn relay_waiting_for_the_broker_keeps_its_leases() {
     let b = process_with_relay(&world, "b").await;
     for _ in 0..8 {
         pass(secs(1)).await;
-        assert_eq!(as_pairs(&shares(&world).await), [("a", 64)], "no partition is released during a window");
+        assert_eq!(
+            as_pairs(&shares(&world).await),
+            [("a", 64)],
+            "no partition may be released during a window"
+        );
     }
     eventually(secs(1), async || world.status("e-1").await == OutboxStatus::Sent).await;
     assert_eq!(world.depth(WEBHOOK_QUEUE).await.ready, 1);
@@ -149,7 +153,11 @@ async fn relay_stalled_beyond_its_lease_settles_nothing() {
     assert_eq!(windows.ids(), [["e-1"]]);
     slow.faults.set_unavailable(false);
     pass(secs(30)).await;
-    assert_eq!(world.row("e-1").await, settled, "the row is as its new owner settled it");
+    assert_eq!(
+        world.row("e-1").await,
+        settled,
+        "the slow relay must not change a row that the new owner has settled"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,14 +174,14 @@ async fn relay_that_loses_its_lease_between_two_events_does_not_publish_the_seco
     other.start_relay("b-other", RelaySettings::default());
     pass(secs(20)).await;
     assert_eq!(windows.ids(), [["e-1"], ["e-2"]]);
-    assert_eq!(world.depth(WEBHOOK_QUEUE).await.ready, 1, "the slow relay published only the first event");
+    assert_eq!(world.depth(WEBHOOK_QUEUE).await.ready, 1, "the slow relay must publish only the first event");
 }
 
 #[tokio::test(start_paused = true)]
 async fn stalled_relay_does_not_settle_rows_of_an_old_epoch() {
     let world = World::new().await;
     let started = tokio::time::Instant::now();
-    // On the broker of the slow relay no queue is bound for the events: after 9 s they are returned.
+    // No queue is bound for the events, so the slow broker returns the messages of the slow relay after 9 s.
     world.unbind_changed();
     let slow = world.process_on(SlowBroker::first(&world.broker, secs(9)));
     slow.start_relay("a-slow", RelaySettings::default());
@@ -188,9 +196,12 @@ async fn stalled_relay_does_not_settle_rows_of_an_old_epoch() {
     slow.faults.set_unavailable(false);
     pass(millis(8_900) - started.elapsed()).await;
     let share = shares(&world).await.get("a-slow").copied();
-    assert!(share.is_some_and(|count| count > 0), "the slow relay owns partitions again: {share:?}");
+    assert!(
+        share.is_some_and(|count| count > 0),
+        "the slow relay must own partitions again, but its number of partitions is {share:?}"
+    );
     pass(secs(1)).await;
-    assert_eq!(world.rows().await, settled, "the late outcomes of the slow relay changed no row");
+    assert_eq!(world.rows().await, settled, "the late outcomes of the slow relay must not change a row");
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,7 +28,7 @@ async fn only_the_20_unroutable_of_200_messages_stay_unsent() {
     assert!(world.broker.rebind(WEBHOOK_QUEUE, "order.status.changed"));
     pass(secs(5)).await;
     assert!(world.rows().await.iter().all(|row| row.status == OutboxStatus::Sent));
-    assert_eq!(world.depth(WEBHOOK_QUEUE).await.ready, 200, "each was published once");
+    assert_eq!(world.depth(WEBHOOK_QUEUE).await.ready, 200, "expected one message per event");
 }
 
 #[tokio::test(start_paused = true)]
@@ -110,7 +110,7 @@ async fn idle_relay_rarely_queries_the_store() {
     let (_world, process) = relay_on(broker, RelaySettings::default()).await;
     let before = process.faults.begun_units();
     pass(secs(60)).await;
-    // The relay runs one unit of work per lease renewal: every third of a lease of 5 s.
+    // The relay runs one unit of work per lease renewal, and renews a lease of 5 s after a third of this time.
     let ticks = process.faults.begun_units() - before;
     assert!((30..=40).contains(&ticks), "{ticks}");
 }

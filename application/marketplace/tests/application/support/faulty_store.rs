@@ -1,4 +1,4 @@
-//! Store with injected faults: unavailable for some time, or commits that fail or whose reply is lost.
+//! Store with injected faults: outages, failing commits, and lost replies of commits.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

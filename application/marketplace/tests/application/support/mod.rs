@@ -57,7 +57,7 @@ pub(crate) struct World {
     pub(crate) store: MemoryStore,
     pub(crate) broker: MemoryBroker,
     pub(crate) pending_timeout: Duration,
-    /// Whether FAILED events block later ones, for processes created from now on.
+    /// Whether FAILED events block later ones. A change applies to processes created afterwards.
     pub(crate) on_failed: OnFailed,
     random: Arc<SeededRandom>,
 }

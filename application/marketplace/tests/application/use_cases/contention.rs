@@ -24,7 +24,7 @@ async fn sixty_four_buyers() {
     let results = join_all(buys.map(|buy| a.app.tx.tasks.spawn(buy))).await;
     let results: Vec<_> = results.into_iter().map(|result| result.unwrap().unwrap()).collect();
     let winners: Vec<&Order> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
-    let [winner] = winners.as_slice() else { panic!("{} orders for one product", winners.len()) };
+    let [winner] = winners.as_slice() else { panic!("{} orders for one product, expected 1", winners.len()) };
     for result in &results {
         match result {
             Ok(_) | Err(UseCaseError::Order(OrderRefusal::Product(ProductRefusal::WrongStatus { .. }))) => {}
@@ -37,12 +37,12 @@ async fn sixty_four_buyers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_of_64_concurrent_buyers_gets_the_product() {
+async fn only_one_of_64_concurrent_buyers_gets_the_product() {
     sixty_four_buyers().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_64_buyers_on_two_threads_gets_the_product() {
+async fn only_one_of_64_buyers_on_two_threads_gets_the_product() {
     sixty_four_buyers().await;
 }
 
@@ -60,7 +60,7 @@ async fn ids_are_unique_across_processes_and_tasks() {
     for kind in kinds {
         assert!(
             processes[0].app.ids.next::<OrderId>(kind).await.unwrap().get() <= 100,
-            "{kind:?} has its own id blocks"
+            "the id of {kind:?} is not from the first block of this kind"
         );
     }
 }

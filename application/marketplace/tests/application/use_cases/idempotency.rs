@@ -33,8 +33,8 @@ async fn listed(app: &App, ticket: Ticket) -> Option<String> {
     list_product(app, &context, command).await.ok().map(|product| product.id.to_string())
 }
 
-/// An attempt whose lease has expired finishes while another attempt takes the key over. Exactly one of the two
-/// commits, in each tested interleaving.
+/// An attempt whose lease has expired finishes while another attempt takes over its claim. In each tested interleaving,
+/// exactly one of the two attempts is committed.
 #[tokio::test(start_paused = true)]
 async fn exactly_one_attempt_completes_when_an_expired_lease_is_taken_over() {
     let mut late = 0;
@@ -59,16 +59,24 @@ async fn exactly_one_attempt_completes_when_an_expired_lease_is_taken_over() {
         match (first, second.unwrap()) {
             (None, ClaimOutcome::New(ticket)) => {
                 taken_over += 1;
-                assert!(listed(&app, ticket).await.is_some(), "after {steps} steps");
+                assert!(
+                    listed(&app, ticket).await.is_some(),
+                    "after {steps} steps of 150 ms: the attempt that took over the claim was not committed"
+                );
             }
             (Some(id), ClaimOutcome::Replayed(response)) => {
                 late += 1;
                 assert_eq!(response.data, id);
             }
-            other => panic!("after {steps} steps: {other:?}"),
+            other => {
+                panic!("after {steps} steps of 150 ms: {other:?}, expected exactly one committed attempt")
+            }
         }
     }
-    assert!(late > 0 && taken_over > 0, "{late} completed late, {taken_over} taken over");
+    assert!(
+        late > 0 && taken_over > 0,
+        "{late} late attempts and {taken_over} takeovers were committed, expected at least one of each"
+    );
 }
 
 /// A process crashed during a request, then the clock was set back by more than the lease. The client MUST NOT wait until
@@ -86,11 +94,16 @@ async fn claim_with_a_future_lease_is_taken_over_after_the_clock_is_set_back() {
     else {
         panic!("expected the claim to be taken over")
     };
-    assert_eq!(listed(&one.app, lost).await, None, "the replaced claim commits nothing");
+    assert_eq!(
+        listed(&one.app, lost).await,
+        None,
+        "the attempt whose claim was taken over must not be committed"
+    );
     assert!(listed(&other.app, ticket).await.is_some());
 }
 
-/// A commit whose reply is lost is repeated and finds its own changes: for the claim, the id blocks and the command.
+/// A unit of work whose commit reply is lost is repeated and finds its own changes. The fault affects the claim of the
+/// key, the reservation of an id block, or the command.
 #[tokio::test(start_paused = true)]
 async fn response_is_replayed_after_a_lost_commit_reply() {
     for nth in 0..4 {
@@ -104,7 +117,7 @@ async fn response_is_replayed_after_a_lost_commit_reply() {
         else {
             panic!("expected a new claim")
         };
-        let id = listed(&process.app, ticket).await.expect("the product is listed");
+        let id = listed(&process.app, ticket).await.expect("the product must be listed");
         let again = begin(&process.app, keyed_request("key"), write_response).await.unwrap();
         let ClaimOutcome::Replayed(response) = again else { panic!("{nth}: {again:?}") };
         assert_eq!(response.data, id);
@@ -127,7 +140,7 @@ async fn command_rejects_a_key_claimed_for_a_deferred_response() {
     let command = ListProduct { title: "Desk".to_owned().try_into().unwrap(), price: money(100) };
     let refused = list_product(&app, &context, command).await.unwrap_err();
     assert!(
-        refused.to_string().contains("POST /api/v1/products stores its response in its transaction"),
+        refused.to_string().contains("POST /api/v1/products stores its response in its unit of work"),
         "{refused}"
     );
     assert!(world.view().await.products_page(TENANT, None, None, 10).await.unwrap().is_empty());

@@ -30,11 +30,11 @@ async fn listed_product_is_on_sale() {
     assert_eq!((product.status, product.version), (ProductStatus::OnSale, 1));
     assert_eq!((product.seller.get(), product.price), (SELLER, money(8_850)));
     assert_eq!(world.product(product.id).await, product);
-    assert!(world.rows().await.is_empty(), "listing a product appends no event");
+    assert!(world.rows().await.is_empty(), "listing a product must append no event");
 }
 
 #[tokio::test(start_paused = true)]
-async fn placed_order_sells_the_product_and_appends_created_and_timeout_events() {
+async fn placed_order_marks_the_product_sold_and_appends_created_and_timeout_events() {
     let world = World::new().await;
     let process = world.process();
     let product = process.listed().await;
@@ -92,7 +92,7 @@ async fn order_is_refused_for_a_missing_unavailable_or_own_product() {
         sold,
         Err(UseCaseError::Order(OrderRefusal::Product(ProductRefusal::WrongStatus { .. })))
     ));
-    assert_eq!(world.rows().await.len(), 2, "a refused command appends no event");
+    assert_eq!(world.rows().await.len(), 2, "a refused command must append no event");
 }
 
 #[tokio::test(start_paused = true)]

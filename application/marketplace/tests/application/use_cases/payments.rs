@@ -23,12 +23,16 @@ async fn types(world: &World) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn payment_started_twice_is_one_payment() {
+async fn repeated_start_of_a_payment_returns_the_existing_payment() {
     let (world, process, order) = ordered().await;
     let payment = process.started_payment(order.id).await;
     assert_eq!((payment.status, payment.amount), (PaymentStatus::Processing, order.payable));
     assert_eq!(process.started_payment(order.id).await, payment);
-    assert_eq!(world.process().started_payment(order.id).await, payment, "the same in another process");
+    assert_eq!(
+        world.process().started_payment(order.id).await,
+        payment,
+        "another process must return the same payment"
+    );
     let seller = StartPayment { order: order.id, method: "card".into() };
     let result = start_payment(&process.app, &by(SELLER), seller).await;
     assert!(matches!(result, Err(UseCaseError::Order(OrderRefusal::NotAllowed { .. }))));

@@ -35,7 +35,11 @@ async fn products_page_is_ordered_newest_first() {
     }
     assert_eq!((seen, sizes), (listed, vec![10, 10, 5]));
     let whole = products(&process.app, &by(BUYER), None, None, 25).await.unwrap();
-    assert_eq!((whole.items.len(), whole.next), (25, None), "a full last page has no next");
+    assert_eq!(
+        (whole.items.len(), whole.next),
+        (25, None),
+        "a full last page must have no cursor of a next page"
+    );
     let sold = products(&process.app, &by(BUYER), Some(ProductStatus::Sold), None, 10).await.unwrap();
     assert!(sold.items.is_empty());
     let other_tenant = CommandContext { tenant: 2.try_into().unwrap(), ..by(BUYER) };

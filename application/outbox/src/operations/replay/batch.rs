@@ -47,11 +47,11 @@ pub(super) struct BatchOutcome {
 /// Result of the first step for one dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BeginOutcome {
-    /// It has to be published.
+    /// The event has to be published.
     Publish,
-    /// Its event was applied: nothing to publish.
+    /// The event was applied: nothing has to be published.
     Applied,
-    /// It is already decided, or it no longer exists.
+    /// The dead letter is already decided, or no longer exists.
     Decided(&'static str),
 }
 
@@ -253,7 +253,7 @@ async fn close(
     }
     let now = unit.dead_letter(&dead_letter.queue, &dead_letter.key).await?;
     Ok(match now.map(|now| (now.status, now.reason)) {
-        // Closed by another replay, or by an earlier attempt at this unit of work.
+        // Another replay, or an earlier attempt at this unit of work, has closed the dead letter.
         Some((DeadLetterStatus::Replayed, _)) => None,
         Some((DeadLetterStatus::Open, reason)) => Some(format!("it was dead-lettered again: {reason}")),
         Some((DeadLetterStatus::Replaying, _)) => Some("another replay of it is in progress".to_owned()),

@@ -28,7 +28,7 @@ use batch::{Batch, BatchOutcome};
 /// Maximum number of dead letters per batch.
 const BATCH: usize = 100;
 
-/// Command: which dead letters to replay, and why.
+/// Command: the dead letters to replay, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayDeadLetters {
     /// Selected dead letters.
@@ -98,7 +98,7 @@ pub async fn replay_dead_letters(
         let batch = Batch { dead_letters, entry: AuditEntry { at: outbox.now(), ..entry } };
         let task = outbox.clone();
         let last = part + 1 == parts;
-        // A separate task, so that a cancelled caller cannot interrupt the batch between its steps.
+        // Run in a separate task, so that a cancelled caller cannot interrupt the batch between its steps.
         let ended = match outbox.tx.tasks.spawn(async move { batch.run(&task).await }).await {
             Ok(Some(ended)) => ended,
             Ok(None) => Err(StoreError::Unavailable("the process is shutting down".into())),

@@ -71,7 +71,7 @@ fn balance_that_differs_from_its_entries_breaks_promise() {
         *total(day, Account::Wallet) += 1;
         *total(day, Account::Gateway) -= 1;
     });
-    assert_eq!(without_user, BALANCES, "an entry without a user");
+    assert_eq!(without_user, BALANCES, "an entry in an account that belongs to no known user");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn hold_that_differs_from_its_order_breaks_promise() {
         day.client(CANCELLED).step = Step::Placed;
         day.row(CANCELLED).cancel_reason = Some(marketplace_domain::CancelReason::AssetLockFailed);
     });
-    assert_eq!(refused, ENDED, "none of its locks was refused");
+    assert_eq!(refused, ENDED, "the reason is a refused lock, but no lock of the order was refused");
 }
 
 #[test]
@@ -121,7 +121,11 @@ fn coupon_used_twice_or_with_wrong_status_breaks_promise() {
         });
         assert_eq!(broken, COUPONS, "{status}");
     }
-    assert_eq!(after(|day| day.database.assets.coupons.clear()), COUPONS, "the coupons are missing");
+    assert_eq!(
+        after(|day| day.database.assets.coupons.clear()),
+        COUPONS,
+        "the operations name coupons that are not in the table"
+    );
 }
 
 #[test]

@@ -158,7 +158,7 @@ impl Running {
         entries.next().unwrap().unwrap().path()
     }
 
-    /// Waits for the greeting of a service that keeps running, which ends with a command.
+    /// Waits until the service that keeps running has printed its instructions; their last line is a command.
     #[track_caller]
     pub(crate) fn market(&mut self) -> Market {
         let text = self

@@ -62,7 +62,7 @@ pub(crate) fn new_order() -> NewOrder {
     NewOrder { id: id(900_001), buyer: id(BUYER), now: placed_at() }
 }
 
-/// The order in this status. `payable` differs from `total`, so that confusing the two fails a test.
+/// The order in this status. `payable` differs from `total`, so that a test fails if the code confuses the two fields.
 pub(crate) fn order(status: OrderStatus) -> Order {
     let (order, _, _) = place(&product(ProductStatus::OnSale), new_order()).expect("a product on sale");
     let paid = Some(placed_at() + TimeDelta::minutes(1));

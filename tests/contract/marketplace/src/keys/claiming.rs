@@ -61,7 +61,7 @@ pub async fn claim_with_different_body_is_refused(rig: &dyn KeysRig) {
     assert_eq!(claim(rig, &other()).await, ClaimOutcome::KeyReused);
 }
 
-/// A released key is free again: the next request with it is the first, with any body.
+/// A released key is free again: the next request with this key, with any body, is treated as the first.
 pub async fn released_key_is_free(rig: &dyn KeysRig) {
     let first = claim_of(rig, &fresh_scope(), "t1");
     assert_eq!(claim(rig, &first).await, ClaimOutcome::First);

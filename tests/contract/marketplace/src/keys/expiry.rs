@@ -19,7 +19,7 @@ pub async fn valid_lease_blocks_claims_until_it_expires(rig: &dyn KeysRig) {
     assert_eq!(
         claim(rig, &other_body).await,
         ClaimOutcome::KeyReused,
-        "the key still belongs to the first body"
+        "after the lease, the key must still be bound to the first body"
     );
     assert_eq!(claim(rig, &claim_of(rig, &scope, "t4")).await, ClaimOutcome::First);
     rig.advance(LEASE - MARGIN);

@@ -42,7 +42,7 @@ fn bucket() -> impl Strategy<Value = Bucket> {
 struct GrantedToken {
     from: Duration,
     to: Duration,
-    /// How many times the clock had been set forward before the token was granted.
+    /// Number of times that the clock had been set forward before the token was granted.
     set_forward: u32,
 }
 

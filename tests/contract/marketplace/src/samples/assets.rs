@@ -122,7 +122,7 @@ pub fn grant(key: &str, of: i64, amount: i64) -> Posting {
     }
 }
 
-/// A refund of tenant 1 in `PROCESSING`, due at the start time. Its order has the same number as the payment.
+/// A refund of tenant 1 in `PROCESSING`, due at the start time. Its order id is the same number as its payment id.
 pub fn refund(id: i64, payment: i64) -> Refund {
     Refund {
         id: refund_id(id),

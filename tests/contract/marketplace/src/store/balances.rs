@@ -16,14 +16,14 @@ async fn put(rig: &dyn MarketRig, balances: &[Balance]) {
     in_unit!(rig, |unit| {
         for balance in balances {
             let users = [(balance.tenant, balance.user)];
-            unit.lock_balances(balance.purse, &users, start()).await.expect("a balance is locked");
+            unit.lock_balances(balance.purse, &users, start()).await.expect("cannot lock a balance");
         }
-        unit.put_balances(balances).await.expect("balances are written");
+        unit.put_balances(balances).await.expect("cannot write balances");
     });
 }
 
 async fn stored(rig: &dyn MarketRig, of: i64, purse: Purse) -> Option<Balance> {
-    view(rig).await.balance_of(TenantId::DEFAULT, user(of), purse).await.expect("a balance can be read")
+    view(rig).await.balance_of(TenantId::DEFAULT, user(of), purse).await.expect("cannot read a balance")
 }
 
 /// A balance is read as it was written, in both purses.
@@ -54,7 +54,7 @@ pub async fn balance_does_not_exist_before_first_change(rig: &dyn MarketRig) {
     assert_eq!(
         stored(rig, 10, Wallet).await,
         Some(balance(10, Wallet, 0)),
-        "a balance of zero exists after a write"
+        "a balance of zero must exist after a write"
     );
     assert_eq!(stored(rig, 10, Points).await, None);
 }
@@ -93,7 +93,7 @@ pub async fn balance_accepts_any_later_version(rig: &dyn MarketRig) {
         assert_eq!(seen, Some(at_version(11, 7)));
     });
     assert_eq!(stored(rig, 10, Wallet).await, Some(at_version(11, 7)));
-    assert_eq!(stored(rig, 11, Wallet).await, Some(balance(11, Wallet, 1)), "other rows are unchanged");
+    assert_eq!(stored(rig, 11, Wallet).await, Some(balance(11, Wallet, 1)), "other rows must be unchanged");
 }
 
 /// A balance with a negative amount is rejected, in the first and in later writes.
@@ -179,7 +179,7 @@ pub async fn concurrent_updates_of_one_balance_are_not_lost(rig: &dyn MarketRig)
     }
 }
 
-/// Concurrent units of work that lock the same balances in different orders all succeed and lose no update.
+/// Concurrent units of work that lock the same balances in different sequences all succeed and lose no update.
 pub async fn concurrent_balance_locks_in_any_order_succeed(rig: &dyn MarketRig) {
     let outcomes = race(&rig.market(), |unit, n| {
         Box::pin(async move {

@@ -13,13 +13,13 @@ use crate::samples::{coupon, coupon_id, coupon_moved_to, money, order_id, user};
 async fn add(rig: &dyn MarketRig, coupons: &[Coupon]) {
     in_unit!(rig, |unit| {
         for coupon in coupons {
-            unit.insert_coupon(coupon).await.expect("a coupon is inserted");
+            unit.insert_coupon(coupon).await.expect("cannot insert a coupon");
         }
     });
 }
 
 async fn stored(rig: &dyn MarketRig, id: i64) -> Option<Coupon> {
-    view(rig).await.coupon_by_id(TenantId::DEFAULT, coupon_id(id)).await.expect("a coupon can be read")
+    view(rig).await.coupon_by_id(TenantId::DEFAULT, coupon_id(id)).await.expect("cannot read a coupon")
 }
 
 fn numbers(coupons: Vec<Coupon>) -> Vec<i64> {
@@ -71,8 +71,8 @@ pub async fn coupon_advances_only_from_previous_version(rig: &dyn MarketRig) {
     }
     in_unit!(rig, |unit| changes_none(unit.advance_coupon(&Coupon { version: 2, ..coupon(3) }).await));
     assert_eq!(stored(rig, 1).await, Some(now));
-    assert_eq!(stored(rig, 2).await, Some(coupon(2)), "other rows are unchanged");
-    assert_eq!(stored(rig, 3).await, None, "a missing row is not inserted");
+    assert_eq!(stored(rig, 2).await, Some(coupon(2)), "other rows must be unchanged");
+    assert_eq!(stored(rig, 3).await, None, "a missing row must not be inserted");
 }
 
 /// A coupon cannot be read or changed in another tenant.

@@ -16,11 +16,11 @@ use crate::samples::{credit_change, order_id, user};
 use CreditOutcome::{CancelledByBuyer, CancelledByTimeout, Completed};
 
 async fn change(rig: &dyn MarketRig, changes: &[CreditChange]) {
-    in_unit!(rig, |unit| unit.change_credit(changes).await.expect("credit is changed"));
+    in_unit!(rig, |unit| unit.change_credit(changes).await.expect("cannot change credit"));
 }
 
 async fn credit(rig: &dyn MarketRig, buyer: i64) -> Option<BuyerCredit> {
-    view(rig).await.credit_of(TenantId::DEFAULT, user(buyer)).await.expect("credit can be read")
+    view(rig).await.credit_of(TenantId::DEFAULT, user(buyer)).await.expect("cannot read credit")
 }
 
 fn counts(completed: u32, cancelled_by_buyer: u32, cancelled_by_timeout: u32) -> CreditCounts {
@@ -35,7 +35,7 @@ pub async fn credit_changes_are_read_in_order_of_application(rig: &dyn MarketRig
     change(rig, &[]).await;
     let seen = view(rig).await.credit_changes(TenantId::DEFAULT, order_id(7)).await.unwrap();
     assert_eq!(seen, [first, second]);
-    assert_eq!(credit(rig, 10).await.unwrap().counts, counts(2, 0, 0), "each change counts");
+    assert_eq!(credit(rig, 10).await.unwrap().counts, counts(2, 0, 0), "each change must count");
 }
 
 /// A second change for the same outcome of an order is a conflict, regardless of the event, and does not count.
@@ -148,8 +148,8 @@ pub async fn concurrent_credit_changes_are_not_lost(rig: &dyn MarketRig) {
         for unit in units {
             within("a unit of work", unit)
                 .await
-                .expect("no unit of work panics")
-                .expect("the unit of work commits");
+                .expect("a unit of work panicked")
+                .expect("cannot commit a unit of work");
         }
         assert_eq!(credit(rig, 10).await.unwrap().counts, counts(round * UNITS, 0, 0));
     }

@@ -22,12 +22,12 @@ use ListingChangeKind::{Occupied, Released};
 use OrderSide::{Buyer, Seller};
 
 async fn change(rig: &dyn MarketRig, changes: &[ListingChange]) {
-    in_unit!(rig, |unit| unit.change_listings(changes).await.expect("listings are changed"));
+    in_unit!(rig, |unit| unit.change_listings(changes).await.expect("cannot change listings"));
 }
 
 async fn listing(rig: &dyn MarketRig) -> Vec<(i64, Option<i64>, String)> {
     let entries =
-        view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.expect("a listing can be read");
+        view(rig).await.listing_of(TenantId::DEFAULT, user(20)).await.expect("cannot read a listing");
     let flat = |entry: ListingEntry| {
         (entry.product.get(), entry.taken_by.map(|order| order.get()), entry.event_id.into())
     };
@@ -182,7 +182,7 @@ pub async fn late_release_does_not_change_listing(rig: &dyn MarketRig) {
     assert_eq!(
         view(rig).await.listing_changes(TenantId::DEFAULT, order_id(7)).await.unwrap().len(),
         2,
-        "the change is recorded"
+        "the late change must be recorded"
     );
 }
 
@@ -202,8 +202,8 @@ pub async fn listing_changes_of_one_call_are_applied_in_order(rig: &dyn MarketRi
     assert_eq!(listing(rig).await, [entry(1, Some(8), "c"), entry(2, None, "e")]);
 }
 
-/// The events of different shop orders may be applied in any sequence, for example after a replay. Afterwards the
-/// product is assigned to the order that occupied it and did not release it; without such an order it is free.
+/// The changes of a listing may be applied in any sequence, for example after a replay. Afterwards the product is
+/// assigned to the order that occupied it and did not release it; without such an order it is free.
 pub async fn listing_is_independent_of_order_of_changes(rig: &dyn MarketRig) {
     let changes = |product: i64| {
         [
@@ -217,7 +217,7 @@ pub async fn listing_is_independent_of_order_of_changes(rig: &dyn MarketRig) {
         for index in order {
             change(rig, &[changes(product)[index].clone()]).await;
         }
-        // The same with two changes in one call and the third in another.
+        // Another product gets two of its changes in one call, and the third change in another call.
         let product = product + 10;
         let [first, second, third] = order.map(|index| changes(product)[index].clone());
         change(rig, &[first, second]).await;
@@ -233,7 +233,7 @@ pub async fn listing_is_independent_of_order_of_changes(rig: &dyn MarketRig) {
     assert_eq!(
         listing(rig).await.last(),
         Some(&entry(30, None, "d")),
-        "an order that released the product does not get it again"
+        "an order that released the product must not get it again"
     );
 }
 
@@ -268,8 +268,8 @@ pub async fn concurrent_listing_changes_are_not_lost(rig: &dyn MarketRig) {
         for unit in units {
             within("a unit of work", unit)
                 .await
-                .expect("no unit of work panics")
-                .expect("the unit of work commits");
+                .expect("a unit of work panicked")
+                .expect("cannot commit a unit of work");
         }
     }
     for (product, taken_by, event) in listing(rig).await {
@@ -277,7 +277,7 @@ pub async fn concurrent_listing_changes_are_not_lost(rig: &dyn MarketRig) {
     }
 }
 
-/// A listing contains the products of one seller in one tenant, in id order; effects are visible in their tenant only.
+/// A listing contains the products of one seller in one tenant, sorted by id; effects are visible in their tenant only.
 pub async fn effects_are_isolated_by_tenant_and_seller(rig: &dyn MarketRig) {
     let foreign = ListingChange { tenant: tenant(2), ..listing_change(4, 7, Occupied, "foreign") };
     let other = ListingChange { seller: user(21), ..listing_change(5, 9, Occupied, "other") };

@@ -58,7 +58,7 @@ pub async fn commit_fails_after_failed_row_write(rig: &dyn MarketRig) {
         assert!(committed.is_err(), "commit reports success after a failed {kind}");
         assert!(
             !matches!(committed, Err(StoreError::CommitUnknown(_))),
-            "a unit of work that cannot be committed has a known outcome, after a failed {kind}"
+            "after a failed {kind}, the outcome of the commit must be known"
         );
         assert_rolled_back(rig, id, kind).await;
     }

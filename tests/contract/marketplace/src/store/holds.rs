@@ -13,11 +13,11 @@ use crate::samples::{coupon_id, hold, hold_moved_to, order_id, user};
 use Asset::{Coupon, Points, Wallet};
 
 async fn put(rig: &dyn MarketRig, holds: &[Hold]) {
-    in_unit!(rig, |unit| unit.put_holds(holds).await.expect("holds are written"));
+    in_unit!(rig, |unit| unit.put_holds(holds).await.expect("cannot write holds"));
 }
 
 async fn of(rig: &dyn MarketRig, order: i64) -> Vec<Hold> {
-    view(rig).await.holds_of(TenantId::DEFAULT, order_id(order)).await.expect("holds can be read")
+    view(rig).await.holds_of(TenantId::DEFAULT, order_id(order)).await.expect("cannot read holds")
 }
 
 fn orders(holds: &[Hold]) -> Vec<i64> {
@@ -81,8 +81,8 @@ pub async fn hold_with_unexpected_version_is_conflict(rig: &dyn MarketRig) {
     let missing = hold_moved_to(&hold(3, Wallet), HoldStatus::Released);
     is_conflict(begin(rig).await.put_holds(&[missing]).await);
     assert_eq!(of(rig, 1).await, [reverted]);
-    assert_eq!(of(rig, 2).await, [hold(2, Wallet)], "other rows are unchanged");
-    assert_eq!(of(rig, 3).await, [], "a missing row is not inserted");
+    assert_eq!(of(rig, 2).await, [hold(2, Wallet)], "other rows must be unchanged");
+    assert_eq!(of(rig, 3).await, [], "a missing row must not be inserted");
 }
 
 pub async fn batch_may_insert_and_replace_holds(rig: &dyn MarketRig) {

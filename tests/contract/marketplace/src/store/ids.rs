@@ -14,7 +14,7 @@ use super::{MarketRig, begin, in_unit};
 use crate::samples::{coupon, order, payment, product, refund};
 
 async fn take(rig: &dyn MarketRig, kind: IdKind, size: u32) -> i64 {
-    in_unit!(rig, |unit| unit.take_id_block(kind, size).await.expect("a block is reserved"))
+    in_unit!(rig, |unit| unit.take_id_block(kind, size).await.expect("cannot reserve a block"))
 }
 
 /// The first id of products, orders and payments is 1.
@@ -57,9 +57,9 @@ pub async fn dropped_unit_reserves_no_id_twice(rig: &dyn MarketRig) {
 /// After a raise, the next block starts at the given id, or at the previous next id if that is higher.
 pub async fn raised_block_starts_at_or_above_given_id(rig: &dyn MarketRig) {
     for kind in IdKind::ALL {
-        in_unit!(rig, |unit| unit.raise_id_block(kind, 500).await.expect("the next block is raised"));
+        in_unit!(rig, |unit| unit.raise_id_block(kind, 500).await.expect("cannot raise the next block"));
         assert_eq!(take(rig, kind, 10).await, 500, "{kind:?}");
-        in_unit!(rig, |unit| unit.raise_id_block(kind, 7).await.expect("a lower id changes nothing"));
+        in_unit!(rig, |unit| unit.raise_id_block(kind, 7).await.expect("a lower id must be accepted"));
         assert!(take(rig, kind, 10).await >= 510, "{kind:?}");
     }
 }
@@ -74,7 +74,7 @@ pub async fn id_state_reports_next_and_largest_id(rig: &dyn MarketRig) {
     for kind in IdKind::ALL {
         let found = state(kind).await;
         assert_eq!((found, found.is_behind()), (IdState { next: 1, largest: 40 }, true), "{kind:?}");
-        in_unit!(rig, |unit| unit.raise_id_block(kind, 41).await.expect("the next block is raised"));
+        in_unit!(rig, |unit| unit.raise_id_block(kind, 41).await.expect("cannot raise the next block"));
         let raised = state(kind).await;
         assert_eq!((raised, raised.is_behind()), (IdState { next: 41, largest: 40 }, false), "{kind:?}");
     }
@@ -134,7 +134,7 @@ pub async fn concurrent_blocks_do_not_overlap(rig: &dyn MarketRig) {
         .collect();
     let mut all = BTreeSet::new();
     for task in tasks {
-        for id in within("a task", task).await.expect("no task panics") {
+        for id in within("a task", task).await.expect("a task panicked") {
             assert!(all.insert(id), "{id} was reserved twice");
         }
     }

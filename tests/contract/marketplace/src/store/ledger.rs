@@ -17,23 +17,23 @@ use crate::samples::{
 use Purse::{Points, Wallet};
 
 async fn post(rig: &dyn MarketRig, postings: &[Posting]) {
-    in_unit!(rig, |unit| unit.post(postings).await.expect("operations are posted"));
+    in_unit!(rig, |unit| unit.post(postings).await.expect("cannot post operations"));
 }
 
 async fn put(rig: &dyn MarketRig, balances: &[Balance]) {
     in_unit!(rig, |unit| {
         for balance in balances {
             let users = [(balance.tenant, balance.user)];
-            unit.lock_balances(balance.purse, &users, start()).await.expect("a balance is locked");
+            unit.lock_balances(balance.purse, &users, start()).await.expect("cannot lock a balance");
         }
-        unit.put_balances(balances).await.expect("balances are written");
+        unit.put_balances(balances).await.expect("cannot write balances");
     });
 }
 
 async fn stored(rig: &dyn MarketRig, key: &str) -> Option<AssetOperation> {
     let keys = [operation_key(key)];
     let mut view = view(rig).await;
-    view.operations_by_key(TenantId::DEFAULT, &keys).await.expect("operations can be read").pop()
+    view.operations_by_key(TenantId::DEFAULT, &keys).await.expect("cannot read operations").pop()
 }
 
 async fn page(
@@ -44,11 +44,11 @@ async fn page(
     limit: u32,
 ) -> Vec<Numbered<LedgerEntry>> {
     let mut view = view(rig).await;
-    view.entries_page(TenantId::DEFAULT, user(of), purse, before, limit).await.expect("entries can be read")
+    view.entries_page(TenantId::DEFAULT, user(of), purse, before, limit).await.expect("cannot read entries")
 }
 
 async fn discrepancies(rig: &dyn MarketRig, of: Option<i64>, limit: u32) -> Vec<LedgerInconsistency> {
-    view(rig).await.ledger_inconsistencies(of.map(tenant), limit).await.expect("the ledger can be checked")
+    view(rig).await.ledger_inconsistencies(of.map(tenant), limit).await.expect("cannot check the ledger")
 }
 
 fn keys(operations: &[AssetOperation]) -> Vec<&str> {

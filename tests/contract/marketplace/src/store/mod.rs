@@ -224,11 +224,11 @@ handover_contract::rules! { store_rules: MarketRig;
 }
 
 async fn begin(rig: &dyn MarketRig) -> Box<Work> {
-    within("begin", rig.market().begin()).await.expect("a unit of work begins")
+    within("begin", rig.market().begin()).await.expect("cannot begin a unit of work")
 }
 
 async fn view(rig: &dyn MarketRig) -> Box<dyn MarketView> {
-    within("view", rig.market().view()).await.expect("a view opens")
+    within("view", rig.market().view()).await.expect("cannot open a view")
 }
 
 /// Runs statements in one unit of work and commits it.

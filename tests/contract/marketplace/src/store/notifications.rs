@@ -10,7 +10,7 @@ use super::{MarketRig, in_unit, view};
 use crate::samples::{notification, order_id, user};
 
 async fn notify(rig: &dyn MarketRig, notifications: &[Notification]) {
-    in_unit!(rig, |unit| unit.notify(notifications).await.expect("notifications are inserted"));
+    in_unit!(rig, |unit| unit.notify(notifications).await.expect("cannot insert notifications"));
 }
 
 async fn about(rig: &dyn MarketRig, order: i64) -> Vec<Notification> {
@@ -30,7 +30,7 @@ async fn page(
     (page.iter().map(|row| row.effect.event_id.to_string()).collect(), page.last().map(|row| row.id))
 }
 
-/// Notifications are read as they were written, in that order.
+/// Notifications are read as they were written, in the order of insertion.
 pub async fn notifications_are_read_in_order_written(rig: &dyn MarketRig) {
     let first = Notification {
         aggregate_seq: 9,

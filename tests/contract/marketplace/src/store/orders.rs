@@ -13,13 +13,13 @@ use crate::samples::{coupon_id, money, order, order_id, order_moved_to, product_
 async fn add(rig: &dyn MarketRig, orders: &[Order]) {
     in_unit!(rig, |unit| {
         for order in orders {
-            unit.insert_order(order).await.expect("an order is inserted");
+            unit.insert_order(order).await.expect("cannot insert an order");
         }
     });
 }
 
 async fn stored(rig: &dyn MarketRig, id: i64) -> Option<Order> {
-    view(rig).await.order_by_id(TenantId::DEFAULT, order_id(id)).await.expect("an order can be read")
+    view(rig).await.order_by_id(TenantId::DEFAULT, order_id(id)).await.expect("cannot read an order")
 }
 
 fn numbers(orders: Vec<Order>) -> Vec<i64> {
@@ -83,8 +83,8 @@ pub async fn order_advances_only_from_previous_version(rig: &dyn MarketRig) {
     }
     in_unit!(rig, |unit| changes_none(unit.advance_order(&Order { version: 2, ..order(3) }).await));
     assert_eq!(stored(rig, 1).await, Some(now));
-    assert_eq!(stored(rig, 2).await, Some(order(2)), "other rows are unchanged");
-    assert_eq!(stored(rig, 3).await, None, "a missing row is not inserted");
+    assert_eq!(stored(rig, 2).await, Some(order(2)), "other rows must be unchanged");
+    assert_eq!(stored(rig, 3).await, None, "a missing row must not be inserted");
 }
 
 /// An order cannot be read or changed in another tenant.

@@ -11,13 +11,13 @@ use crate::samples::{order, order_id, payment, payment_id, settled};
 async fn add(rig: &dyn MarketRig, payments: &[Payment]) {
     in_unit!(rig, |unit| {
         for payment in payments {
-            unit.insert_payment(payment).await.expect("a payment is inserted");
+            unit.insert_payment(payment).await.expect("cannot insert a payment");
         }
     });
 }
 
 async fn stored(rig: &dyn MarketRig, id: i64) -> Option<Payment> {
-    view(rig).await.payment_by_id(payment_id(id)).await.expect("a payment can be read")
+    view(rig).await.payment_by_id(payment_id(id)).await.expect("cannot read a payment")
 }
 
 async fn settle(rig: &dyn MarketRig, payment: &Payment, status: PaymentStatus, transaction: &str) -> Payment {
@@ -128,8 +128,8 @@ pub async fn payment_advances_only_from_previous_version(rig: &dyn MarketRig) {
     let foreign = Payment { tenant: tenant(2), ..settled(&payment(2, 2), PaymentStatus::Failed, "t2") };
     in_unit!(rig, |unit| changes_none(unit.advance_payment(&foreign).await));
     assert_eq!(stored(rig, 1).await, Some(after));
-    assert_eq!(stored(rig, 2).await, Some(payment(2, 2)), "other rows are unchanged");
-    assert_eq!(stored(rig, 3).await, None, "a missing row is not inserted");
+    assert_eq!(stored(rig, 2).await, Some(payment(2, 2)), "other rows must be unchanged");
+    assert_eq!(stored(rig, 3).await, None, "a missing row must not be inserted");
 }
 
 /// A gateway transaction settles at most one payment, across all tenants.
@@ -164,7 +164,7 @@ pub async fn payments_of_order_are_ordered_by_id(rig: &dyn MarketRig) {
     let foreign = Payment { tenant: tenant(2), ..payment(4, 1) };
     add(rig, std::slice::from_ref(&foreign)).await;
     let of = async |of: i64, order: i64| {
-        view(rig).await.payments_of(tenant(of), order_id(order)).await.expect("payments can be read")
+        view(rig).await.payments_of(tenant(of), order_id(order)).await.expect("cannot read payments")
     };
     assert_eq!(of(1, 1).await, [second, first, payment(12, 1)]);
     assert_eq!(of(1, 2).await, [payment(5, 2)]);

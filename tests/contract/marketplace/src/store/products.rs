@@ -11,13 +11,13 @@ use crate::samples::{product, product_id, title, user};
 async fn add(rig: &dyn MarketRig, products: &[Product]) {
     in_unit!(rig, |unit| {
         for product in products {
-            unit.insert_product(product).await.expect("a product is inserted");
+            unit.insert_product(product).await.expect("cannot insert a product");
         }
     });
 }
 
 async fn stored(rig: &dyn MarketRig, id: i64) -> Option<Product> {
-    view(rig).await.product_by_id(TenantId::DEFAULT, product_id(id)).await.expect("a product can be read")
+    view(rig).await.product_by_id(TenantId::DEFAULT, product_id(id)).await.expect("cannot read a product")
 }
 
 fn numbers(products: Vec<Product>) -> Vec<i64> {
@@ -69,13 +69,13 @@ pub async fn product_advances_only_from_previous_version(rig: &dyn MarketRig) {
     let sold = product(1).apply(ProductAction::Occupy, later(1)).unwrap();
     in_unit!(rig, |unit| changes_one(unit.advance_product(&sold).await));
     assert_eq!(stored(rig, 1).await.as_ref(), Some(&sold));
-    assert_eq!(stored(rig, 2).await, Some(product(2)), "other rows are unchanged");
+    assert_eq!(stored(rig, 2).await, Some(product(2)), "other rows must be unchanged");
     for version in [1, 2, 4] {
         in_unit!(rig, |unit| changes_none(unit.advance_product(&Product { version, ..product(1) }).await));
     }
     in_unit!(rig, |unit| changes_none(unit.advance_product(&Product { version: 2, ..product(3) }).await));
     assert_eq!(stored(rig, 1).await, Some(sold));
-    assert_eq!(stored(rig, 3).await, None, "a missing row is not inserted");
+    assert_eq!(stored(rig, 3).await, None, "a missing row must not be inserted");
 }
 
 /// Advancing replaces the whole row, not only the status.

@@ -15,13 +15,13 @@ use RefundStatus::{Failed, Processing, Success};
 async fn add(rig: &dyn MarketRig, refunds: &[Refund]) {
     in_unit!(rig, |unit| {
         for refund in refunds {
-            unit.insert_refund(refund).await.expect("a refund is inserted");
+            unit.insert_refund(refund).await.expect("cannot insert a refund");
         }
     });
 }
 
 async fn stored(rig: &dyn MarketRig, id: i64) -> Option<Refund> {
-    view(rig).await.refund_by_id(refund_id(id)).await.expect("a refund can be read")
+    view(rig).await.refund_by_id(refund_id(id)).await.expect("cannot read a refund")
 }
 
 async fn settle(rig: &dyn MarketRig, refund: &Refund, status: RefundStatus) -> Refund {
@@ -142,8 +142,8 @@ pub async fn refund_advances_only_from_previous_version(rig: &dyn MarketRig) {
     let foreign = Refund { tenant: tenant(2), ..refund_moved_to(&refund(2, 2), Failed) };
     in_unit!(rig, |unit| changes_none(unit.advance_refund(&foreign).await));
     assert_eq!(stored(rig, 1).await, Some(settled));
-    assert_eq!(stored(rig, 2).await, Some(refund(2, 2)), "other rows are unchanged");
-    assert_eq!(stored(rig, 3).await, None, "a missing row is not inserted");
+    assert_eq!(stored(rig, 2).await, Some(refund(2, 2)), "other rows must be unchanged");
+    assert_eq!(stored(rig, 3).await, None, "a missing row must not be inserted");
 }
 
 /// All refunds of an order are returned sorted by id, in any status; those of other orders and tenants are not.
@@ -154,7 +154,7 @@ pub async fn refunds_of_order_are_ordered_by_id(rig: &dyn MarketRig) {
     let failed = settle(rig, &of_first(12, 1), Failed).await;
     add(rig, &[of_first(9, 1)]).await;
     let of = async |of: i64, order: i64| {
-        view(rig).await.refunds_of(tenant(of), order_id(order)).await.expect("refunds can be read")
+        view(rig).await.refunds_of(tenant(of), order_id(order)).await.expect("cannot read refunds")
     };
     assert_eq!(of(1, 1).await, [of_first(3, 2), of_first(9, 1), failed]);
     assert_eq!(of(1, 3).await, [refund(5, 3)]);

@@ -12,13 +12,13 @@ use crate::samples::{completed_request, processing_request, scope, user};
 async fn add(rig: &dyn MarketRig, requests: &[RequestRecord]) {
     in_unit!(rig, |unit| {
         for request in requests {
-            unit.insert_request(request).await.expect("a request is inserted");
+            unit.insert_request(request).await.expect("cannot insert a request");
         }
     });
 }
 
 async fn stored(rig: &dyn MarketRig, scope: &RequestScope) -> Option<RequestRecord> {
-    view(rig).await.request_of(scope).await.expect("a request can be read")
+    view(rig).await.request_of(scope).await.expect("cannot read a request")
 }
 
 /// A request is read as it was written, in every state, with the longest route and key.

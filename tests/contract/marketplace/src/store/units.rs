@@ -22,7 +22,7 @@ pub(super) async fn write_rows(unit: &mut Work) {
     unit.open_shipments(&[shipment_task(1, "e")]).await.unwrap();
 }
 
-/// The kinds of the rows of [`write_rows`] that are visible.
+/// Returns the kinds of those rows of [`write_rows`] that `view` can read.
 async fn seen<V: MarketView + ?Sized>(view: &mut V) -> Vec<&'static str> {
     let one = TenantId::DEFAULT;
     let checks = [
@@ -56,7 +56,11 @@ pub async fn uncommitted_rows_and_events_are_invisible(rig: &dyn MarketRig) {
     drop(before);
     commit(unit).await;
     assert_eq!(seen(view(rig).await.as_mut()).await.len(), EVERYTHING);
-    assert_eq!(seen(begin(rig).await.as_mut()).await.len(), EVERYTHING, "also to later units of work");
+    assert_eq!(
+        seen(begin(rig).await.as_mut()).await.len(),
+        EVERYTHING,
+        "the rows are also visible to later units of work"
+    );
 }
 
 /// A unit of work reads its own inserted and changed rows.
@@ -92,7 +96,7 @@ pub async fn dropped_unit_rolls_back_updates(rig: &dyn MarketRig) {
     assert_eq!(view.outbox_view().outbox_by_event(&[event_id("e")]).await.unwrap()[0].sent_time, None);
 }
 
-/// A view that sees one row of a commit sees all its rows and events.
+/// A view that sees one row of a commit sees all rows and events of this commit.
 pub async fn rows_and_events_of_commit_become_visible_together(rig: &dyn MarketRig) {
     const COMMITS: i64 = 25;
     let store = rig.market();

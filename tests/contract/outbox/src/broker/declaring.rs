@@ -1,4 +1,4 @@
-//! Declarations: repeating one has no effect; a declaration with different arguments is rejected.
+//! Declarations: a repeated declaration has no effect; a declaration with different arguments is rejected.
 
 use std::time::Duration;
 

@@ -225,7 +225,7 @@ pub async fn every_delivery_has_a_different_tag(rig: &dyn BrokerRig) {
     }
 }
 
-/// Unsettled deliveries stay with their consumer as long as it exists.
+/// An unsettled delivery is not delivered to another consumer as long as its own consumer exists.
 pub async fn unsettled_deliveries_stay_with_their_consumer(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     publish(rig, &["a"]).await;

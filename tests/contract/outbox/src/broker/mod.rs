@@ -30,7 +30,7 @@ pub trait BrokerRig: Send + Sync {
     /// The broker; every call returns the same instance.
     fn broker(&self) -> Arc<dyn Broker>;
 
-    /// Advances the broker's clock. If the broker uses the real clock, waits that long.
+    /// Advances the broker's clock. If the broker uses the real clock, waits for this duration.
     async fn advance(&self, by: Duration);
 
     /// Capabilities in which adapters may differ.
@@ -309,7 +309,7 @@ async fn stays_pending<T: std::fmt::Debug>(
     rig: &dyn BrokerRig,
     call: impl Future<Output = Result<T, BrokerError>>,
 ) {
-    // Polled together: an unpolled call may hold a resource that the other needs.
+    // Both futures are polled together, because an unpolled future may hold a resource that the other one needs.
     let time_enough = async {
         let control = subscribe(rig, CONTROL, 1).await;
         for round in 0..3 {

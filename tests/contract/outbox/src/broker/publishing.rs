@@ -21,7 +21,7 @@ fn is_returned(outcome: &PublishOutcome) -> bool {
     matches!(outcome, PublishOutcome::Returned { .. })
 }
 
-/// A window has one outcome per message, in the order given.
+/// A window has one outcome per message, in the order of its messages.
 pub async fn outcomes_are_returned_in_the_order_given(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let names: Vec<String> = (0..50).map(|n| format!("e{}", (n * 37) % 50)).collect();
@@ -145,8 +145,8 @@ pub async fn a_message_is_delivered_as_it_was_published(rig: &dyn BrokerRig) {
         ),
     };
     let minimal = Message { body: "not even JSON".into(), ..Message::default() };
-    // One consumer for both: a recently closed consumer may still receive the next message and return it marked as
-    // redelivered.
+    // One consumer receives both messages: a recently closed consumer may still receive the next message and return it
+    // marked as redelivered.
     let consumer = subscribe(rig, QUEUE, 1).await;
     for message in [full, minimal] {
         let window = vec![Outgoing::new(event_id("e"), KEY.into(), message.clone())];

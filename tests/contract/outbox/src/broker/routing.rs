@@ -9,7 +9,7 @@ use super::{
 };
 use handover_outbox::ports::PublishOutcome;
 
-/// Keys whose messages reach a queue with this binding, in order.
+/// Returns the keys whose messages reach a queue with this binding, in the order of delivery.
 async fn matched_keys(rig: &dyn BrokerRig, pattern: &str, keys: &[&str]) -> Vec<String> {
     declare(rig, &[queue("some.queue", &[pattern, "the-last"])]).await;
     let window: Vec<_> = keys.iter().map(|key| (*key, *key)).collect();

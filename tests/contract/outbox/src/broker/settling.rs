@@ -74,7 +74,7 @@ pub async fn a_requeued_message_precedes_waiting_messages(rig: &dyn BrokerRig) {
     within("nack", consumer.nack(&tags(&unsettled[1..2]), Requeue::Yes)).await.unwrap();
     let again = receive(consumer.as_ref(), 1).await;
     if rig.capabilities().requeues_near_the_head {
-        assert_eq!(ids(&again), ["b"], "not one of the waiting messages");
+        assert_eq!(ids(&again), ["b"], "the requeued message precedes the waiting messages");
         assert!(again[0].redelivered);
     }
 }
@@ -94,7 +94,7 @@ pub async fn messages_requeued_together_keep_their_order(rig: &dyn BrokerRig) {
         assert_eq!(
             marked,
             [true, true, true, false, false],
-            "only those that were delivered before are marked"
+            "only messages that were delivered before are marked as redelivered"
         );
     } else {
         // RabbitMQ may already have sent the two waiting messages to the consumer; they may then be marked, too.

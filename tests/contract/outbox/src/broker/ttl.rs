@@ -34,7 +34,7 @@ pub(super) async fn when_it_expires(
     } else {
         let delivery = receive(consumer, 1).await.remove(0);
         let age = since.elapsed();
-        assert!(age + DRIFT >= TTL, "it expired after {age:?}");
+        assert!(age + DRIFT >= TTL, "the message expired after {age:?}, before its TTL of {TTL:?}");
         delivery
     }
 }
@@ -43,7 +43,7 @@ fn delay() -> QueueSpec {
     dead_lettered(expiring(queue("delay", &["later"]), TTL), "due")
 }
 
-/// An expired message is routed with the dead-letter key of its queue, not before its time, and unchanged.
+/// An expired message is routed, unchanged, with the dead-letter key of its queue, and not before its TTL has passed.
 pub async fn a_message_is_dead_lettered_when_it_expires_and_not_before(rig: &dyn BrokerRig) {
     declare(rig, &[delay(), queue("due", &["due"])]).await;
     let consumer = subscribe(rig, "due", 5).await;
@@ -54,7 +54,7 @@ pub async fn a_message_is_dead_lettered_when_it_expires_and_not_before(rig: &dyn
     }
     let due = when_it_expires(rig, consumer.as_ref(), since).await;
     assert_eq!(due.message, *crate::samples::outgoing("a", "later").message());
-    assert!(!due.redelivered, "it was not delivered before");
+    assert!(!due.redelivered, "the message was not delivered before it expired");
     settles_at(rig, "delay", 0, 0).await;
 }
 
@@ -80,7 +80,7 @@ pub async fn messages_expired_without_a_consumer_are_delivered(rig: &dyn BrokerR
     assert_eq!(ids(&drain(rig, "due", 2).await), ["a", "b"]);
 }
 
-/// Each message expires at its own time, in the order of arrival.
+/// Each message expires when the TTL since its own arrival has passed, so messages expire in the order of arrival.
 pub async fn each_message_expires_at_its_own_time(rig: &dyn BrokerRig) {
     declare(rig, &[delay(), queue("due", &["due"])]).await;
     let consumer = subscribe(rig, "due", 5).await;
@@ -98,7 +98,7 @@ pub async fn each_message_expires_at_its_own_time(rig: &dyn BrokerRig) {
         // The time between the arrivals is not checked: it depends on the load of the machine.
         assert_eq!(ids(&receive(consumer.as_ref(), 3).await), ["a", "b", "c"]);
         let age = since.elapsed();
-        assert!(age + DRIFT >= TTL, "the last one expired after {age:?}");
+        assert!(age + DRIFT >= TTL, "the last message expired after {age:?}, before its TTL of {TTL:?}");
     }
 }
 
@@ -138,7 +138,7 @@ pub async fn an_expired_message_that_is_rejected_names_the_rejecting_queue(rig: 
     rig.advance(TTL + MARGIN).await;
     let consumer = subscribe(rig, "due", 5).await;
     let unsettled = receive(consumer.as_ref(), 1).await;
-    assert_eq!(unsettled[0].died_in, None, "it expired; no consumer received it");
+    assert_eq!(unsettled[0].died_in, None, "the message expired before a consumer received it");
     within("nack", consumer.nack(&tags(&unsettled), Requeue::No)).await.unwrap();
     assert_eq!(drain(rig, "dead", 1).await[0].died_in.as_deref(), Some("due"));
 }

@@ -80,8 +80,8 @@ pub async fn an_aggregate_is_blocked_by_its_first_failed_event(rig: &dyn StoreRi
     assert_eq!(page.into_iter().map(|row| (row.id, row.effect)).collect::<Vec<_>>(), [(first.id, expected)]);
 }
 
-/// An aggregate whose next event is not due yet is listed until the due time, with that time. It is not listed if the
-/// next event is due, was confirmed before, or is unordered.
+/// An aggregate whose next event is not due yet is listed with the due time, until that time. It is not listed if the
+/// next event is due, was confirmed before it was redriven, or is unordered.
 pub async fn an_aggregate_whose_next_event_is_not_due_is_listed(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(7) };
     append(
@@ -133,8 +133,8 @@ pub async fn an_aggregate_whose_next_event_is_not_due_is_listed(rig: &dyn StoreR
     assert_eq!(ids(waiting(None, 50, None).await), [""; 0]);
 }
 
-/// Under hold, an aggregate with an ordered FAILED event that was not released is not listed as waiting, whatever the
-/// position of its waiting event. Without such an event, and always under continue, it is listed.
+/// Under `Hold`, an aggregate with an ordered FAILED event that was not released is not listed as waiting, whatever the
+/// position of its waiting event. Without such an event, and always under `Continue`, it is listed.
 pub async fn an_aggregate_behind_a_failed_event_is_waiting_only_under_continue(rig: &dyn StoreRig) {
     let foreign = AggregateRef { tenant: tenant(2), ..aggregate(9) };
     append(

@@ -150,7 +150,7 @@ pub async fn a_batch_may_insert_some_rows_and_update_others(rig: &dyn StoreRig) 
     }
 }
 
-/// Two records of one event in one batch conflict: the second would have to expect the first.
+/// Two records of one event in one batch conflict, because both expect that the event has no record.
 pub async fn a_batch_that_names_an_event_twice_is_a_conflict(rig: &dyn StoreRig) {
     let row = consumption("inventory", &event("e", 7, 1));
     refused(rig, &[row.clone(), row]).await;

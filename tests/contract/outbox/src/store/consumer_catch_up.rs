@@ -150,7 +150,7 @@ pub async fn unapplied_events_are_ordered_by_aggregate_sequence_and_id(rig: &dyn
     assert_eq!(seen, ["b9-0", "b9-1a", "b9-1b", "b9-3", "b10", "shelf", "foreign"]);
 }
 
-/// The publishing status of an event does not matter.
+/// An event can be unapplied whatever its status in the outbox.
 pub async fn an_event_is_unapplied_whatever_its_status_in_the_outbox(rig: &dyn StoreRig) {
     append(rig, &[event("new", 7, 1), event("sent", 7, 2), event("failed", 7, 3)]).await;
     in_unit!(rig, |unit| {
@@ -214,7 +214,7 @@ pub async fn a_processing_record_is_stale_after_its_lease_ended(rig: &dyn StoreR
 }
 
 /// An unsettled record with a `consume_time` after `now` is stale: the clock was set back, and the times of the record
-/// would delay the event for long.
+/// would delay the event for a long time.
 pub async fn a_record_written_later_than_now_is_stale(rig: &dyn StoreRig) {
     let rows = ConsumeStatus::ALL.iter().map(|status| Consumption {
         lease_until: (*status == ConsumeStatus::Processing).then(|| later(315)),
@@ -227,7 +227,7 @@ pub async fn a_record_written_later_than_now_is_stale(rig: &dyn StoreRig) {
     assert_eq!(seen, ["FAILED", "PROCESSING", "WAITING"]);
 }
 
-/// The oldest records come first, at most `limit`.
+/// Stale records are returned oldest first, at most `limit` of them.
 pub async fn stale_records_are_ordered_oldest_first(rig: &dyn StoreRig) {
     let lease = |row: Consumption| Consumption { lease_until: Some(later(-40)), ..row };
     record(
@@ -331,7 +331,7 @@ pub async fn a_consumer_keeps_its_first_subscription(rig: &dyn StoreRig) {
     assert_eq!(other.after_id, newest.id, "consumers are compared byte by byte");
 }
 
-/// `checked_until` can be set forward and backward, only for its consumer; the position never changes.
+/// `checked_until` of a consumer can be set forward and backward; its position and other consumers do not change.
 pub async fn checked_until_can_be_set_forward_and_backward(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().subscribe_consumer("inventory", start()).await.unwrap();

@@ -93,7 +93,8 @@ pub async fn dead_letters_with_any_text_are_parked_in_storable_form(rig: &dyn St
         let account = format!("the message has {} bytes", sample.body.len());
         assert_eq!(kept.reason.contains(&account), !is_whole, "{}: {}", sample.key, kept.reason);
     }
-    // Parked only once and not compared in its storable form: hashing its body takes most of this rule's time.
+    // This dead letter is parked only once and not compared in its storable form, because hashing its body takes most
+    // of the time of this rule.
     let large = DeadLetter { body: "x".repeat(10_000_000), ..dead_letter("queue", "10 MB") };
     park(rig, std::slice::from_ref(&large)).await;
     let kept = parked(rig, "queue", "10 MB").await.expect("it is parked");

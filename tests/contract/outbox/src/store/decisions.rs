@@ -79,7 +79,8 @@ pub async fn a_decision_applies_only_in_the_expected_status(rig: &dyn StoreRig) 
     );
 }
 
-/// A decision about a missing dead letter changes nothing, also if only the case of the key differs.
+/// A decision about a missing dead letter changes nothing, even if an existing dead letter differs only in the case of
+/// its queue or key.
 pub async fn a_decision_about_a_missing_dead_letter_changes_nothing(rig: &dyn StoreRig) {
     park(rig, &[dead_letter("queue", "key")]).await;
     let everywhere = DeadLetterStatus::ALL.to_vec();

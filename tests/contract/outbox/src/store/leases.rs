@@ -42,7 +42,7 @@ async fn relays(rig: &dyn StoreRig) -> Vec<String> {
     heartbeats(rig).await.into_iter().map(|(relay, _)| relay).collect()
 }
 
-/// Asserts that a lease written for `for_ms` between `before` and `after` ends at the right time.
+/// Asserts that a lease that was written between `before` and `after` ends `for_ms` later.
 fn ends_in_time(until: DateTime<Utc>, before: DateTime<Utc>, after: DateTime<Utc>, for_ms: u32) {
     let length = TimeDelta::milliseconds(for_ms.into());
     let slack = TimeDelta::milliseconds(2); // a clock may be coarser than a microsecond

@@ -111,7 +111,11 @@ pub async fn pages_of_the_log_are_ordered_by_descending_number(rig: &dyn StoreRi
     let (first, next) = page(rig, &all, None, 2).await;
     assert_eq!(first, ["inventory e", "inventory d"]);
     let newer = ConsumedFilter { above_id: next, ..all.clone() };
-    assert_eq!(page(rig, &newer, None, 9).await.0, ["inventory e"], "ids above the bound");
+    assert_eq!(
+        page(rig, &newer, None, 9).await.0,
+        ["inventory e"],
+        "only records with ids above the bound are returned"
+    );
     let (second, next) = page(rig, &all, next, 2).await;
     assert_eq!(second, ["inventory c", "inventory b"]);
     let (last, next) = page(rig, &all, next, 2).await;

@@ -102,7 +102,7 @@ pub async fn a_payload_is_read_back_byte_for_byte(rig: &dyn StoreRig) {
     }
 }
 
-/// Ids increase in the order given, and from commit to commit.
+/// Ids increase in the order of the appended events, and from commit to commit.
 pub async fn rows_get_increasing_ids_in_the_order_given(rig: &dyn StoreRig) {
     append(rig, &[event("c", 3, 1), event("a", 1, 1), event("b", 2, 1)]).await;
     in_unit!(rig, |unit| {
@@ -112,7 +112,7 @@ pub async fn rows_get_increasing_ids_in_the_order_given(rig: &dyn StoreRig) {
     assert_eq!(page(rig, &OutboxFilter::default()).await, ["y", "z", "b", "a", "c"]);
 }
 
-/// Appending, settling or querying nothing is not an error.
+/// Appending, settling, querying or fencing an empty list is not an error.
 pub async fn empty_arguments_are_not_an_error(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| {
         unit.outbox().append(&[]).await.unwrap();
@@ -134,7 +134,7 @@ pub async fn a_large_batch_is_handled_completely(rig: &dyn StoreRig) {
     assert_eq!(in_unit!(rig, |unit| unit.outbox().mark_sent(&refs(&proofs), start()).await.unwrap()), 1000);
 }
 
-/// An existing event id is a conflict: from an earlier commit, of another tenant, or within one batch.
+/// An event id that is already in use is a conflict: in an earlier commit, for another tenant, or in the same batch.
 pub async fn an_existing_event_id_is_a_conflict(rig: &dyn StoreRig) {
     append(rig, &[event("e", 7, 1)]).await;
     let other_tenant = AggregateRef { tenant: tenant(2), ..event("x", 8, 1).aggregate };

@@ -156,7 +156,7 @@ pub async fn an_aggregate_is_identified_by_tenant_kind_and_id(rig: &dyn StoreRig
     let neighbour = AggregateRef { id: 7 + 64, ..event("x", 7, 1).aggregate };
     let other_tenant = AggregateRef { tenant: tenant(65), ..event("x", 7, 1).aggregate };
     for other in [&shelf, &neighbour, &other_tenant] {
-        assert_eq!(Partition::of(other.tenant, other.id), partition(7), "they share a partition");
+        assert_eq!(Partition::of(other.tenant, other.id), partition(7), "the aggregates share a partition");
     }
     append(
         rig,
@@ -269,7 +269,8 @@ pub async fn an_earlier_sequence_number_blocks_a_smaller_id(rig: &dyn StoreRig) 
 /// For every limit: no row is returned without the earlier due rows of its aggregate, and at least one row is
 /// returned.
 pub async fn every_limit_returns_a_row_only_with_the_earlier_due_rows_of_its_aggregate(rig: &dyn StoreRig) {
-    // (aggregate, sequence) in the order of insertion; some ids are in the reverse order of the sequence.
+    // Pairs of aggregate and sequence number in the order of insertion. In some aggregates, a greater sequence number
+    // has a smaller id.
     let plan = [(1, 2), (2, 1), (1, 1), (3, 5), (2, 2), (1, 0), (3, 4), (3, 3), (2, 3), (4, 1)];
     let events: Vec<_> =
         plan.iter().map(|(book, seq)| event(&format!("{book}-{seq}"), *book, *seq)).collect();
@@ -288,7 +289,11 @@ pub async fn every_limit_returns_a_row_only_with_the_earlier_due_rows_of_its_agg
                 .filter(|row| row.aggregate.id == aggregate)
                 .map(|row| row.aggregate_seq)
                 .collect();
-            assert_eq!(came, all[..came.len()], "aggregate {aggregate} at a limit of {limit}");
+            assert_eq!(
+                came,
+                all[..came.len()],
+                "the rows of aggregate {aggregate} are not its earliest at a limit of {limit}"
+            );
         }
     }
 }

@@ -76,8 +76,8 @@ pub async fn exactly_one_of_concurrent_workers_retries_an_event(rig: &dyn StoreR
 /// Eight workers that read the record and then retry the event have one effect: a worker with a stale read has none.
 pub async fn exactly_one_of_concurrent_workers_with_reads_retries_an_event(rig: &dyn StoreRig) {
     in_unit!(rig, |unit| unit.outbox().record(&[failed(1)]).await.unwrap());
-    // With concurrent units of work, all of them read before one of them writes; a retried unit of work does not
-    // wait again.
+    // If the store runs units of work concurrently, each one waits before its write until all have read; a retried unit
+    // of work does not wait again.
     let concurrent_units = rig.capabilities().concurrent_units;
     let all_have_read = Arc::new(Barrier::new(RACERS));
     let waited: Arc<[AtomicBool; RACERS]> = Arc::default();
@@ -172,12 +172,19 @@ pub async fn a_fenced_partition_changes_its_owner_only_after_the_settlement(rig:
             view(rig).await.outbox_view().partition_leases().await
         })
         .await;
-        assert_eq!(leases.unwrap()[index].owner, Some(relay("r1")), "taken during a settlement");
+        assert_eq!(
+            leases.unwrap()[index].owner,
+            Some(relay("r1")),
+            "the partition was taken during the settlement"
+        );
         tokio::task::yield_now().await;
     }
     assert_eq!(settling.outbox().mark_sent(&[&confirmed("e")], start()).await.unwrap(), 1);
     commit(settling).await;
-    let taken = tokio::time::timeout(TIMEOUT, taker).await.expect("it can be taken afterwards").unwrap();
+    let taken = tokio::time::timeout(TIMEOUT, taker)
+        .await
+        .expect("the partition can be taken after the settlement")
+        .unwrap();
     assert_eq!(taken.unwrap(), Changed::One);
 }
 

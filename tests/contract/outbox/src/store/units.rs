@@ -96,7 +96,11 @@ pub async fn writes_of_a_unit_are_visible_after_its_commit(rig: &dyn StoreRig) {
     write_everything(unit.outbox()).await;
     commit(unit).await;
     assert_eq!(seen(view(rig).await.outbox_view()).await.len(), EVERYTHING);
-    assert_eq!(seen(begin(rig).await.outbox_view()).await.len(), EVERYTHING, "also to later units of work");
+    assert_eq!(
+        seen(begin(rig).await.outbox_view()).await.len(),
+        EVERYTHING,
+        "the rows are also visible to later units of work"
+    );
 }
 
 /// A unit of work reads its own writes.
@@ -200,7 +204,7 @@ pub async fn dropped_views_free_their_resources(rig: &dyn StoreRig) {
     }
 }
 
-/// A view that sees one row of a commit sees all its rows.
+/// A view that sees one row of a commit sees all rows of this commit.
 pub async fn a_commit_is_visible_as_a_whole(rig: &dyn StoreRig) {
     const COMMITS: i64 = 25;
     let store = rig.store();

@@ -1,4 +1,4 @@
-//! A unit of work or view whose statements may fail; records the writes for the checks.
+//! A unit of work or view whose statements may fail. It records the writes for the checks.
 
 mod market;
 mod outbox;

@@ -104,7 +104,7 @@ impl Comparison<'_> {
             ..self.finding(kind, what)
         };
         findings.extend(effects.duplicates().iter().map(|row| {
-            let what = format!("{} has more than one row for {}", row.table, row.fact);
+            let what = format!("table {} has more than one row for the fact {}", row.table, row.fact);
             fact_finding(FindingKind::DoubledEffect, row, what)
         }));
         if !effects.contradicted(order).is_empty()
@@ -112,7 +112,10 @@ impl Comparison<'_> {
             && let Some(order) = view.order_by_id(order.tenant, order.id).await?
         {
             findings.extend(effects.contradicted(&order).iter().map(|row| {
-                let what = format!("{} has {}, but the order is {}", row.table, row.fact, order.status);
+                let what = format!(
+                    "table {} contains the fact {}, but the order is {}",
+                    row.table, row.fact, order.status
+                );
                 fact_finding(FindingKind::EffectWithoutFact, row, what)
             }));
         }

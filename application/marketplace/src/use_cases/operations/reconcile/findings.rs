@@ -126,7 +126,11 @@ impl Finding {
             event_id: Some(effect.event_id),
             event_type: None,
             consumer: None,
-            what: format!("{} has {}, but the order does not exist", kind.table(), effect.fact),
+            what: format!(
+                "table {} contains the fact {}, but the order does not exist",
+                kind.table(),
+                effect.fact
+            ),
             key: Some(effect.fact),
             repair: None,
         }

@@ -200,7 +200,7 @@ async fn dead_letters_without_event(
     Ok(found)
 }
 
-/// The unreadable rows among the newest of the outbox.
+/// Returns the unreadable rows among the newest rows of the outbox.
 async fn unreadable_rows(
     app: &App,
     tenant: Option<TenantId>,

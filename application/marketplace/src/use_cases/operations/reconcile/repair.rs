@@ -263,7 +263,7 @@ impl RepairJob {
     }
 }
 
-/// Kind of an operation of a consumer, from its key.
+/// Derives the kind of a consumer's asset operation from the last part of the operation key.
 fn kind_of(key: &OperationKey) -> Option<OperationKind> {
     match key.as_str().rsplit(':').next()? {
         "freeze" => Some(OperationKind::Freeze),

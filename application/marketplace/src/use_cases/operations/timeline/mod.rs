@@ -77,7 +77,7 @@ pub struct TimelineItem {
     pub consumer: Option<String>,
     /// New status of the order, payment, refund, outbox row, consume-log record or dead letter.
     pub status: Option<&'static str>,
-    /// Number of attempts so far.
+    /// Number of attempts so far to publish or to apply the event.
     pub attempts: Option<u32>,
     /// Key of the asset operation.
     pub idempotency_key: Option<String>,

@@ -79,7 +79,7 @@ fn of_refund(refund: &Refund) -> String {
     format!("refund {} of payment {} of order {}", refund.id, refund.payment, refund.order)
 }
 
-/// Status of a hold as in [`crate::machines`].
+/// Status of a hold in the state machine of [`crate::machines`].
 fn state(hold: &Hold) -> &'static str {
     if hold.reverted { "REVERTED" } else { hold.status.as_str() }
 }
@@ -141,7 +141,9 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
             others.iter().filter(|it| it.payment == refund.payment && it.status != RefundStatus::Failed);
         let refunded: i64 = live.map(|it| it.amount.minor()).sum::<i64>() + refund.amount.minor();
         if refunded > paid {
-            self.writes.violations.push(format!("{}: {paid} paid, {refunded} refunded", of_refund(refund)));
+            self.writes
+                .violations
+                .push(format!("{}: the refunds of {refunded} exceed the paid {paid}", of_refund(refund)));
         }
         Ok(())
     }

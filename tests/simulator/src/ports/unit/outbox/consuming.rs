@@ -1,4 +1,4 @@
-//! The consume log: attempts are counted one by one, with the correct backoff.
+//! Checks consume-log records: each attempt is counted once, and each retry has the correct backoff.
 
 use handover_events::ConsumeStatus;
 use handover_outbox::ports::*;
@@ -36,12 +36,16 @@ impl<I: ?Sized> Faulty<I> {
         };
         let backoff = consumer_backoff(it.attempts);
         if failed.is_some_and(|from| from != "DEAD") && due.is_none_or(|due| due < backoff) {
-            let violation = format!("{}: backoff after {} attempts is only {due:?}", what(), it.attempts);
+            let violation = format!(
+                "{}: backoff after {} attempts is {due:?}, expected at least {backoff:?}",
+                what(),
+                it.attempts
+            );
             self.writes.violations.push(violation);
         }
         if it.attempts != counted {
             let violation =
-                format!("{}: attempts went from {before} to {} after one failure", what(), it.attempts);
+                format!("{}: attempts went from {before} to {}, expected {counted}", what(), it.attempts);
             self.writes.violations.push(violation);
         }
         if it.status == ConsumeStatus::Waiting {

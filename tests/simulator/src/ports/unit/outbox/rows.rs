@@ -1,4 +1,5 @@
-//! The outbox: SENT only after a confirm and in the order of the aggregate; failures are counted one by one.
+//! Checks outbox rows: a row becomes SENT only after a publisher confirm and in the order of its aggregate; each failed
+//! publish increments `retry_count` at most once.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,7 +140,7 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         self.inner.outbox().outbox_by_event(events).await
     }
 
-    /// The events that the repair job appends: with a new id, or already consumed before their row was lost.
+    /// Returns the events that the repair job appends: they have a new id, or were consumed before their row was lost.
     async fn repaired(&mut self, events: &[NewEvent]) -> Result<BTreeSet<EventId>, StoreError> {
         let ids: Vec<EventId> = events.iter().map(|event| event.event_id.clone()).collect();
         let known =
@@ -214,11 +215,11 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         Ok(())
     }
 
-    /// A failure may be counted only once, only if the broker refused the event individually, and the last one must set
-    /// the row to FAILED.
+    /// Checks that a failure is counted only once, and only if the broker refused the event individually, and that the
+    /// last allowed failure sets the row to FAILED.
     fn check_failed(&mut self, row: &OutboxRow, after: &FailedPublish) {
         if (row.retry_count, row.next_retry_time) == (after.retry_count, after.next_retry_time) {
-            // The same settlement repeated after a commit of unknown outcome, or no change.
+            // The settlement is repeated after a commit of unknown outcome, or it changes nothing.
             return;
         }
         if is_unpublishable(&row.event_id) {
@@ -230,8 +231,12 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         }
         let charged = after.status == OutboxStatus::Failed || after.next_retry_time.is_some();
         if after.retry_count != row.retry_count + u32::from(charged) {
-            let violation =
-                format!("{}: retry_count went from {} to {}", of(row), row.retry_count, after.retry_count);
+            let violation = format!(
+                "{}: retry_count went from {} to {}, expected +1 if the failure counts, else +0",
+                of(row),
+                row.retry_count,
+                after.retry_count
+            );
             self.writes.violations.push(violation);
         }
         let refused = self.process.faults.observed(|observed| observed.was_refused(&row.event_id));
@@ -245,7 +250,12 @@ impl<I: MarketUnit + ?Sized> Faulty<I> {
         }
         let spent = after.retry_count > row.max_retry_count;
         if spent != (after.status == OutboxStatus::Failed) {
-            let violation = format!("{} is {} after {} failures", of(row), after.status, after.retry_count);
+            let violation = format!(
+                "{} is {} after {} failures; it must be FAILED if and only if they exceed `max_retry_count`",
+                of(row),
+                after.status,
+                after.retry_count
+            );
             self.writes.violations.push(violation);
         }
     }
