@@ -3,14 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use marketplace_http::{KeySet, TokenRules};
+use marketplace_http::{KeySet, TokenRules, Tokens};
 
-use super::Secret;
 use super::error::ConfigError;
-use super::read::Reader;
-
-/// Minimum size of an HS256 secret: the size of the hash output (RFC 7518 §3.2).
-const MIN_JWT_SECRET_BYTES: usize = 32;
+use super::read::{Item, Reader};
+use super::{JWT_SECRET, Secret};
 
 /// Keys of another token issuer, and the claims that every token must have.
 #[derive(Debug, Clone)]
@@ -21,43 +18,44 @@ pub struct AuthConfig {
     pub rules: TokenRules,
 }
 
-/// Reads `auth.*` except `auth.jwt-secret`.
-pub(super) fn auth(reader: &Reader<'_>) -> Result<AuthConfig, ConfigError> {
-    let why = "larger clock differences must be corrected on the machines (NTP)";
-    let leeway = reader.duration("auth.leeway", Duration::ZERO..=TokenRules::MAX_LEEWAY, why)?;
-    let rules = TokenRules {
-        audience: named(reader, "auth.audience")?,
-        issuer: named(reader, "auth.issuer")?,
-        leeway,
-    };
-    let keys = keys(reader, &rules)?;
-    Ok(AuthConfig { keys, rules })
-}
-
 /// Reads `auth.jwt-secret`.
 pub(super) fn secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
-    let Some(item) = reader.find("auth.jwt-secret") else { return Ok(None) };
-    let secret = item.text()?;
-    if secret.len() < MIN_JWT_SECRET_BYTES {
-        let remedy =
-            "set at least 32 random characters (openssl rand -hex 32), or leave it out to have one generated";
-        return Err(item.refused_as("too short", "anybody who guesses it can sign in as any user", remedy));
+    let Some(item) = reader.secret(JWT_SECRET) else { return Ok(None) };
+    let secret = item.as_text()?;
+    // The minimum is the size of the hash output (RFC 7518 §3.2).
+    if Tokens::new(secret.as_bytes()).is_err() {
+        let remedy = format!(
+            "set at least {} random characters (openssl rand -hex 32), or leave it out to have one generated",
+            Tokens::MIN_SECRET_BYTES
+        );
+        return Err(item.refused_as("too short", "anybody who guesses it can sign in as any user", &remedy));
     }
     Ok(Some(Secret::new(secret)))
 }
 
-fn named(reader: &Reader<'_>, key: &'static str) -> Result<Option<String>, ConfigError> {
-    let Some(item) = reader.find(key) else { return Ok(None) };
-    let name = item.text()?;
+/// Reads `auth.*` except `auth.jwt-secret`.
+pub(super) fn auth(reader: &Reader<'_>) -> Result<AuthConfig, ConfigError> {
+    let file = reader.optional("auth.jwks-file");
+    let audience = claim(reader.optional("auth.audience"))?;
+    let issuer = claim(reader.optional("auth.issuer"))?;
+    let why = "larger clock differences must be corrected on the machines (NTP)";
+    let leeway = reader.value("auth.leeway", "30s").duration(Duration::ZERO..=TokenRules::MAX_LEEWAY, why)?;
+    let rules = TokenRules { audience, issuer, leeway };
+    let keys = file.map(|file| keys(&file, &rules)).transpose()?;
+    Ok(AuthConfig { keys, rules })
+}
+
+fn claim(item: Option<Item>) -> Result<Option<String>, ConfigError> {
+    let Some(item) = item else { return Ok(None) };
+    let name = item.as_text()?;
     if name.is_empty() {
         return Err(item.refused("it is empty", "set the value that tokens contain, or leave it out"));
     }
     Ok(Some(name))
 }
 
-fn keys(reader: &Reader<'_>, rules: &TokenRules) -> Result<Option<PathBuf>, ConfigError> {
-    let Some(item) = reader.find("auth.jwks-file") else { return Ok(None) };
-    let path = PathBuf::from(item.text()?);
+fn keys(item: &Item, rules: &TokenRules) -> Result<PathBuf, ConfigError> {
+    let path = PathBuf::from(item.as_text()?);
     let remedy = "name a JSON Web Key Set with the public keys of the token issuer";
     read_keys(&path).map_err(|why| item.refused(&why, remedy))?;
     if rules.audience.is_none() {
@@ -65,7 +63,7 @@ fn keys(reader: &Reader<'_>, rules: &TokenRules) -> Result<Option<PathBuf>, Conf
         let remedy = "set auth.audience to the \"aud\" claim of tokens for this service";
         return Err(item.refused(why, remedy).related_to(&["auth.audience"]));
     }
-    Ok(Some(path))
+    Ok(path)
 }
 
 /// Parses a key file; the error is for the user.

@@ -1,8 +1,8 @@
 //! The configuration without its secrets, for `config show`.
 
-use super::keys::{KEYS, Kind};
-use super::layers::{self, Sources};
-use super::read::show;
+use super::keys::{Key, Kind, keys};
+use super::layers::{self, Setting, Sources};
+use super::read::show_safely;
 use super::urls::without_password;
 use super::{Config, ConfigError, ConfigErrors, Origin};
 
@@ -50,29 +50,30 @@ pub enum Shown {
 impl Config {
     /// Describes every setting with the origin of its value, and all errors.
     pub fn describe(sources: &Sources) -> Description {
-        let (settings, _) = layers::merge(sources);
-        let described = KEYS.iter().map(|key| match settings.get(key.path) {
-            None => {
-                let value = if key.kind == Kind::Secret { Shown::Generated } else { Shown::Unset };
-                Described { key: key.path, value, origin: Origin::Default }
-            }
-            Some(setting) => {
-                let value = match key.kind {
-                    Kind::Secret => Shown::Hidden,
-                    Kind::Url => shown_url(setting.value.as_str().unwrap_or_default()),
-                    Kind::Text | Kind::Value => Shown::Value {
-                        text: show(&setting.value),
-                        json: serde_json::to_value(&setting.value).unwrap_or_default(),
-                    },
-                };
-                Described { key: key.path, value, origin: setting.origin.clone() }
-            }
+        let (mut settings, _) = layers::merge(sources);
+        let described = keys().iter().map(|key| {
+            let default = || {
+                let value = key.kind.parse(key.default?);
+                Some(Setting { value, origin: Origin::Default })
+            };
+            described(*key, settings.remove(key.path).or_else(default))
         });
         Description { settings: described.collect(), errors: Config::load(sources).err() }
     }
 }
 
-fn shown_url(url: &str) -> Shown {
-    let url = without_password(url);
-    Shown::Value { text: format!("\"{url}\""), json: url.into() }
+fn described(key: Key, setting: Option<Setting>) -> Described {
+    let Some(Setting { value, origin }) = setting else {
+        let value = if key.kind == Kind::Secret { Shown::Generated } else { Shown::Unset };
+        return Described { key: key.path, value, origin: Origin::Default };
+    };
+    let text = show_safely(key.kind, &value);
+    let value = match key.kind {
+        Kind::Secret => Shown::Hidden,
+        Kind::Url => Shown::Value { text, json: without_password(value.as_str().unwrap_or_default()).into() },
+        Kind::Text | Kind::Value => {
+            Shown::Value { text, json: serde_json::to_value(&value).unwrap_or_default() }
+        }
+    };
+    Described { key: key.path, value, origin }
 }

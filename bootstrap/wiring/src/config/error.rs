@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::keys;
+use super::keys::{is_below, variable_of};
 
 /// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub enum ConfigError {
         why: Box<str>,
         remedy: Box<str>,
         /// Keys whose values are valid on their own but conflict with this value.
-        related: &'static [&'static str],
+        related: Vec<&'static str>,
     },
 }
 
@@ -111,9 +111,9 @@ impl ConfigError {
     }
 
     /// Marks the error as a conflict with the values of these keys.
-    pub(super) fn related_to(mut self, others: &'static [&'static str]) -> ConfigError {
+    pub(super) fn related_to(mut self, others: &[&'static str]) -> ConfigError {
         if let ConfigError::Refused { related, .. } = &mut self {
-            *related = others;
+            others.clone_into(related);
         }
         self
     }
@@ -132,14 +132,15 @@ impl ConfigError {
 
     /// Whether this error means that the intended value of `path` was not used.
     fn concerns(&self, path: &str) -> bool {
-        let in_section = |section: &str| path.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'));
         match self {
             ConfigError::Refused { key, .. } => *key == path,
-            ConfigError::UnknownKey { nearest, .. } => nearest.as_deref().is_some_and(|nearest| {
-                nearest == path || keys::key(path).is_some_and(|key| nearest == key.variable())
-            }),
-            ConfigError::UnknownSection { nearest, .. } => nearest.is_some_and(in_section),
-            ConfigError::NotASection { key, .. } => in_section(key),
+            ConfigError::UnknownKey { nearest, .. } => {
+                nearest.as_deref().is_some_and(|nearest| nearest == path || nearest == variable_of(path))
+            }
+            ConfigError::UnknownSection { nearest, .. } => {
+                nearest.is_some_and(|section| is_below(path, section))
+            }
+            ConfigError::NotASection { key, .. } => is_below(path, key),
             ConfigError::Unreadable { .. } | ConfigError::Syntax { .. } => true,
         }
     }

@@ -1,17 +1,16 @@
 //! Payment gateway, assets and consistency checks: `[gateway]`, `[asset]`, `[consistency]`.
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use marketplace::{ConsistencySettings, RefundSettings};
 use marketplace_domain::PointsRules;
 use marketplace_gateway::Endpoint;
+use marketplace_http::CallbackVerifier;
 
 use super::error::{ConfigError, Origin};
-use super::read::{HOURS, MINUTES, Reader};
-use super::urls::shown;
-use super::{HOUR, MILLISECOND, MINUTE, SECOND};
+use super::read::{HOURS, Item, MINUTES, Reader};
+use super::{GATEWAY_SECRET, HOUR, MILLISECOND, MINUTE, SECOND, Secret};
 
 const DAY: Duration = HOUR.saturating_mul(24);
 /// Maximum of `asset.lock-timeout-minutes` and `consistency.scan-window-hours`, in days.
@@ -47,84 +46,85 @@ pub struct GatewayConfig {
 
 const SANDBOX: &str = "sandbox:";
 
-/// Reads `gateway.url` and `gateway.sandbox-delay`.
-pub(super) fn gateway(reader: &Reader<'_>) -> Result<GatewayConfig, ConfigError> {
-    let delay_why = "the sandbox must report after the request, and soon enough for a trial";
-    let delay = reader.duration("gateway.sandbox-delay", MILLISECOND..=HOUR, delay_why)?;
-    let item = reader.item("gateway.url")?;
-    let url = item.text()?;
+/// Reads `gateway.url`, `gateway.secret` and `gateway.sandbox-delay`.
+pub(super) fn gateway(reader: &Reader<'_>) -> Result<(GatewayConfig, Option<Secret>), ConfigError> {
+    let item = reader.url("gateway.url", SANDBOX);
+    let secret = reader.secret(GATEWAY_SECRET).as_ref().map(secret).transpose()?;
+    let why = "the sandbox must report after the request, and soon enough for a trial";
+    let delay = reader.value("gateway.sandbox-delay", "1s").duration(MILLISECOND..=HOUR, why)?;
+    let url = item.as_text()?;
     let choice = if url == SANDBOX {
         GatewayChoice::Sandbox(delay)
     } else {
         let remedy = "write https://host/path of a payment gateway, http:// for one on this machine, or sandbox: \
                       (reports refunds as paid and moves no money)";
-        let endpoint = Endpoint::parse(&url)
-            .map_err(|error| item.refused_as(&shown(&url), &error.to_string(), remedy))?;
-        GatewayChoice::Http(endpoint)
+        GatewayChoice::Http(Endpoint::parse(&url).map_err(|error| item.refused(&error.to_string(), remedy))?)
     };
-    Ok(GatewayConfig { choice, is_chosen: !matches!(item.setting.origin, Origin::Default) })
+    let is_chosen = !matches!(item.setting.origin, Origin::Default);
+    Ok((GatewayConfig { choice, is_chosen }, secret))
+}
+
+fn secret(item: &Item) -> Result<Secret, ConfigError> {
+    let secret = item.as_text()?;
+    if CallbackVerifier::new(&secret).is_err() {
+        let remedy = "set whsec_ followed by 24 to 64 random bytes in base64 \
+                      (echo whsec_$(openssl rand -base64 32)), or leave it out to have one generated";
+        return Err(item.refused_as(
+            "not a signing secret",
+            "it is the only proof that a payment callback is genuine",
+            remedy,
+        ));
+    }
+    Ok(Secret::new(secret))
 }
 
 /// Reads the other keys of `gateway.*`.
 pub(super) fn refund(reader: &Reader<'_>) -> Result<RefundSettings, ConfigError> {
-    let scan_why = "the scan sends refund requests: it must run regularly, but not continuously";
-    let timeout_why =
-        "a short timeout repeats requests to a slow gateway, a long one waits for a gateway that hangs";
-    let retry_why = "short pauses overload a failing gateway, and pauses of days delay refunds too long";
-    let retry_base = reader.duration("gateway.retry-base", MILLISECOND * 100..=DAY, retry_why)?;
-    let retry_cap = reader.duration("gateway.retry-cap", MILLISECOND * 100..=DAY, retry_why)?;
+    let why = "a short timeout repeats requests to a slow gateway, a long one waits for a gateway that hangs";
+    let timeout = reader.value("gateway.timeout", "10s").duration(MILLISECOND * 100..=MINUTE * 10, why)?;
+    let why = "the scan sends refund requests: it must run regularly, but not continuously";
+    let scan_interval = reader.value("gateway.scan-interval", "1s").duration(MILLISECOND * 10..=HOUR, why)?;
+    let base = reader.value("gateway.retry-base", "5s");
+    let cap = reader.value("gateway.retry-cap", "1h");
+    let why = "short pauses overload a failing gateway, and pauses of days delay refunds too long";
+    let [retry_base, retry_cap] = [&base, &cap].map(|item| item.duration(MILLISECOND * 100..=DAY, why));
+    let [retry_base, retry_cap] = [retry_base?, retry_cap?];
     if retry_cap < retry_base {
-        let remedy = format!(
-            "set it to gateway.retry-base, which is \"{}\", or above",
-            humantime::format_duration(retry_base)
-        );
         let why = "the maximum pause must not be shorter than the first pause";
-        let error = reader.item("gateway.retry-cap")?.refused(why, &remedy);
-        return Err(error.related_to(&["gateway.retry-base"]));
+        return Err(cap.too_short("to at least", &base, retry_base, why));
     }
-    Ok(RefundSettings {
-        scan_interval: reader.duration("gateway.scan-interval", MILLISECOND * 10..=HOUR, scan_why)?,
-        timeout: reader.duration("gateway.timeout", MILLISECOND * 100..=MINUTE * 10, timeout_why)?,
-        retry_base,
-        retry_cap,
-        ..RefundSettings::default()
-    })
+    Ok(RefundSettings { scan_interval, timeout, retry_base, retry_cap, ..RefundSettings::default() })
 }
 
-/// Reads `asset.points-per-unit` and `asset.earn-per-unit`.
-pub(super) fn points(reader: &Reader<'_>) -> Result<PointsRules, ConfigError> {
-    let worth_why = "0 points cannot be worth 1.00, and with more points each would be worth almost nothing";
-    let per_unit = reader.count("asset.points-per-unit", 1..=MAX_POINTS, worth_why)?;
-    let earn_why = "0 earns no points; more than the limit could be worth more than was paid";
-    Ok(PointsRules {
-        per_unit: NonZeroU32::new(per_unit).unwrap_or(NonZeroU32::MIN),
-        earned_per_unit: reader.count("asset.earn-per-unit", 0..=MAX_POINTS, earn_why)?,
-    })
-}
-
-/// Reads `consistency.*` and the reaper's keys of `asset.*`.
-pub(super) fn consistency(reader: &Reader<'_>) -> Result<ConsistencySettings, ConfigError> {
-    let reaper_why =
-        "the reaper releases locks that are still pending: it must run regularly, but not continuously";
-    let interval_why = "the scan finds lost events: it must run regularly, but not continuously";
-    let lock_why = "a short timeout releases the locks of orders that are still being paid";
-    let window_why = "a window of 0 hours contains no orders";
-    let scan_interval = reader.duration("consistency.interval", SECOND..=DAY, interval_why)?;
-    let scan_window = reader.time("consistency.scan-window-hours", &HOURS, MAX_DAYS, window_why)?;
+/// Reads `asset.*` and `consistency.*`.
+pub(super) fn assets(reader: &Reader<'_>) -> Result<(PointsRules, ConsistencySettings), ConfigError> {
+    let why = "a short timeout releases the locks of orders that are still being paid, and a long one keeps assets locked";
+    let lock_timeout = reader.value("asset.lock-timeout-minutes", "30").time(&MINUTES, MAX_DAYS, why)?;
+    let why = "the reaper releases locks that are still pending: it must run regularly, but not continuously";
+    let reaper_interval =
+        reader.value("asset.reaper-interval", "5m").duration(MILLISECOND * 10..=DAY, why)?;
+    let why = "0 points cannot be worth 1.00, and with more points each would be worth almost nothing";
+    let per_unit = reader.value("asset.points-per-unit", "100").count(1..=MAX_POINTS, why)?;
+    let why = "0 earns no points; more than the limit could be worth more than was paid";
+    let earned_per_unit = reader.value("asset.earn-per-unit", "1").count(0..=MAX_POINTS, why)?;
+    let points = PointsRules { per_unit, earned_per_unit };
+    let window = reader.value("consistency.scan-window-hours", "24");
+    let interval = reader.value("consistency.interval", "2h");
+    let scan_interval = interval
+        .duration(SECOND..=DAY, "the scan finds lost events: it must run regularly, but not continuously")?;
+    let why =
+        "a window of 0 hours contains no orders, and a very long one reads almost all orders in every scan";
+    let scan_window = window.time(&HOURS, MAX_DAYS, why)?;
     if scan_window < scan_interval {
-        let remedy = format!(
-            "set it to at least consistency.interval, which is \"{}\"",
-            humantime::format_duration(scan_interval)
-        );
         let why = "neither of two scans would check orders that changed between them";
-        let error = reader.item("consistency.scan-window-hours")?.refused(why, &remedy);
-        return Err(error.related_to(&["consistency.interval"]));
+        return Err(window.too_short("to at least", &interval, scan_interval, why));
     }
-    Ok(ConsistencySettings {
-        lock_timeout: reader.time("asset.lock-timeout-minutes", &MINUTES, MAX_DAYS, lock_why)?,
-        reaper_interval: reader.duration("asset.reaper-interval", MILLISECOND * 10..=DAY, reaper_why)?,
+    let consistency = ConsistencySettings {
+        lock_timeout,
+        reaper_interval,
         scan_window,
         scan_interval,
         ..ConsistencySettings::default()
-    })
+    };
+    Ok((points, consistency))
 }

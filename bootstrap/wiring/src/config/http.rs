@@ -1,18 +1,18 @@
-//! Addresses and limits of the HTTP API: `[http]`.
+//! Addresses, limits and trusted proxies of the HTTP API: `[http]`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use marketplace_http::WebOrigin;
+use marketplace_http::{ForwardedHeader, Proxies, WebOrigin};
 
 use super::error::ConfigError;
 use super::read::{Item, Reader};
 use super::{HOUR, SECOND};
 
-/// Upper bound of `http.concurrent-requests`; more requests at a time only wait for each other.
+/// Maximum of `http.concurrent-requests`.
 const MAX_CONCURRENT_REQUESTS: u32 = 100_000;
 
-/// `http.*` except `http.listen`.
+/// `http.*` except `http.listen` and the trusted proxies.
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
     /// `http.ops-listen`: separate listener for operators' calls.
@@ -27,30 +27,29 @@ pub struct HttpConfig {
 
 /// Reads `http.listen`.
 pub(super) fn listen(reader: &Reader<'_>) -> Result<SocketAddr, ConfigError> {
-    address(&reader.item("http.listen")?)
+    address(&reader.text("http.listen", "127.0.0.1:8080"))
 }
 
-/// Reads `http.*` except `http.listen`, whose value is passed in.
+/// Reads `http.*` except `http.listen`, whose value is passed in, and the trusted proxies.
 pub(super) fn http(reader: &Reader<'_>, listen: SocketAddr) -> Result<HttpConfig, ConfigError> {
-    let why = "0 would serve no request, and too many at a time only wait for each other";
-    let idle_why = "a short timeout closes connections that a proxy is about to reuse, a long one keeps unused connections open";
-    let ops = reader.find("http.ops-listen");
+    let ops = reader.optional("http.ops-listen");
     let ops_listen = ops.as_ref().map(address).transpose()?;
     if let Some(item) = ops.filter(|_| listen.port() != 0 && ops_listen == Some(listen)) {
         let error =
             item.refused("it is the same address as http.listen", "set another port, or leave it out");
         return Err(error.related_to(&["http.listen"]));
     }
-    Ok(HttpConfig {
-        ops_listen,
-        cors_origins: origins(reader)?,
-        concurrent_requests: reader.count("http.concurrent-requests", 1..=MAX_CONCURRENT_REQUESTS, why)?,
-        idle_timeout: reader.duration("http.idle-timeout", SECOND..=HOUR, idle_why)?,
-    })
+    let cors_origins = origins(&reader.value("http.cors-origins", "[]"))?;
+    let why = "0 would serve no request, and too many at a time only wait for each other";
+    let concurrent_requests =
+        reader.value("http.concurrent-requests", "512").count(1..=MAX_CONCURRENT_REQUESTS, why)?;
+    let why = "a short timeout closes connections that a proxy is about to reuse, a long one keeps unused connections open";
+    let idle_timeout = reader.value("http.idle-timeout", "75s").duration(SECOND..=HOUR, why)?;
+    Ok(HttpConfig { ops_listen, cors_origins, concurrent_requests, idle_timeout })
 }
 
-fn address(item: &Item<'_>) -> Result<SocketAddr, ConfigError> {
-    item.text()?.parse().map_err(|_| {
+fn address(item: &Item) -> Result<SocketAddr, ConfigError> {
+    item.as_text()?.parse().map_err(|_| {
         item.refused(
             "it is not an address with a port",
             "write 127.0.0.1:8080, [::1]:8080, or port 0 for a free one",
@@ -58,13 +57,34 @@ fn address(item: &Item<'_>) -> Result<SocketAddr, ConfigError> {
     })
 }
 
-fn origins(reader: &Reader<'_>) -> Result<Vec<WebOrigin>, ConfigError> {
-    let item = reader.item("http.cors-origins")?;
+fn origins(item: &Item) -> Result<Vec<WebOrigin>, ConfigError> {
     let remedy = "write a list of origins, each as a browser sends it: [\"https://shop.example\"]";
-    let origins: Vec<String> = item.value("it is not a list of strings", remedy)?;
+    let origins: Vec<String> = item.parse("it is not a list of strings", remedy)?;
     let parsed = |origin: String| {
         WebOrigin::parse(&origin)
             .ok_or_else(|| item.refused("an origin is exactly scheme, host and port", remedy))
     };
     origins.into_iter().map(parsed).collect()
+}
+
+/// Reads `http.trusted-proxies` and `http.forwarded-header`.
+pub(super) fn proxies(reader: &Reader<'_>) -> Result<Proxies, ConfigError> {
+    let item = reader.value("http.trusted-proxies", "[]");
+    let remedy =
+        "write a list of networks: [\"10.0.0.0/8\", \"fd00::/8\"], and [\"192.0.2.7/32\"] for one machine";
+    let networks: Vec<String> = item.parse("it is not a list of strings", remedy)?;
+    let network = |text: &String| {
+        let why = format!("{text} is not a network");
+        text.parse().map_err(|_| item.refused(&why, remedy))
+    };
+    let trusted = networks.iter().map(network).collect::<Result<Vec<ipnet::IpNet>, _>>()?;
+    if trusted.iter().any(|network| network.prefix_len() == 0) {
+        let why = "it trusts every address, so every client could forge its own";
+        return Err(item.refused(why, remedy));
+    }
+    let header = reader.one_of(
+        "http.forwarded-header",
+        &[("x-forwarded-for", ForwardedHeader::XForwardedFor), ("forwarded", ForwardedHeader::Forwarded)],
+    )?;
+    Ok(Proxies { trusted, header })
 }

@@ -11,10 +11,10 @@ use toml::{Table, Value};
 
 use super::error::{ConfigError, Origin};
 use super::keys::{
-    KEYS, Key, Kind, NON_SETTINGS, PREFIX, is_section, key, nearest, nearest_section, path_of,
+    Kind, NON_SETTINGS, PREFIX, is_section, key, keys, nearest, nearest_section, path_of, variable_of,
 };
-use super::urls::{contains_password, shown};
-use super::value::read_value;
+use super::read::Item;
+use super::urls::contains_password;
 
 /// The file that is read if it exists and `--config` is not given.
 pub(super) const DEFAULT_FILE: &str = "handover.toml";
@@ -61,12 +61,12 @@ pub(super) struct Setting {
     pub(super) origin: Origin,
 }
 
-/// The effective setting of each key.
+/// The settings of file, variables and flags by key.
 pub(super) type Settings = BTreeMap<&'static str, Setting>;
 
-/// Merges the layers. Unknown keys and unreadable files are skipped and reported as errors.
+/// Merges file, variables and flags. Unknown keys and unreadable files are skipped and reported as errors.
 pub(super) fn merge(sources: &Sources) -> (Settings, Vec<ConfigError>) {
-    let mut settings: Settings = KEYS.iter().filter_map(|key| Some((key.path, built_in(key)?))).collect();
+    let mut settings = Settings::new();
     let mut errors = Vec::new();
     match &sources.file {
         Some(path) => add_file(path, &mut settings, &mut errors),
@@ -79,49 +79,21 @@ pub(super) fn merge(sources: &Sources) -> (Settings, Vec<ConfigError>) {
         add_variable(name, text, &mut settings, &mut errors);
     }
     for (flag, path, text) in &sources.flags {
-        if let Some(key) = key(path) {
-            if key.kind == Kind::Url && contains_password(text) {
-                errors.push(ConfigError::Refused {
-                    key: key.path,
-                    origin: Origin::Flag(flag),
-                    found: shown(text).into(),
-                    why: "process lists show command-line flags, so every user of this machine can read the password"
-                        .into(),
-                    remedy: format!(
-                        "leave the flag out and set {} or {} in {DEFAULT_FILE}; change the password if other users have access to this machine",
-                        key.variable(),
-                        key.path
-                    ).into(),
-                    related: &[],
-                });
-                continue;
-            }
-            settings.insert(key.path, Setting { value: read(key, text), origin: Origin::Flag(flag) });
+        let Some(&key) = key(path) else { continue };
+        let item = Item { key, setting: Setting { value: key.kind.parse(text), origin: Origin::Flag(flag) } };
+        if key.kind == Kind::Url && contains_password(text) {
+            let why =
+                "process lists show command-line flags, so every user of this machine can read the password";
+            let remedy = format!(
+                "leave the flag out and set {} or {path} in {DEFAULT_FILE}; change the password if other users have access to this machine",
+                variable_of(path),
+            );
+            errors.push(item.refused(why, &remedy));
+        } else {
+            settings.insert(key.path, item.setting);
         }
     }
     (settings, errors)
-}
-
-/// Resets the first of these keys that is set to its built-in default. Returns `false` if none is set.
-pub(super) fn reset(mut keys: impl Iterator<Item = &'static str>, settings: &mut Settings) -> bool {
-    let is_set = |path: &&str| settings.get(path).is_some_and(|setting| setting.origin != Origin::Default);
-    let Some(path) = keys.find(is_set) else { return false };
-    match key(path).and_then(built_in) {
-        Some(default) => settings.insert(path, default),
-        None => settings.remove(path),
-    };
-    true
-}
-
-fn built_in(key: &Key) -> Option<Setting> {
-    Some(Setting { value: read(key, key.default?), origin: Origin::Default })
-}
-
-fn read(key: &Key, text: &str) -> Value {
-    match key.kind {
-        Kind::Text | Kind::Url | Kind::Secret => Value::from(text),
-        Kind::Value => read_value(text),
-    }
 }
 
 fn add_file(path: &Path, settings: &mut Settings, errors: &mut Vec<ConfigError>) {
@@ -168,7 +140,7 @@ fn add_section(
         } else if is_section {
             errors.push(ConfigError::NotASection { key: path, origin });
         } else {
-            let nearest = nearest(&path).map(|key| key.path.to_owned());
+            let nearest = nearest(&path).map(str::to_owned);
             errors.push(ConfigError::UnknownKey { key: path, origin, nearest });
         }
     }
@@ -179,9 +151,9 @@ fn add_variable(name: &str, text: &str, settings: &mut Settings, errors: &mut Ve
         return;
     }
     let origin = Origin::Variable(name.to_owned());
-    let Some(key) = KEYS.iter().find(|key| key.variable() == name) else {
-        let nearest = nearest(&path_of(name)).map(Key::variable);
+    let Some(key) = keys().iter().find(|key| variable_of(key.path) == name) else {
+        let nearest = nearest(&path_of(name)).map(variable_of);
         return errors.push(ConfigError::UnknownKey { key: name.to_owned(), origin, nearest });
     };
-    settings.insert(key.path, Setting { value: read(key, text), origin });
+    settings.insert(key.path, Setting { value: key.kind.parse(text), origin });
 }

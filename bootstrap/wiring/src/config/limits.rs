@@ -1,13 +1,14 @@
-//! Rate limits: `[rate-limit]`, and the trusted proxies of `[http]`.
+//! Rate limits: `[rate-limit]`.
 
 use std::num::NonZeroU32;
 
 use marketplace::ports::Bucket;
-use marketplace_http::{ForwardedHeader, LIMITED_ROUTES, Proxies};
+use marketplace_http::{LIMITED_ROUTES, Proxies};
 use serde::Deserialize;
 use toml::Value;
 
 use super::error::ConfigError;
+use super::keys::{best, similarity};
 use super::read::{Item, Reader};
 
 /// Maximum capacity of a bucket.
@@ -15,8 +16,6 @@ const MAX_CAPACITY: u32 = 1_000_000;
 /// Range of `per-second`: from one token in about 17 minutes to one in ten microseconds.
 const MIN_PER_SECOND: f64 = 0.001;
 const MAX_PER_SECOND: f64 = 100_000.0;
-/// Minimum similarity of a suggested route.
-const MIN_SIMILARITY: f64 = 0.6;
 
 /// Rate limits and trusted proxies.
 #[derive(Debug, Clone)]
@@ -37,24 +36,25 @@ struct RouteLimit {
     per_second: Option<f64>,
 }
 
-/// Reads `rate-limit.*`, `http.trusted-proxies` and `http.forwarded-header`.
-pub(super) fn limits(reader: &Reader<'_>) -> Result<LimitConfig, ConfigError> {
-    let per_second = reader.item("rate-limit.per-second")?;
-    let capacity = reader.item("rate-limit.capacity")?;
+/// Reads `rate-limit.*` except `rate-limit.store`.
+pub(super) fn limits(reader: &Reader<'_>, proxies: Proxies) -> Result<LimitConfig, ConfigError> {
+    let capacity = reader.value("rate-limit.capacity", "200");
+    let per_second = reader.value("rate-limit.per-second", "200");
+    let all_routes = reader.value("rate-limit.routes", "{}");
     let remedy = format!("set a number from {MIN_PER_SECOND} to {MAX_PER_SECOND}; 0.1 is one in 10 s");
-    let rate = per_second.value("it is not a number", &remedy)?;
-    let interval_us = interval_us(rate).ok_or_else(|| per_second.refused("it is out of range", &remedy))?;
-    let size_why = "a bucket of 0 refuses every request, and a larger one does not limit anybody";
-    let size = reader.count("rate-limit.capacity", 1..=MAX_CAPACITY, size_why)?;
-    let why = "an empty bucket must be full again within a day";
-    let remedy = "set a smaller capacity, or a larger rate-limit.per-second";
-    let bucket = bucket(size, interval_us)
-        .ok_or_else(|| capacity.refused(why, remedy).related_to(&["rate-limit.per-second"]))?;
-    Ok(LimitConfig {
-        bucket,
-        routes: routes(&reader.item("rate-limit.routes")?, size, rate)?,
-        proxies: proxies(reader)?,
-    })
+    let rate = per_second.parse("it is not a number", &remedy)?;
+    let interval_us = interval_us(rate).ok_or_else(|| {
+        let why = "a slower rate refuses almost every request, and a faster one does not limit anybody";
+        per_second.refused(why, &remedy)
+    })?;
+    let why = "a bucket of 0 refuses every request, and a larger one does not limit anybody";
+    let size = capacity.count(1..=MAX_CAPACITY, why)?;
+    let bucket = bucket(size, interval_us).ok_or_else(|| {
+        let why = "an empty bucket must be full again within a day";
+        let remedy = "set a smaller capacity, or a larger rate-limit.per-second";
+        capacity.refused(why, remedy).related_to(&[per_second.key.path])
+    })?;
+    Ok(LimitConfig { bucket, routes: routes(&all_routes, size, rate)?, proxies })
 }
 
 /// Microseconds per token; rounded up, so that nobody gets more than configured.
@@ -73,11 +73,7 @@ fn bucket(capacity: u32, every_us: u64) -> Option<Bucket> {
     Bucket::new(capacity, every_us).ok()
 }
 
-fn routes(
-    item: &Item<'_>,
-    capacity: u32,
-    per_second: f64,
-) -> Result<Vec<(&'static str, Bucket)>, ConfigError> {
+fn routes(item: &Item, capacity: u32, per_second: f64) -> Result<Vec<(&'static str, Bucket)>, ConfigError> {
     let remedy = "write {\"POST /api/v1/orders\" = {capacity = 20, per-second = 5}}, or leave it out";
     let Value::Table(all) = &item.setting.value else {
         return Err(item.refused("it is not a table of routes", remedy));
@@ -109,38 +105,14 @@ fn named(name: &str) -> Option<&'static str> {
     LIMITED_ROUTES.iter().copied().find(|route| *route == name)
 }
 
-fn unknown(item: &Item<'_>, name: &str) -> ConfigError {
-    let similarity = |route: &str| strsim::normalized_damerau_levenshtein(route, name);
-    let nearest = LIMITED_ROUTES.iter().map(|route| (similarity(route), *route));
-    let nearest =
-        nearest.filter(|(score, _)| *score >= MIN_SIMILARITY).max_by(|(one, _), (two, _)| one.total_cmp(two));
+fn unknown(item: &Item, name: &str) -> ConfigError {
+    let nearest = best(LIMITED_ROUTES.iter().copied(), |route| similarity(route, name));
     let remedy = match nearest {
-        Some((_, route)) => format!("did you mean \"{route}\"? otherwise remove it"),
+        Some(route) => format!("did you mean \"{route}\"? otherwise remove it"),
         None => {
             "write method and path, with parameters in braces: \"POST /api/v1/orders/{id}/ship\"".to_owned()
         }
     };
     let why = "there is no such route, so the limit would be ignored silently";
     item.refused_as(&format!("for \"{name}\""), why, &remedy)
-}
-
-fn proxies(reader: &Reader<'_>) -> Result<Proxies, ConfigError> {
-    let item = reader.item("http.trusted-proxies")?;
-    let remedy =
-        "write a list of networks: [\"10.0.0.0/8\", \"fd00::/8\"], and [\"192.0.2.7/32\"] for one machine";
-    let networks: Vec<String> = item.value("it is not a list of strings", remedy)?;
-    let network = |text: &String| {
-        let why = format!("{text} is not a network");
-        text.parse().map_err(|_| item.refused(&why, remedy))
-    };
-    let trusted = networks.iter().map(network).collect::<Result<Vec<ipnet::IpNet>, _>>()?;
-    if trusted.iter().any(|network| network.prefix_len() == 0) {
-        let why = "it trusts every address, so every client could forge its own";
-        return Err(item.refused(why, remedy));
-    }
-    let header = reader.one_of(
-        "http.forwarded-header",
-        &[("x-forwarded-for", ForwardedHeader::XForwardedFor), ("forwarded", ForwardedHeader::Forwarded)],
-    )?;
-    Ok(Proxies { trusted, header })
 }

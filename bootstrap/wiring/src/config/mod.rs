@@ -22,13 +22,13 @@ mod value;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::num::{NonZeroU16, NonZeroU32};
 use std::time::Duration;
 
 use handover_outbox::ports::OnFailed;
 use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
 use marketplace::idempotency::RequestSettings;
 use marketplace::{Rules, Settings, TimeoutSettings};
+use marketplace_redis::RedisUse;
 use tracing_subscriber::filter::Targets;
 
 use crate::telemetry;
@@ -44,6 +44,11 @@ pub use limits::LimitConfig;
 use read::{MINUTES, Reader};
 pub use redis::RedisConfig;
 pub use urls::{BrokerChoice, DatabaseChoice};
+
+/// The key of [`Config::jwt_secret`].
+pub(crate) const JWT_SECRET: &str = "auth.jwt-secret";
+/// The key of [`Config::gateway_secret`].
+pub(crate) const GATEWAY_SECRET: &str = "gateway.secret";
 
 /// A secret that is never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -126,12 +131,12 @@ impl Config {
     pub fn load(sources: &Sources) -> Result<Config, ConfigErrors> {
         let (mut settings, mut errors) = layers::merge(sources);
         loop {
-            match Config::read(&Reader(&settings)) {
+            match Config::read(&Reader::new(&settings)) {
                 Ok(config) if errors.is_empty() => return Ok(config),
                 Ok(_) => return Err(ConfigErrors(errors)),
                 Err(error) => {
                     // Continue with the default in place of the invalid value, to find the other errors.
-                    let was_reset = layers::reset(error.keys(), &mut settings);
+                    let was_reset = error.keys().any(|key| settings.remove(key).is_some());
                     if !error.follows_from(&errors) {
                         errors.push(error);
                     }
@@ -144,64 +149,58 @@ impl Config {
     }
 
     /// Builds the configuration, or returns the first error.
+    ///
+    /// This function and those that it calls define all keys: every default, limit and reason. Without errors it MUST read
+    /// every key, in the order of the documentation: [`keys::keys`] lists the keys that it read.
     fn read(reader: &Reader<'_>) -> Result<Config, ConfigError> {
-        let relay = relay(reader)?;
-        let database = urls::database(reader)?;
         let listen = http::listen(reader)?;
+        let http = http::http(reader, listen)?;
+        let proxies = http::proxies(reader)?;
+        let limits_store = redis::store(reader, RedisUse::Limits)?;
+        let limits = limits::limits(reader, proxies)?;
+        let redis = redis::items(reader)?;
+        let database = urls::database(reader)?;
+        let broker = urls::broker(reader, &database)?;
+        let jwt_secret = auth::secret(reader)?;
+        let auth = auth::auth(reader)?;
+        let (gateway, gateway_secret) = gateway_and_assets::gateway(reader)?;
+        let refund = gateway_and_assets::refund(reader)?;
+        let pending_timeout = pending_timeout(reader)?;
+        let timeout = timeout(reader)?;
+        let relay = relay(reader)?;
+        let consumer = consumer(reader)?;
+        let keys_store = redis::store(reader, RedisUse::Keys)?;
+        let requests = requests(reader)?;
+        let (points, consistency) = gateway_and_assets::assets(reader)?;
+        let log = log(reader)?;
         Ok(Config {
             listen,
-            http: http::http(reader, listen)?,
-            limits: limits::limits(reader)?,
-            redis: redis::redis(reader)?,
-            broker: urls::broker(reader, &database, relay.confirm_timeout)?,
+            limits,
+            redis: redis.of([limits_store, keys_store])?,
+            http,
             database,
-            jwt_secret: auth::secret(reader)?,
-            auth: auth::auth(reader)?,
-            gateway: gateway_and_assets::gateway(reader)?,
-            gateway_secret: gateway_secret(reader)?,
+            broker: broker.with_confirm_timeout(relay.confirm_timeout),
+            jwt_secret,
+            auth,
+            gateway,
+            gateway_secret,
             rules: Rules {
-                pending_timeout: pending_timeout(reader)?,
+                pending_timeout,
                 // The first attempt is not a retry.
                 max_retry_count: relay.retry.attempts().saturating_sub(1),
                 on_failed: relay.on_failed,
-                points: gateway_and_assets::points(reader)?,
+                points,
             },
-            requests: requests(reader)?,
-            settings: Settings {
-                relay,
-                consumer: consumer(reader)?,
-                timeout: timeout(reader)?,
-                refund: gateway_and_assets::refund(reader)?,
-                consistency: gateway_and_assets::consistency(reader)?,
-            },
-            log: log(reader)?,
+            requests,
+            settings: Settings { relay, consumer, timeout, refund, consistency },
+            log,
         })
     }
-}
 
-impl Config {
     /// All addresses on which a process with an API listens.
     pub fn listens(&self) -> Vec<SocketAddr> {
         [self.listen].into_iter().chain(self.http.ops_listen).collect()
     }
-}
-
-/// Reads the durations of `idempotency.*`.
-fn requests(reader: &Reader<'_>) -> Result<RequestSettings, ConfigError> {
-    let lease_why = "after a crash, a repeated request is refused for this long";
-    let lease = reader.duration("idempotency.lease", SECOND..=HOUR, lease_why)?;
-    let keep_why = "a request that is repeated later is executed again";
-    let keep = reader.duration("idempotency.keep", MINUTE..=HOUR * 24 * 366, keep_why)?;
-    if keep <= lease {
-        let remedy =
-            format!("set it above idempotency.lease, which is \"{}\"", humantime::format_duration(lease));
-        let why = "a stored response could be deleted while repeats of its request are still refused";
-        let error = reader.item("idempotency.keep")?.refused(why, &remedy);
-        return Err(error.related_to(&["idempotency.lease"]));
-    }
-    let sweep_why = "the sweep deletes expired responses: it must run regularly, but not continuously";
-    let sweep_interval = reader.duration("idempotency.sweep-interval", SECOND..=HOUR * 24, sweep_why)?;
-    Ok(RequestSettings { lease, keep, sweep_interval })
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -214,109 +213,94 @@ const MAX_BATCH: u32 = 10_000;
 /// Maximum of `order.timeout.pending-minutes`, in days.
 const MAX_PENDING_DAYS: u32 = 30;
 
-fn gateway_secret(reader: &Reader<'_>) -> Result<Option<Secret>, ConfigError> {
-    let Some(item) = reader.find("gateway.secret") else { return Ok(None) };
-    let secret = item.text()?;
-    let key = secret.strip_prefix("whsec_").unwrap_or_default();
-    let base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
-    // 24 bytes are 32 characters of base64, 64 are 88 (Standard Webhooks, "Signature scheme").
-    if !(32..=88).contains(&key.len()) || key.len() % 4 != 0 || !key.bytes().all(base64) {
-        let remedy = "set whsec_ followed by 24 to 64 random bytes in base64 \
-                      (echo whsec_$(openssl rand -base64 32)), or leave it out to have one generated";
-        return Err(item.refused_as(
-            "not a signing secret",
-            "it is the only proof that a payment callback is genuine",
-            remedy,
-        ));
-    }
-    Ok(Some(Secret::new(secret)))
-}
-
 fn pending_timeout(reader: &Reader<'_>) -> Result<Duration, ConfigError> {
     let why = "with no time to pay, every order would be cancelled; with no limit, unpaid orders would keep their products";
-    reader.time("order.timeout.pending-minutes", &MINUTES, MAX_PENDING_DAYS, why)
+    reader.value("order.timeout.pending-minutes", "15").time(&MINUTES, MAX_PENDING_DAYS, why)
 }
 
 fn timeout(reader: &Reader<'_>) -> Result<TimeoutSettings, ConfigError> {
-    let interval_why =
+    let why =
         "the sweep closes orders whose timeout message was lost: it must run regularly, but not continuously";
-    let batch = reader.count(
-        "order.timeout.sweep-batch",
-        1..=MAX_BATCH,
-        "an empty batch closes nothing, and a very large one holds its locks for long",
-    )?;
-    Ok(TimeoutSettings {
-        sweep_interval: reader.duration(
-            "order.timeout.sweep-interval",
-            MILLISECOND * 10..=HOUR,
-            interval_why,
-        )?,
-        sweep_batch: NonZeroU32::new(batch).unwrap_or(NonZeroU32::MIN),
-    })
+    let sweep_interval =
+        reader.value("order.timeout.sweep-interval", "30s").duration(MILLISECOND * 10..=HOUR, why)?;
+    let why = "an empty batch closes nothing, and a very large one holds its locks for long";
+    let sweep_batch = reader.value("order.timeout.sweep-batch", "200").count(1..=MAX_BATCH, why)?;
+    Ok(TimeoutSettings { sweep_interval, sweep_batch })
 }
 
 fn relay(reader: &Reader<'_>) -> Result<RelaySettings, ConfigError> {
-    let batch = reader.count(
-        "outbox.batch",
-        1..=MAX_BATCH,
-        "an empty batch publishes nothing, and a very large one fills the memory",
-    )?;
-    let scan_why = "it is the longest that an event waits when its wake-up notification is lost";
-    let lease_why = "a relay that pauses briefly loses a short lease, and after a crash a long lease delays the takeover of its partitions";
-    let lease = reader.duration("outbox.lease", SECOND..=MINUTE, lease_why)?;
-    let confirm_why = "a short timeout repeats publishes to a slow broker, a long one waits for a broker that never confirms";
+    let why = "an empty batch publishes nothing, and a very large one fills the memory";
+    let batch = reader.value("outbox.batch", "200").count(1..=MAX_BATCH, why)?;
+    let why = "short intervals load the database, and an event waits for a long one if its wake-up notification is lost";
+    let scan_interval =
+        reader.value("outbox.scan-interval", "5s").duration(MILLISECOND * 10..=MINUTE, why)?;
+    let retry = retry::outbox(reader)?;
+    let on_failed = [("continue", OnFailed::Continue), ("hold", OnFailed::Hold)];
+    let on_failed = reader.one_of("outbox.on-failed", &on_failed)?;
+    let on_outage = [("wait", OnOutage::Wait), ("count", OnOutage::Count)];
+    let on_outage = reader.one_of("outbox.outage", &on_outage)?;
+    let why = "a relay that pauses briefly loses a short lease, and after a crash a long lease delays the takeover of its partitions";
+    let lease = reader.value("outbox.lease", "5s").duration(SECOND..=MINUTE, why)?;
+    let why = "a short timeout repeats publishes to a slow broker, a long one waits for a broker that never confirms";
+    let confirm_timeout =
+        reader.value("outbox.confirm-timeout", "10s").duration(MILLISECOND * 100..=MINUTE * 10, why)?;
     Ok(RelaySettings {
-        batch: NonZeroU32::new(batch).unwrap_or(NonZeroU32::MIN),
-        scan_interval: reader.duration("outbox.scan-interval", MILLISECOND * 10..=MINUTE, scan_why)?,
-        retry: retry::outbox(reader)?,
-        on_failed: reader
-            .one_of("outbox.on-failed", &[("continue", OnFailed::Continue), ("hold", OnFailed::Hold)])?,
-        on_outage: reader.one_of("outbox.outage", &[("wait", OnOutage::Wait), ("count", OnOutage::Count)])?,
+        batch,
+        scan_interval,
+        retry,
+        on_failed,
+        on_outage,
         lease_ms: u32::try_from(lease.as_millis()).unwrap_or(u32::MAX),
-        confirm_timeout: reader.duration(
-            "outbox.confirm-timeout",
-            MILLISECOND * 100..=MINUTE * 10,
-            confirm_why,
-        )?,
+        confirm_timeout,
         ..RelaySettings::default()
     })
 }
 
 fn consumer(reader: &Reader<'_>) -> Result<ConsumerSettings, ConfigError> {
-    let prefetch = reader.count(
-        "consumer.prefetch",
-        1..=u16::MAX,
-        "AMQP takes 0 as unlimited, which would fill the memory",
-    )?;
-    let attempt_why = "a short timeout aborts slow handlers, a long one waits for handlers that hang";
-    let attempt_timeout =
-        reader.duration("consumer.attempt-timeout", MILLISECOND * 10..=MINUTE * 10, attempt_why)?;
-    let lease_why = "it is how long a crashed attempt blocks other workers";
-    let lease = reader.duration("consumer.lease", MILLISECOND * 10..=HOUR, lease_why)?;
+    let why = "AMQP takes 0 as unlimited, which would fill the memory, and has 16 bits for the number";
+    let prefetch = reader.value("consumer.prefetch", "20").count(1..=u16::MAX, why)?;
+    let retry = retry::consumer(reader)?;
+    let timeout_item = reader.value("consumer.attempt-timeout", "10s");
+    let lease_item = reader.value("consumer.lease", "15s");
+    let why = "a short timeout aborts slow handlers, a long one waits for handlers that hang";
+    let attempt_timeout = timeout_item.duration(MILLISECOND * 10..=MINUTE * 10, why)?;
+    let why =
+        "a short lease ends while its attempt still runs, and a long one blocks other workers after a crash";
+    let lease = lease_item.duration(MILLISECOND * 10..=HOUR, why)?;
     if lease <= attempt_timeout {
         let why = "another worker could start while the first attempt still runs";
-        let remedy = format!(
-            "set it above consumer.attempt-timeout, which is \"{}\"",
-            humantime::format_duration(attempt_timeout)
-        );
-        let error = reader.item("consumer.lease")?.refused(why, &remedy);
-        return Err(error.related_to(&["consumer.attempt-timeout"]));
+        return Err(lease_item.too_short("above", &timeout_item, attempt_timeout, why));
     }
-    let sweep_why = "the sweep finds interrupted attempts: it must run regularly, but not continuously";
-    let lost_why = "a short time repeats events that are still on their way, a long one delays lost events";
-    Ok(ConsumerSettings {
-        prefetch: NonZeroU16::new(prefetch).unwrap_or(NonZeroU16::MIN),
-        retry: retry::consumer(reader)?,
-        attempt_timeout,
-        lease,
-        sweep_interval: reader.duration("consumer.sweep-interval", MILLISECOND * 10..=HOUR, sweep_why)?,
-        lost_after: reader.duration("consumer.lost-after", SECOND..=HOUR, lost_why)?,
-    })
+    let why = "the sweep finds interrupted attempts: it must run regularly, but not continuously";
+    let sweep_interval =
+        reader.value("consumer.sweep-interval", "5s").duration(MILLISECOND * 10..=HOUR, why)?;
+    let why = "a short time repeats events that are still on their way, a long one delays lost events";
+    let lost_after = reader.value("consumer.lost-after", "60s").duration(SECOND..=HOUR, why)?;
+    Ok(ConsumerSettings { prefetch, retry, attempt_timeout, lease, sweep_interval, lost_after })
+}
+
+/// Reads the durations of `idempotency.*`.
+fn requests(reader: &Reader<'_>) -> Result<RequestSettings, ConfigError> {
+    let lease_item = reader.value("idempotency.lease", "40s");
+    let keep_item = reader.value("idempotency.keep", "24h");
+    let why = "a short lease lets a repeat run beside the first request, and a long one refuses repeats for long after a crash";
+    let lease = lease_item.duration(SECOND..=HOUR, why)?;
+    let why =
+        "a request that is repeated later is executed again, and every response needs space for as long";
+    let keep = keep_item.duration(MINUTE..=HOUR * 24 * 366, why)?;
+    if keep <= lease {
+        let why = "a stored response could be deleted while repeats of its request are still refused";
+        return Err(keep_item.too_short("above", &lease_item, lease, why));
+    }
+    let why = "the sweep deletes expired responses: it must run regularly, but not continuously";
+    let sweep_interval =
+        reader.value("idempotency.sweep-interval", "1m").duration(SECOND..=HOUR * 24, why)?;
+    Ok(RequestSettings { lease, keep, sweep_interval })
 }
 
 fn log(reader: &Reader<'_>) -> Result<LogConfig, ConfigError> {
-    let item = reader.item("log.level")?;
-    let level = item.text()?;
+    let item = reader.text("log.level", "info");
+    let level = item.as_text()?;
     let remedy = "write error, warn, info, debug or trace, or levels per target: info,handover_outbox=debug";
     let filter = telemetry::filter(&level).map_err(|refused| item.refused(refused.why(), remedy))?;
     let formats = [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
@@ -324,21 +308,20 @@ fn log(reader: &Reader<'_>) -> Result<LogConfig, ConfigError> {
 }
 
 fn traces(reader: &Reader<'_>) -> Result<Option<String>, ConfigError> {
-    let item = reader.item("log.traces")?;
-    let endpoint = item.text()?;
+    let item = reader.url("log.traces", "off");
+    let endpoint = item.as_text()?;
     if endpoint == "off" {
         return Ok(None);
     }
-    let refused = |why: &str, remedy: &str| item.refused_as(&urls::shown(&endpoint), why, remedy);
     if !cfg!(feature = "otel") {
         let remedy = "build the program with --features otel, or set it to off";
-        return Err(refused("this program was built without trace export", remedy));
+        return Err(item.refused("this program was built without trace export", remedy));
     }
     let host = endpoint.strip_prefix("http://").unwrap_or_default();
     if host.is_empty() || host.contains(['@', '?', ' ']) {
         let remedy =
             "write off, or http://host:port of an OpenTelemetry collector, such as http://127.0.0.1:4318";
-        return Err(refused("it is not the address of a collector that accepts OTLP over HTTP", remedy));
+        return Err(item.refused("it is not the address of a collector that accepts OTLP over HTTP", remedy));
     }
     Ok(Some(endpoint))
 }

@@ -1,5 +1,6 @@
-//! Converts settings to validated values: one function per kind of value, one message per kind of error.
+//! Reads settings as validated values: one function per type of value, one message per type of error.
 
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,7 +9,9 @@ use serde::de::DeserializeOwned;
 use toml::Value;
 
 use super::error::{ConfigError, Origin};
+use super::keys::{Key, Kind};
 use super::layers::{Setting, Settings};
+use super::urls::without_password;
 
 /// Unit of a duration that is configured as a number.
 pub(super) struct Unit {
@@ -19,93 +22,169 @@ pub(super) struct Unit {
     example: &'static str,
 }
 
-/// Minutes.
 pub(super) const MINUTES: Unit =
     Unit { name: "minutes", seconds: 60.0, least: "0.00002", example: "0.05 is 3 s" };
-/// Hours.
 pub(super) const HOURS: Unit =
     Unit { name: "hours", seconds: 3600.0, least: "0.0000003", example: "0.5 is 30 minutes" };
 
-/// Reads and validates settings.
-pub(super) struct Reader<'a>(pub(super) &'a Settings);
-
-/// A setting with its key, so that every error names the key.
-#[derive(Clone)]
-pub(super) struct Item<'a> {
-    pub(super) key: &'static str,
-    pub(super) setting: &'a Setting,
+/// Reads settings and records the keys in the sequence of reading, which is the order of the documentation.
+pub(super) struct Reader<'a> {
+    settings: &'a Settings,
+    keys: RefCell<Vec<Key>>,
 }
 
 impl<'a> Reader<'a> {
-    /// Returns the setting, if it has a value.
-    pub(super) fn find(&self, key: &'static str) -> Option<Item<'a>> {
-        self.0.get(key).map(|setting| Item { key, setting })
+    pub(super) fn new(settings: &'a Settings) -> Reader<'a> {
+        Reader { settings, keys: RefCell::default() }
     }
 
-    /// Returns the setting. The key MUST have a default; a missing value is an error.
-    pub(super) fn item(&self, key: &'static str) -> Result<Item<'a>, ConfigError> {
-        self.find(key).ok_or_else(|| ConfigError::Refused {
-            key,
-            origin: Origin::Default,
-            found: "not set".into(),
-            why: "it has no default".into(),
-            remedy: format!("set {key}").into(),
-            related: &[],
-        })
+    /// The keys that were read.
+    pub(super) fn into_keys(self) -> Vec<Key> {
+        self.keys.into_inner()
     }
 
-    /// Reads text.
-    pub(super) fn text(&self, key: &'static str) -> Result<String, ConfigError> {
-        self.item(key)?.text()
+    pub(super) fn text(&self, path: &'static str, default: &'static str) -> Item {
+        self.with_default(path, default, Kind::Text)
     }
 
-    /// Reads a whole number within limits.
-    pub(super) fn count<T>(
+    /// A URL; a password in it is never shown.
+    pub(super) fn url(&self, path: &'static str, default: &'static str) -> Item {
+        self.with_default(path, default, Kind::Url)
+    }
+
+    /// A number, a duration, a list or an inline table.
+    pub(super) fn value(&self, path: &'static str, default: &'static str) -> Item {
+        self.with_default(path, default, Kind::Value)
+    }
+
+    /// Plain text, if the key is set.
+    pub(super) fn optional(&self, path: &'static str) -> Option<Item> {
+        self.without_default(path, Kind::Text)
+    }
+
+    /// A URL, if the key is set.
+    pub(super) fn optional_url(&self, path: &'static str) -> Option<Item> {
+        self.without_default(path, Kind::Url)
+    }
+
+    /// A secret, if the key is set.
+    pub(super) fn secret(&self, path: &'static str) -> Option<Item> {
+        self.without_default(path, Kind::Secret)
+    }
+
+    /// One of these values; the first is the default.
+    pub(super) fn one_of<T: Copy>(
         &self,
-        key: &'static str,
-        limits: RangeInclusive<T>,
-        why: &str,
-    ) -> Result<T, ConfigError>
+        path: &'static str,
+        choices: &[(&'static str, T)],
+    ) -> Result<T, ConfigError> {
+        let default = choices.first().map_or("", |(name, _)| *name);
+        self.text(path, default).one_of(choices)
+    }
+
+    fn with_default(&self, path: &'static str, default: &'static str, kind: Kind) -> Item {
+        let key = Key { path, default: Some(default), kind };
+        let setting =
+            self.find(key).unwrap_or_else(|| Setting { value: kind.parse(default), origin: Origin::Default });
+        Item { key, setting }
+    }
+
+    fn without_default(&self, path: &'static str, kind: Kind) -> Option<Item> {
+        let key = Key { path, default: None, kind };
+        Some(Item { key, setting: self.find(key)? })
+    }
+
+    fn find(&self, key: Key) -> Option<Setting> {
+        self.keys.borrow_mut().push(key);
+        self.settings.get(key.path).cloned()
+    }
+}
+
+/// A setting with its key, so that every error names the key.
+pub(super) struct Item {
+    pub(super) key: Key,
+    pub(super) setting: Setting,
+}
+
+impl Item {
+    /// An error that shows the value without its secret parts.
+    pub(super) fn refused(&self, why: &str, remedy: &str) -> ConfigError {
+        self.refused_as(&show_safely(self.key.kind, &self.setting.value), why, remedy)
+    }
+
+    /// An error with another description of the value.
+    pub(super) fn refused_as(&self, found: &str, why: &str, remedy: &str) -> ConfigError {
+        ConfigError::Refused {
+            key: self.key.path,
+            origin: self.setting.origin.clone(),
+            found: found.into(),
+            why: why.into(),
+            remedy: remedy.into(),
+            related: Vec::new(),
+        }
+    }
+
+    /// An error of a duration that is too short for the duration of another key: it must be set "above" it or "to at least"
+    /// it.
+    pub(super) fn too_short(&self, set_it: &str, other: &Item, limit: Duration, why: &str) -> ConfigError {
+        let limit = humantime::format_duration(limit);
+        let remedy = format!("set it {set_it} {}, which is \"{limit}\"", other.key.path);
+        self.refused(why, &remedy).related_to(&[other.key.path])
+    }
+
+    pub(super) fn as_text(&self) -> Result<String, ConfigError> {
+        let text = self.setting.value.as_str().map(str::to_owned);
+        text.ok_or_else(|| self.refused_as("not text", "this key takes text", "put it in quotes"))
+    }
+
+    /// Deserializes the value.
+    pub(super) fn parse<T: DeserializeOwned>(&self, why: &str, remedy: &str) -> Result<T, ConfigError> {
+        self.setting.value.clone().try_into().map_err(|_| self.refused(why, remedy))
+    }
+
+    /// A whole number within limits; `why` explains both limits.
+    pub(super) fn count<T, N>(&self, limits: RangeInclusive<T>, why: &str) -> Result<N, ConfigError>
     where
         T: DeserializeOwned + PartialOrd + Display,
+        N: TryFrom<T>,
     {
-        let item = self.item(key)?;
         let remedy = format!("set a whole number from {} to {}", limits.start(), limits.end());
-        let number: T = item.value("it is not a whole number in the allowed range", &remedy)?;
-        if limits.contains(&number) { Ok(number) } else { Err(item.refused(why, &remedy)) }
+        let number: T = self.parse("it is not a whole number in the allowed range", &remedy)?;
+        let number = Some(number).filter(|number| limits.contains(number));
+        number.and_then(|number| N::try_from(number).ok()).ok_or_else(|| self.refused(why, &remedy))
     }
 
-    /// Reads a duration within limits.
+    /// A duration within limits; `why` explains both limits.
     pub(super) fn duration(
         &self,
-        key: &'static str,
         limits: RangeInclusive<Duration>,
         why: &str,
     ) -> Result<Duration, ConfigError> {
-        let item = self.item(key)?;
-        let duration = item.duration_of(&item.setting.value)?;
+        let duration = self.duration_of(&self.setting.value)?;
         if limits.contains(&duration) {
             return Ok(duration);
         }
         let [least, most] = [limits.start(), limits.end()].map(|limit| humantime::format_duration(*limit));
-        Err(item.refused(why, &format!("set a duration from \"{least}\" to \"{most}\"")))
+        Err(self.refused(why, &format!("set a duration from \"{least}\" to \"{most}\"")))
     }
 
-    /// Reads a number of minutes or hours, fractions allowed, with a resolution of 1 ms and up to `days`.
-    pub(super) fn time(
-        &self,
-        key: &'static str,
-        unit: &Unit,
-        days: u32,
-        why: &str,
-    ) -> Result<Duration, ConfigError> {
-        let item = self.item(key)?;
+    /// Parses a duration inside this setting's value.
+    pub(super) fn duration_of(&self, value: &Value) -> Result<Duration, ConfigError> {
+        let duration = value.as_str().and_then(|text| humantime::parse_duration(text).ok());
+        duration.ok_or_else(|| {
+            let remedy = "write a number and its unit: \"200ms\", \"5s\", \"2m\"";
+            self.refused_as(&show(value), "it is not a duration", remedy)
+        })
+    }
+
+    /// A number of minutes or hours, fractions allowed, from 1 ms to `days`; `why` explains both limits.
+    pub(super) fn time(&self, unit: &Unit, days: u32, why: &str) -> Result<Duration, ConfigError> {
         let most = f64::from(days) * 86_400.0 / unit.seconds;
         let Unit { name, least, example, .. } = unit;
         let remedy = format!("set {name} from {least} (a millisecond) to {most} ({days} days); {example}");
-        let number: f64 = item.value("it is not a number", &remedy)?;
+        let number: f64 = self.parse("it is not a number", &remedy)?;
         if !(number > 0.0 && number <= most) {
-            return Err(item.refused(why, &remedy));
+            return Err(self.refused(why, &remedy));
         }
         #[allow(
             clippy::cast_possible_truncation,
@@ -113,62 +192,26 @@ impl<'a> Reader<'a> {
             reason = "positive and below 2^53 by now"
         )]
         let time = Duration::from_millis((number * unit.seconds * 1000.0).round() as u64);
-        if time.is_zero() { Err(item.refused("it is less than a millisecond", &remedy)) } else { Ok(time) }
+        if time.is_zero() { Err(self.refused("it is less than a millisecond", &remedy)) } else { Ok(time) }
     }
 
-    /// Reads one of these values.
-    pub(super) fn one_of<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Result<T, ConfigError> {
-        let item = self.item(key)?;
-        let text = self.text(key)?;
-        let allowed =
-            || choices.iter().map(|(name, _)| format!("\"{name}\"")).collect::<Vec<_>>().join(" or ");
-        choices
-            .iter()
-            .find(|(name, _)| *name == text)
-            .map(|(_, value)| *value)
-            .ok_or_else(|| item.refused("it is not one of the allowed values", &format!("set {}", allowed())))
+    /// One of these values.
+    pub(super) fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, ConfigError> {
+        let text = self.as_text()?;
+        let choice = choices.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+        choice.ok_or_else(|| {
+            let names: Vec<String> = choices.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+            self.refused("it is not one of the allowed values", &format!("set {}", names.join(" or ")))
+        })
     }
 }
 
-impl Item<'_> {
-    /// An error that shows the value.
-    pub(super) fn refused(&self, why: &str, remedy: &str) -> ConfigError {
-        self.refused_as(&show(&self.setting.value), why, remedy)
-    }
-
-    /// An error with another description of the value, for instance without its secret parts.
-    pub(super) fn refused_as(&self, found: &str, why: &str, remedy: &str) -> ConfigError {
-        ConfigError::Refused {
-            key: self.key,
-            origin: self.setting.origin.clone(),
-            found: found.into(),
-            why: why.into(),
-            remedy: remedy.into(),
-            related: &[],
-        }
-    }
-
-    /// The value as text.
-    pub(super) fn text(&self) -> Result<String, ConfigError> {
-        let text = self.setting.value.as_str().map(str::to_owned);
-        text.ok_or_else(|| self.refused_as("not text", "this key takes text", "put it in quotes"))
-    }
-
-    /// Deserializes the value.
-    pub(super) fn value<T: DeserializeOwned>(&self, why: &str, remedy: &str) -> Result<T, ConfigError> {
-        self.setting.value.clone().try_into().map_err(|_| self.refused(why, remedy))
-    }
-
-    /// Parses a duration inside this setting's value.
-    pub(super) fn duration_of(&self, value: &Value) -> Result<Duration, ConfigError> {
-        let duration = value.as_str().and_then(|text| humantime::parse_duration(text).ok());
-        duration.ok_or_else(|| {
-            self.refused_as(
-                &show(value),
-                "it is not a duration",
-                "write a number and its unit: \"200ms\", \"5s\", \"2m\"",
-            )
-        })
+/// Formats a value without its secret parts.
+pub(super) fn show_safely(kind: Kind, value: &Value) -> String {
+    match kind {
+        Kind::Secret => "(hidden)".to_owned(),
+        Kind::Url => format!("\"{}\"", without_password(value.as_str().unwrap_or_default())),
+        Kind::Text | Kind::Value => show(value),
     }
 }
 

@@ -6,7 +6,7 @@ use marketplace_redis::{RedisSettings, RedisUse};
 
 use super::error::ConfigError;
 use super::read::{Item, Reader};
-use super::urls::{certificates, shown};
+use super::urls::certificates;
 use super::{MILLISECOND, SECOND};
 
 /// Redis and its uses.
@@ -18,54 +18,85 @@ pub struct RedisConfig {
     pub uses: Vec<RedisUse>,
 }
 
-/// Reads `redis.*`, if a store uses Redis.
-pub(super) fn redis(reader: &Reader<'_>) -> Result<Option<RedisConfig>, ConfigError> {
-    let limits = reader.one_of("rate-limit.store", &[("local", None), ("redis", Some(RedisUse::Limits))])?;
-    let keys = reader.one_of("idempotency.store", &[("database", None), ("redis", Some(RedisUse::Keys))])?;
-    let uses: Vec<RedisUse> = limits.into_iter().chain(keys).collect();
-    let timeout_why = "every request may wait this long for Redis";
-    let timeout = reader.duration("redis.timeout", MILLISECOND..=SECOND, timeout_why)?;
-    let url = reader.find("redis.url");
-    let authorities = reader.find("redis.ca-file");
-    match (uses.first(), url, authorities) {
-        (None, None, None) => Ok(None),
-        (None, Some(item), _) | (None, None, Some(item)) => {
-            let remedy = "set rate-limit.store = \"redis\" or idempotency.store = \"redis\", or leave it out";
-            let error = item.refused_as("set", "no store uses Redis", remedy);
-            Err(error.related_to(&["rate-limit.store", "idempotency.store"]))
-        }
-        (Some(used), None, _) => Err(without_url(reader, *used)?),
-        (Some(_), Some(item), authorities) => {
-            let settings = connected(&item, authorities, timeout)?;
-            Ok(Some(RedisConfig { settings, uses }))
+/// `rate-limit.store` or `idempotency.store`: Redis, or the default.
+pub(super) struct StoreChoice {
+    item: Item,
+    redis: Option<RedisUse>,
+    default: &'static str,
+}
+
+/// Reads the store of this Redis use.
+pub(super) fn store(reader: &Reader<'_>, used: RedisUse) -> Result<StoreChoice, ConfigError> {
+    let (path, default) = match used {
+        RedisUse::Limits => ("rate-limit.store", "local"),
+        RedisUse::Keys => ("idempotency.store", "database"),
+    };
+    let item = reader.text(path, default);
+    let redis = item.one_of(&[(default, None), ("redis", Some(used))])?;
+    Ok(StoreChoice { item, redis, default })
+}
+
+/// `redis.*`.
+pub(super) struct RedisItems {
+    url: Option<Item>,
+    authorities: Option<Item>,
+    timeout: Duration,
+}
+
+/// Reads `redis.*`.
+pub(super) fn items(reader: &Reader<'_>) -> Result<RedisItems, ConfigError> {
+    let url = reader.optional_url("redis.url");
+    let authorities = reader.optional("redis.ca-file");
+    let why = "a short timeout ends before Redis can answer, and with a long one every request may wait long";
+    let timeout = reader.value("redis.timeout", "50ms").duration(MILLISECOND..=SECOND, why)?;
+    Ok(RedisItems { url, authorities, timeout })
+}
+
+impl RedisItems {
+    /// The Redis of these stores; `None` if no store uses Redis.
+    pub(super) fn of(self, stores: [StoreChoice; 2]) -> Result<Option<RedisConfig>, ConfigError> {
+        let uses: Vec<RedisUse> = stores.iter().filter_map(|store| store.redis).collect();
+        let keys = stores.each_ref().map(|store| store.item.key.path);
+        let user = stores.into_iter().find_map(|store| Some((store.redis?, store)));
+        match (user, self.url, self.authorities) {
+            (None, None, None) => Ok(None),
+            (None, Some(item), _) | (None, None, Some(item)) => {
+                let remedy =
+                    "set rate-limit.store = \"redis\" or idempotency.store = \"redis\", or leave it out";
+                Err(item.refused_as("set", "no store uses Redis", remedy).related_to(&keys))
+            }
+            (Some((used, store)), None, _) => Err(without_url(used, &store)),
+            (Some(_), Some(item), authorities) => {
+                let settings = connected(&item, authorities, self.timeout)?;
+                Ok(Some(RedisConfig { settings, uses }))
+            }
         }
     }
 }
 
-fn without_url(reader: &Reader<'_>, used: RedisUse) -> Result<ConfigError, ConfigError> {
-    let (key, what, otherwise) = match used {
-        RedisUse::Limits => ("rate-limit.store", "processes share their limits in Redis", "local"),
-        RedisUse::Keys => {
-            ("idempotency.store", "idempotency keys of operators' requests are stored in Redis", "database")
-        }
+fn without_url(used: RedisUse, store: &StoreChoice) -> ConfigError {
+    let what = match used {
+        RedisUse::Limits => "processes share their limits in Redis",
+        RedisUse::Keys => "idempotency keys of operators' requests are stored in Redis",
     };
     let why = format!("{what}, but redis.url is not set");
-    let remedy =
-        format!("set redis.url = \"redis://user:password@host:6379/0\", or leave this at \"{otherwise}\"");
-    Ok(reader.item(key)?.refused(&why, &remedy).related_to(&["redis.url"]))
+    let remedy = format!(
+        "set redis.url = \"redis://user:password@host:6379/0\", or leave this at \"{}\"",
+        store.default
+    );
+    store.item.refused(&why, &remedy).related_to(&["redis.url"])
 }
 
 fn connected(
-    item: &Item<'_>,
-    authorities: Option<Item<'_>>,
+    item: &Item,
+    authorities: Option<Item>,
     timeout: Duration,
 ) -> Result<RedisSettings, ConfigError> {
-    let url = item.text()?;
     let remedy = "write redis://user:password@host:6379/0, or rediss:// for an encrypted connection";
-    let mut settings = RedisSettings::parse(&url)
-        .map_err(|error| item.refused_as(&shown(&url), &error.to_string(), remedy))?;
+    let mut settings =
+        RedisSettings::parse(&item.as_text()?).map_err(|error| item.refused(&error.to_string(), remedy))?;
     if let Some(file) = authorities {
-        let pem = certificates(&file, &file.text()?)?;
+        let pem = certificates(&file, &file.as_text()?)?;
         settings = settings.with_ca_certificates(&pem).map_err(|error| {
             file.refused(&error.to_string(), "name the authority's certificate, and use rediss://")
         })?;

@@ -17,7 +17,7 @@ const BACKOFF: &str = r#"{base = "200ms", cap = "5s"}"#;
 
 /// Reads `outbox.retry`.
 pub(super) fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
-    let item = reader.item("outbox.retry")?;
+    let item = reader.value("outbox.retry", SCHEDULE);
     let either = format!("write {SCHEDULE} or {EXPONENTIAL}");
     let fields = Fields::of(&item, &either)?;
     let policy = match fields.text("policy")? {
@@ -27,7 +27,8 @@ pub(super) fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
                 return Err(item.refused("delays is not a list", &either));
             };
             if delays.is_empty() || delays.len() > 100 {
-                return Err(item.refused("a schedule has 1 to 100 delays", &either));
+                let why = "a schedule has 1 to 100 delays: without one a failed publish is not retried, and more would retry it for days";
+                return Err(item.refused(why, &either));
             }
             let delays = delays.iter().map(|delay| item.duration_of(delay)).collect::<Result<_, _>>()?;
             RetryPolicy::Schedule { delays }
@@ -52,9 +53,9 @@ pub(super) fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
 
 /// Reads `consumer.backoff` and `consumer.retry-threshold`.
 pub(super) fn consumer(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
-    let threshold =
-        reader.count("consumer.retry-threshold", 0..=100, "a poison message would be retried for ever")?;
-    let item = reader.item("consumer.backoff")?;
+    let why = "0 is no retry, and with more retries a poison message would be retried for too long";
+    let threshold = reader.value("consumer.retry-threshold", "3").count(0..=100, why)?;
+    let item = reader.value("consumer.backoff", BACKOFF);
     let example = format!("write {BACKOFF}");
     let fields = Fields::of(&item, &example)?;
     fields.only(&["base", "cap"])?;
@@ -62,7 +63,7 @@ pub(super) fn consumer(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> 
     checked(&item, RetryPolicy::consumer(base?, cap?, threshold), &example)
 }
 
-fn checked(item: &Item<'_>, policy: RetryPolicy, remedy: &str) -> Result<RetryPolicy, ConfigError> {
+fn checked(item: &Item, policy: RetryPolicy, remedy: &str) -> Result<RetryPolicy, ConfigError> {
     let policy = policy.checked().map_err(|error| {
         let why = match error {
             RetryPolicyError::ZeroDelay => "a delay of 0 would retry in a busy loop",
@@ -75,7 +76,10 @@ fn checked(item: &Item<'_>, policy: RetryPolicy, remedy: &str) -> Result<RetryPo
         item.refused(why, remedy)
     })?;
     if longest(&policy) > RetryPolicy::MAX_DELAY {
-        return Err(item.refused("no delay may be longer than an hour", remedy));
+        return Err(item.refused(
+            "no delay may be longer than an hour: an event would wait that long although the cause is gone",
+            remedy,
+        ));
     }
     Ok(policy)
 }
@@ -88,10 +92,10 @@ fn longest(policy: &RetryPolicy) -> Duration {
 }
 
 /// The fields of an inline table.
-struct Fields<'a>(&'a Table, &'a Item<'a>, &'a str);
+struct Fields<'a>(&'a Table, &'a Item, &'a str);
 
 impl<'a> Fields<'a> {
-    fn of(item: &'a Item<'a>, remedy: &'a str) -> Result<Fields<'a>, ConfigError> {
+    fn of(item: &'a Item, remedy: &'a str) -> Result<Fields<'a>, ConfigError> {
         let table =
             item.setting.value.as_table().ok_or_else(|| item.refused("it is not an inline table", remedy))?;
         Ok(Fields(table, item, remedy))

@@ -18,7 +18,7 @@ use marketplace::{ConsistencySettings, RefundSettings, TimeoutSettings};
 use marketplace_domain::PointsRules;
 use marketplace_http::{Limits, TokenRules};
 
-use super::keys::KEYS;
+use super::keys::{keys, variable_of};
 use super::{BrokerChoice, Config, ConfigError, ConfigErrors, LogFormat, Sources};
 
 fn variables(pairs: &[(&str, &str)]) -> Sources {
@@ -99,9 +99,9 @@ fn traces_need_a_program_with_trace_export() {
 
 #[test]
 fn every_default_is_accepted_as_a_variable() {
-    for key in KEYS {
+    for key in keys() {
         if let Some(default) = key.default {
-            load(&[(key.variable().as_str(), default)])
+            load(&[(variable_of(key.path).as_str(), default)])
                 .unwrap_or_else(|error| panic!("{}: {error}", key.path));
         }
     }

@@ -1,7 +1,6 @@
 //! Addresses of database and broker: `[database]`, `[broker]`, `[rabbitmq]`.
 
 use std::fmt;
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,17 +55,29 @@ pub enum BrokerChoice {
     Rabbit(Box<RabbitSettings>),
 }
 
+impl BrokerChoice {
+    /// Limits the adapter's wait for publisher confirms, depending on the relay's timeout.
+    pub(super) fn with_confirm_timeout(mut self, relay: Duration) -> BrokerChoice {
+        if let BrokerChoice::Rabbit(settings) = &mut self {
+            settings.confirm_timeout = relay.saturating_sub(CONFIRM_MARGIN).max(relay / 2);
+        }
+        self
+    }
+}
+
 /// Reads `database.*`.
 pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigError> {
-    let item = reader.item("database.url")?;
-    let url = item.text()?;
-    let authorities = reader.find("database.ca-file");
-    let connections = connections(reader)?;
+    let item = reader.url("database.url", "sqlite://handover.db");
+    let why =
+        "a single connection can deadlock with itself, and servers allow a few hundred connections in total";
+    let connections = reader.value("database.connections", "8").count(2..=MAX_CONNECTIONS, why)?;
+    let authorities = reader.optional("database.ca-file");
+    let url = item.as_text()?;
     let Some(path) = url.strip_prefix("sqlite://") else {
         let server = server(&item, &url)?.connections(connections);
         let server = match authorities {
             Some(file) => {
-                let path = file.text()?;
+                let path = file.as_text()?;
                 certificates(&file, &path)?;
                 server.with_ca_certificates(Path::new(&path))
             }
@@ -76,7 +87,7 @@ pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigErro
     };
     if let Some(authorities) = authorities {
         let error = authorities.refused("a database file needs no network connection", "leave it out");
-        return Err(error.related_to(&["database.url"]));
+        return Err(error.related_to(&[item.key.path]));
     }
     let remedy = "write sqlite://handover.db (in this folder) or sqlite:///srv/handover/handover.db";
     match path {
@@ -89,35 +100,24 @@ pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigErro
     }
 }
 
-fn connections(reader: &Reader<'_>) -> Result<NonZeroU32, ConfigError> {
-    let why =
-        "a single connection can deadlock with itself, and servers allow a few hundred connections in total";
-    let most = reader.count("database.connections", 2..=MAX_CONNECTIONS, why)?;
-    Ok(NonZeroU32::new(most).unwrap_or(NonZeroU32::MIN))
-}
-
-fn server(item: &Item<'_>, url: &str) -> Result<ServerOptions, ConfigError> {
+fn server(item: &Item, url: &str) -> Result<ServerOptions, ConfigError> {
     let remedy = "write sqlite://handover.db, mysql://user:password@host:3306/database or \
                   postgres://user:password@host:5432/database";
     if url.contains(":memory:") {
         return Err(item.refused("a database in memory would lose acknowledged orders", remedy));
     }
-    ServerOptions::parse(url).map_err(|error| item.refused_as(&shown(url), &error.to_string(), remedy))
+    ServerOptions::parse(url).map_err(|error| item.refused(&error.to_string(), remedy))
 }
 
 /// Reads `broker.*` and `rabbitmq.*`.
-pub(super) fn broker(
-    reader: &Reader<'_>,
-    database: &DatabaseChoice,
-    confirm_timeout: Duration,
-) -> Result<BrokerChoice, ConfigError> {
-    let item = reader.item("broker.url")?;
-    let url = item.text()?;
+pub(super) fn broker(reader: &Reader<'_>, database: &DatabaseChoice) -> Result<BrokerChoice, ConfigError> {
+    let item = reader.url("broker.url", "database:");
+    let authorities = reader.optional("broker.ca-file");
+    let queue_types = [("quorum", QueueType::Quorum), ("classic", QueueType::Classic)];
+    let queue_type = reader.one_of("rabbitmq.queue-type", &queue_types)?;
+    let url = item.as_text()?;
     let remedy =
         "write database: (tables in the database of the service) or amqp://user:password@host:5672/vhost";
-    let queue_type = reader
-        .one_of("rabbitmq.queue-type", &[("quorum", QueueType::Quorum), ("classic", QueueType::Classic)])?;
-    let authorities = reader.find("broker.ca-file");
     let own = match (url.as_str(), database) {
         ("database:", _) => BrokerChoice::Database,
         ("memory:", DatabaseChoice::File(_)) => BrokerChoice::Memory,
@@ -126,42 +126,40 @@ pub(super) fn broker(
             return Err(error.related_to(&["database.url"]));
         }
         _ if url.starts_with("amqp:") || url.starts_with("amqps:") => {
-            return rabbit(&item, &url, queue_type, authorities, confirm_timeout);
+            return rabbit(&item, &url, queue_type, authorities);
         }
-        _ => return Err(item.refused_as(&shown(&url), "it is not a broker URL", remedy)),
+        _ => return Err(item.refused("it is not a broker URL", remedy)),
     };
     match authorities {
         Some(authorities) => {
             let error = authorities.refused("broker.url names no server", "leave it out");
-            Err(error.related_to(&["broker.url"]))
+            Err(error.related_to(&[item.key.path]))
         }
         None => Ok(own),
     }
 }
 
 fn rabbit(
-    item: &Item<'_>,
+    item: &Item,
     url: &str,
     queue_type: QueueType,
-    authorities: Option<Item<'_>>,
-    confirm_timeout: Duration,
+    authorities: Option<Item>,
 ) -> Result<BrokerChoice, ConfigError> {
     let remedy = "write amqp://user:password@host:5672/vhost, or amqps:// for an encrypted connection";
-    let mut settings = RabbitSettings::parse(url)
-        .map_err(|error| item.refused_as(&shown(url), &error.to_string(), remedy))?;
+    let mut settings =
+        RabbitSettings::parse(url).map_err(|error| item.refused(&error.to_string(), remedy))?;
     if let Some(file) = authorities {
-        let pem = certificates(&file, &file.text()?)?;
+        let pem = certificates(&file, &file.as_text()?)?;
         settings = settings.with_ca_certificates(pem).map_err(|error| {
             file.refused(&error.to_string(), "name the authority's certificate, and use amqps://")
         })?;
     }
     settings.queue_type = queue_type;
-    settings.confirm_timeout = confirm_timeout.saturating_sub(CONFIRM_MARGIN).max(confirm_timeout / 2);
     Ok(BrokerChoice::Rabbit(Box::new(settings)))
 }
 
 /// Reads a file of certificates in PEM format.
-pub(super) fn certificates(item: &Item<'_>, path: &str) -> Result<String, ConfigError> {
+pub(super) fn certificates(item: &Item, path: &str) -> Result<String, ConfigError> {
     let remedy = "name a file with the authority's certificate in PEM format";
     let text = std::fs::read_to_string(path)
         .map_err(|cause| item.refused(&format!("the file cannot be read: {cause}"), remedy))?;
@@ -170,11 +168,6 @@ pub(super) fn certificates(item: &Item<'_>, path: &str) -> Result<String, Config
     } else {
         Err(item.refused("the file contains no certificate", remedy))
     }
-}
-
-/// A quoted URL without its password.
-pub(super) fn shown(url: &str) -> String {
-    format!("\"{}\"", without_password(url))
 }
 
 /// Whether a URL contains a password: `scheme://user:password@host`, or an option `password`.
