@@ -7,6 +7,7 @@ pub mod adapters;
 pub mod config;
 mod descriptors;
 pub mod edge;
+mod explanation;
 pub mod failure;
 mod keys;
 mod lock;
@@ -19,6 +20,7 @@ pub mod telemetry;
 pub mod terminal;
 
 pub use adapters::Database;
+pub use explanation::Explanation;
 pub use failure::{Exit, Failure};
 pub use lock::DatabaseLock;
 pub use secrets::Secrets;

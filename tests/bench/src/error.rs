@@ -35,7 +35,7 @@ impl BenchError {
     /// Describes the error: the failure, its consequence and the remedy.
     pub fn explain(&self) -> String {
         match self {
-            BenchError::Handover(failure) => failure.explain().to_string(),
+            BenchError::Handover(failure) => failure.explain(),
             BenchError::Measurement(what) => format!(
                 "error: {what}\n  why: the measurement is incomplete, so no figures are reported\n  \
                 do:  read the log of the server that failed, then run the benchmark again"

@@ -8,6 +8,7 @@ use handover_events::Envelope;
 use hmac::{Hmac, KeyInit, Mac};
 use marketplace_domain::{EventBody, EventType};
 use marketplace_http::{KeySet, TokenRules, Tokens};
+use marketplace_wiring::Explanation;
 use marketplace_wiring::config::{Config, ConfigError, Sources};
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -108,7 +109,8 @@ fn assert_accepted_or_explained(sources: &Sources) {
 }
 
 fn assert_explained(error: &ConfigError) {
-    for text in [error.to_string(), error.why(), error.remedy()] {
+    let Explanation { what, why, remedy } = error.explanation();
+    for text in [what, why, remedy] {
         assert!(!text.trim().is_empty(), "{error:?}");
     }
 }

@@ -1,11 +1,11 @@
 //! `config show`.
 
+use marketplace_wiring::config::{Config, ConfigError, ConfigErrors, Described, Description, Origin, Shown};
 use marketplace_wiring::terminal::{Output, output, say};
+use marketplace_wiring::{Explanation, Failure};
 use serde_json::{Value, json};
 
 use crate::cli::ConfigShowArgs;
-use marketplace_wiring::Failure;
-use marketplace_wiring::config::{Config, ConfigError, ConfigErrors, Described, Description, Origin, Shown};
 
 /// Shows every key with its value and origin. Invalid values are shown and marked; the command then fails with all
 /// configuration errors.
@@ -43,22 +43,22 @@ fn row(setting: &Described) -> Vec<String> {
         Shown::Generated => "(generated at the first start, stored next to the database file)".to_owned(),
         Shown::Unset => "(not set)".to_owned(),
     };
-    let from = match &setting.origin {
-        Origin::Default => "default".to_owned(),
-        Origin::File(path) => path.display().to_string(),
-        Origin::Variable(name) => name.clone(),
-        Origin::Flag(flag) => (*flag).to_owned(),
-    };
-    vec![setting.key.to_owned(), value, from]
+    let (from, name) = origin(&setting.origin);
+    vec![setting.key.to_owned(), value, name.unwrap_or_else(|| from.to_owned())]
 }
 
-fn item(setting: &Described, error: Option<&ConfigError>) -> Value {
-    let (from, name) = match &setting.origin {
+/// The type of an origin, and its name: the path, the variable or the flag.
+fn origin(origin: &Origin) -> (&'static str, Option<String>) {
+    match origin {
         Origin::Default => ("default", None),
         Origin::File(path) => ("file", Some(path.display().to_string())),
         Origin::Variable(name) => ("variable", Some(name.clone())),
         Origin::Flag(flag) => ("flag", Some((*flag).to_owned())),
-    };
+    }
+}
+
+fn item(setting: &Described, error: Option<&ConfigError>) -> Value {
+    let (from, name) = origin(&setting.origin);
     let (value, hidden) = match &setting.value {
         Shown::Value { json, .. } => (json.clone(), false),
         Shown::Hidden => (Value::Null, true),
@@ -75,5 +75,6 @@ fn item(setting: &Described, error: Option<&ConfigError>) -> Value {
 }
 
 fn explained(error: &ConfigError) -> Value {
-    json!({ "what": error.to_string(), "why": error.why(), "do": error.remedy() })
+    let Explanation { what, why, remedy } = error.explanation();
+    json!({ "what": what, "why": why, "do": remedy })
 }

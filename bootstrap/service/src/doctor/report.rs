@@ -5,7 +5,7 @@ use serde::Serialize;
 use marketplace_wiring::config::ConfigError;
 use marketplace_wiring::terminal::Output;
 use marketplace_wiring::terminal::output::{self, visible};
-use marketplace_wiring::{Exit, Failure};
+use marketplace_wiring::{Exit, Explanation, Failure};
 
 /// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -49,15 +49,16 @@ impl Check {
 
     /// The error with which `serve` would end.
     pub(super) fn failed(check: &'static str, failure: &Failure) -> Check {
-        Check {
-            exit: failure.exit(),
-            ..Check::fail(check, failure.to_string(), failure.why(), failure.remedy())
-        }
+        Check { exit: failure.exit(), ..Check::explained(check, failure.explanation()) }
     }
 
     /// A configuration error.
     pub(super) fn refused(check: &'static str, error: &ConfigError) -> Check {
-        Check { exit: Exit::Usage, ..Check::fail(check, error.to_string(), error.why(), error.remedy()) }
+        Check { exit: Exit::Usage, ..Check::explained(check, error.explanation()) }
+    }
+
+    fn explained(check: &'static str, Explanation { what, why, remedy }: Explanation) -> Check {
+        Check::fail(check, what, why, remedy)
     }
 
     /// Prefixes a failed check with the address.

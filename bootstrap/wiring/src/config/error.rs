@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::keys::{is_below, variable_of};
+use crate::explanation::Explanation;
 
 /// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,41 +146,32 @@ impl ConfigError {
         }
     }
 
-    /// The reason, for the user.
-    pub fn why(&self) -> String {
+    pub fn explanation(&self) -> Explanation {
+        let explain = |why: &str, remedy: &str| Explanation::new(self, why, remedy);
+        let unknown = |why, nearest: Option<String>| match nearest {
+            Some(nearest) => explain(why, &format!("did you mean {nearest}? otherwise remove it")),
+            None => explain(why, "remove it; `handover config show` lists every key"),
+        };
         match self {
-            ConfigError::UnknownKey { .. } => "a mistyped key would be ignored silently".to_owned(),
-            ConfigError::UnknownSection { .. } => "all keys in it would be ignored silently".to_owned(),
-            ConfigError::NotASection { .. } => "it contains further keys".to_owned(),
-            ConfigError::Unreadable { .. } => {
-                "the program does not start if it cannot read a file that was named".to_owned()
+            ConfigError::UnknownKey { nearest, .. } => {
+                unknown("a mistyped key would be ignored silently", nearest.clone())
             }
-            ConfigError::Syntax { .. } => "a malformed file is not used at all".to_owned(),
-            ConfigError::Refused { why, .. } => why.to_string(),
-        }
-    }
-
-    /// What the user should do.
-    pub fn remedy(&self) -> String {
-        match self {
-            ConfigError::UnknownKey { nearest: Some(nearest), .. } => {
-                format!("did you mean {nearest}? otherwise remove it")
+            ConfigError::UnknownSection { nearest, .. } => {
+                let nearest = nearest.map(|nearest| format!("[{nearest}]"));
+                unknown("all keys in it would be ignored silently", nearest)
             }
-            ConfigError::UnknownKey { nearest: None, .. } => {
-                "remove it; `handover config show` lists every key".to_owned()
+            ConfigError::NotASection { key, .. } => {
+                explain("it contains further keys", &format!("write [{key}] and its keys below"))
             }
-            ConfigError::UnknownSection { nearest: Some(nearest), .. } => {
-                format!("did you mean [{nearest}]? otherwise remove it")
-            }
-            ConfigError::UnknownSection { nearest: None, .. } => {
-                "remove it; `handover config show` lists every key".to_owned()
-            }
-            ConfigError::NotASection { key, .. } => format!("write [{key}] and its keys below"),
-            ConfigError::Unreadable { .. } => {
-                "correct the path or the permissions, or leave --config out".to_owned()
-            }
-            ConfigError::Syntax { .. } => "correct the line; text must be quoted: \"5s\"".to_owned(),
-            ConfigError::Refused { remedy, .. } => remedy.to_string(),
+            ConfigError::Unreadable { .. } => explain(
+                "its settings would be ignored silently",
+                "correct the path or the permissions, or leave --config out",
+            ),
+            ConfigError::Syntax { .. } => explain(
+                "a malformed file is not used at all",
+                "correct the line; text must be quoted: \"5s\"",
+            ),
+            ConfigError::Refused { why, remedy, .. } => explain(why, remedy),
         }
     }
 }

@@ -18,6 +18,8 @@ use marketplace::{ConsistencySettings, RefundSettings, TimeoutSettings};
 use marketplace_domain::PointsRules;
 use marketplace_http::{Limits, TokenRules};
 
+use crate::Explanation;
+
 use super::keys::{keys, variable_of};
 use super::{BrokerChoice, Config, ConfigError, ConfigErrors, LogFormat, Sources};
 
@@ -46,10 +48,11 @@ fn load_file(content: &str) -> Result<Config, ConfigErrors> {
 fn error_texts(result: Result<Config, ConfigErrors>) -> Vec<String> {
     let errors = result.expect_err("the configuration is invalid");
     let text = |error: &ConfigError| {
-        for part in [error.to_string(), error.why(), error.remedy()] {
+        let Explanation { what, why, remedy } = error.explanation();
+        for part in [&what, &why, &remedy] {
             assert!(!part.is_empty() && !part.contains('\n'), "{part:?}");
         }
-        format!("{error} | {} | {}", error.why(), error.remedy())
+        format!("{what} | {why} | {remedy}")
     };
     errors.iter().map(text).collect()
 }

@@ -2,7 +2,6 @@
 
 mod messages;
 
-use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +11,7 @@ use handover_outbox::ports::{BrokerError, StoreError};
 use handover_sql::{SchemaError, access_refusal};
 use handover_system::EntropyError;
 
-use crate::config::{ConfigError, ConfigErrors, DatabaseChoice};
+use crate::config::{ConfigErrors, DatabaseChoice};
 
 pub use messages::folder_remedy;
 
@@ -292,14 +291,14 @@ impl Failure {
         }
     }
 
-    /// The full message: what failed, why, what to do.
-    pub fn explain(&self) -> impl Display {
-        let format_error =
-            |what: &dyn Display, why, remedy| format!("error: {what}\n  why: {why}\n  do:  {remedy}");
-        if let Failure::Config(errors) = self {
-            let of = |error: &ConfigError| format_error(error, error.why(), error.remedy());
-            return errors.iter().map(of).collect::<Vec<_>>().join("\n");
+    /// The full message: what failed, why, what to do; each error of the configuration on its own.
+    pub fn explain(&self) -> String {
+        match self {
+            Failure::Config(errors) => {
+                let texts: Vec<String> = errors.iter().map(|error| error.explanation().to_string()).collect();
+                texts.join("\n")
+            }
+            failure => failure.explanation().to_string(),
         }
-        format_error(self, self.why(), self.remedy())
     }
 }

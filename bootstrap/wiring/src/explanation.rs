@@ -1,0 +1,27 @@
+//! The explanation of an error for the user.
+
+use std::fmt;
+
+/// What failed, why, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    pub what: String,
+    pub why: String,
+    pub remedy: String,
+}
+
+impl Explanation {
+    pub(crate) fn new(
+        what: &impl fmt::Display,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Explanation {
+        Explanation { what: what.to_string(), why: why.into(), remedy: remedy.into() }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}\n  why: {}\n  do:  {}", self.what, self.why, self.remedy)
+    }
+}
