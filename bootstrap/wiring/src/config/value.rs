@@ -5,133 +5,67 @@
 
 use toml::{Table, Value};
 
-/// Maximum nesting of lists and tables, far deeper than any setting, so that no variable can overflow the stack.
-const MAX_DEPTH: usize = 32;
-
-/// Parses a value. Never fails: input that is not another kind of value is text.
+/// Parses a value. Never fails: input that is not another type of value is text.
 pub(super) fn read_value(text: &str) -> Value {
-    let mut parser = Parser { rest: text, depth: 0 };
-    match parser.value() {
-        Some(value) if parser.rest.is_empty() => value,
-        _ => Value::String(text.to_owned()),
-    }
+    let document = with_quotes(text).and_then(|value| format!("value = {value}").parse::<Table>().ok());
+    let value = document.and_then(|mut document| document.remove("value"));
+    value.unwrap_or_else(|| Value::from(text))
 }
 
-/// The unparsed rest. A method returns `None` if the input has another form.
-struct Parser<'a> {
-    rest: &'a str,
-    depth: usize,
-}
-
-impl<'a> Parser<'a> {
-    fn value(&mut self) -> Option<Value> {
-        self.skip_space();
-        let value = match self.rest.chars().next() {
-            Some('"') => Value::String(self.quoted()?),
-            Some('[') => Value::Array(self.nested(Parser::list)?),
-            Some('{') => Value::Table(self.nested(Parser::table)?),
-            _ => scalar(self.take_while(|c| !matches!(c, ',' | '{' | '}' | '[' | ']')).trim()),
+/// Adds the quotes that TOML requires around text; `None` if a quoted text has no end.
+fn with_quotes(mut rest: &str) -> Option<String> {
+    let mut toml = String::new();
+    let mut brackets = Vec::new();
+    let mut expects_name = false;
+    loop {
+        rest = rest.trim_start();
+        let Some(first) = rest.chars().next() else { return Some(toml) };
+        let end = match first {
+            '"' => quoted_length(rest)?,
+            '{' | '}' | '[' | ']' | ',' => 1,
+            _ if expects_name => rest.find('=').map_or(rest.len(), |at| at + 1),
+            _ => rest.find(['{', '}', '[', ']', ',']).unwrap_or(rest.len()),
         };
-        self.skip_space();
-        Some(value)
-    }
-
-    fn nested<T>(&mut self, inner: impl Fn(&mut Self) -> Option<T>) -> Option<T> {
-        self.depth += 1;
-        let read = if self.depth > MAX_DEPTH { None } else { inner(self) };
-        self.depth -= 1;
-        read
-    }
-
-    fn list(&mut self) -> Option<Vec<Value>> {
-        let mut items = Vec::new();
-        self.separated('[', ']', |parser| {
-            items.push(parser.value()?);
-            Some(())
-        })?;
-        Some(items)
-    }
-
-    fn table(&mut self) -> Option<Table> {
-        let mut entries = Table::new();
-        self.separated('{', '}', |parser| {
-            let name = parser.name()?;
-            parser.skip_space();
-            parser.take('=')?;
-            entries.insert(name, parser.value()?);
-            Some(())
-        })?;
-        Some(entries)
-    }
-
-    /// Comma-separated items; a trailing comma is allowed.
-    fn separated(
-        &mut self,
-        open: char,
-        close: char,
-        mut item: impl FnMut(&mut Self) -> Option<()>,
-    ) -> Option<()> {
-        self.take(open)?;
-        loop {
-            self.skip_space();
-            if self.take(close).is_some() {
-                return Some(());
-            }
-            item(self)?;
-            if self.take(',').is_none() {
-                return self.take(close);
-            }
+        let (token, after) = rest.split_at(end);
+        rest = after;
+        let is_text = !expects_name && !matches!(first, '"' | '{' | '}' | '[' | ']' | ',');
+        toml += &if is_text { scalar(token.trim_end()) } else { token.to_owned() };
+        toml.push(' ');
+        match first {
+            '{' | '[' => brackets.push(first),
+            '}' | ']' => drop(brackets.pop()),
+            _ => {}
         }
-    }
-
-    fn name(&mut self) -> Option<String> {
-        if self.rest.starts_with('"') {
-            return self.quoted();
-        }
-        let name = self.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-        (!name.is_empty()).then(|| name.to_owned())
-    }
-
-    /// Text in double quotes, unescaped by the TOML parser.
-    fn quoted(&mut self) -> Option<String> {
-        let mut escaped = false;
-        let (end, _) = self.rest.char_indices().skip(1).find(|(_, c)| {
-            let closes = *c == '"' && !escaped;
-            escaped = *c == '\\' && !escaped;
-            closes
-        })?;
-        let (quoted, rest) = self.rest.split_at(end + 1);
-        self.rest = rest;
-        quoted.parse::<Value>().ok()?.as_str().map(str::to_owned)
-    }
-
-    fn skip_space(&mut self) {
-        self.take_while(|c| c.is_ascii_whitespace());
-    }
-
-    fn take_while(&mut self, accepts: impl Fn(char) -> bool) -> &'a str {
-        let end = self.rest.find(|c| !accepts(c)).unwrap_or(self.rest.len());
-        let (taken, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        taken
-    }
-
-    fn take(&mut self, expected: char) -> Option<()> {
-        self.rest = self.rest.strip_prefix(expected)?;
-        Some(())
+        expects_name = match first {
+            '{' | ',' => brackets.last() == Some(&'{'),
+            '"' => expects_name,
+            _ => false,
+        };
     }
 }
 
-fn scalar(text: &str) -> Value {
-    if let Ok(truth) = text.parse() {
-        return Value::Boolean(truth);
+/// Length of the text in double quotes at the start.
+fn quoted_length(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    let closing = text.char_indices().skip(1).find(|(_, c)| {
+        let closes = *c == '"' && !escaped;
+        escaped = *c == '\\' && !escaped;
+        closes
+    });
+    closing.map(|(at, _)| at + 1)
+}
+
+fn scalar(text: &str) -> String {
+    if text.parse::<bool>().is_ok() {
+        return text.to_owned();
     }
-    if let Ok(number) = text.parse() {
-        return Value::Integer(number);
+    if let Ok(number) = text.parse::<i64>() {
+        return number.to_string();
     }
-    // A float needs a point, so that "inf" and "nan" stay text.
-    match text.parse() {
-        Ok(number) if text.contains('.') => Value::Float(number),
-        _ => Value::String(text.to_owned()),
+    match text.parse::<f64>() {
+        // A float needs a point, so that "inf" and "nan" stay text.
+        Ok(number) if text.contains('.') => format!("{number:?}"),
+        // The escapes of JSON are also escapes of TOML.
+        _ => serde_json::Value::from(text).to_string(),
     }
 }
