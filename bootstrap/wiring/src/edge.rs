@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::adapters::{Database, Redis, admission};
-use crate::config::{Config, Secret};
+use crate::config::{Config, GATEWAY_SECRET, JWT_SECRET, Secret};
 use crate::{Failure, Secrets, descriptors, keys};
 
 /// How long requests in flight may take after the stop signal.
@@ -80,7 +80,7 @@ pub fn token(secret: &Secret, config: &Config, asked: &TokenRequest<'_>) -> Resu
 /// Tokens signed with `auth.jwt-secret`.
 fn own_tokens(secret: &Secret) -> Result<Tokens, Failure> {
     Tokens::new(secret.reveal().as_bytes())
-        .map_err(|error| Failure::SecretRefused { key: "auth.jwt-secret", why: error.to_string() })
+        .map_err(|error| Failure::SecretRefused { key: JWT_SECRET, why: error.to_string() })
 }
 
 /// Verifier of all tokens that this configuration accepts.
@@ -120,7 +120,7 @@ impl HttpServer {
         let address = address(&listeners.public)?;
         let Listeners { public: listener, operators: for_operators } = listeners;
         let callbacks = CallbackVerifier::new(secrets.gateway.reveal())
-            .map_err(|error| Failure::SecretRefused { key: "gateway.secret", why: error.to_string() })?;
+            .map_err(|error| Failure::SecretRefused { key: GATEWAY_SECRET, why: error.to_string() })?;
         let stopping = Arc::new(AtomicBool::new(false));
         let limits = limits(config);
         let tokens = tokens(config, secrets)?;

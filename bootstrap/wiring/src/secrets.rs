@@ -10,9 +10,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use handover_system::secret_bytes;
+use marketplace_http::{CallbackVerifier, Tokens};
 
 use crate::Failure;
-use crate::config::{Config, DatabaseChoice, Secret};
+use crate::config::{Config, DatabaseChoice, GATEWAY_SECRET, JWT_SECRET, Secret};
 use crate::sibling_file::sibling_file;
 
 /// Fewest distinct characters of a secret that is not a placeholder: 32 random characters have more, `changeme` repeated
@@ -36,7 +37,7 @@ impl Secrets {
             Secrets::of(config)?;
         }
         let Some(&listen) = listens.iter().find(|listen| !listen.ip().is_loopback()) else { return Ok(()) };
-        for (key, secret) in Secrets::required(config) {
+        for (Kind { key, .. }, secret) in Secrets::required(config) {
             match secret {
                 None => return Err(Failure::SecretNeeded { key, listen }),
                 Some(secret) if secret.is_placeholder() => {
@@ -48,14 +49,10 @@ impl Secrets {
         Ok(())
     }
 
-    /// The configuration keys of the secrets that this configuration needs, with the configured values.
-    fn required(config: &Config) -> impl Iterator<Item = (&'static str, Option<&Secret>)> {
-        let jwt = (JWT.key, config.jwt_secret.as_ref());
-        let gateway = (GATEWAY.key, config.gateway_secret.as_ref());
-        let has_external_issuer = config.auth.keys.is_some();
-        [jwt, gateway]
-            .into_iter()
-            .filter(move |(key, set)| *key != JWT.key || set.is_some() || !has_external_issuer)
+    /// The secrets that this configuration needs, with the configured values.
+    fn required(config: &Config) -> impl Iterator<Item = (&'static Kind, Option<&Secret>)> {
+        let jwt = needs_jwt(config).then_some((&JWT, config.jwt_secret.as_ref()));
+        jwt.into_iter().chain([(&GATEWAY, config.gateway_secret.as_ref())])
     }
 
     /// The configured secrets; missing ones are read from the files next to the database, or generated.
@@ -65,10 +62,8 @@ impl Secrets {
 
     /// The secret that signs tokens, unless another issuer signs them.
     pub fn jwt(config: &Config) -> Result<Option<Secret>, Failure> {
-        match (&config.jwt_secret, &config.auth.keys) {
-            (None, Some(_)) => Ok(None),
-            (set, _) => JWT.resolve(set.as_ref(), &config.database).map(Some),
-        }
+        let jwt = || JWT.resolve(config.jwt_secret.as_ref(), &config.database);
+        needs_jwt(config).then(jwt).transpose()
     }
 
     /// The secret that signs requests to the gateway and verifies its callbacks.
@@ -78,10 +73,14 @@ impl Secrets {
 
     /// The source of each required secret by key. Generates nothing.
     pub fn look(config: &Config) -> Vec<(&'static str, Result<Source, Failure>)> {
-        let kind = |key: &str| if key == JWT.key { &JWT } else { &GATEWAY };
-        let source = |key, set| kind(key).source(set, &config.database);
-        Secrets::required(config).map(|(key, set)| (key, source(key, set))).collect()
+        let source = |(kind, set): (&Kind, _)| (kind.key, kind.source(set, &config.database));
+        Secrets::required(config).map(source).collect()
     }
+}
+
+/// Whether the service signs tokens itself: without a secret only the tokens of another issuer are accepted.
+fn needs_jwt(config: &Config) -> bool {
+    config.jwt_secret.is_some() || config.auth.keys.is_none()
 }
 
 impl Secret {
@@ -92,26 +91,41 @@ impl Secret {
     }
 }
 
-/// Key and file of a secret.
+/// A secret: its configuration key, its file and its form.
 struct Kind {
     key: &'static str,
     /// Suffix of the file next to the database.
     purpose: &'static str,
     /// Prefix of the secret's text.
     prefix: &'static str,
+    is_valid: fn(&str) -> bool,
 }
 
-const JWT: Kind = Kind { key: "auth.jwt-secret", purpose: "jwt-secret", prefix: "" };
+static JWT: Kind = Kind {
+    key: JWT_SECRET,
+    purpose: "jwt-secret",
+    prefix: "",
+    is_valid: |secret| Tokens::new(secret.as_bytes()).is_ok(),
+};
 // 64 hexadecimal digits are also valid base64, which the Standard Webhooks specification requires after the prefix.
-const GATEWAY: Kind = Kind { key: "gateway.secret", purpose: "gateway-secret", prefix: "whsec_" };
+static GATEWAY: Kind = Kind {
+    key: GATEWAY_SECRET,
+    purpose: "gateway-secret",
+    prefix: "whsec_",
+    is_valid: |secret| CallbackVerifier::new(secret).is_ok(),
+};
 
 impl Kind {
     /// The configured secret, or the one in its file, which is generated if it does not exist.
     fn resolve(&self, set: Option<&Secret>, database: &DatabaseChoice) -> Result<Secret, Failure> {
-        match set {
-            Some(secret) => Ok(secret.clone()),
-            None => load_or_generate(&self.path(database)?, self.prefix),
+        if let Some(secret) = set {
+            return Ok(secret.clone());
         }
+        let path = self.path(database)?;
+        if !path.exists() {
+            generate(&path, self.prefix)?;
+        }
+        self.read(&path)
     }
 
     fn source(&self, set: Option<&Secret>, database: &DatabaseChoice) -> Result<Source, Failure> {
@@ -119,11 +133,7 @@ impl Kind {
             return Ok(Source::Set(secret.clone()));
         }
         let path = self.path(database)?;
-        if path.exists() {
-            read(&path, self.prefix).map(|_| Source::File(path))
-        } else {
-            Ok(Source::NotGenerated)
-        }
+        if path.exists() { self.read(&path).map(|_| Source::File(path)) } else { Ok(Source::NotGenerated) }
     }
 
     /// Path of the secret's file. With a database server there is no such file, because its processes run on several
@@ -135,6 +145,19 @@ impl Kind {
                 Err(Failure::SharedSecretMissing { key: self.key, database: database.clone() })
             }
         }
+    }
+
+    fn read(&self, path: &Path) -> Result<Secret, Failure> {
+        let failed = |cause| Failure::SecretFile { path: path.to_owned(), cause };
+        if exposed(path).map_err(failed)? {
+            return Err(Failure::SecretExposed { path: path.to_owned() });
+        }
+        let text = fs::read_to_string(path).map_err(failed)?;
+        let secret = text.trim();
+        if !(self.is_valid)(secret) {
+            return Err(Failure::SecretFileInvalid { path: path.to_owned() });
+        }
+        Ok(Secret::new(secret))
     }
 }
 
@@ -149,30 +172,9 @@ pub enum Source {
     NotGenerated,
 }
 
-/// Reads the secret from its file, which is generated if it does not exist.
-fn load_or_generate(path: &Path, prefix: &str) -> Result<Secret, Failure> {
-    if !path.exists() {
-        generate(path, prefix, |cause| Failure::SecretFile { path: path.to_owned(), cause })?;
-    }
-    read(path, prefix)
-}
-
-fn read(path: &Path, prefix: &str) -> Result<Secret, Failure> {
-    let failed = |cause| Failure::SecretFile { path: path.to_owned(), cause };
-    if exposed(path).map_err(failed)? {
-        return Err(Failure::SecretExposed { path: path.to_owned() });
-    }
-    let text = fs::read_to_string(path).map_err(failed)?;
-    let secret = text.trim();
-    if secret.len() < prefix.len() + 32 || !secret.starts_with(prefix) {
-        return Err(Failure::SecretFileInvalid { path: path.to_owned() });
-    }
-    Ok(Secret::new(secret))
-}
-
 /// Writes a draft and hard-links it to the final name: the file appears complete, and if two processes generate it at
 /// the same time, the first link is kept.
-fn generate(path: &Path, prefix: &str, failed: impl Fn(io::Error) -> Failure) -> Result<(), Failure> {
+fn generate(path: &Path, prefix: &str) -> Result<(), Failure> {
     let draft = sibling_file(path, &format!("{}.new", hex(&secret_bytes::<8>()?)));
     let hex = hex(&secret_bytes::<32>()?);
     let written = write_private(&draft, &format!("{prefix}{hex}\n")).and_then(|()| {
@@ -180,7 +182,7 @@ fn generate(path: &Path, prefix: &str, failed: impl Fn(io::Error) -> Failure) ->
             .or_else(|error| if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) })
     });
     let _ = fs::remove_file(&draft);
-    written.map_err(failed)
+    written.map_err(|cause| Failure::SecretFile { path: path.to_owned(), cause })
 }
 
 fn hex(bytes: &[u8]) -> String {

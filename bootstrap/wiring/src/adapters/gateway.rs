@@ -12,7 +12,7 @@ use marketplace::{Actor, App, CommandContext};
 use marketplace_domain::RefundResult;
 use marketplace_gateway::{GatewaySetupError, HttpGateway, RefundReports, SandboxGateway};
 
-use crate::config::{Config, GatewayChoice};
+use crate::config::{Config, GATEWAY_SECRET, GatewayChoice};
 use crate::{Failure, Secrets};
 
 const SANDBOX_NOTICE: &str = "gateway: using the sandbox; refunds are reported as paid, no money moves";
@@ -49,7 +49,7 @@ pub(super) fn of(app: &App, config: &Config) -> Result<Arc<dyn Gateway>, Failure
 
 fn failed(error: GatewaySetupError) -> Failure {
     match error {
-        GatewaySetupError::Secret => Failure::SecretRefused { key: "gateway.secret", why: error.to_string() },
+        GatewaySetupError::Secret => Failure::SecretRefused { key: GATEWAY_SECRET, why: error.to_string() },
         GatewaySetupError::Endpoint(_) | GatewaySetupError::NoAuthorities(_) | GatewaySetupError::Tls(_) => {
             Failure::Gateway(error.to_string())
         }
