@@ -21,14 +21,12 @@ use crate::{Failure, Secrets};
 /// Which parts a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
-    /// The HTTP API.
     pub api: bool,
     /// Background loops: relay, consumers, jobs.
     pub roles: Roles,
 }
 
 impl Parts {
-    /// All parts.
     pub const ALL: Parts = Parts { api: true, roles: Roles::ALL };
 }
 

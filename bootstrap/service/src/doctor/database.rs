@@ -139,15 +139,20 @@ fn ids((kind, state): (IdKind, IdState)) -> Check {
 fn schema_check(database: &DatabaseChoice, schema: Schema) -> Check {
     match (schema, database) {
         (Schema::Current, _) => Check::ok(SCHEMA, "every schema version is current".to_owned()),
-        (Schema::Older { part, found, needed }, DatabaseChoice::File(_)) => Check::warn(
+        (Schema::Older(version), DatabaseChoice::File(_)) => Check::warn(
             SCHEMA,
-            format!("version {found} of the {part} schema, and this program needs {needed}"),
+            format!(
+                "version {} of the {} schema, and this program needs {}",
+                version.found.unwrap_or(0),
+                version.part,
+                version.needed
+            ),
             "an older version of handover created it; only a copy of the file can undo a migration",
             "copy the file, then run `handover migrate`, or start `handover serve`, which migrates it",
         ),
         // `serve` migrates database files only.
-        (older @ Schema::Older { .. }, DatabaseChoice::Server(_)) => refused(older, database),
-        (newer @ Schema::Newer { .. }, _) => refused(newer, database),
+        (older @ Schema::Older(_), DatabaseChoice::Server(_)) => refused(older, database),
+        (newer @ Schema::Newer(_), _) => refused(newer, database),
     }
 }
 

@@ -79,8 +79,8 @@ impl Database {
     /// Migrates the schema. A schema that a newer version of the program created is refused, and nothing is written.
     async fn migrate_schema(&self) -> Result<(), Failure> {
         match Schema::of(&self.store, &self.choice).await? {
-            newer @ Schema::Newer { .. } => newer.current(&self.choice),
-            Schema::Current | Schema::Older { .. } => {
+            newer @ Schema::Newer(_) => newer.current(&self.choice),
+            Schema::Current | Schema::Older(_) => {
                 let database = self.choice.clone();
                 self.store.migrate().await.map_err(|error| match error {
                     SchemaError::Store(cause) if !cause.is_outage() => Failure::Migration { database, cause },

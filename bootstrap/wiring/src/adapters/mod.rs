@@ -33,14 +33,11 @@ type Wrap<Port> = Box<dyn FnOnce(Arc<Port>) -> Arc<Port> + Send>;
 
 /// Wrappers around the adapters of external systems, for instance to inject faults.
 pub struct AdapterWrappers {
-    /// Around the broker.
     pub broker: Wrap<dyn Broker>,
-    /// Around the payment gateway.
     pub gateway: Wrap<dyn Gateway>,
 }
 
 impl AdapterWrappers {
-    /// No wrappers.
     pub fn none() -> AdapterWrappers {
         AdapterWrappers { broker: Box::new(|broker| broker), gateway: Box::new(|gateway| gateway) }
     }

@@ -1,5 +1,7 @@
 //! Compares the schema version of a database with the one that this program needs.
 
+use std::cmp::Ordering;
+
 use handover_sql::SchemaVersion;
 use marketplace_sql::SqlMarket;
 
@@ -9,40 +11,23 @@ use crate::config::DatabaseChoice;
 /// Result of comparing schema versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schema {
-    /// The versions are equal.
     Current,
-    /// An older program created the schema; version 0 means that there is none.
-    Older {
-        /// `outbox` or `marketplace`.
-        part: &'static str,
-        /// Version in the database.
-        found: i64,
-        /// Version that this program needs.
-        needed: i64,
-    },
+    /// An older program created the schema, or there is none.
+    Older(SchemaVersion),
     /// A newer program created the schema.
-    Newer {
-        /// `outbox` or `marketplace`.
-        part: &'static str,
-        /// Version in the database.
-        found: i64,
-        /// Version that this program needs.
-        needed: i64,
-    },
+    Newer(SchemaVersion),
 }
 
 impl Schema {
     /// Reads the schema versions of this database.
     pub async fn of(store: &SqlMarket, database: &DatabaseChoice) -> Result<Schema, Failure> {
-        let versions = store.schema_versions().await.map_err(Failure::schema(database))?;
-        let parts = versions.map(|SchemaVersion { part, found, needed }| (part, found.unwrap_or(0), needed));
+        let parts = store.schema_versions().await.map_err(Failure::schema(database))?;
+        let first = |order| parts.iter().find(|part| part.found.unwrap_or(0).cmp(&part.needed) == order);
         // If any part is newer, the result is Newer: a database that a newer program created must not be changed.
-        if let Some(&(part, found, needed)) = parts.iter().find(|(_, found, needed)| found > needed) {
-            return Ok(Schema::Newer { part, found, needed });
-        }
-        Ok(match parts.iter().find(|(_, found, needed)| found < needed) {
-            Some(&(part, found, needed)) => Schema::Older { part, found, needed },
-            None => Schema::Current,
+        Ok(match (first(Ordering::Greater), first(Ordering::Less)) {
+            (Some(newer), _) => Schema::Newer(*newer),
+            (None, Some(older)) => Schema::Older(*older),
+            (None, None) => Schema::Current,
         })
     }
 
@@ -51,12 +36,8 @@ impl Schema {
         let database = database.clone();
         match self {
             Schema::Current => Ok(()),
-            Schema::Older { part, found, needed } => {
-                Err(Failure::SchemaOlder { database, part, found, needed })
-            }
-            Schema::Newer { part, found, needed } => {
-                Err(Failure::SchemaNewer { database, part, found, needed })
-            }
+            Schema::Older(version) => Err(Failure::SchemaOlder { database, version }),
+            Schema::Newer(version) => Err(Failure::SchemaNewer { database, version }),
         }
     }
 }

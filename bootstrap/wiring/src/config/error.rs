@@ -9,13 +9,10 @@ use crate::explanation::Explanation;
 /// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// The built-in default.
     Default,
-    /// A file.
     File(PathBuf),
-    /// An environment variable, by its name.
+    /// The name of an environment variable.
     Variable(String),
-    /// A flag of the command line.
     Flag(&'static str),
 }
 
@@ -50,10 +47,8 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// An error of the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// An unknown key.
     #[error("unknown key {key} in {origin}")]
     UnknownKey {
         /// The key as written.
@@ -62,7 +57,6 @@ pub enum ConfigError {
         /// The most similar known key, if one is similar enough.
         nearest: Option<String>,
     },
-    /// An unknown section.
     #[error("unknown section {section} in {origin}")]
     UnknownSection {
         /// The section as written.
@@ -74,10 +68,8 @@ pub enum ConfigError {
     /// A value in place of a section.
     #[error("{key} in {origin} is a section, not a value")]
     NotASection { key: String, origin: Origin },
-    /// The file cannot be read.
     #[error("the configuration file {} cannot be read: {cause}", path.display())]
     Unreadable { path: PathBuf, cause: std::io::Error },
-    /// The file is not valid TOML.
     #[error("the configuration file {} is not valid TOML: {}", path.display(), cause.trim_end())]
     Syntax {
         path: PathBuf,

@@ -23,7 +23,6 @@ const MAX_POINTS: u32 = 1_000_000;
 pub enum GatewayChoice {
     /// The sandbox in this process: reports a refund as paid after this delay and moves no money.
     Sandbox(Duration),
-    /// A gateway with an HTTP API.
     Http(Endpoint),
 }
 

@@ -17,11 +17,8 @@ const MAX_CONCURRENT_REQUESTS: u32 = 100_000;
 pub struct HttpConfig {
     /// `http.ops-listen`: separate listener for operators' calls.
     pub ops_listen: Option<SocketAddr>,
-    /// `http.cors-origins`.
     pub cors_origins: Vec<WebOrigin>,
-    /// `http.concurrent-requests`.
     pub concurrent_requests: u32,
-    /// `http.idle-timeout`.
     pub idle_timeout: Duration,
 }
 

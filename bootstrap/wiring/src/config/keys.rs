@@ -33,7 +33,6 @@ impl Kind {
     }
 }
 
-/// A configuration key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key {
     /// Section and name, separated by dots.
@@ -55,7 +54,6 @@ pub(super) fn keys() -> &'static [Key] {
     &KEYS
 }
 
-/// Finds a key by its path.
 pub(super) fn key(path: &str) -> Option<&'static Key> {
     keys().iter().find(|key| key.path == path)
 }
@@ -69,6 +67,12 @@ pub(super) const NON_SETTINGS: [&str; 3] = ["HANDOVER_CONFIG", "HANDOVER_BIN", "
 /// `HANDOVER_SECTION__KEY`: dots become two underscores, dashes one.
 pub(super) fn variable_of(path: &str) -> String {
     format!("{PREFIX}{}", path.replace('.', "__").replace('-', "_").to_ascii_uppercase())
+}
+
+/// The help text of a flag, with default and variable of the key that it sets.
+pub(crate) fn flag_help(text: &str, path: &str) -> String {
+    let default = key(path).and_then(|key| key.default).map(|default| format!(" [default: {default}]"));
+    format!("{text}{} [env: {}]", default.unwrap_or_default(), variable_of(path))
 }
 
 /// The key path that a variable name corresponds to, whether or not the key exists.

@@ -24,7 +24,6 @@ pub(super) const DEFAULT_FILE: &str = "handover.toml";
 pub struct Sources {
     /// `--config`: read only this file, which must exist.
     pub file: Option<PathBuf>,
-    /// Environment variables.
     pub variables: Vec<(String, String)>,
     /// Flag, the key that it sets, and the value.
     pub flags: Vec<(&'static str, &'static str, String)>,
@@ -54,7 +53,6 @@ impl Sources {
     }
 }
 
-/// A value and its origin.
 #[derive(Debug, Clone)]
 pub(super) struct Setting {
     pub(super) value: Value,

@@ -39,6 +39,7 @@ pub use describe::{Described, Description, Shown};
 pub use error::{ConfigError, ConfigErrors, Origin};
 pub use gateway_and_assets::{GatewayChoice, GatewayConfig};
 pub use http::HttpConfig;
+pub(crate) use keys::flag_help;
 pub use layers::Sources;
 pub use limits::LimitConfig;
 use read::{MINUTES, Reader};
@@ -76,9 +77,7 @@ impl fmt::Debug for Secret {
 pub enum LogFormat {
     /// Text on a terminal, JSON lines elsewhere.
     Auto,
-    /// JSON lines.
     Json,
-    /// Text.
     Text,
 }
 
@@ -112,7 +111,7 @@ pub struct Config {
     pub jwt_secret: Option<Secret>,
     /// The other keys of `auth.*`.
     pub auth: AuthConfig,
-    /// `gateway.url`.
+    /// `gateway.url` and `gateway.sandbox-delay`.
     pub gateway: GatewayConfig,
     /// `gateway.secret`, if set.
     pub gateway_secret: Option<Secret>,

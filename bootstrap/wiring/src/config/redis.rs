@@ -9,7 +9,6 @@ use super::read::{Item, Reader};
 use super::urls::certificates;
 use super::{MILLISECOND, SECOND};
 
-/// Redis and its uses.
 #[derive(Debug, Clone)]
 pub struct RedisConfig {
     /// `redis.*`.

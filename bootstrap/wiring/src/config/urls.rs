@@ -51,7 +51,6 @@ pub enum BrokerChoice {
     Database,
     /// Memory of this process, for tests. Messages lost in a crash are published again from the outbox.
     Memory,
-    /// RabbitMQ.
     Rabbit(Box<RabbitSettings>),
 }
 

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use handover_outbox::ports::{BrokerError, StoreError};
 
+use handover_sql::SchemaVersion;
+
 use super::Failure;
 use crate::config::{ConfigError, ConfigErrors, DatabaseChoice};
 use crate::explanation::Explanation;
@@ -101,7 +103,10 @@ impl Failure {
                     }
                 },
             ),
-            Failure::SchemaOlder { database: DatabaseChoice::Server(_), found: 0, .. } => explain(
+            Failure::SchemaOlder {
+                database: DatabaseChoice::Server(_),
+                version: SchemaVersion { found: None, .. },
+            } => explain(
                 "its tables have not been created yet",
                 "run `handover migrate` once, as a user with the right to create tables",
             ),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use handover_outbox::ports::{BrokerError, StoreError};
-use handover_sql::{SchemaError, access_refusal};
+use handover_sql::{SchemaError, SchemaVersion, access_refusal};
 use handover_system::EntropyError;
 
 use crate::config::{ConfigErrors, DatabaseChoice};
@@ -18,67 +18,36 @@ pub use messages::folder_remedy;
 /// An error that ends the program.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The configuration is invalid.
     #[error("{0}")]
     Config(ConfigErrors),
-    /// A secret that must be configured outside loopback is not set.
     #[error("{key} is not set, and {listen} can be reached from other machines")]
-    SecretNeeded {
-        /// The configuration key.
-        key: &'static str,
-        /// The address outside loopback.
-        listen: SocketAddr,
-    },
-    /// A configured secret looks like a placeholder.
+    SecretNeeded { key: &'static str, listen: SocketAddr },
     #[error("{key} looks like a placeholder, and {listen} can be reached from other machines")]
-    SecretPlaceholder {
-        /// The configuration key.
-        key: &'static str,
-        /// The address outside loopback.
-        listen: SocketAddr,
-    },
+    SecretPlaceholder { key: &'static str, listen: SocketAddr },
     /// Tokens cannot be signed: only public keys of another issuer are configured.
     #[error("cannot sign a token: auth.jwt-secret is not set")]
     NoSigningSecret,
     /// Outside loopback the gateway, even the sandbox, must be configured explicitly.
     #[error("gateway.url is not set, and {listen} can be reached from other machines")]
-    GatewayNeeded {
-        /// The address outside loopback.
-        listen: SocketAddr,
-    },
-    /// The client of the payment gateway cannot be created.
+    GatewayNeeded { listen: SocketAddr },
     #[error("cannot create the client of the payment gateway: {0}")]
     Gateway(String),
-    /// A secret that all processes of a database server must share is not set.
     #[error("{key} is not set, and all processes that use {database} must share it")]
-    SharedSecretMissing {
-        /// The configuration key.
-        key: &'static str,
-        database: DatabaseChoice,
-    },
+    SharedSecretMissing { key: &'static str, database: DatabaseChoice },
     /// A configured secret or key file is invalid.
     #[error("{key} is invalid: {why}")]
-    SecretRefused {
-        /// The configuration key.
-        key: &'static str,
-        why: String,
-    },
-    /// A secret file cannot be created or read.
+    SecretRefused { key: &'static str, why: String },
     #[error("cannot create or read the secret file {}: {cause}", path.display())]
     SecretFile { path: PathBuf, cause: io::Error },
-    /// Other users can read a secret file.
     #[error("the secret file {} can be read by other users", path.display())]
     SecretExposed { path: PathBuf },
-    /// A secret file contains no valid secret.
     #[error("the secret file {} contains no valid secret", path.display())]
     SecretFileInvalid { path: PathBuf },
     /// The system provides no random numbers.
     #[error(transparent)]
     EntropyError(#[from] EntropyError),
-    /// The lock file cannot be created or locked.
     #[error("cannot create or lock the lock file {}: {cause}", path.display())]
     LockFile { path: PathBuf, cause: io::Error },
-    /// Another process serves this database.
     #[error("another process serves {} (process {holder})", database.display())]
     InUse {
         database: PathBuf,
@@ -95,39 +64,20 @@ pub enum Failure {
         /// The server's message.
         message: String,
     },
-    /// The database file does not exist.
     #[error("database not found: {}", database.display())]
-    NoDatabase {
-        /// The expected path.
-        database: PathBuf,
-    },
+    NoDatabase { database: PathBuf },
     /// A newer version of the program migrated the database.
     #[error(
-        "the database {database} has version {found} of the {part} schema, and this program supports versions up to {needed}"
+        "the database {database} has version {} of the {} schema, and this program supports versions up to {}",
+        version.found.unwrap_or(0), version.part, version.needed
     )]
-    SchemaNewer {
-        database: DatabaseChoice,
-        /// `outbox` or `marketplace`.
-        part: &'static str,
-        /// Version of the schema.
-        found: i64,
-        /// Newest supported version.
-        needed: i64,
-    },
+    SchemaNewer { database: DatabaseChoice, version: SchemaVersion },
     /// An older version of the program created the schema, and this command does not migrate.
     #[error(
-        "the database {database} has version {found} of the {part} schema, and this program needs version {needed}"
+        "the database {database} has version {} of the {} schema, and this program needs version {}",
+        version.found.unwrap_or(0), version.part, version.needed
     )]
-    SchemaOlder {
-        database: DatabaseChoice,
-        /// `outbox` or `marketplace`.
-        part: &'static str,
-        /// Version of the schema; 0 if there is none.
-        found: i64,
-        /// Required version.
-        needed: i64,
-    },
-    /// The migration failed.
+    SchemaOlder { database: DatabaseChoice, version: SchemaVersion },
     #[error("cannot migrate the database {database}: {cause}")]
     Migration { database: DatabaseChoice, cause: StoreError },
     /// A program from before the first release created the schema.
@@ -149,21 +99,16 @@ pub enum Failure {
         what: String,
         /// The command that lists existing rows.
         see: &'static str,
-        /// The database that was searched.
         database: DatabaseChoice,
     },
-    /// Some dead letters were not replayed.
     #[error("{refused} of {matched} dead letters {} not replayed", if *refused == 1 { "was" } else { "were" })]
     NotReplayed {
-        /// How many were refused.
         refused: usize,
         /// How many the command selected.
         matched: u64,
     },
-    /// Some dead letters were not discarded.
     #[error("{refused} of {matched} dead letters {} not discarded", if *refused == 1 { "was" } else { "were" })]
     NotDiscarded {
-        /// How many were refused.
         refused: usize,
         /// How many the command selected.
         matched: u64,
@@ -171,27 +116,16 @@ pub enum Failure {
     /// An operation was refused; the text says why.
     #[error("refused: {0}")]
     Refused(String),
-    /// The address cannot be bound.
     #[error("cannot listen on {listen}: {cause}")]
     Listen { listen: SocketAddr, cause: io::Error },
-    /// The HTTP server ended unexpectedly.
     #[error("the HTTP server failed: {0}")]
     Http(String),
     /// A value on the command line is invalid.
     #[error("{what}")]
-    Usage {
-        what: String,
-        /// What the user should do.
-        remedy: String,
-    },
+    Usage { what: String, remedy: String },
     /// An operating-system call that the program needs failed.
     #[error("{what}: {cause}")]
-    System {
-        /// The failed operation.
-        what: &'static str,
-        /// The system's error.
-        cause: io::Error,
-    },
+    System { what: &'static str, cause: io::Error },
     /// The graceful stop did not finish in time.
     #[error("stopped after {after_ms} ms with {running} still running")]
     StillRunning {
@@ -212,9 +146,7 @@ impl From<ConfigErrors> for Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Success.
     Done = 0,
-    /// The command failed.
     Failed = 1,
     /// The command line or the configuration is wrong.
     Usage = 2,
@@ -248,7 +180,6 @@ impl Failure {
         }
     }
 
-    /// The exit code for this error.
     pub fn exit(&self) -> Exit {
         match self {
             Failure::Config(_)
@@ -293,12 +224,10 @@ impl Failure {
 
     /// The full message: what failed, why, what to do; each error of the configuration on its own.
     pub fn explain(&self) -> String {
-        match self {
-            Failure::Config(errors) => {
-                let texts: Vec<String> = errors.iter().map(|error| error.explanation().to_string()).collect();
-                texts.join("\n")
-            }
-            failure => failure.explanation().to_string(),
+        if let Failure::Config(errors) = self {
+            let texts: Vec<String> = errors.iter().map(|error| error.explanation().to_string()).collect();
+            return texts.join("\n");
         }
+        self.explanation().to_string()
     }
 }

@@ -8,7 +8,12 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 
 use crate::Failure;
-use crate::config::{Config, Sources};
+use crate::config::{Config, Sources, flag_help};
+
+/// The key that `--database` sets.
+const DATABASE_URL: &str = "database.url";
+/// The key that `--listen` sets.
+const LISTEN: &str = "http.listen";
 
 /// Flags of every command that reads the configuration.
 #[derive(Debug, Clone, Default, Args)]
@@ -16,16 +21,14 @@ pub struct Common {
     /// Read this file instead of handover.toml
     #[arg(long, value_name = "FILE", env = "HANDOVER_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Database that stores orders and events [default: sqlite://handover.db] [env: HANDOVER_DATABASE__URL]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", help = flag_help("Database that stores orders and events", DATABASE_URL))]
     pub database: Option<String>,
 }
 
 /// Address flag of commands that need the API's address.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Address {
-    /// Address and port of the API; port 0 selects any free port [default: 127.0.0.1:8080] [env: HANDOVER_HTTP__LISTEN]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", help = flag_help("Address and port of the API; port 0 selects any free port", LISTEN))]
     pub listen: Option<String>,
 }
 
@@ -36,7 +39,7 @@ impl Common {
     /// Configuration sources of this process, including these flags.
     pub fn sources(&self, other_flags: &[Flag<'_>]) -> Sources {
         let mut sources = Sources::of_process(self.config.clone());
-        let flags: [Flag<'_>; 1] = [("--database", "database.url", self.database.as_ref())];
+        let flags: [Flag<'_>; 1] = [("--database", DATABASE_URL, self.database.as_ref())];
         sources.flags = flags
             .iter()
             .chain(other_flags)
@@ -54,11 +57,10 @@ impl Common {
 impl Address {
     /// The flag `--listen` as a configuration source.
     pub fn flag(&self) -> Flag<'_> {
-        ("--listen", "http.listen", self.listen.as_ref())
+        ("--listen", LISTEN, self.listen.as_ref())
     }
 }
 
-/// Output format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// Columns, with borders on a terminal

@@ -57,7 +57,6 @@ impl Progress {
         }
     }
 
-    /// Renames the current phase.
     pub fn rename(&self, phase: &'static str) {
         let mut state = self.state();
         state.phase = phase;
