@@ -8,14 +8,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{EventId, Trace};
 use marketplace_domain::PointsRules;
 
-use crate::event_types::event_types;
-use crate::handlers::standard;
-use crate::idempotency::RequestSettings;
-use crate::ports::{Gateway, GatewayError, IdempotencyStore, MarketView, RefundRequest, Work};
-use crate::{CommandContext, Ids, queues};
-use handover_outbox::consumers::{Bound, Subscriber};
-use handover_outbox::ports::{Broker, EventMetadata, NewEvent, OnFailed, StoreError};
-use handover_outbox::{EventSpec, Outbox, Transactor};
+use crate::ports::{
+    Gateway, GatewayError, IdempotencyStore, MarketTransactor, MarketView, RefundRequest, Work,
+};
+use crate::{CommandContext, Ids};
+use handover_outbox::consumers::Subscriber;
+use handover_outbox::ports::{EventMetadata, NewEvent, OnFailed, StoreError};
+use handover_outbox::{EventSpec, Outbox};
 
 /// Configurable rules of orders, outbox rows and points.
 #[derive(Debug, Clone)]
@@ -40,9 +39,30 @@ impl Rules {
     }
 }
 
+/// Lease, retention and sweep interval of idempotency keys.
+#[derive(Debug, Clone)]
+pub struct RequestSettings {
+    /// Time for which an attempt at a request excludes other attempts (`idempotency.lease`).
+    pub lease: Duration,
+    /// Retention of stored responses (`idempotency.keep`).
+    pub keep: Duration,
+    /// Interval of the sweep that removes expired keys (`idempotency.sweep-interval`).
+    pub sweep_interval: Duration,
+}
+
+impl Default for RequestSettings {
+    fn default() -> Self {
+        RequestSettings {
+            lease: Duration::from_secs(40),
+            keep: Duration::from_secs(24 * 60 * 60),
+            sweep_interval: Duration::from_secs(60),
+        }
+    }
+}
+
 /// Gateway of a process without a configured gateway: every request fails as unavailable, so the refund is sent again
 /// later.
-struct NoGateway;
+pub(crate) struct NoGateway;
 
 #[async_trait]
 impl Gateway for NoGateway {
@@ -50,9 +70,6 @@ impl Gateway for NoGateway {
         Err(GatewayError::Unavailable("no payment gateway is configured for this process".to_owned()))
     }
 }
-
-/// [`Transactor`] for units of work of the marketplace.
-pub type MarketTransactor = Transactor<Work, dyn MarketView>;
 
 /// The application of one process. Clones share its state.
 #[derive(Clone)]
@@ -74,26 +91,6 @@ pub struct App {
 }
 
 impl App {
-    pub fn new(tx: MarketTransactor, broker: Arc<dyn Broker>, rules: Rules) -> App {
-        let outbox = Outbox {
-            registry: Arc::new(event_types(rules.pending_timeout)),
-            on_failed: rules.on_failed,
-            ..Outbox::new(tx.outbox(), broker, queues::topology(rules.pending_timeout))
-        };
-        let app = App {
-            ids: Arc::new(Ids::new(tx.clone())),
-            tx,
-            outbox,
-            gateway: Arc::new(NoGateway),
-            rules: Arc::new(rules),
-            added: Arc::new([]),
-            requests: Arc::default(),
-            keys: None,
-        };
-        let outbox = standard(&app).iter().fold(app.outbox.clone(), Outbox::with_handler_of);
-        App { outbox, ..app }
-    }
-
     pub fn with_gateway(self, gateway: Arc<dyn Gateway>) -> App {
         App { gateway, ..self }
     }
@@ -101,23 +98,6 @@ impl App {
     /// Adds an event type. A name that is already registered keeps its first registration.
     pub fn with_event(self, spec: EventSpec) -> App {
         App { outbox: self.outbox.with_event(spec), ..self }
-    }
-
-    /// Adds a consumer and binds its queue to these routing keys.
-    pub fn with_consumer(self, subscriber: Subscriber<Work>, bindings: &[&str]) -> App {
-        let outbox = self.outbox.with_consumer(&subscriber, bindings);
-        let added = self.added.iter().cloned().chain([subscriber]).collect();
-        App { added, outbox, ..self }
-    }
-
-    /// Returns every consumer of this application with its queue.
-    pub fn subscribers(&self) -> Vec<Subscriber<Work>> {
-        standard(self).into_iter().chain(self.added.iter().cloned()).collect()
-    }
-
-    /// Returns the consumers of this application, bound to its store.
-    pub(crate) fn bound(&self) -> Vec<Bound> {
-        self.subscribers().iter().map(|subscriber| subscriber.bind(&self.tx.store)).collect()
     }
 
     pub fn with_requests(self, requests: RequestSettings) -> App {

@@ -5,8 +5,8 @@ use std::fmt;
 use handover_events::{TenantId, Trace};
 use marketplace_domain::UserId;
 
-use crate::idempotency::Ticket;
-use crate::use_cases::UseCaseError;
+use crate::error::UseCaseError;
+use crate::ticket::Ticket;
 use handover_outbox::operations::Operator;
 use handover_outbox::ports::EventMetadata;
 

@@ -10,9 +10,9 @@ use std::ops::Range;
 use handover_events::{EventId, IdError};
 use tokio::sync::Mutex;
 
-use crate::app::MarketTransactor;
+use crate::error::UseCaseError;
+use crate::ports::MarketTransactor;
 use crate::ports::{IdBlocks, IdKind, IdQueries, IdState, Work};
-use crate::use_cases::UseCaseError;
 use handover_outbox::ports::StoreError;
 use handover_outbox::{UnitError as _, event_id, with_tx};
 

@@ -2,9 +2,11 @@
 //! (`handover_outbox`), which does not depend on the marketplace.
 
 mod app;
+mod assembly;
 mod assets;
 mod consistency;
 mod context;
+mod error;
 mod event_types;
 pub mod handlers;
 pub mod idempotency;
@@ -15,9 +17,10 @@ pub mod ports;
 mod privacy;
 pub mod queues;
 pub mod service;
+mod ticket;
 pub mod use_cases;
 
-pub use app::{App, EventFactory, MarketTransactor, Rules};
+pub use app::{App, EventFactory, Rules};
 pub use context::{Actor, CommandContext, Role};
 pub use ids::{ID_BLOCK_SIZE, Ids};
 pub use jobs::{ConsistencySettings, RefundSettings, TimeoutSettings};
@@ -25,4 +28,5 @@ pub use metric_names::{
     IDEMPOTENCY_REDIS_UNAVAILABLE, LIMIT_FALLBACK, LIMIT_REDIS_UNAVAILABLE, LIMIT_REFUSED, METRICS,
     OVERLOAD_REFUSED,
 };
+pub use ports::MarketTransactor;
 pub use service::Settings;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::app::MarketTransactor;
+use crate::ports::MarketTransactor;
 use crate::ports::{
     ClaimState, IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, StoredResponse, Work,
 };

@@ -10,94 +10,23 @@
 //! stored, the command is executed again.
 
 mod database;
-mod ticket;
 
+pub use crate::app::RequestSettings;
+pub use crate::ticket::{CommandResult, ResponseWriter, Ticket};
 pub use database::DatabaseIdempotencyStore;
-pub use ticket::Ticket;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use marketplace_domain::{AssetOperation, Coupon, Order, Payment, Product, Refund};
 
+use crate::error::UseCaseError;
 use crate::ports::{
     IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, RequestState, StoredResponse, Work,
 };
-use crate::use_cases::UseCaseError;
+use crate::ticket::{ResponseStorage, SuccessStatus, UnitResponse};
 use crate::{App, CommandContext};
 use handover_outbox::{Attempt, BoxFuture, with_tx};
-use ticket::{ResponseStorage, UnitResponse};
-
-/// Lease, retention and sweep interval of idempotency keys.
-#[derive(Debug, Clone)]
-pub struct RequestSettings {
-    /// Time for which an attempt at a request excludes other attempts (`idempotency.lease`).
-    pub lease: Duration,
-    /// Retention of stored responses (`idempotency.keep`).
-    pub keep: Duration,
-    /// Interval of the sweep that removes expired keys (`idempotency.sweep-interval`).
-    pub sweep_interval: Duration,
-}
-
-impl Default for RequestSettings {
-    fn default() -> Self {
-        RequestSettings {
-            lease: Duration::from_secs(40),
-            keep: Duration::from_secs(24 * 60 * 60),
-            sweep_interval: Duration::from_secs(60),
-        }
-    }
-}
-
-/// Result of a command, from which its response is built.
-#[derive(Debug, Clone, Copy)]
-pub enum CommandResult<'a> {
-    Order(&'a Order),
-    Product(&'a Product),
-    Payment(&'a Payment),
-    Refund(&'a Refund),
-    Operation(&'a AssetOperation),
-    Coupon(&'a Coupon),
-}
-
-macro_rules! impl_from {
-    ($($kind:ident),+) => {
-        $(impl<'a> From<&'a $kind> for CommandResult<'a> {
-            fn from(value: &'a $kind) -> CommandResult<'a> {
-                CommandResult::$kind(value)
-            }
-        })+
-    };
-}
-impl_from!(Order, Product, Payment, Refund, Coupon);
-
-impl<'a> From<&'a AssetOperation> for CommandResult<'a> {
-    fn from(value: &'a AssetOperation) -> CommandResult<'a> {
-        CommandResult::Operation(value)
-    }
-}
-
-/// HTTP status of a successful command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SuccessStatus {
-    /// 201: the command created a resource.
-    Created,
-    /// 200: the command changed a resource.
-    Ok,
-}
-
-impl SuccessStatus {
-    const fn code(self) -> u16 {
-        match self {
-            SuccessStatus::Created => 201,
-            SuccessStatus::Ok => 200,
-        }
-    }
-}
-
-/// Serializes the `data` field of a response.
-pub type ResponseWriter = fn(CommandResult<'_>) -> Result<String, serde_json::Error>;
 
 /// A request with an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use super::{
     NotificationQueries, NotificationRepo, OrderQueries, OrderRepo, PaymentQueries, PaymentRepo,
     ProductQueries, ProductRepo, RefundQueries, RefundRepo, RequestQueries, RequestRepo,
 };
+use handover_outbox::Transactor;
 use handover_outbox::ports::{Store, UnitOfWork, View};
 
 /// Reads all data of the marketplace and the outbox.
@@ -79,3 +80,6 @@ pub type Work = dyn MarketUnit;
 
 /// A store of the marketplace.
 pub type MarketStore = dyn Store<Unit = Work, View = dyn MarketView>;
+
+/// [`Transactor`] for units of work of the marketplace.
+pub type MarketTransactor = Transactor<Work, dyn MarketView>;

@@ -43,7 +43,7 @@ pub use ids::{IdBlocks, IdBlocksWrapper, IdKind, IdQueries, IdQueriesWrapper, Id
 #[cfg(feature = "mocks")]
 pub use limits::MockRateLimiter;
 pub use limits::{Bucket, InvalidBucket, LimitKey, Party, RateLimitDecision, RateLimiter};
-pub use market::{MarketStore, MarketUnit, MarketView, Work};
+pub use market::{MarketStore, MarketTransactor, MarketUnit, MarketView, Work};
 pub use notifications::{
     Notification, NotificationQueries, NotificationQueriesWrapper, NotificationRepo, NotificationRepoWrapper,
 };

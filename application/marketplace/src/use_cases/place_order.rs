@@ -3,9 +3,10 @@
 use marketplace_domain::{CouponId, Money, NewOrder, Order, Points, ProductId, RequestedAssets};
 
 use super::{UseCaseError, one_row};
-use crate::idempotency::{SuccessStatus, with_stored_response};
+use crate::idempotency::with_stored_response;
 use crate::ids::{require_unused, with_unused_ids};
 use crate::ports::IdKind;
+use crate::ticket::SuccessStatus;
 use crate::{App, CommandContext};
 use handover_outbox::append;
 

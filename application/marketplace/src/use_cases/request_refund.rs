@@ -8,9 +8,10 @@ use marketplace_domain::{
 
 use super::settle_refund::settle;
 use super::{UseCaseError, one_row};
-use crate::idempotency::{SuccessStatus, with_stored_response};
+use crate::idempotency::with_stored_response;
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::{IdKind, Work};
+use crate::ticket::SuccessStatus;
 use crate::{App, CommandContext, Role, privacy};
 use handover_outbox::MASK;
 use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};

@@ -3,7 +3,8 @@
 use marketplace_domain::{Product, ProductAction, ProductId};
 
 use super::{UseCaseError, one_row};
-use crate::idempotency::{SuccessStatus, with_stored_response};
+use crate::idempotency::with_stored_response;
+use crate::ticket::SuccessStatus;
 use crate::{App, CommandContext};
 
 /// Whether a product is hidden or shown.

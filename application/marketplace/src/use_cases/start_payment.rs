@@ -7,9 +7,10 @@ use marketplace_domain::{
 
 use super::UseCaseError;
 use super::settle_payment::{SettlementContext, require_locked_assets, settle};
-use crate::idempotency::{SuccessStatus, with_stored_response};
+use crate::idempotency::with_stored_response;
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::IdKind;
+use crate::ticket::SuccessStatus;
 use crate::{App, CommandContext};
 
 /// The payment to start.

@@ -5,8 +5,9 @@ use marketplace_domain::{AggregateType, EventType, Order, OrderAction, OrderActo
 
 use super::{UseCaseError, one_row};
 use crate::app::EventFactory;
-use crate::idempotency::{SuccessStatus, with_stored_response};
+use crate::idempotency::with_stored_response;
 use crate::ports::Work;
+use crate::ticket::SuccessStatus;
 use crate::{Actor, App, CommandContext};
 use handover_events::Trace;
 use handover_outbox::append;

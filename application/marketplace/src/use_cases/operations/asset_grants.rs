@@ -9,9 +9,10 @@ use marketplace_domain::{
     Points, Posting, Purse, UserId,
 };
 
-use crate::idempotency::{SuccessStatus, with_stored_response};
+use crate::idempotency::with_stored_response;
 use crate::ids::{IdInUse, require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
+use crate::ticket::SuccessStatus;
 use crate::use_cases::UseCaseError;
 use crate::{App, CommandContext, Role};
 use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};

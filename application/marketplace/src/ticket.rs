@@ -4,26 +4,76 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{CommandResult, ResponseWriter, SuccessStatus};
+use crate::error::UseCaseError;
 use crate::ports::{IdempotencyError, IdempotencyStore, RequestRecord, RequestState, StoredResponse, Work};
-use crate::use_cases::UseCaseError;
+use marketplace_domain::{AssetOperation, Coupon, Order, Payment, Product, Refund};
+
 use handover_outbox::ports::{Changed, StoreError};
+
+/// Result of a command, from which its response is built.
+#[derive(Debug, Clone, Copy)]
+pub enum CommandResult<'a> {
+    Order(&'a Order),
+    Product(&'a Product),
+    Payment(&'a Payment),
+    Refund(&'a Refund),
+    Operation(&'a AssetOperation),
+    Coupon(&'a Coupon),
+}
+
+macro_rules! impl_from {
+    ($($kind:ident),+) => {
+        $(impl<'a> From<&'a $kind> for CommandResult<'a> {
+            fn from(value: &'a $kind) -> CommandResult<'a> {
+                CommandResult::$kind(value)
+            }
+        })+
+    };
+}
+impl_from!(Order, Product, Payment, Refund, Coupon);
+
+impl<'a> From<&'a AssetOperation> for CommandResult<'a> {
+    fn from(value: &'a AssetOperation) -> CommandResult<'a> {
+        CommandResult::Operation(value)
+    }
+}
+
+/// HTTP status of a successful command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SuccessStatus {
+    /// 201: the command created a resource.
+    Created,
+    /// 200: the command changed a resource.
+    Ok,
+}
+
+impl SuccessStatus {
+    const fn code(self) -> u16 {
+        match self {
+            SuccessStatus::Created => 201,
+            SuccessStatus::Ok => 200,
+        }
+    }
+}
+
+/// Serializes the `data` field of a response.
+pub type ResponseWriter = fn(CommandResult<'_>) -> Result<String, serde_json::Error>;
 
 /// Claim of one attempt at a request. Clones are the same claim.
 #[derive(Clone)]
 pub struct Ticket {
-    pub(super) request: Arc<RequestRecord>,
+    pub(crate) request: Arc<RequestRecord>,
     /// Token of the stored response. It differs from the token of the claim, so that an attempt that read the
     /// claim earlier cannot replace the response.
-    pub(super) response_token: Arc<str>,
+    pub(crate) response_token: Arc<str>,
     /// Store in which the key was claimed.
-    pub(super) keys: Arc<dyn IdempotencyStore>,
-    pub(super) storage: ResponseStorage,
+    pub(crate) keys: Arc<dyn IdempotencyStore>,
+    pub(crate) storage: ResponseStorage,
 }
 
 /// Point at which the response of a request is stored.
 #[derive(Clone)]
-pub(super) enum ResponseStorage {
+pub(crate) enum ResponseStorage {
     /// In the unit of work of the command.
     InUnit(UnitResponse),
     /// After the command, in the store of the ticket.
@@ -32,19 +82,19 @@ pub(super) enum ResponseStorage {
 
 /// Writer of a response in the unit of work of the command.
 #[derive(Clone)]
-pub(super) struct UnitResponse {
+pub(crate) struct UnitResponse {
     writer: ResponseWriter,
     /// Whether a unit of work has written the response. The response is stored if that unit of work was committed.
     written: Arc<AtomicBool>,
 }
 
 impl UnitResponse {
-    pub(super) fn new(writer: ResponseWriter) -> UnitResponse {
+    pub(crate) fn new(writer: ResponseWriter) -> UnitResponse {
         UnitResponse { writer, written: Arc::default() }
     }
 
     /// Serializes the data of the response.
-    pub(super) fn write(&self, result: CommandResult<'_>) -> Result<String, StoreError> {
+    pub(crate) fn write(&self, result: CommandResult<'_>) -> Result<String, StoreError> {
         (self.writer)(result).map_err(|error| StoreError::Backend(error.into()))
     }
 }
@@ -71,7 +121,7 @@ impl Ticket {
 
     /// Returns the part that stores the response in the unit of work of the command. Rejects a ticket with deferred
     /// storage before the command runs.
-    pub(super) fn unit_response(&self) -> Result<UnitResponse, StoreError> {
+    pub(crate) fn unit_response(&self) -> Result<UnitResponse, StoreError> {
         match &self.storage {
             ResponseStorage::InUnit(unit_response) => Ok(unit_response.clone()),
             ResponseStorage::Deferred => {
@@ -84,7 +134,7 @@ impl Ticket {
         }
     }
 
-    pub(super) async fn store_response(
+    pub(crate) async fn store_response(
         &self,
         unit_response: &UnitResponse,
         unit: &mut Work,
