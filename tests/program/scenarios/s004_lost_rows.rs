@@ -326,7 +326,7 @@ async fn duplicate_effect_is_found_when_unique_key_is_missing(pair: Pair) {
         let report = reconciliation_report(&shop).await;
         let of_table = |found: &&Value| {
             found["kind"] == "doubledEffect"
-                && found["what"].as_str().is_some_and(|what| what.starts_with(table))
+                && found["what"].as_str().is_some_and(|what| what.starts_with(&format!("table {table} ")))
         };
         let found = report["findings"].as_array().unwrap().iter().filter(of_table).count();
         assert_eq!(found as u64, count, "{table}: {report}");
