@@ -66,6 +66,19 @@ impl FromRequest<Arc<Edge>> for OptionalBody {
     }
 }
 
+/// The fields of a JSON object with a valid signature.
+pub(crate) struct SignedBody(pub(crate) Fields);
+
+impl FromRequest<Arc<Edge>> for SignedBody {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, edge: &Arc<Edge>) -> Result<Self, Refusal> {
+        let body = RawBody::from_request(request, edge).await?;
+        edge.callbacks.verify(&body.headers, &body.bytes)?;
+        body.fields().map(SignedBody)
+    }
+}
+
 impl RawBody {
     /// Parses the fields; rejects a body whose content type is not JSON.
     pub(crate) fn fields(&self) -> Result<Fields, Refusal> {

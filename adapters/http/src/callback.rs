@@ -3,18 +3,11 @@
 //!
 //! **Invariant:** the signature is verified over the received bytes before they are parsed.
 
-use std::sync::Arc;
-
-use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
-use serde_json::Value;
 use standardwebhooks::Webhook;
 
-use crate::body::RawBody;
-use crate::edge::Edge;
 use crate::envelope::Code;
-use crate::fields::Fields;
-use crate::messages::{self, Text};
+use crate::messages;
 use crate::refusal::Refusal;
 
 /// The secret is not `whsec_` followed by 24 to 64 bytes in base64.
@@ -40,32 +33,10 @@ impl CallbackVerifier {
     }
 
     /// Verifies the signature and its timestamp.
-    fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<(), Refusal> {
         self.webhook.verify(body, headers).map_err(|error| {
             tracing::warn!(%error, "callback: signature rejected");
             Refusal::new(Code::NotAuthenticated, messages::BAD_SIGNATURE)
         })
-    }
-}
-
-/// The fields of a JSON object with a valid signature.
-pub(crate) struct SignedBody(pub(crate) Fields);
-
-impl FromRequest<Arc<Edge>> for SignedBody {
-    type Rejection = Refusal;
-
-    async fn from_request(request: Request, edge: &Arc<Edge>) -> Result<Self, Refusal> {
-        let body = RawBody::from_request(request, edge).await?;
-        edge.callbacks.verify(&body.headers, &body.bytes)?;
-        body.fields().map(SignedBody)
-    }
-}
-
-/// Reads `result`, the outcome that the gateway reports.
-pub(crate) fn result<T>(success: T, failed: T) -> impl FnOnce(&Value) -> Result<T, Text> {
-    move |value| match value.as_str() {
-        Some("SUCCESS") => Ok(success),
-        Some("FAILED") => Ok(failed),
-        Some(_) | None => Err(messages::one_of("SUCCESS FAILED")),
     }
 }

@@ -15,7 +15,7 @@ use marketplace::{Actor, CommandContext, Role};
 use crate::auth::TokenError;
 use crate::edge::Edge;
 use crate::envelope::Code;
-use crate::idempotency::X_IDEMPOTENCY_KEY;
+use crate::header_names::X_IDEMPOTENCY_KEY;
 use crate::messages;
 use crate::refusal::Refusal;
 
@@ -29,7 +29,7 @@ pub(crate) struct KeyedCaller(pub(crate) CommandContext);
 /// An authenticated caller with the role operator or platform.
 pub(crate) struct Operator(pub(crate) CommandContext);
 
-/// The payment gateway. The route verifies its signature with [`crate::callback::SignedBody`].
+/// The payment gateway. The route verifies its signature with [`crate::body::SignedBody`].
 pub(crate) struct Gateway(pub(crate) CommandContext);
 
 /// Why a request is not authenticated.

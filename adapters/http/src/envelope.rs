@@ -1,20 +1,11 @@
 //! Response envelope: `{"code","message","data","traceId"}` (spec §4).
-//!
-//! A route returns an empty response with a [`Reply`] as extension. [`write_envelope`] serializes it in the outermost layer,
-//! which has the trace id and the language and also handles responses of layers without a `Reply`.
 
-use axum::body::Body;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::language::Language;
-use crate::messages::{self, Text};
-use crate::refusal::Refusal;
-use crate::response_headers::add_security_headers;
-use crate::trace::X_TRACE_ID;
+use crate::messages::Text;
 
 /// The codes of spec §4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +100,7 @@ impl Reply {
         response
     }
 
-    fn write(&self, trace_id: &str, language: Language) -> String {
+    pub(crate) fn write(&self, trace_id: &str, language: Language) -> String {
         let data = match &self.data {
             ReplyData::Value(value) => value.clone(),
             ReplyData::Errors(errors) => {
@@ -130,84 +121,4 @@ impl Reply {
         ]))
         .to_string()
     }
-}
-
-/// A successful response.
-#[derive(Debug)]
-pub(crate) struct Done {
-    status: StatusCode,
-    data: Value,
-}
-
-/// A page of a list, and the cursor of the next page.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Page<T> {
-    pub(crate) items: Vec<T>,
-    pub(crate) next_cursor: Option<String>,
-}
-
-/// Result of a route handler.
-pub(crate) type RouteResult = Result<Done, Refusal>;
-
-impl Done {
-    pub(crate) fn ok(data: &impl Serialize) -> RouteResult {
-        Done::with(StatusCode::OK, data)
-    }
-
-    pub(crate) fn created(data: &impl Serialize) -> RouteResult {
-        Done::with(StatusCode::CREATED, data)
-    }
-
-    pub(crate) fn page<T: Serialize>(items: Vec<T>, next: Option<i64>) -> RouteResult {
-        Done::ok(&Page { items, next_cursor: next.map(|id| id.to_string()) })
-    }
-
-    /// A stored response.
-    pub(crate) fn stored(status: u16, data: Value) -> RouteResult {
-        let status = StatusCode::from_u16(status).map_err(|error| Refusal::internal(&error))?;
-        Ok(Done { status, data })
-    }
-
-    fn with(status: StatusCode, data: &impl Serialize) -> RouteResult {
-        let data = serde_json::to_value(data).map_err(|error| Refusal::internal(&error))?;
-        Ok(Done { status, data })
-    }
-}
-
-impl IntoResponse for Done {
-    fn into_response(self) -> Response {
-        let reply = Reply { code: Code::Done, message: messages::DONE, data: ReplyData::Value(self.data) };
-        reply.into_response(self.status)
-    }
-}
-
-/// Serializes the response and adds the security headers and the trace id. An error response without a [`Reply`] gets the
-/// envelope of its status; a successful one, such as `/metrics`, is unchanged.
-pub(crate) fn write_envelope(response: Response, trace_id: &str, language: Language) -> Response {
-    let response = match (response.extensions().get::<Reply>(), response.status()) {
-        (None, status) if status.is_client_error() || status.is_server_error() => {
-            let (parts, _) = response.into_parts();
-            let mut enveloped = Refusal::from_status(status).into_response();
-            for (name, value) in &parts.headers {
-                enveloped.headers_mut().entry(name).or_insert_with(|| value.clone());
-            }
-            enveloped
-        }
-        (Some(_), _) | (None, _) => response,
-    };
-    let (mut parts, body) = response.into_parts();
-    let body = match parts.extensions.remove::<Reply>() {
-        Some(reply) => {
-            parts.headers.remove(CONTENT_LENGTH);
-            parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            Body::from(reply.write(trace_id, language))
-        }
-        None => body,
-    };
-    add_security_headers(&mut parts.headers);
-    if let Ok(value) = HeaderValue::from_str(trace_id) {
-        parts.headers.insert(X_TRACE_ID, value);
-    }
-    Response::from_parts(parts, body)
 }

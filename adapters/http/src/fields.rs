@@ -248,6 +248,15 @@ pub(crate) fn reason(value: &Value) -> Result<Reason, Text> {
     Ok(Reason::new(text(value)?)?)
 }
 
+/// Reads `result`, the outcome that the gateway reports.
+pub(crate) fn result<T>(success: T, failed: T) -> impl FnOnce(&Value) -> Result<T, Text> {
+    move |value| match value.as_str() {
+        Some("SUCCESS") => Ok(success),
+        Some("FAILED") => Ok(failed),
+        Some(_) | None => Err(messages::one_of("SUCCESS FAILED")),
+    }
+}
+
 /// Reads a list of 1 to [`MAX_NAMED`] items; duplicates are removed.
 pub(crate) fn named<T: Ord + Clone>(
     item: impl Fn(&Value) -> Result<T, Text>,

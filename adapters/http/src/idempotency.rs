@@ -2,19 +2,19 @@
 //!
 //! This layer runs after authentication, so that an unauthenticated request claims no key. If the route rejects the request,
 //! the key is released. Routes that use more than one transaction store their response afterwards, and their keys may be
-//! kept outside of the database ([`STORED_AFTERWARDS`]).
+//! kept outside of the database ([`ResponseStorage::Afterwards`]).
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{FromRequest, FromRequestParts, MatchedPath, OriginalUri, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_outbox::ports::StoreError;
 use marketplace::CommandContext;
-use marketplace::idempotency::{self, ClaimOutcome, IdempotentRequest};
+use marketplace::idempotency::{self, ClaimOutcome, IdempotentRequest, ResponseWriter};
 use marketplace::ports::{RequestScope, StoredResponse};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -23,21 +23,24 @@ use tracing::warn;
 use crate::body::RawBody;
 use crate::context::Caller;
 use crate::edge::Edge;
-use crate::envelope::{Code, Done, Reply, ReplyData};
+use crate::envelope::{Code, Reply, ReplyData};
+use crate::header_names::{KEY_HEADERS, REPLAYED, X_IDEMPOTENCY_KEY};
 use crate::messages;
 use crate::refusal::Refusal;
-use crate::routes::{STORED_AFTERWARDS, response_data};
+use crate::response::Done;
 
-/// Header name used in error responses and in the OpenAPI document.
-pub(crate) const X_IDEMPOTENCY_KEY: &str = "X-Idempotency-Key";
-/// The header of spec §4 and that of the IETF draft (draft-ietf-httpapi-idempotency-key-header).
-const KEY_HEADERS: [HeaderName; 2] =
-    [HeaderName::from_static("x-idempotency-key"), HeaderName::from_static("idempotency-key")];
-const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// When the response to a request with a key is stored.
+#[derive(Clone, Copy)]
+pub(crate) enum ResponseStorage {
+    /// In the transaction of the command, which serializes its result with this function.
+    InTransaction(ResponseWriter),
+    /// Afterwards, in the store that `idempotency.store` selects: the route uses more than one transaction.
+    Afterwards,
+}
 
 /// Middleware of the user and operator routes; acts on POST requests with an idempotency key.
 pub(crate) async fn handle_idempotency_key(
-    State(edge): State<Arc<Edge>>,
+    State((edge, storage)): State<(Arc<Edge>, ResponseStorage)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -70,7 +73,7 @@ pub(crate) async fn handle_idempotency_key(
     let tasks = edge.app.tx.tasks.clone();
     let processing = async move {
         let request = Request::from_parts(parts, Body::from(body));
-        process(&edge, request, context, keyed_request, next)
+        process(&edge, storage, request, context, keyed_request, next)
             .await
             .unwrap_or_else(IntoResponse::into_response)
     };
@@ -87,15 +90,19 @@ pub(crate) async fn handle_idempotency_key(
 /// Claims the key, runs the route and stores the response; or returns the stored response.
 async fn process(
     edge: &Edge,
+    storage: ResponseStorage,
     mut request: Request,
     mut context: CommandContext,
     keyed_request: IdempotentRequest,
     next: Next,
 ) -> Result<Response, Refusal> {
-    let begun = if is_stored_afterwards(&request) {
-        idempotency::begin_with_deferred_response(&edge.app, keyed_request).await?
-    } else {
-        idempotency::begin(&edge.app, keyed_request, response_data).await?
+    let begun = match storage {
+        ResponseStorage::InTransaction(writer) => {
+            idempotency::begin(&edge.app, keyed_request, writer).await?
+        }
+        ResponseStorage::Afterwards => {
+            idempotency::begin_with_deferred_response(&edge.app, keyed_request).await?
+        }
     };
     let ticket = match begun {
         ClaimOutcome::New(ticket) => ticket,
@@ -112,11 +119,6 @@ async fn process(
         warn!(%error, "idempotency: cannot store the outcome of the request; its key stays claimed until the lease expires");
     }
     Ok(response)
-}
-
-fn is_stored_afterwards(request: &Request) -> bool {
-    let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-    STORED_AFTERWARDS.contains(&format!("{} {path}", request.method()).as_str())
 }
 
 /// The response to store; `None` if the request was rejected.

@@ -6,12 +6,9 @@ use chrono::{DateTime, Utc};
 use handover_events::{TenantId, UnknownName};
 use marketplace::ports::OrderSide;
 
+use crate::limits::{DEFAULT_LIMIT, MAX_LIMIT};
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;
-
-/// Page size if `limit` is absent.
-pub(crate) const DEFAULT_LIMIT: u32 = 20;
-pub(crate) const MAX_LIMIT: u32 = 100;
 
 /// The query parameters of one request. Read each, then call [`Parameters::finish`]. An empty parameter counts as absent,
 /// except for `as`.

@@ -8,47 +8,39 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::extract::{MatchedPath, Request};
+use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use marketplace::ports::{Bucket, LimitKey, Party, RateLimitDecision, RateLimiter};
 use marketplace::{Actor, CommandContext, LIMIT_REFUSED};
 
 use crate::client::Proxies;
-use crate::edge::Edge;
+use crate::header_names::{RATE_LIMIT, RATE_LIMIT_POLICY};
 use crate::refusal::Refusal;
-use crate::routes::LIMITED_ROUTES;
 
-/// The header fields of draft-ietf-httpapi-ratelimit-headers.
-const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 /// Name of the only policy.
 const POLICY: &str = "requests";
-/// Bucket of routes that are missing in [`LIMITED_ROUTES`].
-const NO_ROUTE: &str = "other";
 
 /// Rate limits of all routes.
 pub struct RateLimits {
     limiter: Arc<dyn RateLimiter>,
     proxies: Proxies,
-    routes: HashMap<&'static str, (Arc<str>, Bucket)>,
-    other: (Arc<str>, Bucket),
+    bucket: Bucket,
+    /// Buckets of single routes, by name.
+    routes: HashMap<String, Bucket>,
 }
 
 impl RateLimits {
     /// Uses a bucket with these parameters for each pair of route and party.
     pub fn new(limiter: Arc<dyn RateLimiter>, bucket: Bucket) -> RateLimits {
-        let routes = LIMITED_ROUTES.iter().map(|route| (*route, (Arc::from(*route), bucket))).collect();
-        RateLimits { limiter, proxies: Proxies::default(), routes, other: (Arc::from(NO_ROUTE), bucket) }
+        RateLimits { limiter, proxies: Proxies::default(), bucket, routes: HashMap::new() }
     }
 
-    /// Sets the bucket of one of [`LIMITED_ROUTES`]; ignores other names.
+    /// Sets the bucket of one of [`crate::LIMITED_ROUTES`]; other names have no effect.
     #[must_use]
     pub fn with_route_limit(mut self, route: &str, bucket: Bucket) -> RateLimits {
-        if let Some((_, route_bucket)) = self.routes.get_mut(route) {
-            *route_bucket = bucket;
-        }
+        self.routes.insert(route.to_owned(), bucket);
         self
     }
 
@@ -66,25 +58,25 @@ impl RateLimits {
         let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
         // axum routes HEAD to the GET handler.
         let method = if *request.method() == Method::HEAD { &Method::GET } else { request.method() };
-        let (route, bucket) = self.routes.get(format!("{method} {path}").as_str()).unwrap_or(&self.other);
-        (LimitKey { route: Arc::clone(route), party }, *bucket)
+        let route = format!("{method} {path}");
+        let bucket = self.routes.get(&route).copied().unwrap_or(self.bucket);
+        (LimitKey { route: route.into(), party }, bucket)
     }
-}
 
-/// Middleware of the API routes; health, metrics and documentation are not limited.
-pub(crate) async fn limit_rate(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> Response {
-    let (key, bucket) = edge.admission.key(&request);
-    debug_assert!(*key.route != *NO_ROUTE, "a route is missing in LIMITED_ROUTES: {}", request.uri());
-    let taken = edge.admission.limiter.take(&key, bucket).await;
-    let mut response = match taken {
-        RateLimitDecision::Token { .. } => next.run(request).await,
-        RateLimitDecision::Refused { retry_after } => {
-            metrics::counter!(LIMIT_REFUSED).increment(1);
-            Refusal::rate_limited(whole_seconds(retry_after)).into_response()
-        }
-    };
-    add_rate_limit_headers(response.headers_mut(), taken, bucket);
-    response
+    /// Runs the request if its bucket has a token.
+    pub(crate) async fn limit(&self, request: Request, next: Next) -> Response {
+        let (key, bucket) = self.key(&request);
+        let taken = self.limiter.take(&key, bucket).await;
+        let mut response = match taken {
+            RateLimitDecision::Token { .. } => next.run(request).await,
+            RateLimitDecision::Refused { retry_after } => {
+                metrics::counter!(LIMIT_REFUSED).increment(1);
+                Refusal::rate_limited(whole_seconds(retry_after)).into_response()
+            }
+        };
+        add_rate_limit_headers(response.headers_mut(), taken, bucket);
+        response
+    }
 }
 
 /// Adds the remaining quota, so that a client can slow down before it is rejected.

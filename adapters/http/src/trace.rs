@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use handover_events::Trace;
@@ -13,13 +13,10 @@ use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use crate::edge::Edge;
-use crate::envelope::write_envelope;
+use crate::header_names::{TRACEPARENT, X_TRACE_ID};
 use crate::language::Language;
 use crate::refusal::Refusal;
-
-/// Carries the trace id, in requests and responses.
-pub(crate) const X_TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+use crate::response::write_envelope;
 
 /// Middleware around every route: runs the inner layers in the request's span, with the request timeout, and writes the
 /// response envelope.

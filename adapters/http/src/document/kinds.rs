@@ -17,7 +17,11 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::envelope::Page;
+use crate::limits::{
+    DEFAULT_LIMIT, MAX_EVENT_ID_CHARS, MAX_GRANT, MAX_KEY_CHARS, MAX_LIMIT, MAX_METHOD_CHARS,
+    MAX_QUEUE_CHARS, MAX_TRANSACTION_CHARS, MAX_TYPE_CHARS,
+};
+use crate::response::Page;
 
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $name:ident = $schema:expr;)+) => {$(
@@ -54,7 +58,7 @@ kinds! {
     /// A number of points.
     Points = integer(0, MAX_ID).examples([json!(300)]);
     /// A number of points to grant.
-    GrantedPoints = integer(1, crate::routes::MAX_GRANT).examples([json!(300)]);
+    GrantedPoints = integer(1, MAX_GRANT).examples([json!(300)]);
     /// Number of events per second.
     PerSecond = integer(1, i64::from(RedriveRate::MAX)).examples([json!(200)]);
     /// A time, RFC 3339; responses use UTC with `Z`.
@@ -62,7 +66,7 @@ kinds! {
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
         .examples([json!("2026-01-31T08:00:00Z")]);
     /// The id of an event; this service generates UUIDs of version 7.
-    EventId = visible_ascii(64).examples([json!("0192f0c1-0000-7000-8000-000000000001")]);
+    EventId = visible_ascii(MAX_EVENT_ID_CHARS).examples([json!("0192f0c1-0000-7000-8000-000000000001")]);
     /// Human-readable order number.
     OrderNo = of(Type::String).examples([json!("202601310800000000900001")]);
     /// The title of a product: no control characters, not blank.
@@ -70,24 +74,24 @@ kinds! {
     /// A carrier or a tracking number: no control characters, not blank.
     ShipmentPart = text(Shipment::MAX_CHARS).examples([json!("SF1234567890")]);
     /// A payment method: no control characters, not blank.
-    PaymentMethod = text(crate::routes::MAX_METHOD_CHARS).examples([json!("online")]);
+    PaymentMethod = text(MAX_METHOD_CHARS).examples([json!("online")]);
     /// The gateway's id of a transaction: visible ASCII.
-    TransactionId = visible_ascii(crate::routes::MAX_TRANSACTION_CHARS).examples([json!("txn-1")]);
+    TransactionId = visible_ascii(MAX_TRANSACTION_CHARS).examples([json!("txn-1")]);
     /// Reason for a refund: no control characters, not blank.
     RefundReason = text(Refund::MAX_REASON_CHARS).examples([json!("the item is damaged")]);
     /// An operator's reason for an action: no control characters, not blank.
     OperatorReason = text(Reason::MAX_CHARS).examples([json!("the consumer is fixed")]);
     /// An event type; manually inserted rows may contain unknown types.
-    EventType = visible_ascii(crate::routes::MAX_TYPE_CHARS).examples([json!("ORDER_CREATED")]);
+    EventType = visible_ascii(MAX_TYPE_CHARS).examples([json!("ORDER_CREATED")]);
     /// Name of a queue or a consumer.
-    QueueName = visible_ascii(crate::routes::MAX_QUEUE_CHARS).examples([json!("inventory.update.queue")]);
+    QueueName = visible_ascii(MAX_QUEUE_CHARS).examples([json!("inventory.update.queue")]);
     /// The key of a dead letter: the id of its event, or a hash.
-    DeadLetterKey = visible_ascii(crate::routes::MAX_KEY_CHARS)
+    DeadLetterKey = visible_ascii(MAX_KEY_CHARS)
         .examples([json!("0192f0c1-0000-7000-8000-000000000001")]);
     /// `nextCursor` of the previous page.
     Cursor = of(Type::String).pattern(Some("^[1-9][0-9]{0,15}$")).examples([json!("900001")]);
     /// Page size.
-    Limit = integer(1, i64::from(crate::query::MAX_LIMIT)).default(Some(json!(crate::query::DEFAULT_LIMIT)));
+    Limit = integer(1, i64::from(MAX_LIMIT)).default(Some(json!(DEFAULT_LIMIT)));
     /// The id of an aggregate; manually inserted rows may contain any integer.
     AggregateId = of(Type::Integer)
         .format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64)))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use utoipa::ToSchema;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
@@ -17,7 +17,7 @@ use super::error_responses::{self, ErrorCase, envelope, response, schemas};
 use super::kinds;
 use super::parameters::{common_parameters, idempotency_key};
 use crate::envelope::Code;
-use crate::idempotency::X_IDEMPOTENCY_KEY;
+use crate::header_names::X_IDEMPOTENCY_KEY;
 use crate::refusal::BAD_TOKEN_CHALLENGE;
 
 const JSON: &str = "application/json";
@@ -45,8 +45,8 @@ pub(super) fn add(document: &mut OpenApi) {
         .extend(common_parameters().map(|(name, parameter)| (name.to_owned(), parameter.into())));
     components.headers.extend(headers().map(|(name, header)| (name.to_owned(), header.into())));
     for (path, item) in &mut document.paths.paths {
-        for (is_post, operation) in operations(item) {
-            OperationLayers::of(path, is_post, operation).describe(operation, &mut components);
+        for (method, operation) in operations(item) {
+            OperationLayers::of(path, method == Method::POST, operation).describe(operation, &mut components);
         }
     }
     // Every operation can return 431. The server sends this response before the request is parsed, so it has no
@@ -61,14 +61,14 @@ fn kind<T: ToSchema>() -> (String, RefOr<Schema>) {
     (T::name().into_owned(), T::schema())
 }
 
-/// The operations of a path and whether each is a POST; the API uses no other methods.
-fn operations(item: &mut PathItem) -> impl Iterator<Item = (bool, &mut Operation)> {
+/// The operations of a path with their methods; the API uses no other methods.
+pub(crate) fn operations(item: &mut PathItem) -> impl Iterator<Item = (Method, &mut Operation)> {
     let get = item.get.as_mut();
     let post = item.post.as_mut();
     let delete = item.delete.as_mut();
-    [(false, get), (true, post), (false, delete)]
+    [(Method::GET, get), (Method::POST, post), (Method::DELETE, delete)]
         .into_iter()
-        .filter_map(|(is_post, operation)| operation.map(|operation| (is_post, operation)))
+        .filter_map(|(method, operation)| operation.map(|operation| (method, operation)))
 }
 
 /// The layers in front of an operation.

@@ -8,6 +8,7 @@ pub(crate) mod kinds;
 mod layers;
 mod parameters;
 
+pub(crate) use layers::operations;
 pub(crate) use parameters::{Paging, RequiredKey, Signed};
 
 use utoipa::openapi::security::{

@@ -7,7 +7,7 @@ use utoipa::openapi::{ObjectBuilder, Ref, RefOr, Required, Schema};
 use utoipa::{IntoParams, ToSchema};
 
 use super::kinds;
-use crate::idempotency::X_IDEMPOTENCY_KEY;
+use crate::header_names::X_IDEMPOTENCY_KEY;
 
 /// `cursor` and `limit` of a list.
 pub(crate) enum Paging {}

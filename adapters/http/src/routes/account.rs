@@ -17,8 +17,8 @@ use utoipa_axum::routes;
 use crate::context::Caller;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Done, Page, RouteResult};
 use crate::query::Parameters;
+use crate::response::{Done, Page, RouteResult};
 use crate::views::{rfc3339, rfc3339_or_null};
 
 type ListingPage = Page<ListingView>;

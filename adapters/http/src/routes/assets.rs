@@ -17,8 +17,8 @@ use utoipa_axum::routes;
 use crate::context::Caller;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Done, Page, RouteResult};
 use crate::query::Parameters;
+use crate::response::{Done, Page, RouteResult};
 use crate::views::{AssetAmount, rfc3339};
 
 type CouponPage = Page<CouponView>;

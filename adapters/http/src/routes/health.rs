@@ -9,10 +9,11 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::edge::Edge;
-use crate::envelope::{Code, Done, RouteResult};
+use crate::envelope::Code;
 use crate::messages;
 use crate::readiness::Problem;
 use crate::refusal::Refusal;
+use crate::response::{Done, RouteResult};
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))

@@ -5,7 +5,6 @@ mod assets;
 mod document;
 mod health;
 mod metrics;
-mod names;
 mod ops;
 mod orders;
 mod payments;
@@ -15,11 +14,12 @@ mod stored_response;
 mod timeline;
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::body::Bytes;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -29,21 +29,24 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::concurrency_limit::{ConcurrencyLimit, limit_concurrency};
 use crate::context::{authenticate, require_operator};
 use crate::cors;
+use crate::document::operations;
 use crate::edge::Edge;
-use crate::idempotency::handle_idempotency_key;
-use crate::rate_limit::limit_rate;
+use crate::idempotency::{ResponseStorage, handle_idempotency_key};
 use crate::refusal::Refusal;
 use crate::response_headers::with_security_headers;
 use crate::trace::trace_request;
 
 pub use metrics::Render;
-pub use names::LIMITED_ROUTES;
-pub(crate) use names::STORED_AFTERWARDS;
-pub(crate) use ops::asset_grants::MAX_GRANT;
-pub(crate) use ops::dead_letters::MAX_KEY_CHARS;
-pub(crate) use ops::{MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
-pub(crate) use payments::{MAX_METHOD_CHARS, MAX_TRANSACTION_CHARS};
-pub(crate) use stored_response::response_data;
+use stored_response::response_data;
+
+/// Names of the rate-limited routes, as used in `rate-limit.routes` of the configuration: all routes of the API. Health,
+/// metrics and documentation are not limited. Read from the routes' own descriptions; the names live as long as the process.
+pub static LIMITED_ROUTES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let mut described = described();
+    let api = described.paths.paths.iter_mut().filter(|(path, _)| path.starts_with("/api/"));
+    api.flat_map(|(path, item)| operations(item).map(move |(method, _)| &*format!("{method} {path}").leak()))
+        .collect()
+});
 
 /// Builds a router with all routes of spec §4 except `/metrics`.
 pub fn router(edge: Edge) -> Router {
@@ -68,10 +71,15 @@ pub fn split_routers(edge: Edge, metrics: Option<Render>) -> (Router, Router) {
 
 /// Returns the OpenAPI document of all routes.
 pub fn openapi() -> OpenApi {
-    let api = user_routes().merge(gateway_routes()).nest("/ops", ops::routes());
+    crate::document::document(described())
+}
+
+/// The routes' own descriptions.
+fn described() -> OpenApi {
+    let operators = ops::routes().merge(ops::multi_transaction_routes());
+    let api = user_routes().merge(gateway_routes()).nest("/ops", operators);
     let described = OpenApiRouter::new().nest("/api/v1", api).merge(health::routes());
-    let described = described.merge(document::routes()).merge(metrics::routes());
-    crate::document::document(described.into_openapi())
+    described.merge(document::routes()).merge(metrics::routes()).into_openapi()
 }
 
 /// Routes for authenticated users.
@@ -91,18 +99,25 @@ fn gateway_routes() -> OpenApiRouter<Arc<Edge>> {
 fn public_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     let gateway =
         Router::from(gateway_routes()).route_layer(from_fn_with_state(Arc::clone(edge), limit_rate));
-    let api = with_authentication(with_idempotency(user_routes(), edge), edge).merge(gateway);
+    let api = with_idempotency(user_routes(), ResponseStorage::InTransaction(response_data), edge);
+    let api = with_authentication(api, edge).merge(gateway);
     with_concurrency_limit(Router::new().nest("/api/v1", api), edge)
 }
 
 fn operator_routes(edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    let routes = with_idempotency(ops::routes(), edge)
+    let routes = with_idempotency(ops::routes(), ResponseStorage::InTransaction(response_data), edge)
+        .merge(with_idempotency(ops::multi_transaction_routes(), ResponseStorage::Afterwards, edge))
         .route_layer(from_fn_with_state(Arc::clone(edge), require_operator));
     with_concurrency_limit(Router::new().nest("/api/v1/ops", with_authentication(routes, edge)), edge)
 }
 
-fn with_idempotency(routes: OpenApiRouter<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
-    Router::from(routes).route_layer(from_fn_with_state(Arc::clone(edge), handle_idempotency_key))
+fn with_idempotency(
+    routes: OpenApiRouter<Arc<Edge>>,
+    storage: ResponseStorage,
+    edge: &Arc<Edge>,
+) -> Router<Arc<Edge>> {
+    let state = (Arc::clone(edge), storage);
+    Router::from(routes).route_layer(from_fn_with_state(state, handle_idempotency_key))
 }
 
 /// Adds authentication and, inside it, the rate limit: the layer added last runs first.
@@ -110,6 +125,11 @@ fn with_authentication(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Ar
     routes
         .route_layer(from_fn_with_state(Arc::clone(edge), limit_rate))
         .route_layer(from_fn_with_state(Arc::clone(edge), authenticate))
+}
+
+/// Middleware of the API routes; health, metrics and documentation are not limited.
+async fn limit_rate(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> Response {
+    edge.admission.limit(request, next).await
 }
 
 /// Adds tracing and a concurrency limit. Each call creates a separate limit: operators can still diagnose the service when

@@ -21,10 +21,10 @@ use crate::body::{JsonBody, OptionalBody};
 use crate::context::{Caller, KeyedCaller};
 use crate::document::{Paging, RequiredKey, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Done, Page, RouteResult};
 use crate::fields;
 use crate::path::PathId;
 use crate::query::Parameters;
+use crate::response::{Done, Page, RouteResult};
 use crate::views::{rfc3339, rfc3339_or_null};
 
 type OrderPage = Page<OrderView>;

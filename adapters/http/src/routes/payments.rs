@@ -11,20 +11,16 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::bodies;
-use crate::body::OptionalBody;
-use crate::callback::{SignedBody, result};
+use crate::body::{OptionalBody, SignedBody};
 use crate::context::{Gateway, KeyedCaller};
 use crate::document::{RequiredKey, Signed, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Done, RouteResult};
-use crate::fields::{self, Fields};
+use crate::fields::{self, Fields, result};
+use crate::limits::{MAX_METHOD_CHARS, MAX_TRANSACTION_CHARS};
 use crate::path::PathId;
 use crate::refusal::Refusal;
+use crate::response::{Done, RouteResult};
 
-/// Maximum length of a payment method.
-pub(crate) const MAX_METHOD_CHARS: usize = 32;
-/// Maximum length of the gateway's transaction id.
-pub(crate) const MAX_TRANSACTION_CHARS: usize = 64;
 /// Payment method if the buyer names none.
 const DEFAULT_METHOD: &str = "online";
 

@@ -16,10 +16,10 @@ use crate::body::{JsonBody, OptionalBody};
 use crate::context::Caller;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Done, Page, RouteResult};
 use crate::fields;
 use crate::path::PathId;
 use crate::query::Parameters;
+use crate::response::{Done, Page, RouteResult};
 use crate::views::rfc3339;
 
 type ProductPage = Page<ProductView>;

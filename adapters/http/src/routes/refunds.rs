@@ -12,15 +12,14 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::bodies;
-use crate::body::JsonBody;
-use crate::callback::{SignedBody, result};
+use crate::body::{JsonBody, SignedBody};
 use crate::context::{Caller, Gateway};
 use crate::document::{Signed, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Done, Page, RouteResult};
-use crate::fields;
+use crate::fields::{self, result};
 use crate::path::PathId;
 use crate::query::Parameters;
+use crate::response::{Done, Page, RouteResult};
 use crate::views::rfc3339;
 
 type RefundPage = Page<RefundView>;

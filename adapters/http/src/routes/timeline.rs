@@ -9,9 +9,9 @@ use marketplace_domain::OrderId;
 use crate::context::Caller;
 use crate::document::kinds;
 use crate::edge::Edge;
-use crate::envelope::{Done, RouteResult};
 use crate::path::PathId;
 use crate::query::Parameters;
+use crate::response::{Done, RouteResult};
 use crate::views::TimelineView;
 
 /// Returns everything that happened to an order.

@@ -327,7 +327,7 @@ async fn layers_run_in_order_trace_authentication_rate_limit_idempotency_route()
 #[tokio::test(start_paused = true)]
 async fn limited_routes_exist_in_the_router() {
     let (world, limiter) = plain(1).await;
-    for route in LIMITED_ROUTES {
+    for route in LIMITED_ROUTES.iter() {
         let (method, path) = route.split_once(' ').unwrap();
         let with_id = |segment| if str::starts_with(segment, '{') { "1" } else { segment };
         let path = path.split('/').map(with_id).collect::<Vec<_>>().join("/");

@@ -9,28 +9,21 @@ use marketplace_domain::{Asset, AssetOperation, Coupon, CouponId, Money, Points,
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::bodies;
 use crate::body::JsonBody;
 use crate::context::Operator;
 use crate::document::kinds;
 use crate::edge::Edge;
-use crate::envelope::{Done, RouteResult};
 use crate::fields;
+use crate::limits::MAX_GRANT;
 use crate::messages::{self, Text};
 use crate::path::PathId;
+use crate::response::{Done, RouteResult};
 use crate::views::{AssetAmount, rfc3339};
 
-/// Maximum number of points per grant.
-pub(crate) const MAX_GRANT: i64 = 1_000_000_000;
 /// The last year that every database can store.
 const LAST_YEAR: i32 = 9999;
-
-pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
-    OpenApiRouter::new().routes(routes!(deposit)).routes(routes!(grant)).routes(routes!(issue))
-}
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -122,7 +115,7 @@ impl IssuedCouponView {
         (status = 404, description = "The user id is not valid"),
     ),
 )]
-async fn deposit(
+pub(super) async fn deposit(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     PathId(user): PathId<UserId>,
@@ -153,7 +146,7 @@ async fn deposit(
         (status = 404, description = "The user id is not valid"),
     ),
 )]
-async fn grant(
+pub(super) async fn grant(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     PathId(user): PathId<UserId>,
@@ -180,7 +173,7 @@ async fn grant(
         (status = 201, description = "The coupon", body = IssuedCouponView),
     ),
 )]
-async fn issue(
+pub(super) async fn issue(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     JsonBody(mut body): JsonBody,

@@ -7,34 +7,25 @@ use handover_events::TenantId;
 use handover_outbox::operations;
 use handover_outbox::operations::{DeadLetterSelection, DiscardDeadLetters, ReplayDeadLetters};
 use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-use super::{MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
 use crate::bodies;
 use crate::body::JsonBody;
 use crate::context::Operator;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Done, Page, RouteResult};
 use crate::fields::{self, Fields};
+use crate::limits::{MAX_KEY_CHARS, MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
 use crate::messages;
 use crate::query::Parameters;
+use crate::response::{Done, Page, RouteResult};
 use crate::views::{DeadLetterView, DiscardView, ReplayView};
 
-/// Maximum length of a dead letter's key: an event id or a hash.
-pub(crate) const MAX_KEY_CHARS: usize = 64;
-
 type DeadLetterPage = Page<DeadLetterView>;
-
-pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
-    OpenApiRouter::new().routes(routes!(page)).routes(routes!(replay)).routes(routes!(discard))
-}
 
 /// Lists dead letters: messages that a consumer could not process.
 #[utoipa::path(
     get,
-    path = "/",
+    path = "/dead-letters",
     operation_id = "deadLetters",
     tag = "operators",
     params(
@@ -49,7 +40,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-async fn page(
+pub(super) async fn page(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     mut parameters: Parameters,
@@ -74,7 +65,7 @@ async fn page(
 /// Replays dead letters: sends them to their consumers again.
 #[utoipa::path(
     post,
-    path = "/replay",
+    path = "/dead-letters/replay",
     operation_id = "replayDeadLetters",
     tag = "operators",
     request_body = bodies::ReplayRequest,
@@ -83,7 +74,7 @@ async fn page(
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-async fn replay(
+pub(super) async fn replay(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     JsonBody(mut body): JsonBody,
@@ -104,7 +95,7 @@ async fn replay(
 /// Discards dead letters.
 #[utoipa::path(
     post,
-    path = "/discard",
+    path = "/dead-letters/discard",
     operation_id = "discardDeadLetters",
     tag = "operators",
     request_body = bodies::DiscardRequest,
@@ -113,7 +104,7 @@ async fn replay(
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-async fn discard(
+pub(super) async fn discard(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     JsonBody(mut body): JsonBody,

@@ -1,7 +1,7 @@
 //! `/api/v1/ops`: operator routes.
 
 pub(super) mod asset_grants;
-pub(super) mod dead_letters;
+mod dead_letters;
 mod outbox;
 mod reconciliation;
 
@@ -17,15 +17,11 @@ use utoipa_axum::routes;
 use crate::context::Operator;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Done, Page, RouteResult};
+use crate::limits::MAX_QUEUE_CHARS;
 use crate::messages;
 use crate::query::Parameters;
+use crate::response::{Done, Page, RouteResult};
 use crate::views::{AuditView, ConsumptionView, QueueView, StatsView};
-
-/// Maximum length of an event type.
-pub(crate) const MAX_TYPE_CHARS: usize = 64;
-/// Maximum length of the name of a queue (AMQP 0-9-1: a short string) or a consumer.
-pub(crate) const MAX_QUEUE_CHARS: usize = 255;
 
 type AuditPage = Page<AuditView>;
 type ConsumptionPage = Page<ConsumptionView>;
@@ -33,14 +29,29 @@ type QueuePage = Page<QueueView>;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new()
-        .merge(outbox::routes())
-        .merge(asset_grants::routes())
-        .nest("/dead-letters", dead_letters::routes())
-        .nest("/reconciliation", reconciliation::routes())
+        .routes(routes!(outbox::page))
+        .routes(routes!(outbox::one))
+        .routes(routes!(outbox::blocked))
+        .routes(routes!(asset_grants::deposit))
+        .routes(routes!(asset_grants::grant))
+        .routes(routes!(asset_grants::issue))
+        .routes(routes!(dead_letters::page))
+        .routes(routes!(reconciliation::report))
         .routes(routes!(queues))
         .routes(routes!(consumptions))
         .routes(routes!(stats))
         .routes(routes!(audit))
+}
+
+/// Routes that use more than one transaction, so that their response is stored afterwards. All other POST routes store their
+/// response in the transaction of the command; such a command refuses to run if its key was claimed in another store.
+pub(super) fn multi_transaction_routes() -> OpenApiRouter<Arc<Edge>> {
+    OpenApiRouter::new()
+        .routes(routes!(outbox::redrive))
+        .routes(routes!(outbox::release))
+        .routes(routes!(dead_letters::replay))
+        .routes(routes!(dead_letters::discard))
+        .routes(routes!(reconciliation::repair))
 }
 
 /// Lists the queues with their depths.

@@ -10,33 +10,22 @@ use handover_outbox::operations::{
 };
 use handover_outbox::ports::OutboxFilter;
 use serde_json::Value;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-use super::MAX_TYPE_CHARS;
 use crate::bodies;
 use crate::body::{JsonBody, OptionalBody};
 use crate::context::Operator;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::envelope::{Done, Page, RouteResult};
 use crate::fields::{self, Fields};
+use crate::limits::MAX_TYPE_CHARS;
 use crate::messages::{self, Text};
 use crate::path::{PathAggregate, PathEvent};
 use crate::query::Parameters;
+use crate::response::{Done, Page, RouteResult};
 use crate::views::{BlockedView, EventView, RedriveView, ReleaseView};
 
 type BlockedPage = Page<BlockedView>;
 type EventPage = Page<EventView>;
-
-pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
-    OpenApiRouter::new()
-        .routes(routes!(page))
-        .routes(routes!(one))
-        .routes(routes!(redrive))
-        .routes(routes!(blocked))
-        .routes(routes!(release))
-}
 
 /// Lists events, newest first.
 #[utoipa::path(
@@ -58,7 +47,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-async fn page(
+pub(super) async fn page(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     mut parameters: Parameters,
@@ -94,7 +83,7 @@ async fn page(
         (status = 404, description = "Event not found in a tenant accessible to the caller"),
     ),
 )]
-async fn one(
+pub(super) async fn one(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     PathEvent(id): PathEvent,
@@ -119,7 +108,7 @@ async fn one(
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-async fn redrive(
+pub(super) async fn redrive(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     JsonBody(mut body): JsonBody,
@@ -188,7 +177,7 @@ fn pace(value: &Value) -> Result<RedriveRate, Text> {
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-async fn blocked(
+pub(super) async fn blocked(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     mut parameters: Parameters,
@@ -218,7 +207,7 @@ async fn blocked(
         (status = 409, description = "Failed events block nothing, because `outbox.on-failed` is `continue`"),
     ),
 )]
-async fn release(
+pub(super) async fn release(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     PathAggregate { kind, id }: PathAggregate,

@@ -8,34 +8,28 @@ use handover_events::TenantId;
 use handover_outbox::operations::Reason;
 use marketplace::CommandContext;
 use marketplace::use_cases::operations::{self, GRACE, Reconcile};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::bodies;
 use crate::body::OptionalBody;
 use crate::context::Operator;
 use crate::document::kinds;
 use crate::edge::Edge;
-use crate::envelope::{Done, RouteResult};
 use crate::fields;
 use crate::messages;
 use crate::query::Parameters;
 use crate::refusal::Refusal;
+use crate::response::{Done, RouteResult};
 use crate::views::ReconciliationView;
 
 const DEFAULT_WINDOW: TimeDelta = TimeDelta::hours(24);
 const MAX_WINDOW: TimeDelta = TimeDelta::days(31);
-
-pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
-    OpenApiRouter::new().routes(routes!(report)).routes(routes!(repair))
-}
 
 /// Reconciles business rows, outbox, consume log and effects.
 ///
 /// Changes nothing.
 #[utoipa::path(
     get,
-    path = "/",
+    path = "/reconciliation",
     operation_id = "reconciliation",
     tag = "operators",
     params(
@@ -49,7 +43,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-async fn report(
+pub(super) async fn report(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     mut parameters: Parameters,
@@ -66,7 +60,7 @@ async fn report(
 /// Reconciles, and repairs the findings that can be repaired.
 #[utoipa::path(
     post,
-    path = "/repair",
+    path = "/reconciliation/repair",
     operation_id = "repair",
     tag = "operators",
     request_body(content = Option<bodies::RepairRequest>, content_type = "application/json"),
@@ -75,7 +69,7 @@ async fn report(
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-async fn repair(
+pub(super) async fn repair(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     OptionalBody(mut body): OptionalBody,
