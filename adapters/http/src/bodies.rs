@@ -1,334 +1,290 @@
-//! Request bodies for the OpenAPI document and for clients. The routes do not deserialize these types: they read the fields
-//! one by one (`fields.rs`), so that a response names all invalid fields at once.
+//! Request bodies: each field is defined once, with its description, the type that a route reads and the kind of value in the
+//! OpenAPI document, which has the limits.
 
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, OutboxStatus, TenantId};
+use handover_outbox::operations::{
+    DeadLetterSelection, InvalidRedriveFilter, MAX_NAMED, Named, Reason, RedriveFilter, RedriveRate,
+};
+use handover_outbox::ports::OutboxFilter;
 use marketplace_domain::{
     CouponId, Money, PaymentId, PaymentResult, Points, ProductId, RefundId, RefundResult, Title, UserId,
 };
-use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::document::kinds;
+use crate::fields::{Body, Fields, ReadField};
 
-/// A product to offer for sale.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "title": "Desk lamp", "price": 88.50 }))]
-pub struct NewProduct {
-    /// Title.
-    #[schema(value_type = kinds::Title)]
-    pub title: Title,
-    /// Price.
-    #[schema(value_type = kinds::Price)]
-    pub price: Money,
+// utoipa accepts only literals as limits of a list.
+const _: () = assert!(MAX_NAMED == 900);
+
+/// Declares bodies. A field is `name: Type = kind`: the JSON name is the name in camelCase; the kind describes the value in the
+/// document and reads the type (`values.rs`). A field is `None` if it is missing or invalid; its error is recorded then.
+macro_rules! bodies {
+    ($(
+        $(#[$attribute:meta])*
+        $body:ident {$(
+            $(#[$field_attribute:meta])*
+            $field:ident: $type:ty = $kind:ty,
+        )*}
+    )*) => {$(
+        #[derive(ToSchema)]
+        $(#[$attribute])*
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        pub(crate) struct $body {$(
+            $(#[$field_attribute])*
+            #[schema(value_type = $kind)]
+            pub(crate) $field: Option<$type>,
+        )*}
+
+        impl Body for $body {
+            fn read(fields: &mut Fields) -> $body {
+                $(let $field = <$kind as ReadField<$type>>::read(fields, stringify!($field));)*
+                $body { $($field),* }
+            }
+        }
+    )*};
 }
 
-/// A product to buy, and the assets to pay with.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "productId": 900001 }))]
-pub struct NewOrder {
-    /// The product.
-    #[schema(value_type = kinds::Id)]
-    pub product_id: ProductId,
-    /// A coupon of the buyer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::Id>)]
-    pub coupon_id: Option<CouponId>,
-    /// Amount to pay from the buyer's wallet; at most the remaining amount due.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::Amount>)]
-    pub wallet_amount: Option<Money>,
-    /// Number of the buyer's points to spend; worth at most the remaining amount due.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::Points>)]
-    pub points: Option<Points>,
-}
+bodies! {
+    /// A product to offer for sale.
+    #[schema(example = json!({ "title": "Desk lamp", "price": 88.50 }))]
+    NewProduct {
+        /// Title.
+        title: Title = kinds::Title,
+        /// Price.
+        price: Money = kinds::Price,
+    }
 
-/// A payment for an order.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "paymentMethod": "online" }))]
-pub struct NewPayment {
-    /// Payment method; default: `online`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::PaymentMethod>)]
-    pub payment_method: Option<String>,
-}
+    /// A product to buy, and the assets to pay with.
+    #[schema(example = json!({ "productId": 900001 }))]
+    NewOrder {
+        /// The product.
+        product_id: ProductId = kinds::Id,
+        /// A coupon of the buyer.
+        coupon_id: Option<CouponId> = Option<kinds::Id>,
+        /// Amount to pay from the buyer's wallet; at most the remaining amount due.
+        wallet_amount: Option<Money> = Option<kinds::Amount>,
+        /// Number of the buyer's points to spend; worth at most the remaining amount due.
+        points: Option<Points> = Option<kinds::Points>,
+    }
 
-/// Result of a payment, reported by the gateway.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "paymentId": 900001, "gatewayTxnId": "txn-1", "result": "SUCCESS", "amount": 88.50 }))]
-pub struct PaymentReport {
-    /// The payment.
-    #[schema(value_type = kinds::Id)]
-    pub payment_id: PaymentId,
-    /// The gateway's transaction id. A repeated report of the same transaction changes nothing.
-    #[schema(value_type = kinds::TransactionId)]
-    pub gateway_txn_id: String,
-    /// Result.
-    #[schema(value_type = kinds::GatewayResult)]
-    pub result: PaymentResult,
-    /// Amount paid; it must be the amount of the payment.
-    #[schema(value_type = kinds::Amount)]
-    pub amount: Money,
-}
+    /// A payment for an order.
+    #[schema(example = json!({ "paymentMethod": "online" }))]
+    NewPayment {
+        /// Payment method; default: `online`.
+        payment_method: Option<String> = Option<kinds::PaymentMethod>,
+    }
 
-/// Shipment of an order.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "carrier": "SF", "trackingNo": "SF1234567890" }))]
-pub struct Shipping {
-    /// Carrier.
-    #[schema(value_type = kinds::ShipmentPart)]
-    pub carrier: String,
-    /// Tracking number.
-    #[schema(value_type = kinds::ShipmentPart)]
-    pub tracking_no: String,
-}
+    /// Result of a payment, reported by the gateway.
+    #[schema(example = json!({ "paymentId": 900001, "gatewayTxnId": "txn-1", "result": "SUCCESS", "amount": 88.50 }))]
+    PaymentReport {
+        /// The payment.
+        payment_id: PaymentId = kinds::Id,
+        /// The gateway's transaction id. A repeated report of the same transaction changes nothing.
+        gateway_txn_id: String = kinds::TransactionId,
+        /// Result.
+        result: PaymentResult = kinds::GatewayResult,
+        /// Amount paid; it must be the amount of the payment.
+        amount: Money = kinds::Amount,
+    }
 
-/// A refund request.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "reason": "the item is damaged" }))]
-pub struct NewRefund {
-    /// Reason for the refund.
-    #[schema(value_type = kinds::RefundReason)]
-    pub reason: String,
-}
+    /// Shipment of an order.
+    #[schema(example = json!({ "carrier": "SF", "trackingNo": "SF1234567890" }))]
+    Shipping {
+        /// Carrier.
+        carrier: String = kinds::ShipmentPart,
+        /// Tracking number.
+        tracking_no: String = kinds::ShipmentPart,
+    }
 
-/// Result of a refund, reported by the gateway.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "refundId": 900001, "result": "SUCCESS" }))]
-pub struct RefundReport {
-    /// The refund.
-    #[schema(value_type = kinds::Id)]
-    pub refund_id: RefundId,
-    /// Result.
-    #[schema(value_type = kinds::GatewayResult)]
-    pub result: RefundResult,
-}
+    /// A refund request.
+    #[schema(example = json!({ "reason": "the item is damaged" }))]
+    NewRefund {
+        /// Reason for the refund.
+        reason: String = kinds::RefundReason,
+    }
 
-/// A deposit into a wallet.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "amount": 50.00, "reason": "compensation for order 17" }))]
-pub struct Deposit {
-    /// Amount.
-    #[schema(value_type = kinds::Price)]
-    pub amount: Money,
-    /// Reason, for the audit log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::OperatorReason>)]
-    pub reason: Option<String>,
-}
+    /// Result of a refund, reported by the gateway.
+    #[schema(example = json!({ "refundId": 900001, "result": "SUCCESS" }))]
+    RefundReport {
+        /// The refund.
+        refund_id: RefundId = kinds::Id,
+        /// Result.
+        result: RefundResult = kinds::GatewayResult,
+    }
 
-/// A grant of points.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "points": 300 }))]
-pub struct Grant {
-    /// Number of points.
-    #[schema(value_type = kinds::GrantedPoints)]
-    pub points: Points,
-    /// Reason, for the audit log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::OperatorReason>)]
-    pub reason: Option<String>,
-}
+    /// A deposit into a wallet.
+    #[schema(example = json!({ "amount": 50.00, "reason": "compensation for order 17" }))]
+    Deposit {
+        /// Amount.
+        amount: Money = kinds::Price,
+        /// Reason, for the audit log.
+        reason: Option<Reason> = Option<kinds::OperatorReason>,
+    }
 
-/// A coupon for a user.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "userId": 10001, "discount": 5.00, "minSpend": 20.00, "expiresAt": "2030-01-01T00:00:00Z" }))]
-pub struct NewCoupon {
-    /// The user.
-    #[schema(value_type = kinds::Id)]
-    pub user_id: UserId,
-    /// Discount.
-    #[schema(value_type = kinds::Price)]
-    pub discount: Money,
-    /// Minimum spend; default: 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::MinSpend>)]
-    pub min_spend: Option<Money>,
-    /// Expiry time; must be in the future.
-    #[schema(value_type = kinds::Time)]
-    pub expires_at: DateTime<Utc>,
-    /// Reason, for the audit log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::OperatorReason>)]
-    pub reason: Option<String>,
-}
+    /// A grant of points.
+    #[schema(example = json!({ "points": 300 }))]
+    Grant {
+        /// Number of points.
+        points: Points = kinds::GrantedPoints,
+        /// Reason, for the audit log.
+        reason: Option<Reason> = Option<kinds::OperatorReason>,
+    }
 
-/// Events to redrive; exactly one of `eventIds` and `filter` is required.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "filter": { "status": "FAILED", "eventType": "ORDER_PAID" }, "dryRun": true }))]
-pub struct RedriveRequest {
-    /// Event ids, 1 to 900.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<kinds::EventId>>, min_items = 1, max_items = 900)]
-    pub event_ids: Option<Vec<EventId>>,
-    /// Selects all matching events, at most 10,000 per call.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub filter: Option<RedriveEventFilter>,
-    /// With `filter`: continues where an earlier call ended (its `nextCursor`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::Cursor>)]
-    pub cursor: Option<String>,
-    /// `true`: report what would be done without changing anything.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dry_run: Option<bool>,
-    /// Number of events that become due per second; default: 100.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::PerSecond>)]
-    pub per_second: Option<u16>,
-    /// Reason, for the audit log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::OperatorReason>)]
-    pub reason: Option<String>,
-}
+    /// A coupon for a user.
+    #[schema(example = json!({ "userId": 10001, "discount": 5.00, "minSpend": 20.00, "expiresAt": "2030-01-01T00:00:00Z" }))]
+    NewCoupon {
+        /// The user.
+        user_id: UserId = kinds::Id,
+        /// Discount.
+        discount: Money = kinds::Price,
+        /// Minimum spend; default: 0.
+        min_spend: Option<Money> = Option<kinds::MinSpend>,
+        /// Expiry time; must be in the future.
+        expires_at: DateTime<Utc> = kinds::Time,
+        /// Reason, for the audit log.
+        reason: Option<Reason> = Option<kinds::OperatorReason>,
+    }
 
-/// Selects events; at least one field is required.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RedriveEventFilter {
-    /// Outbox status.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::RedrivenStatus>)]
-    pub status: Option<OutboxStatus>,
-    /// Event type.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::EventType>)]
-    pub event_type: Option<String>,
-    /// Aggregate id, such as the id of an order or a payment.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::AggregateId>)]
-    pub aggregate_id: Option<i64>,
-    /// Tenant; default: the operator's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::Id>)]
-    pub tenant_id: Option<TenantId>,
-    /// Earliest commit time (inclusive).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::Time>)]
-    pub from: Option<DateTime<Utc>>,
-    /// Latest commit time (exclusive).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::Time>)]
-    pub to: Option<DateTime<Utc>>,
-}
+    /// Events to redrive; exactly one of `eventIds` and `filter` is required.
+    #[schema(example = json!({ "filter": { "status": "FAILED", "eventType": "ORDER_PAID" }, "dryRun": true }))]
+    RedriveRequest {
+        /// Event ids, 1 to 900.
+        #[schema(min_items = 1, max_items = 900)]
+        event_ids: Option<Named<EventId>> = Option<Vec<kinds::EventId>>,
+        /// Selects all matching events, at most 10,000 per call.
+        filter: Option<RedriveFilter> = Option<RedriveEventFilter>,
+        /// With `filter`: continues where an earlier call ended (its `nextCursor`).
+        cursor: Option<i64> = Option<kinds::Cursor>,
+        /// `true`: report what would be done without changing anything.
+        dry_run: Option<bool> = Option<bool>,
+        /// Number of events that become due per second; default: 100.
+        per_second: Option<RedriveRate> = Option<kinds::PerSecond>,
+        /// Reason, for the audit log.
+        reason: Option<Reason> = Option<kinds::OperatorReason>,
+    }
 
-/// Releases a blocked aggregate.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "reason": "the consumer is fixed" }))]
-pub struct ReleaseRequest {
-    /// Reason, for the audit log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::OperatorReason>)]
-    pub reason: Option<String>,
-    /// Tenant; default: the operator's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::Id>)]
-    pub tenant_id: Option<TenantId>,
-}
+    /// Selects events; at least one field is required.
+    RedriveEventFilter {
+        /// Outbox status.
+        status: Option<OutboxStatus> = Option<kinds::RedrivenStatus>,
+        /// Event type.
+        event_type: Option<String> = Option<kinds::EventType>,
+        /// Aggregate id, such as the id of an order or a payment.
+        aggregate_id: Option<i64> = Option<kinds::AggregateId>,
+        /// Tenant; default: the operator's own.
+        tenant_id: Option<TenantId> = Option<kinds::Id>,
+        /// Earliest commit time (inclusive).
+        from: Option<DateTime<Utc>> = Option<kinds::Time>,
+        /// Latest commit time (exclusive).
+        to: Option<DateTime<Utc>> = Option<kinds::Time>,
+    }
 
-/// Dead letters to replay; exactly one of `keys` and `filter` is required.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "filter": { "queue": "inventory.update.queue" }, "dryRun": true }))]
-pub struct ReplayRequest {
-    /// Keys of dead letters, 1 to 900.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<kinds::DeadLetterKey>>, min_items = 1, max_items = 900)]
-    pub keys: Option<Vec<String>>,
-    /// With `keys`: only dead letters of this queue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::QueueName>)]
-    pub queue: Option<String>,
-    /// Selects all matching dead letters in status `OPEN`, at most 1,000 per call.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub filter: Option<DeadLetterSelectionBody>,
-    /// `true`: report what would be done without changing anything.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dry_run: Option<bool>,
-    /// Reason, for the audit log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::OperatorReason>)]
-    pub reason: Option<String>,
-}
+    /// Releases a blocked aggregate.
+    #[schema(example = json!({ "reason": "the consumer is fixed" }))]
+    ReleaseRequest {
+        /// Reason, for the audit log.
+        reason: Option<Reason> = Option<kinds::OperatorReason>,
+        /// Tenant; default: the operator's own.
+        tenant_id: Option<TenantId> = Option<kinds::Id>,
+    }
 
-/// Dead letters to discard; exactly one of `keys` and `filter` is required.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "keys": ["0192f0c1-0000-7000-8000-000000000001"], "reason": "a test message" }))]
-pub struct DiscardRequest {
-    /// Keys of dead letters, 1 to 900.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<kinds::DeadLetterKey>>, min_items = 1, max_items = 900)]
-    pub keys: Option<Vec<String>>,
-    /// With `keys`: only dead letters of this queue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::QueueName>)]
-    pub queue: Option<String>,
-    /// Selects all matching dead letters in status `OPEN`, at most 1,000 per call.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub filter: Option<DeadLetterSelectionBody>,
-    /// `true`: report what would be done without changing anything.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dry_run: Option<bool>,
-    /// Reason, for the audit log.
-    #[schema(value_type = kinds::OperatorReason)]
-    pub reason: String,
-}
+    /// Dead letters to replay; exactly one of `keys` and `filter` is required.
+    #[schema(example = json!({ "filter": { "queue": "inventory.update.queue" }, "dryRun": true }))]
+    ReplayRequest {
+        /// Keys of dead letters, 1 to 900.
+        #[schema(min_items = 1, max_items = 900)]
+        keys: Option<Named<String>> = Option<Vec<kinds::DeadLetterKey>>,
+        /// With `keys`: only dead letters of this queue.
+        queue: Option<String> = Option<kinds::QueueName>,
+        /// Selects all matching dead letters in status `OPEN`, at most 1,000 per call.
+        filter: Option<DeadLetterSelection> = Option<DeadLetterSelectionBody>,
+        /// `true`: report what would be done without changing anything.
+        dry_run: Option<bool> = Option<bool>,
+        /// Reason, for the audit log.
+        reason: Option<Reason> = Option<kinds::OperatorReason>,
+    }
 
-/// Selects open dead letters of a tenant; an empty filter selects all of them.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct DeadLetterSelectionBody {
-    /// Queue of the consumer that failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::QueueName>)]
-    pub queue: Option<String>,
-    /// Event type.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::EventType>)]
-    pub event_type: Option<String>,
-    /// Tenant; default: the operator's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::Id>)]
-    pub tenant_id: Option<TenantId>,
-}
+    /// Dead letters to discard; exactly one of `keys` and `filter` is required.
+    #[schema(example = json!({ "keys": ["0192f0c1-0000-7000-8000-000000000001"], "reason": "a test message" }))]
+    DiscardRequest {
+        /// Keys of dead letters, 1 to 900.
+        #[schema(min_items = 1, max_items = 900)]
+        keys: Option<Named<String>> = Option<Vec<kinds::DeadLetterKey>>,
+        /// With `keys`: only dead letters of this queue.
+        queue: Option<String> = Option<kinds::QueueName>,
+        /// Selects all matching dead letters in status `OPEN`, at most 1,000 per call.
+        filter: Option<DeadLetterSelection> = Option<DeadLetterSelectionBody>,
+        /// `true`: report what would be done without changing anything.
+        dry_run: Option<bool> = Option<bool>,
+        /// Reason, for the audit log.
+        reason: Reason = kinds::OperatorReason,
+    }
 
-/// Time window to reconcile and repair; at most 31 days, default: the last 24 hours.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schema(example = json!({ "from": "2026-01-31T00:00:00Z", "to": "2026-01-31T08:00:00Z" }))]
-pub struct RepairRequest {
-    /// Start; default: 24 hours before `to`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::Time>)]
-    pub from: Option<DateTime<Utc>>,
-    /// End; default: now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::Time>)]
-    pub to: Option<DateTime<Utc>>,
-    /// Tenant; default: the operator's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::Id>)]
-    pub tenant_id: Option<TenantId>,
-    /// Reason, for the audit log.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<kinds::OperatorReason>)]
-    pub reason: Option<String>,
+    /// Selects open dead letters of a tenant; an empty filter selects all of them.
+    DeadLetterSelectionBody {
+        /// Queue of the consumer that failed.
+        queue: Option<String> = Option<kinds::QueueName>,
+        /// Event type.
+        event_type: Option<String> = Option<kinds::EventType>,
+        /// Tenant; default: the operator's own.
+        tenant_id: Option<TenantId> = Option<kinds::Id>,
+    }
+
+    /// Time window to reconcile and repair; at most 31 days, default: the last 24 hours.
+    #[schema(example = json!({ "from": "2026-01-31T00:00:00Z", "to": "2026-01-31T08:00:00Z" }))]
+    RepairRequest {
+        /// Start; default: 24 hours before `to`.
+        from: Option<DateTime<Utc>> = Option<kinds::Time>,
+        /// End; default: now.
+        to: Option<DateTime<Utc>> = Option<kinds::Time>,
+        /// Tenant; default: the operator's own.
+        tenant_id: Option<TenantId> = Option<kinds::Id>,
+        /// Reason, for the audit log.
+        reason: Option<Reason> = Option<kinds::OperatorReason>,
+    }
 }
 
 /// An empty object; the body may be omitted.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct EmptyBody {}
+pub(crate) struct EmptyBody {}
+
+impl Body for EmptyBody {
+    fn read(_: &mut Fields) -> EmptyBody {
+        EmptyBody {}
+    }
+}
+
+impl ReadField<Option<RedriveFilter>> for Option<RedriveEventFilter> {
+    fn read(fields: &mut Fields, name: &str) -> Option<Option<RedriveFilter>> {
+        fields.object(name, |body: RedriveEventFilter, fields| {
+            let filter = RedriveFilter::new(OutboxFilter {
+                tenant: body.tenant_id?,
+                status: body.status?,
+                event_type: body.event_type?,
+                aggregate_id: body.aggregate_id?,
+                from: body.from?,
+                to: body.to?,
+            });
+            match filter {
+                Ok(filter) => Some(filter),
+                Err(error @ InvalidRedriveFilter::Empty) => fields.reject("", error),
+                Err(error @ InvalidRedriveFilter::Pending) => fields.reject("status", error),
+            }
+        })
+    }
+}
+
+impl ReadField<Option<DeadLetterSelection>> for Option<DeadLetterSelectionBody> {
+    fn read(fields: &mut Fields, name: &str) -> Option<Option<DeadLetterSelection>> {
+        fields.object(name, |body: DeadLetterSelectionBody, _| {
+            Some(DeadLetterSelection::Filter {
+                queue: body.queue?,
+                event_type: body.event_type?,
+                tenant: body.tenant_id?,
+            })
+        })
+    }
+}

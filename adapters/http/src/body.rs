@@ -11,9 +11,10 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::timeout;
 
+use crate::bodies::EmptyBody;
 use crate::concurrency_limit::RequestPermit;
 use crate::edge::{Edge, Limits};
-use crate::fields::Fields;
+use crate::fields::{Body as RequestBody, Fields, Parsed};
 use crate::messages;
 use crate::query::Parameters;
 use crate::refusal::Refusal;
@@ -39,53 +40,65 @@ impl FromRequest<Arc<Edge>> for RawBody {
     }
 }
 
-/// The fields of a JSON object.
-pub(crate) struct JsonBody(pub(crate) Fields);
+/// A JSON body.
+pub(crate) struct JsonBody<B>(pub(crate) Parsed<B>);
 
-impl FromRequest<Arc<Edge>> for JsonBody {
+impl<B: RequestBody> FromRequest<Arc<Edge>> for JsonBody<B> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, edge: &Arc<Edge>) -> Result<Self, Refusal> {
-        RawBody::from_request(request, edge).await?.fields().map(JsonBody)
+        RawBody::from_request(request, edge).await?.parse().map(JsonBody)
     }
 }
 
-/// The fields of a JSON object; no fields if there is no body.
-pub(crate) struct OptionalBody(pub(crate) Fields);
+/// A JSON body that may be omitted; it has no fields then.
+pub(crate) struct OptionalBody<B>(pub(crate) Parsed<B>);
 
-impl FromRequest<Arc<Edge>> for OptionalBody {
+impl<B: RequestBody> FromRequest<Arc<Edge>> for OptionalBody<B> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, edge: &Arc<Edge>) -> Result<Self, Refusal> {
         let body = RawBody::from_request(request, edge).await?;
         if body.bytes.is_empty() {
-            Ok(OptionalBody(Fields::empty()))
+            Ok(OptionalBody(Parsed::new(Fields::empty())))
         } else {
-            body.fields().map(OptionalBody)
+            body.parse().map(OptionalBody)
         }
     }
 }
 
-/// The fields of a JSON object with a valid signature.
-pub(crate) struct SignedBody(pub(crate) Fields);
+/// No body, or an empty object.
+pub(crate) struct NoFields;
 
-impl FromRequest<Arc<Edge>> for SignedBody {
+impl FromRequest<Arc<Edge>> for NoFields {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, edge: &Arc<Edge>) -> Result<Self, Refusal> {
+        let OptionalBody(body) = OptionalBody::<EmptyBody>::from_request(request, edge).await?;
+        body.command(|_, _| Some(NoFields))
+    }
+}
+
+/// A JSON body with a valid signature.
+pub(crate) struct SignedBody<B>(pub(crate) Parsed<B>);
+
+impl<B: RequestBody> FromRequest<Arc<Edge>> for SignedBody<B> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, edge: &Arc<Edge>) -> Result<Self, Refusal> {
         let body = RawBody::from_request(request, edge).await?;
         edge.callbacks.verify(&body.headers, &body.bytes)?;
-        body.fields().map(SignedBody)
+        body.parse().map(SignedBody)
     }
 }
 
 impl RawBody {
-    /// Parses the fields; rejects a body whose content type is not JSON.
-    pub(crate) fn fields(&self) -> Result<Fields, Refusal> {
+    /// Parses the body; rejects one whose content type is not JSON.
+    fn parse<B: RequestBody>(&self) -> Result<Parsed<B>, Refusal> {
         if !is_json(&self.headers) {
             return Err(Refusal::from_status(StatusCode::UNSUPPORTED_MEDIA_TYPE));
         }
-        Fields::parse(&self.bytes)
+        Fields::parse(&self.bytes).map(Parsed::new)
     }
 }
 

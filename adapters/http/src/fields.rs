@@ -5,18 +5,63 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use chrono::{DateTime, Utc};
-use handover_events::{EventId, IdError, TextError, UnknownName};
-use handover_outbox::operations::{MAX_NAMED, Named, Reason};
-use marketplace_domain::{Money, MoneyError, Points, Product, Title};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;
+use crate::values::Reads;
 
-/// The fields of one object. Read each field, then call [`Fields::finish`].
+/// A request body (`bodies.rs`).
+pub(crate) trait Body {
+    /// Reads every field and records the errors of the missing and invalid ones.
+    fn read(fields: &mut Fields) -> Self;
+}
+
+/// The fields of a body, as a kind of value reads them.
+pub(crate) trait ReadField<T> {
+    /// Reads the field with this Rust name. `None` if it is missing or invalid; the error is recorded.
+    fn read(fields: &mut Fields, name: &str) -> Option<T>;
+}
+
+impl<T, K: Reads<T>> ReadField<T> for K {
+    fn read(fields: &mut Fields, name: &str) -> Option<T> {
+        fields.required(&camel_case(name), K::read)
+    }
+}
+
+/// A field that may be absent or null.
+impl<T, K: Reads<T>> ReadField<Option<T>> for Option<K> {
+    fn read(fields: &mut Fields, name: &str) -> Option<Option<T>> {
+        fields.optional(&camel_case(name), K::read)
+    }
+}
+
+/// A body that was read, with its fields' errors.
+pub(crate) struct Parsed<B> {
+    body: B,
+    fields: Fields,
+}
+
+impl<B: Body> Parsed<B> {
+    /// Reads the fields.
+    pub(crate) fn new(mut fields: Fields) -> Parsed<B> {
+        Parsed { body: B::read(&mut fields), fields }
+    }
+
+    /// Builds a command; `build` returns `None` if a field that it needs is invalid, and may record more errors. Fails with
+    /// all validation errors.
+    pub(crate) fn command<C>(
+        mut self,
+        build: impl FnOnce(B, &mut Fields) -> Option<C>,
+    ) -> Result<C, Refusal> {
+        let command = build(self.body, &mut self.fields);
+        self.fields.finish(command)
+    }
+}
+
+/// The fields of one object.
 pub(crate) struct Fields {
     /// Prefix of the field names in a nested object, such as `filter.`
     within: String,
@@ -77,11 +122,7 @@ impl Fields {
     }
 
     /// Reads a required field.
-    pub(crate) fn required<T>(
-        &mut self,
-        name: &str,
-        read: impl FnOnce(&Value) -> Result<T, Text>,
-    ) -> Option<T> {
+    fn required<T>(&mut self, name: &str, read: impl FnOnce(&Value) -> Result<T, Text>) -> Option<T> {
         match self.take(name) {
             None => self.reject(name, messages::REQUIRED),
             Some(field) => read(&field.value).map_or_else(|error| self.reject(name, error), Some),
@@ -89,11 +130,7 @@ impl Fields {
     }
 
     /// Reads a field that may be absent or null. The outer `None` means that it is invalid.
-    pub(crate) fn optional<T>(
-        &mut self,
-        name: &str,
-        read: impl FnOnce(&Value) -> Result<T, Text>,
-    ) -> Option<Option<T>> {
+    fn optional<T>(&mut self, name: &str, read: impl FnOnce(&Value) -> Result<T, Text>) -> Option<Option<T>> {
         match self.take(name) {
             None => Some(None),
             Some(field) => {
@@ -104,10 +141,10 @@ impl Fields {
 
     /// Reads a nested object that may be absent or null. The outer `None` means that the object or one of its fields is
     /// invalid.
-    pub(crate) fn object<T>(
+    pub(crate) fn object<B: Body, T>(
         &mut self,
         name: &str,
-        read: impl FnOnce(&mut Fields) -> Option<T>,
+        build: impl FnOnce(B, &mut Fields) -> Option<T>,
     ) -> Option<Option<T>> {
         let Some(field) = self.take(name) else { return Some(None) };
         let within = format!("{}{name}.", self.within);
@@ -123,7 +160,8 @@ impl Fields {
                 return None;
             }
         };
-        let value = read(&mut inner);
+        let body = B::read(&mut inner);
+        let value = build(body, &mut inner);
         let errors = inner.into_errors();
         let is_valid = errors.is_empty();
         self.errors.extend(errors);
@@ -138,7 +176,7 @@ impl Fields {
     }
 
     /// Returns the value that was read, or all validation errors.
-    pub(crate) fn finish<T>(self, read: Option<T>) -> Result<T, Refusal> {
+    fn finish<T>(self, read: Option<T>) -> Result<T, Refusal> {
         let errors = self.into_errors();
         match read {
             Some(read) if errors.is_empty() => Ok(read),
@@ -156,120 +194,16 @@ impl Fields {
     }
 }
 
-pub(crate) fn text(value: &Value) -> Result<String, Text> {
-    value.as_str().map(str::to_owned).ok_or(messages::NOT_TEXT)
-}
-
-/// Reads 1 to `max` visible ASCII characters.
-pub(crate) fn visible_ascii(max: usize) -> impl FnOnce(&Value) -> Result<String, Text> {
-    move |value| {
-        let text = text(value)?;
-        let legal = (1..=max).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
-        if legal { Ok(text) } else { Err(messages::visible_ascii(max)) }
+/// Converts the name of a Rust field to its JSON name.
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut json = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let (first, rest) = word.split_at(1);
+        json.push_str(&first.to_ascii_uppercase());
+        json.push_str(rest);
     }
-}
-
-/// Reads 1 to `max` characters without control characters.
-pub(crate) fn short_text(max: usize) -> impl FnOnce(&Value) -> Result<String, Text> {
-    move |value| {
-        let text = text(value)?;
-        TextError::check(&text, max)?;
-        Ok(text)
-    }
-}
-
-pub(crate) fn title(value: &Value) -> Result<Title, Text> {
-    Ok(Title::try_from(text(value)?)?)
-}
-
-pub(crate) fn money(value: &Value) -> Result<Money, Text> {
-    let number = value.as_number().ok_or(messages::NOT_A_NUMBER)?;
-    Ok(Money::parse(number.as_str())?)
-}
-
-/// Reads an amount within the limits of a product price.
-pub(crate) fn price(value: &Value) -> Result<Money, Text> {
-    amount_within(value, *Product::PRICE_MINOR.start(), messages::PRICE_RANGE)
-}
-
-/// Reads an amount from `least` minor units to the maximum price. `range` is the message for every amount out of range,
-/// including those that `Money` cannot represent.
-pub(crate) fn amount_within(value: &Value, least: i64, range: Text) -> Result<Money, Text> {
-    let number = value.as_number().ok_or(messages::NOT_A_NUMBER)?;
-    match Money::parse(number.as_str()) {
-        Ok(amount) if (least..=*Product::PRICE_MINOR.end()).contains(&amount.minor()) => Ok(amount),
-        Ok(_) | Err(MoneyError::OutOfRange) => Err(range),
-        Err(error @ (MoneyError::NotDecimal | MoneyError::TooPrecise)) => Err(error.into()),
-    }
-}
-
-/// Reads a numeric id.
-pub(crate) fn id<I: TryFrom<i64, Error = IdError>>(value: &Value) -> Result<I, Text> {
-    let number = value.as_number().ok_or(messages::NOT_A_NUMBER)?;
-    let number = number.as_i64().ok_or(IdError::OutOfRange)?;
-    Ok(I::try_from(number)?)
-}
-
-/// Reads a number of points; 0 is allowed.
-pub(crate) fn points(value: &Value) -> Result<Points, Text> {
-    let number = value.as_number().ok_or(messages::NOT_A_NUMBER)?;
-    number.as_i64().and_then(|number| Points::try_from(number).ok()).ok_or(messages::POINTS_RANGE)
-}
-
-pub(crate) fn boolean(value: &Value) -> Result<bool, Text> {
-    value.as_bool().ok_or(messages::NOT_A_BOOLEAN)
-}
-
-pub(crate) fn integer(value: &Value) -> Result<i64, Text> {
-    value.as_number().and_then(|number| number.as_i64()).ok_or(messages::NOT_AN_INTEGER)
-}
-
-/// Reads an RFC 3339 timestamp.
-pub(crate) fn time(value: &Value) -> Result<DateTime<Utc>, Text> {
-    messages::parse_time(&text(value)?)
-}
-
-/// Reads the name of an enum variant.
-pub(crate) fn name<T: std::str::FromStr<Err = UnknownName>>(value: &Value) -> Result<T, Text> {
-    text(value)?.parse().map_err(|error: UnknownName| messages::one_of(error.expected))
-}
-
-pub(crate) fn event_id(value: &Value) -> Result<EventId, Text> {
-    Ok(text(value)?.parse::<EventId>()?)
-}
-
-/// Reads `cursor`, the position at which a list or a bulk operation continues.
-pub(crate) fn cursor(value: &Value) -> Result<i64, Text> {
-    text(value)?.parse().ok().filter(|id| *id > 0).ok_or(messages::BAD_CURSOR)
-}
-
-/// Reads the operator's reason for the audit log.
-pub(crate) fn reason(value: &Value) -> Result<Reason, Text> {
-    Ok(Reason::new(text(value)?)?)
-}
-
-/// Reads `result`, the outcome that the gateway reports.
-pub(crate) fn result<T>(success: T, failed: T) -> impl FnOnce(&Value) -> Result<T, Text> {
-    move |value| match value.as_str() {
-        Some("SUCCESS") => Ok(success),
-        Some("FAILED") => Ok(failed),
-        Some(_) | None => Err(messages::one_of("SUCCESS FAILED")),
-    }
-}
-
-/// Reads a list of 1 to [`MAX_NAMED`] items; duplicates are removed.
-pub(crate) fn named<T: Ord + Clone>(
-    item: impl Fn(&Value) -> Result<T, Text>,
-) -> impl FnOnce(&Value) -> Result<Named<T>, Text> {
-    move |value| {
-        let items = value.as_array().ok_or_else(|| messages::list(MAX_NAMED))?;
-        // Checked before the items are parsed, to bound the work.
-        if items.len() > MAX_NAMED {
-            return Err(messages::list(MAX_NAMED));
-        }
-        let items = items.iter().map(item).collect::<Result<Vec<T>, Text>>()?;
-        Named::new(items).ok_or_else(|| messages::list(MAX_NAMED))
-    }
+    json
 }
 
 /// A parsed object with its duplicate names, which `serde_json::Map` would hide. Of duplicates, the last value is stored.

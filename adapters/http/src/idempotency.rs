@@ -28,6 +28,7 @@ use crate::header_names::{KEY_HEADERS, REPLAYED, X_IDEMPOTENCY_KEY};
 use crate::messages;
 use crate::refusal::Refusal;
 use crate::response::Done;
+use crate::values;
 
 /// When the response to a request with a key is stored.
 #[derive(Clone, Copy)]
@@ -147,13 +148,8 @@ fn key(headers: &HeaderMap) -> Result<String, Refusal> {
     if values.any(|other| other.as_bytes() != first.as_bytes()) {
         return Err(Refusal::field(X_IDEMPOTENCY_KEY, messages::DUPLICATE));
     }
-    let legal = (1..=RequestScope::MAX_KEY_CHARS).contains(&first.len())
-        && first.bytes().all(|b| b.is_ascii_graphic());
-    if legal {
-        Ok(first.to_owned())
-    } else {
-        Err(Refusal::field(X_IDEMPOTENCY_KEY, messages::visible_ascii(RequestScope::MAX_KEY_CHARS)))
-    }
+    values::visible_ascii(first, RequestScope::MAX_KEY_CHARS)
+        .map_err(|error| Refusal::field(X_IDEMPOTENCY_KEY, error))
 }
 
 fn keyed_request(

@@ -11,7 +11,7 @@
 //! store's queries select by owner and tenant.
 
 mod auth;
-pub mod bodies;
+mod bodies;
 mod body;
 mod callback;
 mod client;
@@ -38,6 +38,7 @@ mod routes;
 mod server;
 mod slow_clients;
 mod trace;
+mod values;
 pub mod views;
 
 pub use auth::{Claims, KeySet, KeySetError, TokenError, TokenRules, Tokens, WeakSecret};

@@ -9,6 +9,7 @@ use marketplace::ports::OrderSide;
 use crate::limits::{DEFAULT_LIMIT, MAX_LIMIT};
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;
+use crate::values;
 
 /// The query parameters of one request. Read each, then call [`Parameters::finish`]. An empty parameter counts as absent,
 /// except for `as`.
@@ -56,7 +57,7 @@ impl Parameters {
 
     /// Reads the name of an enum variant.
     pub(crate) fn named<T: std::str::FromStr<Err = UnknownName>>(&mut self, name: &str) -> Option<T> {
-        self.read(name, |text| text.parse().map_err(|error: UnknownName| messages::one_of(error.expected)))
+        self.read(name, values::name)
     }
 
     /// Reads `as`, the caller's side of an order. An empty value is an error: the default would show another list than the
@@ -72,15 +73,12 @@ impl Parameters {
 
     /// Reads an RFC 3339 timestamp.
     pub(crate) fn time(&mut self, name: &str) -> Option<DateTime<Utc>> {
-        self.read(name, messages::parse_time)
+        self.read(name, values::time)
     }
 
     /// Reads 1 to `max` visible ASCII characters.
     pub(crate) fn visible_ascii(&mut self, name: &str, max: usize) -> Option<String> {
-        self.read(name, |text| {
-            let legal = text.len() <= max && text.bytes().all(|b| b.is_ascii_graphic());
-            if legal { Ok(text.to_owned()) } else { Err(messages::visible_ascii(max)) }
-        })
+        self.read(name, |text| values::visible_ascii(text, max))
     }
 
     /// Reads `tenantId`.
@@ -92,7 +90,7 @@ impl Parameters {
     pub(crate) fn limit(&mut self) -> u32 {
         let limit = self.read("limit", |text| match text.parse() {
             Ok(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
-            Ok(_) | Err(_) => Err(messages::LIMIT_RANGE),
+            Ok(_) | Err(_) => Err(messages::integer_range(1, i64::from(MAX_LIMIT))),
         });
         limit.unwrap_or(DEFAULT_LIMIT)
     }

@@ -5,12 +5,12 @@ mod refusals;
 
 use std::borrow::Cow;
 
-use chrono::{DateTime, Utc};
-use handover_events::{IdError, TextError};
+use handover_events::{IdError, MAX_ID, TextError};
 use handover_outbox::operations::InvalidRedriveFilter;
-use marketplace_domain::MoneyError;
+use marketplace_domain::{Asset, MoneyError};
 
 use crate::language::Language;
+use crate::limits::MAX_EVENT_ID_CHARS;
 
 /// A message in English and Chinese.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,26 +104,12 @@ pub(crate) const NOT_READABLE: Text = Text::fixed(
     "无法读取：嵌套过深，或 \\u 转义不完整",
 );
 pub(crate) const READ_FAILED: Text = Text::fixed("could not be read", "读取失败");
-pub(crate) const PRICE_RANGE: Text =
-    Text::fixed("must be from 0.01 to 9999999.99", "必须在 0.01 到 9999999.99 之间");
-pub(crate) const MIN_SPEND_RANGE: Text =
-    Text::fixed("must be from 0.00 to 9999999.99", "必须在 0.00 到 9999999.99 之间");
-pub(crate) const POINTS_RANGE: Text =
-    Text::fixed("must be an integer from 0 to 9007199254740991", "必须是 0 到 9007199254740991 的整数");
-pub(crate) const GRANT_RANGE: Text =
-    Text::fixed("must be an integer from 1 to 1000000000", "必须是 1 到 1000000000 的整数");
 pub(crate) const NOT_IN_FUTURE: Text =
     Text::fixed("must be a time in the future, before the year 10000", "必须是将来的时间，且早于 10000 年");
-pub(crate) const WINDOW_RANGE: Text = Text::fixed(
-    "must be before the end of the window, by at most 31 days",
-    "必须早于窗口的结束时间，且窗口不超过 31 天",
-);
 pub(crate) const REPAIR_REQUIRES_POST: Text = Text::fixed(
     "must be false: to repair, send a POST to /api/v1/ops/reconciliation/repair",
     "此处只能为 false：修复请 POST /api/v1/ops/reconciliation/repair",
 );
-pub(crate) const LIMIT_RANGE: Text =
-    Text::fixed("must be an integer from 1 to 100", "必须是 1 到 100 的整数");
 pub(crate) const BAD_CURSOR: Text =
     Text::fixed("must be the nextCursor of an earlier page", "必须是上一页返回的 nextCursor");
 pub(crate) const NOT_A_TIME: Text = Text::fixed(
@@ -140,8 +126,26 @@ pub(crate) const IDS_OR_FILTER: Text =
 pub(crate) const QUEUE_WITH_FILTER: Text =
     Text::fixed("must be inside the filter, or be used with keys", "应放在 filter 中，或与 keys 一起使用");
 pub(crate) const EMPTY_FILTER: Text = Text::fixed("must have at least one field", "至少需要一个条件");
-pub(crate) const PACE_RANGE: Text =
-    Text::fixed("must be an integer from 1 to 10000", "必须是 1 到 10000 的整数");
+
+pub(crate) fn integer_range(least: i64, greatest: i64) -> Text {
+    Text::new(
+        format!("must be an integer from {least} to {greatest}"),
+        format!("必须是 {least} 到 {greatest} 的整数"),
+    )
+}
+
+/// A range of amounts, in minor units.
+pub(crate) fn amount_range(least: i64, greatest: i64) -> Text {
+    let [least, greatest] = [least, greatest].map(|minor| Asset::Cash.show(minor));
+    Text::new(format!("must be from {least} to {greatest}"), format!("必须在 {least} 到 {greatest} 之间"))
+}
+
+pub(crate) fn window_range(max_days: i64) -> Text {
+    Text::new(
+        format!("must be before the end of the window, by at most {max_days} days"),
+        format!("必须早于窗口的结束时间，且窗口不超过 {max_days} 天"),
+    )
+}
 
 pub(crate) fn list(max: usize) -> Text {
     Text::new(format!("must be a list of 1 to {max} items"), format!("必须是 1 到 {max} 项的列表"))
@@ -153,12 +157,6 @@ pub(crate) fn not_json(line: usize, column: usize) -> Text {
         format!("is not valid JSON: line {line}, column {column}"),
         format!("不是合法的 JSON：第 {line} 行第 {column} 列"),
     )
-}
-
-/// Parses an RFC 3339 timestamp.
-pub(crate) fn parse_time(text: &str) -> Result<DateTime<Utc>, Text> {
-    let time = DateTime::parse_from_rfc3339(text).map_err(|_| NOT_A_TIME)?;
-    Ok(time.to_utc())
 }
 
 pub(crate) fn one_of(names: &str) -> Text {
@@ -196,11 +194,10 @@ impl From<TextError> for Text {
 
 impl From<IdError> for Text {
     fn from(error: IdError) -> Text {
-        let zh = match error {
-            IdError::OutOfRange => "必须是 1 到 9007199254740991 的整数",
-            IdError::NotAnEventId => "必须是 1 到 64 个可见 ASCII 字符",
-        };
-        Text::new(error, zh)
+        match error {
+            IdError::OutOfRange => integer_range(1, MAX_ID),
+            IdError::NotAnEventId => visible_ascii(MAX_EVENT_ID_CHARS),
+        }
     }
 }
 

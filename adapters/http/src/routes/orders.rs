@@ -17,11 +17,10 @@ use utoipa_axum::routes;
 
 use super::{payments, refunds, timeline};
 use crate::bodies;
-use crate::body::{JsonBody, OptionalBody};
+use crate::body::{JsonBody, NoFields};
 use crate::context::{Caller, KeyedCaller};
 use crate::document::{Paging, RequiredKey, kinds};
 use crate::edge::Edge;
-use crate::fields;
 use crate::path::PathId;
 use crate::query::Parameters;
 use crate::response::{Done, Page, RouteResult};
@@ -140,20 +139,16 @@ impl From<Order> for OrderView {
 async fn place(
     State(edge): State<Arc<Edge>>,
     KeyedCaller(context): KeyedCaller,
-    JsonBody(mut body): JsonBody,
+    JsonBody(body): JsonBody<bodies::NewOrder>,
 ) -> RouteResult {
-    let product = body.required("productId", fields::id);
-    let coupon = body.optional("couponId", fields::id);
-    let wallet = body.optional("walletAmount", fields::money);
-    let points = body.optional("points", fields::points);
-    let command =
-        product.zip(coupon).zip(wallet.zip(points)).map(|((product, coupon), (wallet, points))| PlaceOrder {
-            product,
-            coupon,
-            wallet: wallet.unwrap_or(Money::ZERO),
-            points: points.unwrap_or(Points::ZERO),
-        });
-    let command = body.finish(command)?;
+    let command = body.command(|body, _| {
+        Some(PlaceOrder {
+            product: body.product_id?,
+            coupon: body.coupon_id?,
+            wallet: body.wallet_amount?.unwrap_or(Money::ZERO),
+            points: body.points?.unwrap_or(Points::ZERO),
+        })
+    })?;
     let order = use_cases::place_order(&edge.app, &context, command).await?;
     Done::created(&OrderView::from(order))
 }
@@ -236,9 +231,8 @@ async fn cancel(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
     PathId(id): PathId<OrderId>,
-    OptionalBody(body): OptionalBody,
+    _: NoFields,
 ) -> RouteResult {
-    body.finish(Some(()))?;
     let order = use_cases::cancel_order(&edge.app, &context, id).await?;
     Done::ok(&OrderView::from(order))
 }
@@ -266,15 +260,12 @@ async fn ship(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
     PathId(id): PathId<OrderId>,
-    JsonBody(mut body): JsonBody,
+    JsonBody(body): JsonBody<bodies::Shipping>,
 ) -> RouteResult {
-    let part = || fields::short_text(Shipment::MAX_CHARS);
-    let carrier = body.required("carrier", part());
-    let tracking_no = body.required("trackingNo", part());
-    let shipment = carrier.zip(tracking_no).and_then(|(carrier, tracking_no)| {
-        Shipment::new(carrier, tracking_no).map_or_else(|(name, error)| body.reject(name, error), Some)
-    });
-    let shipment = body.finish(shipment)?;
+    let shipment = body.command(|body, fields| {
+        let shipment = Shipment::new(body.carrier?, body.tracking_no?);
+        shipment.map_or_else(|(name, error)| fields.reject(name, error), Some)
+    })?;
     let order = use_cases::ship_order(&edge.app, &context, id, shipment).await?;
     Done::ok(&OrderView::from(order))
 }
@@ -302,9 +293,8 @@ async fn complete(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
     PathId(id): PathId<OrderId>,
-    OptionalBody(body): OptionalBody,
+    _: NoFields,
 ) -> RouteResult {
-    body.finish(Some(()))?;
     let order = use_cases::complete_order(&edge.app, &context, id).await?;
     Done::ok(&OrderView::from(order))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use marketplace::use_cases::{self, SettlePayment, StartPayment};
-use marketplace_domain::{Money, OrderId, Payment, PaymentId, PaymentResult, PaymentStatus, Settlement};
+use marketplace_domain::{Money, OrderId, Payment, PaymentId, PaymentStatus, Settlement};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -15,10 +15,7 @@ use crate::body::{OptionalBody, SignedBody};
 use crate::context::{Gateway, KeyedCaller};
 use crate::document::{RequiredKey, Signed, kinds};
 use crate::edge::Edge;
-use crate::fields::{self, Fields, result};
-use crate::limits::{MAX_METHOD_CHARS, MAX_TRANSACTION_CHARS};
 use crate::path::PathId;
-use crate::refusal::Refusal;
 use crate::response::{Done, RouteResult};
 
 /// Payment method if the buyer names none.
@@ -77,10 +74,9 @@ pub(super) async fn start(
     State(edge): State<Arc<Edge>>,
     KeyedCaller(context): KeyedCaller,
     PathId(order): PathId<OrderId>,
-    OptionalBody(mut body): OptionalBody,
+    OptionalBody(body): OptionalBody<bodies::NewPayment>,
 ) -> RouteResult {
-    let method = body.optional("paymentMethod", fields::short_text(MAX_METHOD_CHARS));
-    let method = body.finish(method)?.unwrap_or_else(|| DEFAULT_METHOD.to_owned());
+    let method = body.command(|body, _| body.payment_method)?.unwrap_or_else(|| DEFAULT_METHOD.to_owned());
     let payment = use_cases::start_payment(&edge.app, &context, StartPayment { order, method }).await?;
     Done::created(&PaymentView::from(payment))
 }
@@ -107,23 +103,13 @@ pub(super) async fn start(
 async fn callback(
     State(edge): State<Arc<Edge>>,
     Gateway(context): Gateway,
-    SignedBody(body): SignedBody,
+    SignedBody(body): SignedBody<bodies::PaymentReport>,
 ) -> RouteResult {
-    let command = report(body)?;
+    let command = body.command(|body, _| {
+        let transaction_id = body.gateway_txn_id?;
+        let report = Settlement { transaction_id, result: body.result?, amount: body.amount? };
+        Some(SettlePayment { payment: body.payment_id?, report })
+    })?;
     let payment = use_cases::settle_payment(&edge.app, &context, command).await?;
     Done::ok(&PaymentView::from(payment))
-}
-
-fn report(mut body: Fields) -> Result<SettlePayment, Refusal> {
-    let payment = body.required("paymentId", fields::id);
-    let transaction_id = body.required("gatewayTxnId", fields::visible_ascii(MAX_TRANSACTION_CHARS));
-    let result = body.required("result", result(PaymentResult::Success, PaymentResult::Failed));
-    let amount = body.required("amount", fields::money);
-    let command = payment.zip(transaction_id).zip(result.zip(amount)).map(
-        |((payment, transaction_id), (result, amount))| SettlePayment {
-            payment,
-            report: Settlement { transaction_id, result, amount },
-        },
-    );
-    body.finish(command)
 }

@@ -12,11 +12,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::bodies;
-use crate::body::{JsonBody, OptionalBody};
+use crate::body::{JsonBody, NoFields};
 use crate::context::Caller;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::fields;
 use crate::path::PathId;
 use crate::query::Parameters;
 use crate::response::{Done, Page, RouteResult};
@@ -78,12 +77,10 @@ impl From<Product> for ProductView {
 async fn put_on_sale(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
-    JsonBody(mut body): JsonBody,
+    JsonBody(body): JsonBody<bodies::NewProduct>,
 ) -> RouteResult {
-    let title = body.required("title", fields::title);
-    let price = body.required("price", fields::price);
-    let (title, price) = body.finish(title.zip(price))?;
-    let product = use_cases::list_product(&edge.app, &context, ListProduct { title, price }).await?;
+    let command = body.command(|body, _| Some(ListProduct { title: body.title?, price: body.price? }))?;
+    let product = use_cases::list_product(&edge.app, &context, command).await?;
     Done::created(&ProductView::from(product))
 }
 
@@ -162,9 +159,8 @@ async fn off_shelf(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
     PathId(id): PathId<ProductId>,
-    OptionalBody(body): OptionalBody,
+    _: NoFields,
 ) -> RouteResult {
-    body.finish(Some(()))?;
     let product = use_cases::shelve_product(&edge.app, &context, id, Shelf::Off).await?;
     Done::ok(&ProductView::from(product))
 }
@@ -192,9 +188,8 @@ async fn on_shelf(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
     PathId(id): PathId<ProductId>,
-    OptionalBody(body): OptionalBody,
+    _: NoFields,
 ) -> RouteResult {
-    body.finish(Some(()))?;
     let product = use_cases::shelve_product(&edge.app, &context, id, Shelf::On).await?;
     Done::ok(&ProductView::from(product))
 }

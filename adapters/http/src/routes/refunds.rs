@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
 use marketplace::use_cases::{self, RequestRefund, SettleRefund};
-use marketplace_domain::{Currency, Money, OrderId, PaymentId, Refund, RefundId, RefundResult, RefundStatus};
+use marketplace_domain::{Currency, Money, OrderId, PaymentId, Refund, RefundId, RefundStatus};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -16,7 +16,6 @@ use crate::body::{JsonBody, SignedBody};
 use crate::context::{Caller, Gateway};
 use crate::document::{Signed, kinds};
 use crate::edge::Edge;
-use crate::fields::{self, result};
 use crate::path::PathId;
 use crate::query::Parameters;
 use crate::response::{Done, Page, RouteResult};
@@ -88,10 +87,9 @@ pub(super) async fn request(
     State(edge): State<Arc<Edge>>,
     Caller(context): Caller,
     PathId(order): PathId<OrderId>,
-    JsonBody(mut body): JsonBody,
+    JsonBody(body): JsonBody<bodies::NewRefund>,
 ) -> RouteResult {
-    let reason = body.required("reason", fields::short_text(Refund::MAX_REASON_CHARS));
-    let reason = body.finish(reason)?;
+    let reason = body.command(|body, _| body.reason)?;
     let refund = use_cases::request_refund(&edge.app, &context, RequestRefund { order, reason }).await?;
     Done::created(&RefundView::from(refund))
 }
@@ -145,11 +143,10 @@ pub(super) async fn of_order(
 async fn callback(
     State(edge): State<Arc<Edge>>,
     Gateway(context): Gateway,
-    SignedBody(mut body): SignedBody,
+    SignedBody(body): SignedBody<bodies::RefundReport>,
 ) -> RouteResult {
-    let refund = body.required("refundId", fields::id);
-    let result = body.required("result", result(RefundResult::Success, RefundResult::Failed));
-    let (refund, result) = body.finish(refund.zip(result))?;
-    let refund = use_cases::settle_refund(&edge.app, &context, SettleRefund { refund, result }).await?;
+    let command =
+        body.command(|body, _| Some(SettleRefund { refund: body.refund_id?, result: body.result? }))?;
+    let refund = use_cases::settle_refund(&edge.app, &context, command).await?;
     Done::ok(&RefundView::from(refund))
 }

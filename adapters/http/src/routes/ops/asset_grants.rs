@@ -5,9 +5,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use chrono::{DateTime, Datelike, Utc};
 use marketplace::use_cases::operations::{self, AssetGrant, IssueCoupon};
-use marketplace_domain::{Asset, AssetOperation, Coupon, CouponId, Money, Points, UserId};
+use marketplace_domain::{Asset, AssetOperation, Coupon, CouponId, Money, UserId};
 use serde::Serialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::bodies;
@@ -15,9 +14,7 @@ use crate::body::JsonBody;
 use crate::context::Operator;
 use crate::document::kinds;
 use crate::edge::Edge;
-use crate::fields;
-use crate::limits::MAX_GRANT;
-use crate::messages::{self, Text};
+use crate::messages;
 use crate::path::PathId;
 use crate::response::{Done, RouteResult};
 use crate::views::{AssetAmount, rfc3339};
@@ -119,13 +116,10 @@ pub(super) async fn deposit(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     PathId(user): PathId<UserId>,
-    JsonBody(mut body): JsonBody,
+    JsonBody(body): JsonBody<bodies::Deposit>,
 ) -> RouteResult {
-    let amount = body.required("amount", fields::price);
-    let reason = body.optional("reason", fields::reason);
-    let (amount, reason) = body.finish(amount.zip(reason))?;
-    let operation =
-        operations::grant_asset(&edge.app, &context, user, AssetGrant::Deposit(amount), reason).await?;
+    let (grant, reason) = body.command(|body, _| Some((AssetGrant::Deposit(body.amount?), body.reason?)))?;
+    let operation = operations::grant_asset(&edge.app, &context, user, grant, reason).await?;
     Done::created(&AssetGrantView::from(operation))
 }
 
@@ -150,13 +144,10 @@ pub(super) async fn grant(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     PathId(user): PathId<UserId>,
-    JsonBody(mut body): JsonBody,
+    JsonBody(body): JsonBody<bodies::Grant>,
 ) -> RouteResult {
-    let points = body.required("points", granted_points);
-    let reason = body.optional("reason", fields::reason);
-    let (points, reason) = body.finish(points.zip(reason))?;
-    let operation =
-        operations::grant_asset(&edge.app, &context, user, AssetGrant::Grant(points), reason).await?;
+    let (grant, reason) = body.command(|body, _| Some((AssetGrant::Grant(body.points?), body.reason?)))?;
+    let operation = operations::grant_asset(&edge.app, &context, user, grant, reason).await?;
     Done::created(&AssetGrantView::from(operation))
 }
 
@@ -176,42 +167,27 @@ pub(super) async fn grant(
 pub(super) async fn issue(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
-    JsonBody(mut body): JsonBody,
+    JsonBody(body): JsonBody<bodies::NewCoupon>,
 ) -> RouteResult {
     let now = edge.app.now();
-    let user = body.required("userId", fields::id);
-    let discount = body.required("discount", fields::price);
-    let min_spend = body.optional("minSpend", min_spend);
-    let expires_at = body.required("expiresAt", |value| expiry(value, now));
-    let reason = body.optional("reason", fields::reason);
-    let command = user.zip(discount).zip(min_spend.zip(expires_at)).zip(reason).map(
-        |(((user, discount), (min_spend, expires_at)), reason)| IssueCoupon {
-            user,
-            discount,
-            min_spend: min_spend.unwrap_or(Money::ZERO),
+    let command = body.command(|body, fields| {
+        let expires_at = stored_time(body.expires_at?);
+        if expires_at <= now || expires_at.year() > LAST_YEAR {
+            return fields.reject("expiresAt", messages::NOT_IN_FUTURE);
+        }
+        Some(IssueCoupon {
+            user: body.user_id?,
+            discount: body.discount?,
+            min_spend: body.min_spend?.unwrap_or(Money::ZERO),
             expires_at,
-            reason,
-        },
-    );
-    let command = body.finish(command)?;
+            reason: body.reason?,
+        })
+    })?;
     let coupon = operations::issue_coupon(&edge.app, &context, command).await?;
     Done::created(&IssuedCouponView::at(now, &coupon))
 }
 
-fn granted_points(value: &Value) -> Result<Points, Text> {
-    let points = value.as_number().and_then(|number| number.as_i64());
-    let points = points.filter(|points| (1..=MAX_GRANT).contains(points)).ok_or(messages::GRANT_RANGE)?;
-    Ok(Points::try_from(points)?)
-}
-
-fn min_spend(value: &Value) -> Result<Money, Text> {
-    fields::amount_within(value, 0, messages::MIN_SPEND_RANGE)
-}
-
-/// Reads a time in the future, truncated to the stored precision of one microsecond, so that a repeated request is equal to
-/// the first.
-fn expiry(value: &Value, now: DateTime<Utc>) -> Result<DateTime<Utc>, Text> {
-    let time = fields::time(value)?;
-    let stored = DateTime::from_timestamp_micros(time.timestamp_micros()).unwrap_or(time);
-    if stored > now && stored.year() <= LAST_YEAR { Ok(stored) } else { Err(messages::NOT_IN_FUTURE) }
+/// Truncates a time to the stored precision of one microsecond, so that a repeated request is equal to the first.
+fn stored_time(time: DateTime<Utc>) -> DateTime<Utc> {
+    DateTime::from_timestamp_micros(time.timestamp_micros()).unwrap_or(time)
 }

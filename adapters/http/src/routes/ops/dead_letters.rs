@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use handover_events::TenantId;
 use handover_outbox::operations;
-use handover_outbox::operations::{DeadLetterSelection, DiscardDeadLetters, ReplayDeadLetters};
+use handover_outbox::operations::{DeadLetterSelection, DiscardDeadLetters, Named, ReplayDeadLetters};
 use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus};
 
 use crate::bodies;
@@ -13,8 +12,8 @@ use crate::body::JsonBody;
 use crate::context::Operator;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::fields::{self, Fields};
-use crate::limits::{MAX_KEY_CHARS, MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
+use crate::fields::Fields;
+use crate::limits::{MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
 use crate::messages;
 use crate::query::Parameters;
 use crate::response::{Done, Page, RouteResult};
@@ -77,17 +76,12 @@ pub(super) async fn page(
 pub(super) async fn replay(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
-    JsonBody(mut body): JsonBody,
+    JsonBody(body): JsonBody<bodies::ReplayRequest>,
 ) -> RouteResult {
-    let selected = selection(&mut body);
-    let dry_run = body.optional("dryRun", fields::boolean);
-    let reason = body.optional("reason", fields::reason);
-    let command = selected.zip(dry_run).zip(reason).map(|((selection, dry_run), reason)| ReplayDeadLetters {
-        selection,
-        dry_run: dry_run.unwrap_or(false),
-        reason,
-    });
-    let command = body.finish(command)?;
+    let command = body.command(|body, fields| {
+        let selection = selection(body.keys, body.queue, body.filter, fields)?;
+        Some(ReplayDeadLetters { selection, dry_run: body.dry_run?.unwrap_or(false), reason: body.reason? })
+    })?;
     let replayed = operations::replay_dead_letters(&edge.app.outbox, &context.operator()?, command).await?;
     Done::ok(&ReplayView::from(replayed))
 }
@@ -107,39 +101,30 @@ pub(super) async fn replay(
 pub(super) async fn discard(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
-    JsonBody(mut body): JsonBody,
+    JsonBody(body): JsonBody<bodies::DiscardRequest>,
 ) -> RouteResult {
-    let selected = selection(&mut body);
-    let dry_run = body.optional("dryRun", fields::boolean);
-    let reason = body.required("reason", fields::reason);
-    let command = selected.zip(dry_run).zip(reason).map(|((selection, dry_run), reason)| {
-        DiscardDeadLetters { selection, dry_run: dry_run.unwrap_or(false), reason }
-    });
-    let command = body.finish(command)?;
+    let command = body.command(|body, fields| {
+        let selection = selection(body.keys, body.queue, body.filter, fields)?;
+        Some(DiscardDeadLetters { selection, dry_run: body.dry_run?.unwrap_or(false), reason: body.reason? })
+    })?;
     let discarded = operations::discard_dead_letters(&edge.app.outbox, &context.operator()?, command).await?;
     Done::ok(&DiscardView::from(discarded))
 }
 
-/// Reads `keys` with an optional `queue`, or `filter`. An empty filter selects all open dead letters.
-fn selection(body: &mut Fields) -> Option<DeadLetterSelection> {
-    let key = |value: &serde_json::Value| fields::visible_ascii(MAX_KEY_CHARS)(value);
-    let keys = body.optional("keys", fields::named(key));
-    let queue = body.optional("queue", fields::visible_ascii(MAX_QUEUE_CHARS));
-    let filter = body.object("filter", filter);
+/// `keys` with an optional `queue`, or `filter`. An empty filter selects all open dead letters.
+fn selection(
+    keys: Option<Option<Named<String>>>,
+    queue: Option<Option<String>>,
+    filter: Option<Option<DeadLetterSelection>>,
+    fields: &mut Fields,
+) -> Option<DeadLetterSelection> {
     match (keys?, filter?) {
         (Some(keys), None) => Some(DeadLetterSelection::Keys { keys, queue: queue? }),
         (None, Some(filter)) => match queue? {
             None => Some(filter),
-            Some(_) => body.reject("queue", messages::QUEUE_WITH_FILTER),
+            Some(_) => fields.reject("queue", messages::QUEUE_WITH_FILTER),
         },
-        (None, None) => body.reject("keys", messages::KEYS_OR_FILTER),
-        (Some(_), Some(_)) => body.reject("filter", messages::KEYS_OR_FILTER),
+        (None, None) => fields.reject("keys", messages::KEYS_OR_FILTER),
+        (Some(_), Some(_)) => fields.reject("filter", messages::KEYS_OR_FILTER),
     }
-}
-
-fn filter(body: &mut Fields) -> Option<DeadLetterSelection> {
-    let queue = body.optional("queue", fields::visible_ascii(MAX_QUEUE_CHARS));
-    let event_type = body.optional("eventType", fields::visible_ascii(MAX_TYPE_CHARS));
-    let tenant = body.optional("tenantId", fields::id::<TenantId>);
-    Some(DeadLetterSelection::Filter { queue: queue?, event_type: event_type?, tenant: tenant? })
 }

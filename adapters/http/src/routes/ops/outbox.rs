@@ -3,22 +3,17 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use handover_events::TenantId;
 use handover_outbox::operations;
-use handover_outbox::operations::{
-    InvalidRedriveFilter, RedriveEvents, RedriveFilter, RedriveRate, RedriveSelection,
-};
+use handover_outbox::operations::{RedriveEvents, RedriveSelection};
 use handover_outbox::ports::OutboxFilter;
-use serde_json::Value;
 
 use crate::bodies;
 use crate::body::{JsonBody, OptionalBody};
 use crate::context::Operator;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
-use crate::fields::{self, Fields};
 use crate::limits::MAX_TYPE_CHARS;
-use crate::messages::{self, Text};
+use crate::messages;
 use crate::path::{PathAggregate, PathEvent};
 use crate::query::Parameters;
 use crate::response::{Done, Page, RouteResult};
@@ -111,55 +106,25 @@ pub(super) async fn one(
 pub(super) async fn redrive(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
-    JsonBody(mut body): JsonBody,
+    JsonBody(body): JsonBody<bodies::RedriveRequest>,
 ) -> RouteResult {
-    let events = body.optional("eventIds", fields::named(fields::event_id));
-    let filter = body.object("filter", redrive_filter);
-    let after = body.optional("cursor", fields::cursor);
-    let rows = match (events, filter) {
-        (Some(Some(events)), Some(None)) => Some(RedriveSelection::Events(events)),
-        (Some(None), Some(Some(filter))) => after.map(|after| RedriveSelection::Filter { filter, after }),
-        (Some(None), Some(None)) => body.reject("eventIds", messages::IDS_OR_FILTER),
-        (Some(Some(_)), Some(Some(_))) => body.reject("filter", messages::IDS_OR_FILTER),
-        (None, _) | (_, None) => None,
-    };
-    let dry_run = body.optional("dryRun", fields::boolean);
-    let pace = body.optional("perSecond", pace);
-    let reason = body.optional("reason", fields::reason);
-    let command = rows.zip(dry_run).zip(pace.zip(reason)).map(|((rows, dry_run), (pace, reason))| {
-        RedriveEvents { rows, dry_run: dry_run.unwrap_or(false), pace: pace.unwrap_or_default(), reason }
-    });
-    let command = body.finish(command)?;
+    let command = body.command(|body, fields| {
+        let rows = match (body.event_ids?, body.filter?) {
+            (Some(events), None) => RedriveSelection::Events(events),
+            (None, Some(filter)) => RedriveSelection::Filter { filter, after: body.cursor? },
+            (None, None) => return fields.reject("eventIds", messages::IDS_OR_FILTER),
+            (Some(_), Some(_)) => return fields.reject("filter", messages::IDS_OR_FILTER),
+        };
+        let dry_run = body.dry_run?.unwrap_or(false);
+        Some(RedriveEvents {
+            rows,
+            dry_run,
+            pace: body.per_second?.unwrap_or_default(),
+            reason: body.reason?,
+        })
+    })?;
     let redriven = operations::redrive_events(&edge.app.outbox, &context.operator()?, command).await?;
     Done::ok(&RedriveView::from(redriven))
-}
-
-fn redrive_filter(body: &mut Fields) -> Option<RedriveFilter> {
-    let status = body.optional("status", fields::name);
-    let event_type = body.optional("eventType", fields::visible_ascii(MAX_TYPE_CHARS));
-    let aggregate_id = body.optional("aggregateId", fields::integer);
-    let tenant = body.optional("tenantId", fields::id::<TenantId>);
-    let from = body.optional("from", fields::time);
-    let to = body.optional("to", fields::time);
-    let filter = OutboxFilter {
-        tenant: tenant?,
-        status: status?,
-        event_type: event_type?,
-        aggregate_id: aggregate_id?,
-        from: from?,
-        to: to?,
-        ..OutboxFilter::default()
-    };
-    match RedriveFilter::new(filter) {
-        Ok(filter) => Some(filter),
-        Err(error @ InvalidRedriveFilter::Empty) => body.reject("", error),
-        Err(error @ InvalidRedriveFilter::Pending) => body.reject("status", error),
-    }
-}
-
-fn pace(value: &Value) -> Result<RedriveRate, Text> {
-    let per_second = value.as_number().and_then(|number| number.as_u64()).and_then(|n| u16::try_from(n).ok());
-    per_second.and_then(RedriveRate::new).ok_or(messages::PACE_RANGE)
 }
 
 /// Lists aggregates whose next event cannot be published yet: it is not due, or it waits behind a FAILED event that was not released.
@@ -211,11 +176,9 @@ pub(super) async fn release(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
     PathAggregate { kind, id }: PathAggregate,
-    OptionalBody(mut body): OptionalBody,
+    OptionalBody(body): OptionalBody<bodies::ReleaseRequest>,
 ) -> RouteResult {
-    let reason = body.optional("reason", fields::reason);
-    let tenant = body.optional("tenantId", fields::id::<TenantId>);
-    let (reason, tenant) = body.finish(reason.zip(tenant))?;
+    let (reason, tenant) = body.command(|body, _| body.reason.zip(body.tenant_id))?;
     let aggregate = (kind.clone(), id);
     let released =
         operations::release_aggregate(&edge.app.outbox, &context.operator()?, tenant, aggregate, reason)

@@ -14,7 +14,6 @@ use crate::body::OptionalBody;
 use crate::context::Operator;
 use crate::document::kinds;
 use crate::edge::Edge;
-use crate::fields;
 use crate::messages;
 use crate::query::Parameters;
 use crate::refusal::Refusal;
@@ -72,14 +71,13 @@ pub(super) async fn report(
 pub(super) async fn repair(
     State(edge): State<Arc<Edge>>,
     Operator(context): Operator,
-    OptionalBody(mut body): OptionalBody,
+    OptionalBody(body): OptionalBody<bodies::RepairRequest>,
 ) -> RouteResult {
-    let from = body.optional("from", fields::time);
-    let to = body.optional("to", fields::time);
-    let tenant = body.optional("tenantId", fields::id::<TenantId>);
-    let reason = body.optional("reason", fields::reason);
-    let ((from, to), (tenant, reason)) = body.finish(from.zip(to).zip(tenant.zip(reason)))?;
-    reconcile(&edge, &context, Selection { from, to, tenant, repair: true, reason }).await
+    let selection = body.command(|body, _| {
+        let tenant = body.tenant_id?;
+        Some(Selection { from: body.from?, to: body.to?, tenant, repair: true, reason: body.reason? })
+    })?;
+    reconcile(&edge, &context, selection).await
 }
 
 struct Selection {
@@ -98,7 +96,7 @@ async fn reconcile(edge: &Edge, context: &CommandContext, selection: Selection) 
     };
     let since = since
         .filter(|since| *since < until && until.signed_duration_since(since) <= MAX_WINDOW)
-        .ok_or_else(|| Refusal::field("from", messages::WINDOW_RANGE))?;
+        .ok_or_else(|| Refusal::field("from", messages::window_range(MAX_WINDOW.num_days())))?;
     let Selection { tenant, repair, reason, .. } = selection;
     let command = Reconcile { tenant, since, until, grace: GRACE, repair, reason };
     let reconciliation = operations::reconcile(&edge.app, context, command).await?;
