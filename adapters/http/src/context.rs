@@ -19,18 +19,18 @@ use crate::header_names::X_IDEMPOTENCY_KEY;
 use crate::messages;
 use crate::refusal::Refusal;
 
-/// An authenticated caller.
-pub(crate) struct Caller(pub(crate) CommandContext);
+/// An authenticated caller, and the dependencies of the routes; likewise the other callers.
+pub(crate) struct Caller(pub(crate) Arc<Edge>, pub(crate) CommandContext);
 
 /// An authenticated caller with an idempotency key: without a key, a retry cannot be distinguished from a second order
 /// or payment.
-pub(crate) struct KeyedCaller(pub(crate) CommandContext);
+pub(crate) struct KeyedCaller(pub(crate) Arc<Edge>, pub(crate) CommandContext);
 
 /// An authenticated caller with the role operator or platform.
-pub(crate) struct Operator(pub(crate) CommandContext);
+pub(crate) struct Operator(pub(crate) Arc<Edge>, pub(crate) CommandContext);
 
 /// The payment gateway. The route verifies its signature with [`crate::body::SignedBody`].
-pub(crate) struct Gateway(pub(crate) CommandContext);
+pub(crate) struct Gateway(pub(crate) Arc<Edge>, pub(crate) CommandContext);
 
 /// Why a request is not authenticated.
 #[derive(Debug, Clone)]
@@ -71,9 +71,9 @@ pub(crate) async fn authenticate(
 impl FromRequestParts<Arc<Edge>> for Caller {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<Edge>) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
         match (parts.extensions.get::<CommandContext>(), parts.extensions.get::<Unauthenticated>()) {
-            (Some(context), _) => Ok(Caller(context.clone())),
+            (Some(context), _) => Ok(Caller(Arc::clone(edge), context.clone())),
             (None, Some(reason)) => Err(reason.into()),
             (None, None) => Err(Refusal::internal(&"the route has no authentication layer")),
         }
@@ -84,9 +84,9 @@ impl FromRequestParts<Arc<Edge>> for KeyedCaller {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
-        let Caller(context) = Caller::from_request_parts(parts, edge).await?;
+        let Caller(edge, context) = Caller::from_request_parts(parts, edge).await?;
         if context.idempotency.is_some() {
-            Ok(KeyedCaller(context))
+            Ok(KeyedCaller(edge, context))
         } else {
             Err(Refusal::field(X_IDEMPOTENCY_KEY, messages::REQUIRED))
         }
@@ -97,9 +97,9 @@ impl FromRequestParts<Arc<Edge>> for Operator {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
-        let Caller(context) = Caller::from_request_parts(parts, edge).await?;
+        let Caller(edge, context) = Caller::from_request_parts(parts, edge).await?;
         if context.has(Role::Operator) || context.has(Role::Platform) {
-            Ok(Operator(context))
+            Ok(Operator(edge, context))
         } else {
             Err(Refusal::new(Code::NotAllowed, messages::NOT_ALLOWED))
         }
@@ -115,7 +115,7 @@ pub(crate) async fn require_operator(
 ) -> Response {
     let (mut parts, body) = request.into_parts();
     match Operator::from_request_parts(&mut parts, &edge).await {
-        Ok(Operator(_)) => next.run(Request::from_parts(parts, body)).await,
+        Ok(Operator(..)) => next.run(Request::from_parts(parts, body)).await,
         Err(refusal) => refusal.into_response(),
     }
 }
@@ -123,11 +123,12 @@ pub(crate) async fn require_operator(
 impl FromRequestParts<Arc<Edge>> for Gateway {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<Edge>) -> Result<Self, Refusal> {
+    async fn from_request_parts(parts: &mut Parts, edge: &Arc<Edge>) -> Result<Self, Refusal> {
         // The gateway belongs to no tenant: the use case uses the tenant of the payment or refund.
         let tenant = TenantId::DEFAULT;
         let trace = trace(parts)?;
-        Ok(Gateway(CommandContext { actor: Actor::Gateway, tenant, trace, idempotency: None }))
+        let context = CommandContext { actor: Actor::Gateway, tenant, trace, idempotency: None };
+        Ok(Gateway(Arc::clone(edge), context))
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) async fn handle_idempotency_key(
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let Ok(Caller(context)) = Caller::from_request_parts(&mut parts, &edge).await else {
+    let Ok(Caller(_, context)) = Caller::from_request_parts(&mut parts, &edge).await else {
         // Not authenticated: the route rejects the request.
         return next.run(Request::from_parts(parts, body)).await;
     };

@@ -87,7 +87,7 @@ impl Parameters {
     }
 
     /// Reads `limit`, the page size.
-    pub(crate) fn limit(&mut self) -> u32 {
+    fn limit(&mut self) -> u32 {
         let limit = self.read("limit", |text| match text.parse() {
             Ok(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
             Ok(_) | Err(_) => Err(messages::integer_range(1, i64::from(MAX_LIMIT))),
@@ -96,11 +96,19 @@ impl Parameters {
     }
 
     /// Reads `cursor`, the start of the page.
-    pub(crate) fn cursor<I: TryFrom<i64>>(&mut self) -> Option<I> {
+    fn cursor<I: TryFrom<i64>>(&mut self) -> Option<I> {
         self.read("cursor", |text| {
             let id: i64 = text.parse().map_err(|_| messages::BAD_CURSOR)?;
             I::try_from(id).ok().filter(|_| id > 0).ok_or(messages::BAD_CURSOR)
         })
+    }
+
+    /// Reads `cursor` and `limit`, which are the last parameters of a list.
+    pub(crate) fn finish_page<I: TryFrom<i64>>(mut self) -> Result<(Option<I>, u32), Refusal> {
+        let before = self.cursor();
+        let limit = self.limit();
+        self.finish()?;
+        Ok((before, limit))
     }
 
     /// Fails if a parameter was invalid or was not read.

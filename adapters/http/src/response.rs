@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use handover_outbox::Page;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -27,9 +28,9 @@ pub(crate) struct Done {
 /// A page of a list, and the cursor of the next page.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Page<T> {
-    pub(crate) items: Vec<T>,
-    pub(crate) next_cursor: Option<String>,
+pub(crate) struct PageView<V> {
+    items: Vec<V>,
+    next_cursor: Option<String>,
 }
 
 /// Result of a route handler.
@@ -44,8 +45,9 @@ impl Done {
         Done::with(StatusCode::CREATED, data)
     }
 
-    pub(crate) fn page<T: Serialize>(items: Vec<T>, next: Option<i64>) -> RouteResult {
-        Done::ok(&Page { items, next_cursor: next.map(|id| id.to_string()) })
+    pub(crate) fn page<T, V: Serialize>(page: Page<T>, view: impl Fn(T) -> V) -> RouteResult {
+        let items = page.items.into_iter().map(view).collect();
+        Done::ok(&PageView { items, next_cursor: page.next.map(|id| id.to_string()) })
     }
 
     /// A stored response.

@@ -21,7 +21,7 @@ use crate::limits::{
     DEFAULT_LIMIT, MAX_EVENT_ID_CHARS, MAX_GRANT, MAX_KEY_CHARS, MAX_LIMIT, MAX_METHOD_CHARS,
     MAX_QUEUE_CHARS, MAX_TRANSACTION_CHARS, MAX_TYPE_CHARS,
 };
-use crate::response::Page;
+use crate::response::PageView;
 
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $name:ident = $schema:expr;)+) => {$(
@@ -147,7 +147,7 @@ kinds! {
 }
 
 /// The schema of a page references the schema of its items.
-impl<T: ToSchema> PartialSchema for Page<T> {
+impl<T: ToSchema> PartialSchema for PageView<T> {
     fn schema() -> RefOr<Schema> {
         let cursor = SchemaType::from_iter([Type::String, Type::Null]);
         ObjectBuilder::new()
@@ -160,7 +160,7 @@ impl<T: ToSchema> PartialSchema for Page<T> {
     }
 }
 
-impl<T: ToSchema> ToSchema for Page<T> {
+impl<T: ToSchema> ToSchema for PageView<T> {
     fn name() -> Cow<'static, str> {
         Cow::Owned(format!("{}Page", T::name()))
     }

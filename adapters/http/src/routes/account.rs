@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
-use chrono::{DateTime, Utc};
 use handover_events::EventId;
 use handover_outbox::ports::Numbered;
 use marketplace::ports::{BuyerCredit, ListingEntry, Notification, OrderSide, ShipmentTask};
@@ -18,12 +16,12 @@ use crate::context::Caller;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
 use crate::query::Parameters;
-use crate::response::{Done, Page, RouteResult};
-use crate::views::{rfc3339, rfc3339_or_null};
+use crate::response::{Done, PageView, RouteResult};
+use crate::views::Time;
 
-type ListingPage = Page<ListingView>;
-type NotificationPage = Page<NotificationView>;
-type ShipmentPage = Page<ShipmentView>;
+type ListingPage = PageView<ListingView>;
+type NotificationPage = PageView<NotificationView>;
+type ShipmentPage = PageView<ShipmentView>;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new()
@@ -45,9 +43,8 @@ struct CreditView {
     cancelled_by_timeout: u32,
     #[schema(value_type = Option<kinds::EventId>, required)]
     event_id: Option<EventId>,
-    #[serde(serialize_with = "rfc3339_or_null")]
-    #[schema(value_type = Option<kinds::Time>, required)]
-    update_time: Option<DateTime<Utc>>,
+    #[schema(required)]
+    update_time: Option<Time>,
 }
 
 impl CreditView {
@@ -60,7 +57,7 @@ impl CreditView {
             completed: counts.completed,
             cancelled_by_buyer: counts.cancelled_by_buyer,
             cancelled_by_timeout: counts.cancelled_by_timeout,
-            update_time: credit.as_ref().map(|credit| credit.update_time),
+            update_time: credit.as_ref().map(|credit| credit.update_time).map(Time),
             event_id: credit.map(|credit| credit.last_event_id),
         }
     }
@@ -80,14 +77,10 @@ struct NotificationView {
     old_status: OrderStatus,
     #[schema(value_type = kinds::OrderStatus)]
     new_status: OrderStatus,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    changed_at: DateTime<Utc>,
+    changed_at: Time,
     #[schema(value_type = kinds::EventId)]
     event_id: EventId,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    create_time: DateTime<Utc>,
+    create_time: Time,
 }
 
 impl From<Numbered<Notification>> for NotificationView {
@@ -101,9 +94,9 @@ impl From<Numbered<Notification>> for NotificationView {
             order_id: effect.order,
             old_status: effect.old_status,
             new_status: effect.new_status,
-            changed_at: effect.changed_at,
+            changed_at: Time(effect.changed_at),
             event_id: effect.event_id,
-            create_time: effect.at,
+            create_time: Time(effect.at),
         }
     }
 }
@@ -121,9 +114,7 @@ struct ShipmentView {
     buyer_id: UserId,
     #[schema(value_type = kinds::EventId)]
     event_id: EventId,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    create_time: DateTime<Utc>,
+    create_time: Time,
 }
 
 impl From<Numbered<ShipmentTask>> for ShipmentView {
@@ -134,7 +125,7 @@ impl From<Numbered<ShipmentTask>> for ShipmentView {
             seller_id: effect.seller,
             buyer_id: effect.buyer,
             event_id: effect.event_id,
-            create_time: effect.at,
+            create_time: Time(effect.at),
         }
     }
 }
@@ -150,9 +141,7 @@ struct ListingView {
     order_id: Option<OrderId>,
     #[schema(value_type = kinds::EventId)]
     event_id: EventId,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    update_time: DateTime<Utc>,
+    update_time: Time,
 }
 
 impl From<ListingEntry> for ListingView {
@@ -161,7 +150,7 @@ impl From<ListingEntry> for ListingView {
             product_id: entry.product,
             order_id: entry.taken_by,
             event_id: entry.event_id,
-            update_time: entry.update_time,
+            update_time: Time(entry.update_time),
         }
     }
 }
@@ -176,11 +165,7 @@ impl From<ListingEntry> for ListingView {
         (status = 200, description = "The credit score and its counters", body = CreditView),
     ),
 )]
-async fn credit(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
-    parameters: Parameters,
-) -> RouteResult {
+async fn credit(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     parameters.finish()?;
     let credit = use_cases::credit(&edge.app, &context).await?;
     Done::ok(&context.user().map(|user| CreditView::of(user, credit)))
@@ -199,16 +184,10 @@ async fn credit(
         (status = 200, description = "A page of notifications", body = NotificationPage),
     ),
 )]
-async fn notifications(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
-    mut parameters: Parameters,
-) -> RouteResult {
-    let before = parameters.cursor();
-    let limit = parameters.limit();
-    parameters.finish()?;
+async fn notifications(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
+    let (before, limit) = parameters.finish_page()?;
     let page = use_cases::notifications(&edge.app, &context, before, limit).await?;
-    Done::page(page.items.into_iter().map(NotificationView::from).collect(), page.next)
+    Done::page(page, NotificationView::from)
 }
 
 /// Lists shipment tasks.
@@ -225,18 +204,12 @@ async fn notifications(
         (status = 200, description = "A page of shipments", body = ShipmentPage),
     ),
 )]
-async fn shipments(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
-    mut parameters: Parameters,
-) -> RouteResult {
+async fn shipments(Caller(edge, context): Caller, mut parameters: Parameters) -> RouteResult {
     let side = parameters.side();
-    let before = parameters.cursor();
-    let limit = parameters.limit();
-    parameters.finish()?;
+    let (before, limit) = parameters.finish_page()?;
     let side = side.unwrap_or(OrderSide::Seller);
     let page = use_cases::shipments(&edge.app, &context, side, before, limit).await?;
-    Done::page(page.items.into_iter().map(ShipmentView::from).collect(), page.next)
+    Done::page(page, ShipmentView::from)
 }
 
 /// Lists the caller's products, each with the order that occupies it.
@@ -252,14 +225,8 @@ async fn shipments(
         (status = 200, description = "A page of listings", body = ListingPage),
     ),
 )]
-async fn listings(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
-    mut parameters: Parameters,
-) -> RouteResult {
-    let before = parameters.cursor();
-    let limit = parameters.limit();
-    parameters.finish()?;
+async fn listings(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
+    let (before, limit) = parameters.finish_page()?;
     let page = use_cases::listings(&edge.app, &context, before, limit).await?;
-    Done::page(page.items.into_iter().map(ListingView::from).collect(), page.next)
+    Done::page(page, ListingView::from)
 }

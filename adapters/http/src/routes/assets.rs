@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use chrono::{DateTime, Utc};
 use handover_outbox::ports::Numbered;
 use marketplace::CommandContext;
 use marketplace::ports::LedgerEntry;
 use marketplace::use_cases::{self, AccountBalance};
-use marketplace_domain::{Account, Coupon, CouponId, Hold, HoldStatus, Money, OrderId, Purse, RefundId};
-use serde::{Serialize, Serializer};
+use marketplace_domain::{Coupon, CouponId, Hold, Money, OrderId, Purse, RefundId};
+use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -18,10 +17,10 @@ use crate::context::Caller;
 use crate::document::{Paging, kinds};
 use crate::edge::Edge;
 use crate::query::Parameters;
-use crate::response::{Done, Page, RouteResult};
-use crate::views::{AssetAmount, rfc3339};
+use crate::response::{Done, PageView, RouteResult};
+use crate::views::{AssetAmount, Time};
 
-type CouponPage = Page<CouponView>;
+type CouponPage = PageView<CouponView>;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new().routes(routes!(wallet)).routes(routes!(points)).routes(routes!(coupons))
@@ -32,13 +31,11 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = Balance)]
 struct BalanceView {
-    #[schema(value_type = kinds::AssetAmount)]
     available: AssetAmount,
-    #[schema(value_type = kinds::AssetAmount)]
     frozen: AssetAmount,
     /// Points owed; absent for a wallet, which cannot have a debt.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = kinds::AssetAmount)]
+    #[schema(value_type = AssetAmount)]
     debt: Option<AssetAmount>,
     holds: Vec<HoldView>,
     entries: Vec<EntryView>,
@@ -52,14 +49,10 @@ struct BalanceView {
 struct HoldView {
     #[schema(value_type = kinds::Id)]
     order_id: OrderId,
-    #[schema(value_type = kinds::AssetAmount)]
     amount: AssetAmount,
-    #[serde(serialize_with = "hold_status")]
     #[schema(value_type = kinds::HoldStatus)]
-    status: HoldStatus,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    create_time: DateTime<Utc>,
+    status: &'static str,
+    create_time: Time,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -67,12 +60,10 @@ struct HoldView {
 #[schema(as = LedgerEntry)]
 struct EntryView {
     id: i64,
-    #[serde(serialize_with = "account")]
     #[schema(value_type = kinds::Account)]
-    account: Account,
-    #[schema(value_type = kinds::AssetAmount)]
+    account: &'static str,
     amount: AssetAmount,
-    #[schema(value_type = Option<kinds::AssetAmount>, required)]
+    #[schema(required)]
     balance_after: Option<AssetAmount>,
     #[schema(value_type = kinds::Operation)]
     operation: &'static str,
@@ -81,17 +72,7 @@ struct EntryView {
     order_id: Option<OrderId>,
     #[schema(value_type = Option<kinds::Id>, required)]
     refund_id: Option<RefundId>,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    create_time: DateTime<Utc>,
-}
-
-fn hold_status<S: Serializer>(status: &HoldStatus, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(status.as_str())
-}
-
-fn account<S: Serializer>(account: &Account, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(account.as_str())
+    create_time: Time,
 }
 
 impl From<AccountBalance> for BalanceView {
@@ -114,8 +95,8 @@ impl From<Hold> for HoldView {
         HoldView {
             order_id: hold.order,
             amount: AssetAmount { asset: hold.asset, amount: hold.amount },
-            status: hold.status,
-            create_time: hold.create_time,
+            status: hold.status.as_str(),
+            create_time: Time(hold.create_time),
         }
     }
 }
@@ -126,14 +107,14 @@ impl From<Numbered<LedgerEntry>> for EntryView {
         let of = |amount: i64| AssetAmount { asset: entry.account.asset(), amount };
         EntryView {
             id,
-            account: entry.account,
+            account: entry.account.as_str(),
             amount: of(entry.amount),
             balance_after: entry.balance_after.map(of),
             operation: operation.kind.as_str(),
             idempotency_key: operation.key.to_string(),
             order_id: operation.order,
             refund_id: operation.refund,
-            create_time: operation.at,
+            create_time: Time(operation.at),
         }
     }
 }
@@ -148,9 +129,7 @@ struct CouponView {
     discount: Money,
     #[schema(value_type = kinds::Amount)]
     min_spend: Money,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    expires_at: DateTime<Utc>,
+    expires_at: Time,
     #[schema(value_type = kinds::CouponStatus)]
     status: &'static str,
     /// The order that has locked or used the coupon; null if there is none.
@@ -165,7 +144,7 @@ impl CouponView {
             coupon_id: coupon.id,
             discount: coupon.discount,
             min_spend: coupon.min_spend,
-            expires_at: coupon.expires_at,
+            expires_at: Time(coupon.expires_at),
             status: coupon.status_at(now).as_str(),
             order_id: coupon.order,
         }
@@ -185,11 +164,7 @@ impl CouponView {
         (status = 200, description = "The balance, its holds, and a page of ledger entries", body = BalanceView),
     ),
 )]
-async fn wallet(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
-    parameters: Parameters,
-) -> RouteResult {
+async fn wallet(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     purse(&edge, &context, Purse::Wallet, parameters).await
 }
 
@@ -206,23 +181,12 @@ async fn wallet(
         (status = 200, description = "The balance, its holds, and a page of ledger entries", body = BalanceView),
     ),
 )]
-async fn points(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
-    parameters: Parameters,
-) -> RouteResult {
+async fn points(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     purse(&edge, &context, Purse::Points, parameters).await
 }
 
-async fn purse(
-    edge: &Edge,
-    context: &CommandContext,
-    purse: Purse,
-    mut parameters: Parameters,
-) -> RouteResult {
-    let before = parameters.cursor();
-    let limit = parameters.limit();
-    parameters.finish()?;
+async fn purse(edge: &Edge, context: &CommandContext, purse: Purse, parameters: Parameters) -> RouteResult {
+    let (before, limit) = parameters.finish_page()?;
     let purse = use_cases::purse(&edge.app, context, purse, before, limit).await?;
     Done::ok(&BalanceView::from(purse))
 }
@@ -240,15 +204,9 @@ async fn purse(
         (status = 200, description = "A page of coupons", body = CouponPage),
     ),
 )]
-async fn coupons(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
-    mut parameters: Parameters,
-) -> RouteResult {
-    let before = parameters.cursor();
-    let limit = parameters.limit();
-    parameters.finish()?;
+async fn coupons(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
+    let (before, limit) = parameters.finish_page()?;
     let page = use_cases::coupons(&edge.app, &context, before, limit).await?;
     let now = edge.app.now();
-    Done::page(page.items.iter().map(|coupon| CouponView::at(now, coupon)).collect(), page.next)
+    Done::page(page, |coupon| CouponView::at(now, &coupon))
 }

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
-use chrono::{DateTime, Utc};
 use marketplace::ports::OrderSide;
 use marketplace::use_cases::{self, PlaceOrder};
 use marketplace_domain::{
@@ -23,10 +21,10 @@ use crate::document::{Paging, RequiredKey, kinds};
 use crate::edge::Edge;
 use crate::path::PathId;
 use crate::query::Parameters;
-use crate::response::{Done, Page, RouteResult};
-use crate::views::{rfc3339, rfc3339_or_null};
+use crate::response::{Done, PageView, RouteResult};
+use crate::views::Time;
 
-type OrderPage = Page<OrderView>;
+type OrderPage = PageView<OrderView>;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new()
@@ -77,15 +75,10 @@ pub(super) struct OrderView {
     carrier: Option<String>,
     #[schema(required)]
     tracking_no: Option<String>,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    create_time: DateTime<Utc>,
-    #[serde(serialize_with = "rfc3339_or_null")]
-    #[schema(value_type = Option<kinds::Time>, required)]
-    pay_time: Option<DateTime<Utc>>,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    update_time: DateTime<Utc>,
+    create_time: Time,
+    #[schema(required)]
+    pay_time: Option<Time>,
+    update_time: Time,
 }
 
 impl From<Order> for OrderView {
@@ -110,9 +103,9 @@ impl From<Order> for OrderView {
             refund_id,
             carrier: shipment.map(|shipment| shipment.carrier().to_owned()),
             tracking_no: shipment.map(|shipment| shipment.tracking_no().to_owned()),
-            create_time: order.create_time,
-            pay_time: order.pay_time,
-            update_time: order.update_time,
+            create_time: Time(order.create_time),
+            pay_time: order.pay_time.map(Time),
+            update_time: Time(order.update_time),
         }
     }
 }
@@ -137,8 +130,7 @@ impl From<Order> for OrderView {
     ),
 )]
 async fn place(
-    State(edge): State<Arc<Edge>>,
-    KeyedCaller(context): KeyedCaller,
+    KeyedCaller(edge, context): KeyedCaller,
     JsonBody(body): JsonBody<bodies::NewOrder>,
 ) -> RouteResult {
     let command = body.command(|body, _| {
@@ -168,19 +160,13 @@ async fn place(
         (status = 200, description = "A page of orders", body = OrderPage),
     ),
 )]
-async fn page(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
-    mut parameters: Parameters,
-) -> RouteResult {
+async fn page(Caller(edge, context): Caller, mut parameters: Parameters) -> RouteResult {
     let side = parameters.side();
     let status = parameters.named("status");
-    let before = parameters.cursor();
-    let limit = parameters.limit();
-    parameters.finish()?;
+    let (before, limit) = parameters.finish_page()?;
     let side = side.unwrap_or(OrderSide::Buyer);
     let page = use_cases::orders(&edge.app, &context, side, status, before, limit).await?;
-    Done::page(page.items.into_iter().map(OrderView::from).collect(), page.next)
+    Done::page(page, OrderView::from)
 }
 
 /// Returns an order to its buyer or seller.
@@ -198,8 +184,7 @@ async fn page(
     ),
 )]
 async fn one(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
+    Caller(edge, context): Caller,
     PathId(id): PathId<OrderId>,
     parameters: Parameters,
 ) -> RouteResult {
@@ -227,12 +212,7 @@ async fn one(
         (status = 409, description = "The order is not `pending`"),
     ),
 )]
-async fn cancel(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
-    PathId(id): PathId<OrderId>,
-    _: NoFields,
-) -> RouteResult {
+async fn cancel(Caller(edge, context): Caller, PathId(id): PathId<OrderId>, _: NoFields) -> RouteResult {
     let order = use_cases::cancel_order(&edge.app, &context, id).await?;
     Done::ok(&OrderView::from(order))
 }
@@ -257,8 +237,7 @@ async fn cancel(
     ),
 )]
 async fn ship(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
+    Caller(edge, context): Caller,
     PathId(id): PathId<OrderId>,
     JsonBody(body): JsonBody<bodies::Shipping>,
 ) -> RouteResult {
@@ -289,12 +268,7 @@ async fn ship(
         (status = 409, description = "The order is not `shipped`"),
     ),
 )]
-async fn complete(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
-    PathId(id): PathId<OrderId>,
-    _: NoFields,
-) -> RouteResult {
+async fn complete(Caller(edge, context): Caller, PathId(id): PathId<OrderId>, _: NoFields) -> RouteResult {
     let order = use_cases::complete_order(&edge.app, &context, id).await?;
     Done::ok(&OrderView::from(order))
 }

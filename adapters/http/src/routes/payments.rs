@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use marketplace::use_cases::{self, SettlePayment, StartPayment};
 use marketplace_domain::{Money, OrderId, Payment, PaymentId, PaymentStatus, Settlement};
 use serde::Serialize;
@@ -71,8 +70,7 @@ impl From<Payment> for PaymentView {
     ),
 )]
 pub(super) async fn start(
-    State(edge): State<Arc<Edge>>,
-    KeyedCaller(context): KeyedCaller,
+    KeyedCaller(edge, context): KeyedCaller,
     PathId(order): PathId<OrderId>,
     OptionalBody(body): OptionalBody<bodies::NewPayment>,
 ) -> RouteResult {
@@ -101,8 +99,7 @@ pub(super) async fn start(
     ),
 )]
 async fn callback(
-    State(edge): State<Arc<Edge>>,
-    Gateway(context): Gateway,
+    Gateway(edge, context): Gateway,
     SignedBody(body): SignedBody<bodies::PaymentReport>,
 ) -> RouteResult {
     let command = body.command(|body, _| {

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
-use chrono::{DateTime, Utc};
 use marketplace::use_cases::{self, ListProduct, Shelf};
 use marketplace_domain::{Money, Product, ProductId, ProductStatus, Title, UserId};
 use serde::Serialize;
@@ -18,10 +16,10 @@ use crate::document::{Paging, kinds};
 use crate::edge::Edge;
 use crate::path::PathId;
 use crate::query::Parameters;
-use crate::response::{Done, Page, RouteResult};
-use crate::views::rfc3339;
+use crate::response::{Done, PageView, RouteResult};
+use crate::views::Time;
 
-type ProductPage = Page<ProductView>;
+type ProductPage = PageView<ProductView>;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new()
@@ -45,9 +43,7 @@ pub(super) struct ProductView {
     status: ProductStatus,
     #[schema(value_type = kinds::Id)]
     seller_id: UserId,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    create_time: DateTime<Utc>,
+    create_time: Time,
 }
 
 impl From<Product> for ProductView {
@@ -58,7 +54,7 @@ impl From<Product> for ProductView {
             price: product.price,
             status: product.status,
             seller_id: product.seller,
-            create_time: product.create_time,
+            create_time: Time(product.create_time),
         }
     }
 }
@@ -75,8 +71,7 @@ impl From<Product> for ProductView {
     ),
 )]
 async fn put_on_sale(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
+    Caller(edge, context): Caller,
     JsonBody(body): JsonBody<bodies::NewProduct>,
 ) -> RouteResult {
     let command = body.command(|body, _| Some(ListProduct { title: body.title?, price: body.price? }))?;
@@ -98,17 +93,11 @@ async fn put_on_sale(
         (status = 200, description = "A page of products", body = ProductPage),
     ),
 )]
-async fn page(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
-    mut parameters: Parameters,
-) -> RouteResult {
+async fn page(Caller(edge, context): Caller, mut parameters: Parameters) -> RouteResult {
     let status = parameters.named("status");
-    let before = parameters.cursor();
-    let limit = parameters.limit();
-    parameters.finish()?;
+    let (before, limit) = parameters.finish_page()?;
     let page = use_cases::products(&edge.app, &context, status, before, limit).await?;
-    Done::page(page.items.into_iter().map(ProductView::from).collect(), page.next)
+    Done::page(page, ProductView::from)
 }
 
 /// Returns a product.
@@ -126,8 +115,7 @@ async fn page(
     ),
 )]
 async fn one(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
+    Caller(edge, context): Caller,
     PathId(id): PathId<ProductId>,
     parameters: Parameters,
 ) -> RouteResult {
@@ -155,12 +143,7 @@ async fn one(
         (status = 409, description = "The product is sold or already off the shelf"),
     ),
 )]
-async fn off_shelf(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
-    PathId(id): PathId<ProductId>,
-    _: NoFields,
-) -> RouteResult {
+async fn off_shelf(Caller(edge, context): Caller, PathId(id): PathId<ProductId>, _: NoFields) -> RouteResult {
     let product = use_cases::shelve_product(&edge.app, &context, id, Shelf::Off).await?;
     Done::ok(&ProductView::from(product))
 }
@@ -184,12 +167,7 @@ async fn off_shelf(
         (status = 409, description = "The product is sold or already on sale"),
     ),
 )]
-async fn on_shelf(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
-    PathId(id): PathId<ProductId>,
-    _: NoFields,
-) -> RouteResult {
+async fn on_shelf(Caller(edge, context): Caller, PathId(id): PathId<ProductId>, _: NoFields) -> RouteResult {
     let product = use_cases::shelve_product(&edge.app, &context, id, Shelf::On).await?;
     Done::ok(&ProductView::from(product))
 }

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
-use chrono::{DateTime, Utc};
+use handover_outbox::Page;
 use marketplace::use_cases::{self, RequestRefund, SettleRefund};
 use marketplace_domain::{Currency, Money, OrderId, PaymentId, Refund, RefundId, RefundStatus};
 use serde::Serialize;
@@ -18,10 +17,10 @@ use crate::document::{Signed, kinds};
 use crate::edge::Edge;
 use crate::path::PathId;
 use crate::query::Parameters;
-use crate::response::{Done, Page, RouteResult};
-use crate::views::rfc3339;
+use crate::response::{Done, PageView, RouteResult};
+use crate::views::Time;
 
-type RefundPage = Page<RefundView>;
+type RefundPage = PageView<RefundView>;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new().routes(routes!(callback))
@@ -44,9 +43,7 @@ pub(super) struct RefundView {
     #[schema(value_type = kinds::RefundStatus)]
     status: RefundStatus,
     reason: String,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    create_time: DateTime<Utc>,
+    create_time: Time,
 }
 
 impl From<Refund> for RefundView {
@@ -59,7 +56,7 @@ impl From<Refund> for RefundView {
             currency: refund.currency,
             status: refund.status,
             reason: refund.reason,
-            create_time: refund.create_time,
+            create_time: Time(refund.create_time),
         }
     }
 }
@@ -84,8 +81,7 @@ impl From<Refund> for RefundView {
     ),
 )]
 pub(super) async fn request(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
+    Caller(edge, context): Caller,
     PathId(order): PathId<OrderId>,
     JsonBody(body): JsonBody<bodies::NewRefund>,
 ) -> RouteResult {
@@ -111,14 +107,13 @@ pub(super) async fn request(
     ),
 )]
 pub(super) async fn of_order(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
+    Caller(edge, context): Caller,
     PathId(order): PathId<OrderId>,
     parameters: Parameters,
 ) -> RouteResult {
     parameters.finish()?;
     let refunds = use_cases::refunds(&edge.app, &context, order).await?;
-    Done::page(refunds.into_iter().map(RefundView::from).collect(), None)
+    Done::page(Page { items: refunds, next: None }, RefundView::from)
 }
 
 /// Reports the result of a refund.
@@ -141,8 +136,7 @@ pub(super) async fn of_order(
     ),
 )]
 async fn callback(
-    State(edge): State<Arc<Edge>>,
-    Gateway(context): Gateway,
+    Gateway(edge, context): Gateway,
     SignedBody(body): SignedBody<bodies::RefundReport>,
 ) -> RouteResult {
     let command =

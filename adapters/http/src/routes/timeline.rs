@@ -1,14 +1,10 @@
 //! `/api/v1/orders/{id}/timeline`: the timeline of an order, for its parties and for operators.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use marketplace::use_cases::operations;
 use marketplace_domain::OrderId;
 
 use crate::context::Caller;
 use crate::document::kinds;
-use crate::edge::Edge;
 use crate::path::PathId;
 use crate::query::Parameters;
 use crate::response::{Done, RouteResult};
@@ -31,8 +27,7 @@ use crate::views::TimelineView;
     ),
 )]
 pub(super) async fn timeline(
-    State(edge): State<Arc<Edge>>,
-    Caller(context): Caller,
+    Caller(edge, context): Caller,
     PathId(id): PathId<OrderId>,
     parameters: Parameters,
 ) -> RouteResult {

@@ -1,12 +1,11 @@
 //! Results of operator actions.
 
-use chrono::{DateTime, Utc};
 use handover_events::EventId;
 use handover_outbox::operations::{Discarded, Redriven, Refused, Replayed};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::rfc3339_or_null;
+use super::Time;
 use crate::document::kinds;
 
 /// Result of a redrive.
@@ -23,20 +22,25 @@ pub struct RedriveView {
     more: bool,
     #[schema(required)]
     next_cursor: Option<String>,
-    #[serde(serialize_with = "rfc3339_or_null")]
-    #[schema(value_type = Option<kinds::Time>, required)]
-    first_due: Option<DateTime<Utc>>,
-    #[serde(serialize_with = "rfc3339_or_null")]
-    #[schema(value_type = Option<kinds::Time>, required)]
-    last_due: Option<DateTime<Utc>>,
+    #[schema(required)]
+    first_due: Option<Time>,
+    #[schema(required)]
+    last_due: Option<Time>,
 }
 
 impl From<Redriven> for RedriveView {
     fn from(redriven: Redriven) -> RedriveView {
-        let Redriven { dry_run, matched, redriven, skipped, not_found, more, next, first_due, last_due } =
-            redriven;
-        let next_cursor = next.map(|row| row.to_string());
-        RedriveView { dry_run, matched, redriven, skipped, not_found, more, next_cursor, first_due, last_due }
+        RedriveView {
+            dry_run: redriven.dry_run,
+            matched: redriven.matched,
+            redriven: redriven.redriven,
+            skipped: redriven.skipped,
+            not_found: redriven.not_found,
+            more: redriven.more,
+            next_cursor: redriven.next.map(|row| row.to_string()),
+            first_due: redriven.first_due.map(Time),
+            last_due: redriven.last_due.map(Time),
+        }
     }
 }
 

@@ -3,6 +3,10 @@
 use marketplace_domain::Asset;
 use serde::{Serialize, Serializer};
 use serde_json::Number;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::document::kinds;
 
 /// An amount of an asset as a JSON number: money with two decimals, points as an integer. Unlike
 /// [`marketplace_domain::Money`] it may be negative, as ledger entries may be.
@@ -19,3 +23,11 @@ impl Serialize for AssetAmount {
         Number::from_string_unchecked(self.asset.show(self.amount)).serialize(serializer)
     }
 }
+
+impl PartialSchema for AssetAmount {
+    fn schema() -> RefOr<Schema> {
+        kinds::AssetAmount::schema()
+    }
+}
+
+impl ToSchema for AssetAmount {}

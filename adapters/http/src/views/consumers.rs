@@ -1,6 +1,5 @@
 //! Consume log, dead letters and audit log.
 
-use chrono::{DateTime, Utc};
 use handover_events::{ConsumeStatus, EventId, TenantId};
 use handover_outbox::operations::ParkedDeadLetter;
 use handover_outbox::ports::{AuditEntry, Consumed, Numbered};
@@ -8,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{json_or_text, rfc3339, rfc3339_or_null};
+use super::{Time, json_or_text};
 use crate::document::kinds;
 
 /// A dead letter: a message that a consumer could not process.
@@ -28,14 +27,11 @@ pub struct DeadLetterView {
     #[schema(required)]
     trace_id: Option<String>,
     reason: String,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    died_at: DateTime<Utc>,
+    died_at: Time,
     #[schema(value_type = kinds::DeadLetterStatus)]
     status: &'static str,
-    #[serde(serialize_with = "rfc3339_or_null")]
-    #[schema(value_type = Option<kinds::Time>, required)]
-    decided_at: Option<DateTime<Utc>>,
+    #[schema(required)]
+    decided_at: Option<Time>,
     #[schema(required)]
     note: Option<String>,
     #[schema(value_type = kinds::Json)]
@@ -52,9 +48,9 @@ impl From<ParkedDeadLetter> for DeadLetterView {
             event_type: dead_letter.event_type,
             trace_id: dead_letter.trace_id,
             reason: dead_letter.reason,
-            died_at: dead_letter.died_at,
+            died_at: Time(dead_letter.died_at),
             status: dead_letter.status.as_str(),
-            decided_at: dead_letter.decided_at,
+            decided_at: dead_letter.decided_at.map(Time),
             note: dead_letter.note,
             body: json_or_text(dead_letter.body),
         }
@@ -79,12 +75,10 @@ pub struct ConsumptionView {
     #[schema(value_type = kinds::ConsumeStatus)]
     status: ConsumeStatus,
     attempts: u32,
-    #[serde(serialize_with = "rfc3339_or_null")]
-    #[schema(value_type = Option<kinds::Time>, required)]
-    next_retry_time: Option<DateTime<Utc>>,
-    #[serde(serialize_with = "rfc3339_or_null")]
-    #[schema(value_type = Option<kinds::Time>, required)]
-    lease_until: Option<DateTime<Utc>>,
+    #[schema(required)]
+    next_retry_time: Option<Time>,
+    #[schema(required)]
+    lease_until: Option<Time>,
     #[schema(required)]
     error_message: Option<String>,
     #[schema(required)]
@@ -94,9 +88,7 @@ pub struct ConsumptionView {
     payload_hash: String,
     trace_id: String,
     cost_ms: i64,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    consume_time: DateTime<Utc>,
+    consume_time: Time,
 }
 
 impl From<Numbered<Consumed>> for ConsumptionView {
@@ -112,15 +104,15 @@ impl From<Numbered<Consumed>> for ConsumptionView {
             tenant_id: consumed.aggregate.tenant,
             status: record.status,
             attempts: record.attempts,
-            next_retry_time: record.next_retry_time,
-            lease_until: record.lease_until,
+            next_retry_time: record.next_retry_time.map(Time),
+            lease_until: record.lease_until.map(Time),
             error_message: record.error_message,
             idempotency_key: consumed.idempotency_key,
             consume_result: consumed.consume_result,
             payload_hash: consumed.payload_hash,
             trace_id: consumed.trace_id,
             cost_ms: consumed.cost_ms,
-            consume_time: record.consume_time,
+            consume_time: Time(record.consume_time),
         }
     }
 }
@@ -144,9 +136,7 @@ pub struct AuditView {
     #[schema(required)]
     reason: Option<String>,
     trace_id: String,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    create_time: DateTime<Utc>,
+    create_time: Time,
 }
 
 impl From<Numbered<AuditEntry>> for AuditView {
@@ -161,7 +151,7 @@ impl From<Numbered<AuditEntry>> for AuditView {
             changed: entry.changed,
             reason: entry.reason,
             trace_id: entry.trace_id,
-            create_time: entry.at,
+            create_time: Time(entry.at),
         }
     }
 }

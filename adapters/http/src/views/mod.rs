@@ -20,23 +20,30 @@ pub use timeline::TimelineView;
 pub(crate) use assets::AssetAmount;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use serde::Serializer;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
-/// Serializes a time in UTC with `Z` and six fraction digits, so that times sort as text (spec §1 "time").
-pub(crate) fn rfc3339<S: Serializer>(time: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&time.to_rfc3339_opts(SecondsFormat::Micros, true))
-}
+use crate::document::kinds;
 
-pub(crate) fn rfc3339_or_null<S: Serializer>(
-    time: &Option<DateTime<Utc>>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match time {
-        Some(time) => rfc3339(time, serializer),
-        None => serializer.serialize_none(),
+/// A time, serialized in UTC with `Z` and six fraction digits, so that times sort as text (spec §1 "time").
+#[derive(Debug)]
+pub(crate) struct Time(pub(crate) DateTime<Utc>);
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.to_rfc3339_opts(SecondsFormat::Micros, true))
     }
 }
+
+impl PartialSchema for Time {
+    fn schema() -> RefOr<Schema> {
+        kinds::Time::schema()
+    }
+}
+
+impl ToSchema for Time {}
 
 /// Parses a stored payload; text that is not JSON becomes a JSON string. Manually inserted rows and messages of other
 /// systems may contain such text.

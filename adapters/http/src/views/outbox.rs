@@ -1,13 +1,12 @@
 //! Outbox rows and blocked aggregates.
 
-use chrono::{DateTime, Utc};
 use handover_events::{EventId, OutboxStatus, TenantId};
 use handover_outbox::ports::{Blocked, Numbered, OutboxRow};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{json_or_text, rfc3339, rfc3339_or_null};
+use super::{Time, json_or_text};
 use crate::document::kinds;
 
 /// An event of the outbox.
@@ -28,23 +27,16 @@ pub struct EventView {
     status: OutboxStatus,
     retry_count: u32,
     max_retry_count: u32,
-    #[serde(serialize_with = "rfc3339_or_null")]
-    #[schema(value_type = Option<kinds::Time>, required)]
-    next_retry_time: Option<DateTime<Utc>>,
+    #[schema(required)]
+    next_retry_time: Option<Time>,
     #[schema(required)]
     last_error: Option<String>,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    create_time: DateTime<Utc>,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    update_time: DateTime<Utc>,
-    #[serde(serialize_with = "rfc3339_or_null")]
-    #[schema(value_type = Option<kinds::Time>, required)]
-    sent_time: Option<DateTime<Utc>>,
-    #[serde(serialize_with = "rfc3339_or_null")]
-    #[schema(value_type = Option<kinds::Time>, required)]
-    released_time: Option<DateTime<Utc>>,
+    create_time: Time,
+    update_time: Time,
+    #[schema(required)]
+    sent_time: Option<Time>,
+    #[schema(required)]
+    released_time: Option<Time>,
     trace_id: String,
     #[schema(value_type = kinds::Json)]
     payload: Value,
@@ -64,12 +56,12 @@ impl From<OutboxRow> for EventView {
             status: row.status,
             retry_count: row.retry_count,
             max_retry_count: row.max_retry_count,
-            next_retry_time: row.next_retry_time,
+            next_retry_time: row.next_retry_time.map(Time),
             last_error: row.last_error,
-            create_time: row.create_time,
-            update_time: row.update_time,
-            sent_time: row.sent_time,
-            released_time: row.released_time,
+            create_time: Time(row.create_time),
+            update_time: Time(row.update_time),
+            sent_time: row.sent_time.map(Time),
+            released_time: row.released_time.map(Time),
         }
     }
 }
@@ -100,13 +92,10 @@ pub struct BlockedView {
     event_type: String,
     #[schema(required)]
     last_error: Option<String>,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    since: DateTime<Utc>,
+    since: Time,
     waits_for: WaitsForView,
-    #[serde(serialize_with = "rfc3339_or_null")]
-    #[schema(value_type = Option<kinds::Time>, required)]
-    until: Option<DateTime<Utc>>,
+    #[schema(required)]
+    until: Option<Time>,
     held: u64,
 }
 
@@ -119,9 +108,9 @@ impl From<Numbered<Blocked>> for BlockedView {
             event_id: blocked.event_id,
             event_type: blocked.event_type,
             last_error: blocked.last_error,
-            since: blocked.since,
+            since: Time(blocked.since),
             waits_for: blocked.until.map_or(WaitsForView::Decision, |_| WaitsForView::Time),
-            until: blocked.until,
+            until: blocked.until.map(Time),
             held: blocked.held,
         }
     }

@@ -1,6 +1,5 @@
 //! Reconciliation results.
 
-use chrono::{DateTime, Utc};
 use handover_events::{EventId, TenantId};
 use marketplace::use_cases::operations::{Finding, FindingKind, Reconciliation, Repair};
 use marketplace_domain::OrderId;
@@ -8,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::rfc3339;
+use super::Time;
 use crate::document::kinds;
 
 /// Comparison of business rows, outbox, publisher confirms, consume log and effects over a time window.
@@ -16,12 +15,8 @@ use crate::document::kinds;
 #[serde(rename_all = "camelCase")]
 #[schema(as = Reconciliation)]
 pub struct ReconciliationView {
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    from: DateTime<Utc>,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    to: DateTime<Utc>,
+    from: Time,
+    to: Time,
     orders: u64,
     events: u64,
     confirmed: u64,
@@ -65,8 +60,8 @@ impl From<Reconciliation> for ReconciliationView {
     fn from(reconciliation: Reconciliation) -> ReconciliationView {
         let count = |kind: FindingKind| (kind.as_str().to_owned(), reconciliation.count(kind).into());
         ReconciliationView {
-            from: reconciliation.since,
-            to: reconciliation.until,
+            from: Time(reconciliation.since),
+            to: Time(reconciliation.until),
             orders: reconciliation.orders,
             events: reconciliation.events,
             confirmed: reconciliation.confirmed,

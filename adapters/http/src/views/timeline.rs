@@ -1,13 +1,12 @@
 //! Timeline of an order.
 
-use chrono::{DateTime, Utc};
 use handover_events::EventId;
 use marketplace::use_cases::operations::{Timeline, TimelineItem};
 use marketplace_domain::OrderId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::rfc3339;
+use super::Time;
 use crate::document::kinds;
 
 /// Everything that happened to an order, in chronological order.
@@ -25,9 +24,7 @@ pub struct TimelineView {
 #[serde(rename_all = "camelCase")]
 #[schema(as = TimelineItem)]
 struct ItemView {
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    at: DateTime<Utc>,
+    at: Time,
     #[schema(value_type = kinds::TimelineName)]
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,36 +60,20 @@ impl From<Timeline> for TimelineView {
 
 impl From<TimelineItem> for ItemView {
     fn from(item: TimelineItem) -> ItemView {
-        let TimelineItem {
-            at,
-            kind,
-            event_id,
-            event_type,
-            consumer,
-            status,
-            attempts,
-            idempotency_key,
-            amount,
-            balance_after,
-            what,
-            detail,
-            trace_id,
-        } = item;
-        let kind = kind.as_str();
         ItemView {
-            at,
-            kind,
-            event_id,
-            event_type,
-            consumer,
-            status,
-            attempts,
-            idempotency_key,
-            amount,
-            balance_after,
-            what,
-            detail,
-            trace_id,
+            at: Time(item.at),
+            kind: item.kind.as_str(),
+            event_id: item.event_id,
+            event_type: item.event_type,
+            consumer: item.consumer,
+            status: item.status,
+            attempts: item.attempts,
+            idempotency_key: item.idempotency_key,
+            amount: item.amount,
+            balance_after: item.balance_after,
+            what: item.what,
+            detail: item.detail,
+            trace_id: item.trace_id,
         }
     }
 }

@@ -1,8 +1,5 @@
 //! `/api/v1/ops/wallets`, `/points`, `/coupons`: assets that operators grant to users, once per idempotency key.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use chrono::{DateTime, Datelike, Utc};
 use marketplace::use_cases::operations::{self, AssetGrant, IssueCoupon};
 use marketplace_domain::{Asset, AssetOperation, Coupon, CouponId, Money, UserId};
@@ -13,11 +10,10 @@ use crate::bodies;
 use crate::body::JsonBody;
 use crate::context::Operator;
 use crate::document::kinds;
-use crate::edge::Edge;
 use crate::messages;
 use crate::path::PathId;
 use crate::response::{Done, RouteResult};
-use crate::views::{AssetAmount, rfc3339};
+use crate::views::{AssetAmount, Time};
 
 /// The last year that every database can store.
 const LAST_YEAR: i32 = 9999;
@@ -32,14 +28,11 @@ pub(in crate::routes) struct AssetGrantView {
     asset: &'static str,
     #[schema(value_type = kinds::Operation)]
     operation: &'static str,
-    #[schema(value_type = kinds::AssetAmount)]
     amount: AssetAmount,
-    #[schema(value_type = Option<kinds::AssetAmount>, required)]
+    #[schema(required)]
     balance_after: Option<AssetAmount>,
     idempotency_key: String,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    create_time: DateTime<Utc>,
+    create_time: Time,
 }
 
 impl From<AssetOperation> for AssetGrantView {
@@ -53,7 +46,7 @@ impl From<AssetOperation> for AssetGrantView {
             amount: of(operation.amount),
             balance_after: operation.balance_after.map(of),
             idempotency_key: operation.key.to_string(),
-            create_time: operation.at,
+            create_time: Time(operation.at),
         }
     }
 }
@@ -70,14 +63,10 @@ pub(in crate::routes) struct IssuedCouponView {
     discount: Money,
     #[schema(value_type = kinds::Amount)]
     min_spend: Money,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    expires_at: DateTime<Utc>,
+    expires_at: Time,
     #[schema(value_type = kinds::CouponStatus)]
     status: &'static str,
-    #[serde(serialize_with = "rfc3339")]
-    #[schema(value_type = kinds::Time)]
-    create_time: DateTime<Utc>,
+    create_time: Time,
 }
 
 impl IssuedCouponView {
@@ -88,9 +77,9 @@ impl IssuedCouponView {
             user_id: coupon.user,
             discount: coupon.discount,
             min_spend: coupon.min_spend,
-            expires_at: coupon.expires_at,
+            expires_at: Time(coupon.expires_at),
             status: coupon.status_at(now).as_str(),
-            create_time: coupon.create_time,
+            create_time: Time(coupon.create_time),
         }
     }
 }
@@ -113,8 +102,7 @@ impl IssuedCouponView {
     ),
 )]
 pub(super) async fn deposit(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
+    Operator(edge, context): Operator,
     PathId(user): PathId<UserId>,
     JsonBody(body): JsonBody<bodies::Deposit>,
 ) -> RouteResult {
@@ -141,8 +129,7 @@ pub(super) async fn deposit(
     ),
 )]
 pub(super) async fn grant(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
+    Operator(edge, context): Operator,
     PathId(user): PathId<UserId>,
     JsonBody(body): JsonBody<bodies::Grant>,
 ) -> RouteResult {
@@ -165,8 +152,7 @@ pub(super) async fn grant(
     ),
 )]
 pub(super) async fn issue(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
+    Operator(edge, context): Operator,
     JsonBody(body): JsonBody<bodies::NewCoupon>,
 ) -> RouteResult {
     let now = edge.app.now();

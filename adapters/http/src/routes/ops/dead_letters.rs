@@ -1,8 +1,5 @@
 //! `/api/v1/ops/dead-letters`: list, replay and discard dead letters.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use handover_outbox::operations;
 use handover_outbox::operations::{DeadLetterSelection, DiscardDeadLetters, Named, ReplayDeadLetters};
 use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus};
@@ -11,15 +8,14 @@ use crate::bodies;
 use crate::body::JsonBody;
 use crate::context::Operator;
 use crate::document::{Paging, kinds};
-use crate::edge::Edge;
 use crate::fields::Fields;
 use crate::limits::{MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
 use crate::messages;
 use crate::query::Parameters;
-use crate::response::{Done, Page, RouteResult};
+use crate::response::{Done, PageView, RouteResult};
 use crate::views::{DeadLetterView, DiscardView, ReplayView};
 
-type DeadLetterPage = Page<DeadLetterView>;
+type DeadLetterPage = PageView<DeadLetterView>;
 
 /// Lists dead letters: messages that a consumer could not process.
 #[utoipa::path(
@@ -39,11 +35,7 @@ type DeadLetterPage = Page<DeadLetterView>;
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-pub(super) async fn page(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
-    mut parameters: Parameters,
-) -> RouteResult {
+pub(super) async fn page(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
     let filter = DeadLetterFilter {
         tenant: parameters.tenant(),
         queue: parameters.visible_ascii("queue", MAX_QUEUE_CHARS),
@@ -53,12 +45,10 @@ pub(super) async fn page(
             DeadLetterStatus::named(name).ok_or_else(|| messages::one_of(&names().join(" ")))
         }),
     };
-    let before = parameters.cursor();
-    let limit = parameters.limit();
-    parameters.finish()?;
+    let (before, limit) = parameters.finish_page()?;
     let page =
         operations::dead_letters(&edge.app.outbox, &context.operator()?, filter, before, limit).await?;
-    Done::page(page.items.into_iter().map(DeadLetterView::from).collect(), page.next)
+    Done::page(page, DeadLetterView::from)
 }
 
 /// Replays dead letters: sends them to their consumers again.
@@ -74,8 +64,7 @@ pub(super) async fn page(
     ),
 )]
 pub(super) async fn replay(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
+    Operator(edge, context): Operator,
     JsonBody(body): JsonBody<bodies::ReplayRequest>,
 ) -> RouteResult {
     let command = body.command(|body, fields| {
@@ -99,8 +88,7 @@ pub(super) async fn replay(
     ),
 )]
 pub(super) async fn discard(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
+    Operator(edge, context): Operator,
     JsonBody(body): JsonBody<bodies::DiscardRequest>,
 ) -> RouteResult {
     let command = body.command(|body, fields| {

@@ -7,8 +7,8 @@ mod reconciliation;
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use handover_events::EventId;
+use handover_outbox::Page;
 use handover_outbox::operations;
 use handover_outbox::ports::{AuditFilter, ConsumedFilter};
 use utoipa_axum::router::OpenApiRouter;
@@ -20,12 +20,12 @@ use crate::edge::Edge;
 use crate::limits::MAX_QUEUE_CHARS;
 use crate::messages;
 use crate::query::Parameters;
-use crate::response::{Done, Page, RouteResult};
+use crate::response::{Done, PageView, RouteResult};
 use crate::views::{AuditView, ConsumptionView, QueueView, StatsView};
 
-type AuditPage = Page<AuditView>;
-type ConsumptionPage = Page<ConsumptionView>;
-type QueuePage = Page<QueueView>;
+type AuditPage = PageView<AuditView>;
+type ConsumptionPage = PageView<ConsumptionView>;
+type QueuePage = PageView<QueueView>;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Edge>> {
     OpenApiRouter::new()
@@ -66,14 +66,10 @@ pub(super) fn multi_transaction_routes() -> OpenApiRouter<Arc<Edge>> {
         (status = 200, description = "The queues", body = QueuePage),
     ),
 )]
-async fn queues(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
-    parameters: Parameters,
-) -> RouteResult {
+async fn queues(Operator(edge, context): Operator, parameters: Parameters) -> RouteResult {
     parameters.finish()?;
     let queues = operations::queues(&edge.app.outbox, &context.operator()?).await?;
-    Done::page(queues.into_iter().map(QueueView::from).collect(), None)
+    Done::page(Page { items: queues, next: None }, QueueView::from)
 }
 
 /// Lists the consume log, newest first.
@@ -94,11 +90,7 @@ async fn queues(
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-async fn consumptions(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
-    mut parameters: Parameters,
-) -> RouteResult {
+async fn consumptions(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
     let filter = ConsumedFilter {
         tenant: parameters.tenant(),
         event_id: parameters.read("eventId", |text| Ok(text.parse::<EventId>()?)),
@@ -106,12 +98,10 @@ async fn consumptions(
         status: parameters.named("status"),
         ..ConsumedFilter::default()
     };
-    let before = parameters.cursor();
-    let limit = parameters.limit();
-    parameters.finish()?;
+    let (before, limit) = parameters.finish_page()?;
     let page =
         operations::consumptions(&edge.app.outbox, &context.operator()?, filter, before, limit).await?;
-    Done::page(page.items.into_iter().map(ConsumptionView::from).collect(), page.next)
+    Done::page(page, ConsumptionView::from)
 }
 
 /// Returns statistics of outbox, consumers, dead letters, queues and broker.
@@ -128,11 +118,7 @@ async fn consumptions(
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-async fn stats(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
-    mut parameters: Parameters,
-) -> RouteResult {
+async fn stats(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
     let tenant = parameters.tenant();
     parameters.finish()?;
     let stats = operations::stats(&edge.app.outbox, &context.operator()?, tenant).await?;
@@ -155,20 +141,14 @@ async fn stats(
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-async fn audit(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
-    mut parameters: Parameters,
-) -> RouteResult {
+async fn audit(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
     let changes = parameters.read("changes", |text| match text {
         "true" => Ok(true),
         "false" => Ok(false),
         _ => Err(messages::one_of("true false")),
     });
     let filter = AuditFilter { tenant: parameters.tenant(), changes: changes.unwrap_or(false) };
-    let before = parameters.cursor();
-    let limit = parameters.limit();
-    parameters.finish()?;
+    let (before, limit) = parameters.finish_page()?;
     let page = operations::audit_log(&edge.app.outbox, &context.operator()?, filter, before, limit).await?;
-    Done::page(page.items.into_iter().map(AuditView::from).collect(), page.next)
+    Done::page(page, AuditView::from)
 }

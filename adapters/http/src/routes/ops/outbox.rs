@@ -1,8 +1,5 @@
 //! `/api/v1/ops/outbox`, `/blocked`: list and redrive events, release blocked aggregates.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use handover_outbox::operations;
 use handover_outbox::operations::{RedriveEvents, RedriveSelection};
 use handover_outbox::ports::OutboxFilter;
@@ -11,16 +8,15 @@ use crate::bodies;
 use crate::body::{JsonBody, OptionalBody};
 use crate::context::Operator;
 use crate::document::{Paging, kinds};
-use crate::edge::Edge;
 use crate::limits::MAX_TYPE_CHARS;
 use crate::messages;
 use crate::path::{PathAggregate, PathEvent};
 use crate::query::Parameters;
-use crate::response::{Done, Page, RouteResult};
+use crate::response::{Done, PageView, RouteResult};
 use crate::views::{BlockedView, EventView, RedriveView, ReleaseView};
 
-type BlockedPage = Page<BlockedView>;
-type EventPage = Page<EventView>;
+type BlockedPage = PageView<BlockedView>;
+type EventPage = PageView<EventView>;
 
 /// Lists events, newest first.
 #[utoipa::path(
@@ -42,11 +38,7 @@ type EventPage = Page<EventView>;
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-pub(super) async fn page(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
-    mut parameters: Parameters,
-) -> RouteResult {
+pub(super) async fn page(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
     let filter = OutboxFilter {
         status: parameters.named("status"),
         event_type: parameters.visible_ascii("eventType", MAX_TYPE_CHARS),
@@ -57,11 +49,9 @@ pub(super) async fn page(
         to: parameters.time("to"),
         ..OutboxFilter::default()
     };
-    let before = parameters.cursor();
-    let limit = parameters.limit();
-    parameters.finish()?;
+    let (before, limit) = parameters.finish_page()?;
     let page = operations::outbox(&edge.app.outbox, &context.operator()?, filter, before, limit).await?;
-    Done::page(page.items.into_iter().map(EventView::from).collect(), page.next)
+    Done::page(page, EventView::from)
 }
 
 /// Returns an event.
@@ -79,8 +69,7 @@ pub(super) async fn page(
     ),
 )]
 pub(super) async fn one(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
+    Operator(edge, context): Operator,
     PathEvent(id): PathEvent,
     parameters: Parameters,
 ) -> RouteResult {
@@ -104,8 +93,7 @@ pub(super) async fn one(
     ),
 )]
 pub(super) async fn redrive(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
+    Operator(edge, context): Operator,
     JsonBody(body): JsonBody<bodies::RedriveRequest>,
 ) -> RouteResult {
     let command = body.command(|body, fields| {
@@ -142,17 +130,11 @@ pub(super) async fn redrive(
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-pub(super) async fn blocked(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
-    mut parameters: Parameters,
-) -> RouteResult {
+pub(super) async fn blocked(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
     let tenant = parameters.tenant();
-    let before = parameters.cursor();
-    let limit = parameters.limit();
-    parameters.finish()?;
+    let (before, limit) = parameters.finish_page()?;
     let page = operations::blocked(&edge.app.outbox, &context.operator()?, tenant, before, limit).await?;
-    Done::page(page.items.into_iter().map(BlockedView::from).collect(), page.next)
+    Done::page(page, BlockedView::from)
 }
 
 /// Releases a blocked aggregate: its failed events no longer block later events.
@@ -173,8 +155,7 @@ pub(super) async fn blocked(
     ),
 )]
 pub(super) async fn release(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
+    Operator(edge, context): Operator,
     PathAggregate { kind, id }: PathAggregate,
     OptionalBody(body): OptionalBody<bodies::ReleaseRequest>,
 ) -> RouteResult {

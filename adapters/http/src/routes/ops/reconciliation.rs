@@ -1,8 +1,5 @@
 //! `/api/v1/ops/reconciliation`: reconcile business rows, events and effects, and repair differences.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::TenantId;
 use handover_outbox::operations::Reason;
@@ -42,11 +39,7 @@ const MAX_WINDOW: TimeDelta = TimeDelta::days(31);
         (status = 404, description = "Tenant not found, or not accessible to the caller"),
     ),
 )]
-pub(super) async fn report(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
-    mut parameters: Parameters,
-) -> RouteResult {
+pub(super) async fn report(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
     let from = parameters.time("from");
     let to = parameters.time("to");
     let tenant = parameters.tenant();
@@ -69,8 +62,7 @@ pub(super) async fn report(
     ),
 )]
 pub(super) async fn repair(
-    State(edge): State<Arc<Edge>>,
-    Operator(context): Operator,
+    Operator(edge, context): Operator,
     OptionalBody(body): OptionalBody<bodies::RepairRequest>,
 ) -> RouteResult {
     let selection = body.command(|body, _| {
