@@ -60,6 +60,20 @@ impl Code {
         }
     }
 
+    /// The code of a response with this status, if nothing more specific is known.
+    pub(crate) fn of_status(status: StatusCode) -> Code {
+        match status {
+            StatusCode::UNAUTHORIZED => Code::NotAuthenticated,
+            StatusCode::FORBIDDEN => Code::NotAllowed,
+            StatusCode::NOT_FOUND => Code::NotFound,
+            StatusCode::CONFLICT => Code::Conflict,
+            StatusCode::TOO_MANY_REQUESTS => Code::RateLimited,
+            StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
+            other if other.is_client_error() => Code::Invalid,
+            _ => Code::Internal,
+        }
+    }
+
     pub(crate) const fn status(self) -> StatusCode {
         match self {
             Code::Done => StatusCode::OK,

@@ -122,20 +122,32 @@ impl Refusal {
 
     /// The error response for a status without an envelope.
     pub(crate) fn from_status(status: StatusCode) -> Refusal {
-        let (code, message) = match status {
-            StatusCode::UNAUTHORIZED => (Code::NotAuthenticated, messages::NOT_AUTHENTICATED),
-            StatusCode::FORBIDDEN => (Code::NotAllowed, messages::NOT_ALLOWED),
-            StatusCode::NOT_FOUND => (Code::NotFound, messages::NO_ROUTE),
-            StatusCode::METHOD_NOT_ALLOWED => (Code::Invalid, messages::WRONG_METHOD),
-            StatusCode::REQUEST_TIMEOUT => (Code::Invalid, messages::BODY_TIMEOUT),
-            StatusCode::PAYLOAD_TOO_LARGE => (Code::Invalid, messages::BODY_TOO_LARGE),
-            StatusCode::UNSUPPORTED_MEDIA_TYPE => (Code::Invalid, messages::NOT_JSON_TYPE),
-            StatusCode::TOO_MANY_REQUESTS => (Code::RateLimited, messages::RATE_LIMITED),
-            StatusCode::SERVICE_UNAVAILABLE => (Code::Unavailable, messages::UNAVAILABLE),
-            other if other.is_client_error() => (Code::Invalid, messages::INVALID),
-            _ => (Code::Internal, messages::INTERNAL_ERROR),
-        };
-        Refusal { status, ..Refusal::new(code, message) }
+        let code = Code::of_status(status);
+        Refusal { status, ..Refusal::new(code, default_message(code, status)) }
+    }
+}
+
+/// The message of a code, unless a route has a more specific one.
+pub(crate) fn default_message(code: Code, status: StatusCode) -> Text {
+    match code {
+        Code::Done => messages::DONE,
+        Code::Invalid => match status {
+            StatusCode::METHOD_NOT_ALLOWED => messages::WRONG_METHOD,
+            StatusCode::REQUEST_TIMEOUT => messages::BODY_TIMEOUT,
+            StatusCode::PAYLOAD_TOO_LARGE => messages::BODY_TOO_LARGE,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => messages::NOT_JSON_TYPE,
+            _ => messages::INVALID,
+        },
+        Code::NotAuthenticated => messages::NOT_AUTHENTICATED,
+        Code::NotAllowed => messages::NOT_ALLOWED,
+        Code::NotFound => messages::NO_ROUTE,
+        Code::Conflict => messages::CONFLICT,
+        Code::InProgress => messages::IN_PROGRESS,
+        Code::KeyReused => messages::KEY_REUSED,
+        Code::RateLimited => messages::RATE_LIMITED,
+        Code::Internal => messages::INTERNAL_ERROR,
+        Code::Unavailable => messages::UNAVAILABLE,
+        Code::OutcomeUnknown => messages::OUTCOME_UNKNOWN,
     }
 }
 

@@ -15,6 +15,7 @@ use utoipa::openapi::{
 use super::layers::{COMMON_HEADERS, RATE_LIMIT_HEADERS};
 use crate::envelope::Code;
 use crate::messages::{self, Text};
+use crate::refusal::default_message;
 
 /// Schema name of the trace id.
 pub(super) const TRACE_ID: &str = "TraceId";
@@ -65,23 +66,8 @@ impl ErrorCase {
     /// Example message.
     fn message(&self) -> Text {
         match self.code {
-            Code::Done => messages::DONE,
-            Code::Invalid => match self.status {
-                StatusCode::REQUEST_TIMEOUT => messages::BODY_TIMEOUT,
-                StatusCode::PAYLOAD_TOO_LARGE => messages::BODY_TOO_LARGE,
-                StatusCode::UNSUPPORTED_MEDIA_TYPE => messages::NOT_JSON_TYPE,
-                _ => messages::INVALID,
-            },
-            Code::NotAuthenticated => messages::NOT_AUTHENTICATED,
-            Code::NotAllowed => messages::NOT_ALLOWED,
             Code::NotFound => messages::not_found("order"),
-            Code::Conflict => messages::CONFLICT,
-            Code::InProgress => messages::IN_PROGRESS,
-            Code::KeyReused => messages::KEY_REUSED,
-            Code::RateLimited => messages::RATE_LIMITED,
-            Code::Internal => messages::INTERNAL_ERROR,
-            Code::Unavailable => messages::UNAVAILABLE,
-            Code::OutcomeUnknown => messages::OUTCOME_UNKNOWN,
+            code => default_message(code, self.status),
         }
     }
 

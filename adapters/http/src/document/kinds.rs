@@ -1,4 +1,4 @@
-//! JSON Schemas of the values in requests and responses: one type for each reader in `fields.rs` and each domain type in the
+//! JSON Schemas of the values in requests and responses: one type for each reader in `values.rs` and each domain type in the
 //! views.
 //!
 //! The types are uninhabited; they are only named in `#[schema(value_type = kinds::Id)]`.

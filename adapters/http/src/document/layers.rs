@@ -117,7 +117,7 @@ impl OperationLayers {
                 self.complete_success(&mut described);
                 operation.responses.responses.insert(status, described.into());
             } else {
-                let case = ErrorCase::of_route(code, code_of_status(code), &described.description);
+                let case = ErrorCase::of_route(code, Code::of_status(code), &described.description);
                 errors.entry(code).or_default().push(case);
                 error_data.extend(data_of(&described).map(|data| (code, data)));
             }
@@ -192,17 +192,6 @@ impl OperationLayers {
         let unavailable = "a dependency is unavailable, or the server is overloaded; nothing was changed";
         add(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, unavailable);
         errors
-    }
-}
-
-/// The error code of a route's response with this status.
-fn code_of_status(status: StatusCode) -> Code {
-    match status {
-        StatusCode::FORBIDDEN => Code::NotAllowed,
-        StatusCode::NOT_FOUND => Code::NotFound,
-        StatusCode::CONFLICT => Code::Conflict,
-        StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
-        _ => Code::Invalid,
     }
 }
 

@@ -9,7 +9,7 @@ mod layers;
 mod parameters;
 
 pub(crate) use layers::operations;
-pub(crate) use parameters::{Paging, RequiredKey, Signed};
+pub(crate) use parameters::{Paging, RequiredKey, Signed, TENANT, TENANT_NOT_FOUND};
 
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,

@@ -9,6 +9,12 @@ use utoipa::{IntoParams, ToSchema};
 use super::kinds;
 use crate::header_names::X_IDEMPOTENCY_KEY;
 
+/// Description of the parameter `tenantId` of operator routes.
+pub(crate) const TENANT: &str =
+    "Tenant; default: the operator's own. Only the role `platform` may select another";
+/// Description of the response to an operator who selects another tenant.
+pub(crate) const TENANT_NOT_FOUND: &str = "Tenant not found, or not accessible to the caller";
+
 /// `cursor` and `limit` of a list.
 pub(crate) enum Paging {}
 

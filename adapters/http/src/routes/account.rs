@@ -161,9 +161,7 @@ impl From<ListingEntry> for ListingView {
     path = "/credit",
     operation_id = "credit",
     tag = "account",
-    responses(
-        (status = 200, description = "The credit score and its counters", body = CreditView),
-    ),
+    responses((status = 200, description = "The credit score and its counters", body = CreditView)),
 )]
 async fn credit(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     parameters.finish()?;
@@ -177,12 +175,8 @@ async fn credit(Caller(edge, context): Caller, parameters: Parameters) -> RouteR
     path = "/notifications",
     operation_id = "notifications",
     tag = "account",
-    params(
-        Paging,
-    ),
-    responses(
-        (status = 200, description = "A page of notifications", body = NotificationPage),
-    ),
+    params(Paging),
+    responses((status = 200, description = "A page of notifications", body = NotificationPage)),
 )]
 async fn notifications(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     let (before, limit) = parameters.finish_page()?;
@@ -200,9 +194,7 @@ async fn notifications(Caller(edge, context): Caller, parameters: Parameters) ->
         ("as" = Option<kinds::Side>, Query, description = "The caller's side of the order; default: `seller`"),
         Paging,
     ),
-    responses(
-        (status = 200, description = "A page of shipments", body = ShipmentPage),
-    ),
+    responses((status = 200, description = "A page of shipments", body = ShipmentPage)),
 )]
 async fn shipments(Caller(edge, context): Caller, mut parameters: Parameters) -> RouteResult {
     let side = parameters.side();
@@ -218,12 +210,8 @@ async fn shipments(Caller(edge, context): Caller, mut parameters: Parameters) ->
     path = "/listings",
     operation_id = "listings",
     tag = "account",
-    params(
-        Paging,
-    ),
-    responses(
-        (status = 200, description = "A page of listings", body = ListingPage),
-    ),
+    params(Paging),
+    responses((status = 200, description = "A page of listings", body = ListingPage)),
 )]
 async fn listings(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     let (before, limit) = parameters.finish_page()?;

@@ -157,9 +157,7 @@ impl CouponView {
     path = "/wallet",
     operation_id = "wallet",
     tag = "assets",
-    params(
-        Paging,
-    ),
+    params(Paging),
     responses(
         (status = 200, description = "The balance, its holds, and a page of ledger entries", body = BalanceView),
     ),
@@ -174,9 +172,7 @@ async fn wallet(Caller(edge, context): Caller, parameters: Parameters) -> RouteR
     path = "/points",
     operation_id = "points",
     tag = "assets",
-    params(
-        Paging,
-    ),
+    params(Paging),
     responses(
         (status = 200, description = "The balance, its holds, and a page of ledger entries", body = BalanceView),
     ),
@@ -197,12 +193,8 @@ async fn purse(edge: &Edge, context: &CommandContext, purse: Purse, parameters: 
     path = "/coupons",
     operation_id = "coupons",
     tag = "assets",
-    params(
-        Paging,
-    ),
-    responses(
-        (status = 200, description = "A page of coupons", body = CouponPage),
-    ),
+    params(Paging),
+    responses((status = 200, description = "A page of coupons", body = CouponPage)),
 )]
 async fn coupons(Caller(edge, context): Caller, parameters: Parameters) -> RouteResult {
     let (before, limit) = parameters.finish_page()?;

@@ -118,9 +118,7 @@ impl From<Order> for OrderView {
     path = "/",
     operation_id = "placeOrder",
     tag = "orders",
-    params(
-        RequiredKey,
-    ),
+    params(RequiredKey),
     request_body = bodies::NewOrder,
     responses(
         (status = 201, description = "The order; it must be paid before its deadline", body = OrderView),
@@ -156,9 +154,7 @@ async fn place(
         ("status" = Option<kinds::OrderStatus>, Query, description = "Only orders with this status"),
         Paging,
     ),
-    responses(
-        (status = 200, description = "A page of orders", body = OrderPage),
-    ),
+    responses((status = 200, description = "A page of orders", body = OrderPage)),
 )]
 async fn page(Caller(edge, context): Caller, mut parameters: Parameters) -> RouteResult {
     let side = parameters.side();
@@ -175,9 +171,7 @@ async fn page(Caller(edge, context): Caller, mut parameters: Parameters) -> Rout
     path = "/{id}",
     operation_id = "order",
     tag = "orders",
-    params(
-        ("id" = kinds::Id, Path, description = "The order"),
-    ),
+    params(("id" = kinds::Id, Path, description = "The order")),
     responses(
         (status = 200, description = "The order", body = OrderView),
         (status = 404, description = "Order not found, or the caller is not a party of it"),
@@ -201,9 +195,7 @@ async fn one(
     path = "/{id}/cancel",
     operation_id = "cancelOrder",
     tag = "orders",
-    params(
-        ("id" = kinds::Id, Path, description = "The order"),
-    ),
+    params(("id" = kinds::Id, Path, description = "The order")),
     request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
     responses(
         (status = 200, description = "The order, cancelled", body = OrderView),
@@ -225,9 +217,7 @@ async fn cancel(Caller(edge, context): Caller, PathId(id): PathId<OrderId>, _: N
     path = "/{id}/ship",
     operation_id = "shipOrder",
     tag = "orders",
-    params(
-        ("id" = kinds::Id, Path, description = "The order"),
-    ),
+    params(("id" = kinds::Id, Path, description = "The order")),
     request_body = bodies::Shipping,
     responses(
         (status = 200, description = "The order, shipped", body = OrderView),
@@ -257,9 +247,7 @@ async fn ship(
     path = "/{id}/complete",
     operation_id = "completeOrder",
     tag = "orders",
-    params(
-        ("id" = kinds::Id, Path, description = "The order"),
-    ),
+    params(("id" = kinds::Id, Path, description = "The order")),
     request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
     responses(
         (status = 200, description = "The order, completed", body = OrderView),

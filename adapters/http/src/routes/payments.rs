@@ -88,9 +88,7 @@ pub(super) async fn start(
     operation_id = "reportPayment",
     tag = "gateway",
     security(("gatewaySignature" = [])),
-    params(
-        Signed,
-    ),
+    params(Signed),
     request_body = bodies::PaymentReport,
     responses(
         (status = 200, description = "The payment, settled", body = PaymentView),

@@ -66,9 +66,7 @@ impl From<Product> for ProductView {
     operation_id = "listProduct",
     tag = "products",
     request_body = bodies::NewProduct,
-    responses(
-        (status = 201, description = "The product, on sale", body = ProductView),
-    ),
+    responses((status = 201, description = "The product, on sale", body = ProductView)),
 )]
 async fn put_on_sale(
     Caller(edge, context): Caller,
@@ -89,9 +87,7 @@ async fn put_on_sale(
         ("status" = Option<kinds::ProductStatus>, Query, description = "Only products with this status"),
         Paging,
     ),
-    responses(
-        (status = 200, description = "A page of products", body = ProductPage),
-    ),
+    responses((status = 200, description = "A page of products", body = ProductPage)),
 )]
 async fn page(Caller(edge, context): Caller, mut parameters: Parameters) -> RouteResult {
     let status = parameters.named("status");
@@ -106,9 +102,7 @@ async fn page(Caller(edge, context): Caller, mut parameters: Parameters) -> Rout
     path = "/{id}",
     operation_id = "product",
     tag = "products",
-    params(
-        ("id" = kinds::Id, Path, description = "The product"),
-    ),
+    params(("id" = kinds::Id, Path, description = "The product")),
     responses(
         (status = 200, description = "The product", body = ProductView),
         (status = 404, description = "Product not found"),
@@ -132,9 +126,7 @@ async fn one(
     path = "/{id}/off-shelf",
     operation_id = "hideProduct",
     tag = "products",
-    params(
-        ("id" = kinds::Id, Path, description = "The product"),
-    ),
+    params(("id" = kinds::Id, Path, description = "The product")),
     request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
     responses(
         (status = 200, description = "The product, off the shelf", body = ProductView),
@@ -156,9 +148,7 @@ async fn off_shelf(Caller(edge, context): Caller, PathId(id): PathId<ProductId>,
     path = "/{id}/on-shelf",
     operation_id = "showProduct",
     tag = "products",
-    params(
-        ("id" = kinds::Id, Path, description = "The product"),
-    ),
+    params(("id" = kinds::Id, Path, description = "The product")),
     request_body(content = Option<bodies::EmptyBody>, content_type = "application/json"),
     responses(
         (status = 200, description = "The product, on sale", body = ProductView),

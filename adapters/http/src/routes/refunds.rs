@@ -69,9 +69,7 @@ impl From<Refund> for RefundView {
     path = "/{id}/refunds",
     operation_id = "refundOrder",
     tag = "refunds",
-    params(
-        ("id" = kinds::Id, Path, description = "The order"),
-    ),
+    params(("id" = kinds::Id, Path, description = "The order")),
     request_body = bodies::NewRefund,
     responses(
         (status = 201, description = "The refund, in `PROCESSING`", body = RefundView),
@@ -98,9 +96,7 @@ pub(super) async fn request(
     path = "/{id}/refunds",
     operation_id = "refunds",
     tag = "refunds",
-    params(
-        ("id" = kinds::Id, Path, description = "The order"),
-    ),
+    params(("id" = kinds::Id, Path, description = "The order")),
     responses(
         (status = 200, description = "The refunds", body = RefundPage),
         (status = 404, description = "Order not found, or not visible to the caller"),
@@ -125,9 +121,7 @@ pub(super) async fn of_order(
     operation_id = "reportRefund",
     tag = "gateway",
     security(("gatewaySignature" = [])),
-    params(
-        Signed,
-    ),
+    params(Signed),
     request_body = bodies::RefundReport,
     responses(
         (status = 200, description = "The refund, settled", body = RefundView),

@@ -18,9 +18,7 @@ use crate::views::TimelineView;
     path = "/{id}/timeline",
     operation_id = "timeline",
     tag = "orders",
-    params(
-        ("id" = kinds::Id, Path, description = "The order"),
-    ),
+    params(("id" = kinds::Id, Path, description = "The order")),
     responses(
         (status = 200, description = "The entries in chronological order", body = TimelineView),
         (status = 404, description = "Order not found, or not visible to the caller"),

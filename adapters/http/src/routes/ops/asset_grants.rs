@@ -92,9 +92,7 @@ impl IssuedCouponView {
     path = "/wallets/{userId}/deposits",
     operation_id = "deposit",
     tag = "operators",
-    params(
-        ("userId" = kinds::Id, Path, description = "The user"),
-    ),
+    params(("userId" = kinds::Id, Path, description = "The user")),
     request_body = bodies::Deposit,
     responses(
         (status = 201, description = "The grant", body = AssetGrantView),
@@ -119,9 +117,7 @@ pub(super) async fn deposit(
     path = "/points/{userId}/grants",
     operation_id = "grantPoints",
     tag = "operators",
-    params(
-        ("userId" = kinds::Id, Path, description = "The user"),
-    ),
+    params(("userId" = kinds::Id, Path, description = "The user")),
     request_body = bodies::Grant,
     responses(
         (status = 201, description = "The grant", body = AssetGrantView),
@@ -147,9 +143,7 @@ pub(super) async fn grant(
     operation_id = "issueCoupon",
     tag = "operators",
     request_body = bodies::NewCoupon,
-    responses(
-        (status = 201, description = "The coupon", body = IssuedCouponView),
-    ),
+    responses((status = 201, description = "The coupon", body = IssuedCouponView)),
 )]
 pub(super) async fn issue(
     Operator(edge, context): Operator,

@@ -7,7 +7,7 @@ use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus};
 use crate::bodies;
 use crate::body::JsonBody;
 use crate::context::Operator;
-use crate::document::{Paging, kinds};
+use crate::document::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
 use crate::fields::Fields;
 use crate::limits::{MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
 use crate::messages;
@@ -27,12 +27,12 @@ type DeadLetterPage = PageView<DeadLetterView>;
         ("queue" = Option<kinds::QueueName>, Query, description = "Only dead letters of this queue"),
         ("eventType" = Option<kinds::EventType>, Query, description = "Only dead letters of this event type"),
         ("status" = Option<kinds::DeadLetterStatus>, Query, description = "Only dead letters with this status"),
-        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
+        ("tenantId" = Option<kinds::Id>, Query, description = TENANT),
         Paging,
     ),
     responses(
         (status = 200, description = "A page of dead letters", body = DeadLetterPage),
-        (status = 404, description = "Tenant not found, or not accessible to the caller"),
+        (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]
 pub(super) async fn page(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
@@ -60,7 +60,7 @@ pub(super) async fn page(Operator(edge, context): Operator, mut parameters: Para
     request_body = bodies::ReplayRequest,
     responses(
         (status = 200, description = "The result", body = ReplayView),
-        (status = 404, description = "Tenant not found, or not accessible to the caller"),
+        (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]
 pub(super) async fn replay(
@@ -84,7 +84,7 @@ pub(super) async fn replay(
     request_body = bodies::DiscardRequest,
     responses(
         (status = 200, description = "The result", body = DiscardView),
-        (status = 404, description = "Tenant not found, or not accessible to the caller"),
+        (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]
 pub(super) async fn discard(

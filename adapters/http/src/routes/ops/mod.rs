@@ -15,7 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::context::Operator;
-use crate::document::{Paging, kinds};
+use crate::document::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
 use crate::edge::Edge;
 use crate::limits::MAX_QUEUE_CHARS;
 use crate::messages;
@@ -62,9 +62,7 @@ pub(super) fn multi_transaction_routes() -> OpenApiRouter<Arc<Edge>> {
     path = "/queues",
     operation_id = "queues",
     tag = "operators",
-    responses(
-        (status = 200, description = "The queues", body = QueuePage),
-    ),
+    responses((status = 200, description = "The queues", body = QueuePage)),
 )]
 async fn queues(Operator(edge, context): Operator, parameters: Parameters) -> RouteResult {
     parameters.finish()?;
@@ -79,7 +77,7 @@ async fn queues(Operator(edge, context): Operator, parameters: Parameters) -> Ro
     operation_id = "consumptions",
     tag = "operators",
     params(
-        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
+        ("tenantId" = Option<kinds::Id>, Query, description = TENANT),
         ("eventId" = Option<kinds::EventId>, Query, description = "Only records of this event"),
         ("consumer" = Option<kinds::QueueName>, Query, description = "Only records of this consumer"),
         ("status" = Option<kinds::ConsumeStatus>, Query, description = "Only records with this status"),
@@ -87,7 +85,7 @@ async fn queues(Operator(edge, context): Operator, parameters: Parameters) -> Ro
     ),
     responses(
         (status = 200, description = "A page of the consume log", body = ConsumptionPage),
-        (status = 404, description = "Tenant not found, or not accessible to the caller"),
+        (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]
 async fn consumptions(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
@@ -110,12 +108,10 @@ async fn consumptions(Operator(edge, context): Operator, mut parameters: Paramet
     path = "/stats",
     operation_id = "stats",
     tag = "operators",
-    params(
-        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
-    ),
+    params(("tenantId" = Option<kinds::Id>, Query, description = TENANT)),
     responses(
         (status = 200, description = "The statistics", body = StatsView),
-        (status = 404, description = "Tenant not found, or not accessible to the caller"),
+        (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]
 async fn stats(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
@@ -132,13 +128,13 @@ async fn stats(Operator(edge, context): Operator, mut parameters: Parameters) ->
     operation_id = "audit",
     tag = "operators",
     params(
-        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
+        ("tenantId" = Option<kinds::Id>, Query, description = TENANT),
         ("changes" = Option<bool>, Query, description = "`true`: only entries of changes"),
         Paging,
     ),
     responses(
         (status = 200, description = "A page of the audit log", body = AuditPage),
-        (status = 404, description = "Tenant not found, or not accessible to the caller"),
+        (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]
 async fn audit(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {

@@ -7,7 +7,7 @@ use handover_outbox::ports::OutboxFilter;
 use crate::bodies;
 use crate::body::{JsonBody, OptionalBody};
 use crate::context::Operator;
-use crate::document::{Paging, kinds};
+use crate::document::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
 use crate::limits::MAX_TYPE_CHARS;
 use crate::messages;
 use crate::path::{PathAggregate, PathEvent};
@@ -28,14 +28,14 @@ type EventPage = PageView<EventView>;
         ("status" = Option<kinds::OutboxStatus>, Query, description = "Only events with this status"),
         ("eventType" = Option<kinds::EventType>, Query, description = "Only events of this type"),
         ("aggregateId" = Option<kinds::AggregateId>, Query, description = "Only events of this aggregate, such as an order or a payment"),
-        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
+        ("tenantId" = Option<kinds::Id>, Query, description = TENANT),
         ("from" = Option<kinds::Time>, Query, description = "Earliest commit time (inclusive)"),
         ("to" = Option<kinds::Time>, Query, description = "Latest commit time (exclusive)"),
         Paging,
     ),
     responses(
         (status = 200, description = "A page of events", body = EventPage),
-        (status = 404, description = "Tenant not found, or not accessible to the caller"),
+        (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]
 pub(super) async fn page(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
@@ -60,9 +60,7 @@ pub(super) async fn page(Operator(edge, context): Operator, mut parameters: Para
     path = "/outbox/{eventId}",
     operation_id = "event",
     tag = "operators",
-    params(
-        ("eventId" = kinds::EventId, Path, description = "The event"),
-    ),
+    params(("eventId" = kinds::EventId, Path, description = "The event")),
     responses(
         (status = 200, description = "The event", body = EventView),
         (status = 404, description = "Event not found in a tenant accessible to the caller"),
@@ -89,7 +87,7 @@ pub(super) async fn one(
     request_body = bodies::RedriveRequest,
     responses(
         (status = 200, description = "The result", body = RedriveView),
-        (status = 404, description = "Tenant not found, or not accessible to the caller"),
+        (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]
 pub(super) async fn redrive(
@@ -122,12 +120,12 @@ pub(super) async fn redrive(
     operation_id = "blockedAggregates",
     tag = "operators",
     params(
-        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
+        ("tenantId" = Option<kinds::Id>, Query, description = TENANT),
         Paging,
     ),
     responses(
         (status = 200, description = "A page of aggregates; failed events block later ones only if `outbox.on-failed` is `hold`", body = BlockedPage),
-        (status = 404, description = "Tenant not found, or not accessible to the caller"),
+        (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]
 pub(super) async fn blocked(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {

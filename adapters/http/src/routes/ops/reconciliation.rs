@@ -9,7 +9,7 @@ use marketplace::use_cases::operations::{self, GRACE, Reconcile};
 use crate::bodies;
 use crate::body::OptionalBody;
 use crate::context::Operator;
-use crate::document::kinds;
+use crate::document::{TENANT, TENANT_NOT_FOUND, kinds};
 use crate::edge::Edge;
 use crate::messages;
 use crate::query::Parameters;
@@ -31,12 +31,12 @@ const MAX_WINDOW: TimeDelta = TimeDelta::days(31);
     params(
         ("from" = Option<kinds::Time>, Query, description = "Start; default: 24 hours before `to`"),
         ("to" = Option<kinds::Time>, Query, description = "End; default: now"),
-        ("tenantId" = Option<kinds::Id>, Query, description = "Tenant; default: the operator's own. Only the role `platform` may select another"),
+        ("tenantId" = Option<kinds::Id>, Query, description = TENANT),
         ("repair" = Option<kinds::NoRepair>, Query, description = "Only `false`; to repair, send a POST to `/api/v1/ops/reconciliation/repair`"),
     ),
     responses(
         (status = 200, description = "What was compared, and the findings", body = ReconciliationView),
-        (status = 404, description = "Tenant not found, or not accessible to the caller"),
+        (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]
 pub(super) async fn report(Operator(edge, context): Operator, mut parameters: Parameters) -> RouteResult {
@@ -58,7 +58,7 @@ pub(super) async fn report(Operator(edge, context): Operator, mut parameters: Pa
     request_body(content = Option<bodies::RepairRequest>, content_type = "application/json"),
     responses(
         (status = 200, description = "What was compared, and the findings with their repairs", body = ReconciliationView),
-        (status = 404, description = "Tenant not found, or not accessible to the caller"),
+        (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]
 pub(super) async fn repair(
