@@ -65,9 +65,10 @@ impl ErrorCase {
 
     /// Example message.
     fn message(&self) -> Text {
-        match self.code {
-            Code::NotFound => messages::not_found("order"),
-            code => default_message(code, self.status),
+        if self.code == Code::NotFound {
+            messages::not_found("order")
+        } else {
+            default_message(self.code, self.status)
         }
     }
 
