@@ -267,6 +267,7 @@ impl ReadField<Option<RedriveFilter>> for Option<RedriveEventFilter> {
                 aggregate_id: body.aggregate_id?,
                 from: body.from?,
                 to: body.to?,
+                ..OutboxFilter::default()
             });
             match filter {
                 Ok(filter) => Some(filter),
