@@ -11,6 +11,8 @@ mod event;
 mod ids;
 mod money;
 mod order;
+mod order_number;
+mod order_status;
 mod payment;
 mod product;
 mod refund;
@@ -29,9 +31,10 @@ pub use event::{
 pub use ids::{CouponId, InvoiceId, OrderId, PaymentId, ProductId, RefundId, UserId};
 pub use money::{Currency, Money, MoneyError};
 pub use order::{
-    CancelCause, CancelReason, Contradiction, NewOrder, Order, OrderAction, OrderActor, OrderNo,
-    OrderRefusal, OrderStatus, Shipment,
+    CancelCause, Contradiction, NewOrder, Order, OrderAction, OrderActor, OrderRefusal, Shipment,
 };
+pub use order_number::OrderNo;
+pub use order_status::{CancelReason, OrderStatus};
 pub use payment::{Payment, PaymentRefusal, PaymentResult, PaymentStatus, Settlement};
 pub use product::{Product, ProductAction, ProductRefusal, ProductStatus, Title};
 pub use refund::{Refund, RefundCause, RefundRefusal, RefundResult, RefundStatus};

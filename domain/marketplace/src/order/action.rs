@@ -2,8 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{CancelReason, OrderStatus};
-use crate::{AssetRefusal, Money, ProductRefusal, RefundId};
+use crate::{AssetRefusal, CancelReason, Money, OrderStatus, ProductRefusal, RefundId};
 use handover_events::TextError;
 use handover_events::named;
 

@@ -1,8 +1,8 @@
 //! Checks events about an order against its row. An event id does not prove that this program created the event: an
 //! outbox row inserted with SQL has an event id too (004 Q5).
 
-use super::{CancelReason, Order, OrderStatus};
-use crate::{EventBody, Money, OrderFacts, Points, ProductId};
+use super::Order;
+use crate::{CancelReason, EventBody, Money, OrderFacts, OrderStatus, Points, ProductId};
 
 /// Contradiction between an event and the row of its order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

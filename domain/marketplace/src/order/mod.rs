@@ -4,13 +4,9 @@
 
 mod action;
 mod evidence;
-mod number;
-mod status;
 
 pub use action::{CancelCause, OrderAction, OrderActor, OrderRefusal, Shipment};
 pub use evidence::Contradiction;
-pub use number::OrderNo;
-pub use status::{CancelReason, OrderStatus};
 
 use chrono::{DateTime, Utc};
 
@@ -19,8 +15,8 @@ use super::event::{
     OrderTimeout,
 };
 use super::{
-    Money, OrderAssets, OrderId, PointsRules, Product, ProductId, ProductRefusal, ProductStatus, RefundId,
-    RequestedAssets, UserId,
+    CancelReason, Money, OrderAssets, OrderId, OrderNo, OrderStatus, PointsRules, Product, ProductId,
+    ProductRefusal, ProductStatus, RefundId, RequestedAssets, UserId,
 };
 use handover_events::TenantId;
 
