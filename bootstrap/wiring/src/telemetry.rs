@@ -5,7 +5,6 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -73,58 +72,6 @@ fn traces(config: &LogConfig) -> (Telemetry, Option<handover_otlp::HopLayer>) {
 #[cfg(not(feature = "otel"))]
 fn traces(_: &LogConfig) -> (Telemetry, Option<tracing_subscriber::layer::Identity>) {
     Default::default()
-}
-
-/// Why a list of directives is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FilterError {
-    /// It is empty, or one of its parts is not a directive.
-    NoDirective,
-    /// A part filters by a span or by fields (`target[span{field}]=level`).
-    Span,
-}
-
-impl FilterError {
-    /// The reason, for the user.
-    pub fn why(self) -> &'static str {
-        match self {
-            FilterError::NoDirective => "it is neither a level nor a list of directives",
-            FilterError::Span => {
-                "filters by span or field ([...]) are not supported, only a level and target=level"
-            }
-        }
-    }
-}
-
-/// Parses comma-separated directives: a level, `target=level`, or `target=` for all levels. A directive covers every target
-/// with that prefix; the longest prefix wins. A single word is always a level: if it were parsed as a target, a mistyped
-/// level would turn off all logging, alerts included.
-pub fn filter(directives: &str) -> Result<Targets, FilterError> {
-    if directives.is_empty() {
-        return Err(FilterError::NoDirective);
-    }
-    // lapin logs whole messages and logs every lost connection as an error; handover-rabbitmq logs what matters.
-    let mut targets = Targets::new().with_target("lapin", LevelFilter::OFF);
-    for directive in directives.split(',').filter(|directive| !directive.is_empty()) {
-        let directive = directive.trim();
-        if directive.contains(['[', ']', '{', '}']) {
-            return Err(FilterError::Span);
-        }
-        if !directive.starts_with(|first: char| first.is_alphanumeric() || "-:_".contains(first)) {
-            return Err(FilterError::NoDirective);
-        }
-        targets = match directive.split_once('=') {
-            Some((target, "")) => targets.with_target(target, LevelFilter::TRACE),
-            Some((target, level)) => {
-                let level: LevelFilter = level.parse().map_err(|_| FilterError::NoDirective)?;
-                targets.with_target(target, level)
-            }
-            None => {
-                targets.with_default(directive.parse::<LevelFilter>().map_err(|_| FilterError::NoDirective)?)
-            }
-        };
-    }
-    Ok(targets)
 }
 
 /// Installs logging as JSON lines to a file. A second call changes nothing.

@@ -12,6 +12,7 @@ mod http;
 mod keys;
 mod layers;
 mod limits;
+mod log;
 mod read;
 mod redis;
 mod retry;
@@ -29,9 +30,6 @@ use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
 use marketplace::idempotency::RequestSettings;
 use marketplace::{Rules, Settings, TimeoutSettings};
 use marketplace_redis::RedisUse;
-use tracing_subscriber::filter::Targets;
-
-use crate::telemetry;
 
 pub use auth::AuthConfig;
 pub(crate) use auth::read_keys;
@@ -42,6 +40,7 @@ pub use http::HttpConfig;
 pub(crate) use keys::flag_help;
 pub use layers::Sources;
 pub use limits::LimitConfig;
+pub use log::{LogConfig, LogFormat};
 use read::{MINUTES, Reader};
 pub use redis::RedisConfig;
 pub use urls::{BrokerChoice, DatabaseChoice};
@@ -70,26 +69,6 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(...)")
     }
-}
-
-/// Format of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Text on a terminal, JSON lines elsewhere.
-    Auto,
-    Json,
-    Text,
-}
-
-/// Logging and trace export.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LogConfig {
-    /// `log.level`: a level, or directives such as `info,handover_outbox=debug`.
-    pub filter: Targets,
-    /// `log.format`.
-    pub format: LogFormat,
-    /// `log.traces`: `http://host:port` of an OpenTelemetry collector; `None`: off.
-    pub traces: Option<String>,
 }
 
 /// The validated configuration.
@@ -171,7 +150,7 @@ impl Config {
         let keys_store = redis::store(reader, RedisUse::Keys)?;
         let requests = requests(reader)?;
         let (points, consistency) = gateway_and_assets::assets(reader)?;
-        let log = log(reader)?;
+        let log = log::log(reader)?;
         Ok(Config {
             listen,
             limits,
@@ -295,32 +274,4 @@ fn requests(reader: &Reader<'_>) -> Result<RequestSettings, ConfigError> {
     let sweep_interval =
         reader.value("idempotency.sweep-interval", "1m").duration(SECOND..=HOUR * 24, why)?;
     Ok(RequestSettings { lease, keep, sweep_interval })
-}
-
-fn log(reader: &Reader<'_>) -> Result<LogConfig, ConfigError> {
-    let item = reader.text("log.level", "info");
-    let level = item.as_text()?;
-    let remedy = "write error, warn, info, debug or trace, or levels per target: info,handover_outbox=debug";
-    let filter = telemetry::filter(&level).map_err(|refused| item.refused(refused.why(), remedy))?;
-    let formats = [("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
-    Ok(LogConfig { filter, format: reader.one_of("log.format", &formats)?, traces: traces(reader)? })
-}
-
-fn traces(reader: &Reader<'_>) -> Result<Option<String>, ConfigError> {
-    let item = reader.url("log.traces", "off");
-    let endpoint = item.as_text()?;
-    if endpoint == "off" {
-        return Ok(None);
-    }
-    if !cfg!(feature = "otel") {
-        let remedy = "build the program with --features otel, or set it to off";
-        return Err(item.refused("this program was built without trace export", remedy));
-    }
-    let host = endpoint.strip_prefix("http://").unwrap_or_default();
-    if host.is_empty() || host.contains(['@', '?', ' ']) {
-        let remedy =
-            "write off, or http://host:port of an OpenTelemetry collector, such as http://127.0.0.1:4318";
-        return Err(item.refused("it is not the address of a collector that accepts OTLP over HTTP", remedy));
-    }
-    Ok(Some(endpoint))
 }
