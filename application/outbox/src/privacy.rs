@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::EventRegistry;
-use crate::operations::Operator;
 
 /// Replacement for a masked value.
 pub const MASK: &str = "***";
@@ -21,13 +20,9 @@ const ENVELOPE: [&str; 8] =
 /// Longest text that counts as a code or a time.
 const MAX_CODE_CHARS: usize = 64;
 
-/// A payload or envelope as this operator may see it.
-pub(crate) fn visible_json(registry: &EventRegistry, operator: &Operator, json: String) -> String {
-    if operator.sees_personal_data { json } else { masked_json(&json, &registry.visible()) }
-}
-
 /// A payload or envelope for an operator without access to personal data.
-fn masked_json(json: &str, visible: &BTreeSet<&str>) -> String {
+pub(crate) fn masked_json(registry: &EventRegistry, json: &str) -> String {
+    let visible = &registry.visible();
     match serde_json::from_str::<Value>(json) {
         Ok(object @ Value::Object(_)) => masked_value(object, visible).to_string(),
         // JSON that is not an object was not written by this application: its content is unknown.

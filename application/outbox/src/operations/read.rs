@@ -11,7 +11,8 @@ use crate::ports::{
     AuditEntry, AuditFilter, Blocked, Consumed, ConsumedFilter, DeadLetter, DeadLetterFilter, Numbered,
     OnFailed, OutboxFilter, OutboxRow, QueueDepth,
 };
-use crate::{Outbox, Page, privacy};
+use crate::privacy::masked_json;
+use crate::{Outbox, Page};
 
 /// Finds an event in any status. For an operator without access to personal data, payload fields that no event type
 /// declares as visible are masked.
@@ -27,7 +28,7 @@ pub async fn find_event(
     let read = Action::read_personal_data("outbox.show", operator, [("eventId", Some(id.as_str().into()))]);
     read.record(outbox, operator, owner, count(rows.len())).await?;
     let mut row = rows.pop().ok_or(OperationError::NotFound { what: "event" })?;
-    row.payload = privacy::visible_json(&outbox.registry, operator, row.payload);
+    row.payload = visible_json(outbox, operator, row.payload);
     Ok(row)
 }
 
@@ -88,7 +89,7 @@ pub async fn dead_letters(
     drop(view);
     let ours: BTreeSet<&str> = rows.iter().map(|row| row.event_id.as_str()).collect();
     let parked = dead_letters.into_iter().map(|Numbered { id, effect: mut dead_letter }| {
-        dead_letter.body = privacy::visible_json(&outbox.registry, operator, dead_letter.body);
+        dead_letter.body = visible_json(outbox, operator, dead_letter.body);
         let event = dead_letter.key.parse().ok().filter(|_| ours.contains(dead_letter.key.as_str()));
         ParkedDeadLetter { id, dead_letter, event }
     });
@@ -191,7 +192,7 @@ pub async fn outbox(
     }
     let mut items = rows.outbox_page(&filter, before, limit.saturating_add(1)).await?;
     for row in &mut items {
-        row.payload = privacy::visible_json(&outbox.registry, operator, std::mem::take(&mut row.payload));
+        row.payload = visible_json(outbox, operator, std::mem::take(&mut row.payload));
     }
     let mut page = Page::cut(items, limit, |row| row.id);
     if let (None, Some(above)) = (page.next, filter.above_id) {
@@ -214,6 +215,11 @@ pub async fn queues(outbox: &Outbox, operator: &Operator) -> Result<Vec<QueueDep
         .record(outbox, operator, Some(operator.tenant), count(queues.len()))
         .await?;
     Ok(queues)
+}
+
+/// A payload or envelope as this operator may see it.
+fn visible_json(outbox: &Outbox, operator: &Operator, json: String) -> String {
+    if operator.sees_personal_data { json } else { masked_json(&outbox.registry, &json) }
 }
 
 fn tenant_field(tenant: Option<TenantId>) -> (&'static str, Option<Value>) {
