@@ -17,8 +17,10 @@ extern crate self as handover_outbox;
 
 pub mod consumers;
 mod event_id;
+mod handler;
 pub mod history;
 mod lease_watch;
+mod message;
 mod metrics;
 pub mod operations;
 mod outbox;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
-use crate::consumers::Subscriber;
+use crate::handler::Subscriber;
 use crate::ports::{Broker, OnFailed, StoreError, View};
 use crate::topology::Topology;
 use crate::{EventRegistry, EventSpec, Transactor};

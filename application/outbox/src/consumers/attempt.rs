@@ -11,9 +11,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{ConsumeStatus, EventId, FailureKind, OutboxStatus, Retry};
 use tracing::{error, warn};
 
-use super::HandlerError;
 use super::event_processor::{DeliveryFields, EventProcessor, ProcessError};
 use super::single::{CountedAttempt, SingleOutcome};
+use crate::handler::HandlerError;
 use crate::metrics::NOT_CONSUMED;
 use crate::ports::{
     ConsumeRecord, Consumption, DeadLetter, Expected, MAX_DEAD_LETTER_REASON_BYTES, OutboxRow, StoreError,

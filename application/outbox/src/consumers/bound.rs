@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::{Applied, Event, Handler, HandlerError, Subscriber};
+use crate::handler::{Applied, Event, Handler, HandlerError, Subscriber};
 use crate::ports::{Erased, OutboxUnit, OutboxView, Store, StoreError, UnitOfWork, View};
 
 /// A handler with its queue and its store.

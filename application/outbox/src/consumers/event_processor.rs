@@ -9,13 +9,13 @@ use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId, HistoryKin
 use tracing::info;
 
 use super::bound::{Bound, HandlerUnit};
-use super::{Applied, Event, HandlerError};
+use crate::handler::{Applied, Event, HandlerError};
+use crate::message::envelope_of;
 use crate::metrics::{CONSUMED, IDEMPOTENT, count_on_commit};
 use crate::ports::{
     ConsumeQueries, ConsumeRecord, Consumption, DeadLetter, DeadLetterStatus, Delivery, Expected,
     HistoryEntry, MAX_DEAD_LETTER_REASON_BYTES, Message, OutboxQueries, OutboxRow, StoreError, Unapplied,
 };
-use crate::relay::envelope_of;
 use crate::settings::ConsumerSettings;
 use crate::storable_text::{hash, storable};
 use crate::{EventRegistry, Outbox, Transactor, UnitError, texts};

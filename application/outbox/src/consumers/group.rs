@@ -8,17 +8,17 @@ use chrono::{DateTime, Utc};
 use handover_events::{AggregateRef, ConsumeStatus, Envelope, EventId};
 use tracing::debug;
 
-use super::Applied;
 use super::bound::HandlerUnit;
 use super::event_processor::{
     DeliveryFields, EventProcessor, LOCK_WAIT_LIMIT, ParsedDelivery, ProcessError, claimed_aggregate,
     matches_row,
 };
 use super::gate::{Verdict, plan};
+use crate::handler::Applied;
+use crate::message::TRACEPARENT;
 use crate::ports::{
     Consumed, Delivery, DeliveryTag, HistoryEntry, OutboxRow, OutboxUnit, StoreError, Unapplied,
 };
-use crate::relay::TRACEPARENT;
 use crate::{Attempt, history, with_tx};
 
 /// Result of a group.

@@ -4,7 +4,6 @@
 //! **Invariant:** a row becomes SENT only with a [`Confirmed`](crate::ports::Confirmed) from the broker, in a
 //! transaction that has checked this relay's epoch of the row's partition.
 
-mod message;
 mod ownership;
 mod settlement;
 mod window;
@@ -22,8 +21,7 @@ use crate::{Outbox, WakeupNotifier, with_tx};
 use ownership::Ownership;
 use window::WindowEnd;
 
-pub use message::envelope_of;
-pub(crate) use message::{TRACEPARENT, outgoing_to};
+pub use crate::message::envelope_of;
 
 /// First pause after a failure of store or broker; doubled up to `probe_cap`.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

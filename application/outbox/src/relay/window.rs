@@ -11,9 +11,9 @@ use handover_events::{EventId, OutboxStatus, Retry};
 use tracing::warn;
 
 use super::Relay;
-use super::message::outgoing;
 use super::ownership::Surplus;
 use super::settlement::Results;
+use crate::message::outgoing;
 use crate::ports::{
     BrokerError, Confirmed, FailedPublish, OutboxRow, Outgoing, PublishOutcome, StoreError, UnorderedTypes,
 };

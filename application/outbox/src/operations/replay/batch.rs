@@ -9,10 +9,10 @@ use tracing::{info, warn};
 
 use super::Ready;
 use crate::consumers::retry_record;
+use crate::message::outgoing_to;
 use crate::operations::changed_by_earlier_attempt;
 use crate::operations::dead_letter_selection::{Refused, UNDECIDED, already_decided};
 use crate::ports::{AuditEntry, Changed, DeadLetterStatus, Decision, OutboxUnit, PublishOutcome, StoreError};
-use crate::relay::outgoing_to;
 use crate::{Attempt, Outbox, with_tx};
 
 /// Time limit for the confirms of a batch.

@@ -21,8 +21,8 @@ use super::dead_letter_selection::{DeadLetterSelection, Refused, already_decided
 use super::{Action, ActionUnit, OperationError, Operator, Reason, common_tenant};
 use crate::Outbox;
 use crate::consumers::broker_timeout;
+use crate::message::outgoing_to;
 use crate::ports::{AuditEntry, DeadLetter, OutboxRow, StoreError};
-use crate::relay::outgoing_to;
 use batch::{Batch, BatchOutcome};
 
 /// Maximum number of dead letters per batch.

@@ -31,7 +31,7 @@ pub fn envelope_of(row: &OutboxRow) -> Result<Envelope, String> {
 
 /// Message of a row with its current routing key. The error says why the row cannot be published. A retry cannot
 /// succeed, because neither the content of a row nor the registry of a process changes.
-pub(super) fn outgoing(registry: &EventRegistry, row: &OutboxRow) -> Result<Outgoing, String> {
+pub(crate) fn outgoing(registry: &EventRegistry, row: &OutboxRow) -> Result<Outgoing, String> {
     let envelope = envelope_of(row)?;
     let routing_key = registry.routing_key(&envelope)?.to_owned();
     Ok(Outgoing::new(row.event_id.clone(), routing_key, message_of(row, &envelope)))
