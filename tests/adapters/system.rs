@@ -62,7 +62,7 @@ fn following_clock_adopts_offset_corrected_by_half_round_trip() {
     let after = SystemClock.now();
     assert!(
         (before + moved..=after + moved).contains(&now),
-        "{now} must be from {before} to {after}, plus {moved}"
+        "{now} must be between {before} and {after}, both shifted by {moved}"
     );
     assert_eq!(clock.follow(requested, requested + ahead, received), None);
     assert!(clock.follow(requested, requested - ahead, received).unwrap() < -ahead);

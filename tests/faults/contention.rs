@@ -97,7 +97,10 @@ async fn each_of_1000_products_is_sold_at_most_once_to_200_concurrent_users() {
     assert_eq!(usize::try_from(orders).unwrap(), ledger.orders().len());
     assert_eq!(snapshot.number("SELECT count(DISTINCT product_id) FROM orders").await, orders);
     let pending = snapshot.number("SELECT count(*) FROM orders WHERE status = 'pending'").await;
-    assert_eq!(pending, orders, "no order is paid, and no payment deadline has passed");
+    assert_eq!(
+        pending, orders,
+        "every order must be pending: none is paid, and no payment deadline has passed"
+    );
     // Each order has one listing change.
     eventually(WITHIN, async || {
         let effects = snapshot.number("SELECT count(*) FROM listing_changes").await;

@@ -90,5 +90,10 @@ async fn idle_service_uses_little_cpu_time() {
         share * 100.0,
         server.resident_kib().unwrap() / 1024
     );
-    assert!(share < PROMISED, "idle: {:.1} % of a core; the limit is {PROMISED} cores", share * 100.0);
+    assert!(
+        share < PROMISED,
+        "idle: {:.1} % of a core, must be less than {:.1} %",
+        share * 100.0,
+        PROMISED * 100.0
+    );
 }

@@ -30,7 +30,7 @@ enum Victim {
     All,
 }
 
-/// The victims of all kills, in random order.
+/// Returns the target of each kill, in random sequence.
 fn victims(pair: Pair, random: &RandomSource) -> Vec<Victim> {
     let due = match pair.database_server() {
         // SQLite runs in the program's process; there is no server to kill.

@@ -61,8 +61,8 @@ async fn cancelled(api: &Api, buyers: impl IntoIterator<Item = i64>) {
     }
 }
 
-/// Waits until the credit consumer has recorded `count` cancellations of the buyer [`LOCKED`] (`operator` is `=`) or of all
-/// other buyers (`<>`).
+/// Waits until the credit consumer has recorded `count` cancellations of the buyer [`LOCKED`] (`operator` is `=`) or of
+/// all other buyers (`<>`).
 async fn expect_counted(snapshot: &DatabaseSnapshot, within: Duration, operator: &str, count: i64) {
     let sql = format!("SELECT count(*) FROM buyer_credit_changes WHERE buyer_id {operator} {LOCKED}");
     eventually(within, async || match snapshot.count(&sql).await? {
@@ -73,7 +73,7 @@ async fn expect_counted(snapshot: &DatabaseSnapshot, within: Duration, operator:
 }
 
 /// Checks that waiting was not counted as an attempt of any event, and that there is no dead letter.
-async fn assert_no_attempt_charged(snapshot: &DatabaseSnapshot) {
+async fn assert_waiting_counted_no_attempt(snapshot: &DatabaseSnapshot) {
     let charged = "SELECT count(*) FROM event_consume_log WHERE attempts <> 1 OR status <> 'SUCCESS'";
     eventually(WITHIN, async || match snapshot.count(charged).await? {
         0 => Ok(()),
@@ -98,11 +98,11 @@ async fn locked_row_delays_only_events_that_need_it(pair: Pair) {
     expect_counted(&snapshot, WITHIN, "=", 1).await;
     drop(transaction);
     expect_counted(&snapshot, WITHIN, "=", 1 + EVENTS).await;
-    assert_no_attempt_charged(&snapshot).await;
+    assert_waiting_counted_no_attempt(&snapshot).await;
 }
 
-/// SQLite has one writer, so a lock applies to the whole file: while another process holds it, nothing is applied. Reads
-/// continue, and no attempt is counted.
+/// SQLite has one writer, so a lock applies to the whole file: while another process holds it, nothing is applied.
+/// Reads continue, and no attempt is counted.
 async fn sqlite_write_lock_pauses_consumers_without_counting_attempts(pair: Pair) {
     let deployment = Deployment::start(pair).await;
     let snapshot = deployment.snapshot().await;
@@ -119,5 +119,5 @@ async fn sqlite_write_lock_pauses_consumers_without_counting_attempts(pair: Pair
     sqlx::raw_sql("ROLLBACK").execute(&mut *transaction).await.unwrap();
     drop(transaction);
     expect_counted(&snapshot, WITHIN, "<>", OTHERS.count() as i64).await;
-    assert_no_attempt_charged(&snapshot).await;
+    assert_waiting_counted_no_attempt(&snapshot).await;
 }

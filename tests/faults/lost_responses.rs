@@ -80,14 +80,14 @@ async fn events_with_lost_confirms_are_not_sent_until_confirmed(pair: Pair) {
     balance(&api, &snapshot, &ledger).await;
 }
 
-/// Waits for the relay's next confirm timeout after this time. Returns its time.
+/// Waits for the relay's next confirm timeout after the time `after`. Returns the time of that timeout.
 async fn confirm_timeout(snapshot: &DatabaseSnapshot, after: DateTime<Utc>) -> DateTime<Utc> {
     let sql = format!(
         "SELECT max(update_time) FROM outbox_events WHERE status = 'RETRY' AND update_time > {}",
         literal(after)
     );
     let time = eventually(WITHIN, async || match snapshot.rows(&sql).await?.remove(0) {
-        none if none.is_empty() => Err("the relay still waits".into()),
+        none if none.is_empty() => Err("no confirm timeout of the relay is recorded yet".into()),
         time => Ok(time),
     });
     moment(&time.await)

@@ -1,6 +1,7 @@
-//! The shipped program under faults: processes, broker and database are killed, stopped and disconnected; overload; slow
-//! clients; several processes that start and stop; RabbitMQ on three nodes. Acknowledged changes must not be lost, every
-//! event must take effect exactly once and in order, and the sums of money and points must be correct.
+//! The shipped program under faults: processes, broker and database are killed, stopped and disconnected; overload;
+//! slow clients; several processes that start and stop; RabbitMQ on three nodes. Acknowledged changes must not be lost,
+//! every event must take effect exactly once and in the order of its aggregate, and the sums of money and points must
+//! be correct.
 //!
 //! Tests that need servers have `rabbitmq`, `mariadb` or `postgres` in their path. `HANDOVER_LONG=1` repeats the faults
 //! more often and enforces the recovery times guaranteed for an otherwise idle machine. Tests that measure are ignored
@@ -76,7 +77,7 @@ fn literal(time: DateTime<Utc>) -> String {
 }
 
 /// Settings with short timeouts: unpaid orders are closed after six seconds, so that timeouts happen during the faults,
-/// and interrupted events are found soon. Leases keep their default with HANDOVER_LONG, where takeovers are measured.
+/// and interrupted events are found soon. With HANDOVER_LONG, takeovers are measured, so leases last 5 s.
 fn with_short_timeouts(launch: Launch) -> Launch {
     let lease = if long() { "5s" } else { "2s" };
     launch

@@ -36,7 +36,7 @@ impl Times {
 
 const TIMES: Times = Times { lead: Duration::from_secs(1), measured: Duration::from_secs(3) };
 
-/// Number of alternations between the two loads, so that other work on the machine affects both.
+/// Number of rounds. Each round runs the two loads one after the other, so that other work on the machine affects both.
 const ROUNDS: u64 = 12;
 
 /// Numbers of clients that are tried to find the capacity: enough for full load, too few for rejections.
@@ -163,16 +163,19 @@ async fn throughput_stays_near_capacity_when_five_times_as_much_is_offered() {
     for _ in 0..ROUNDS {
         let reached = capacity(&api, busiest, TIMES).await;
         let (sent, done, refused) = offered(&api, reached * OFFERED, TIMES).await;
-        println!("{reached}/s of {busiest} clients; offered {sent}/s, done {done}/s");
+        println!("{reached}/s completed for {busiest} clients; at {sent}/s offered, {done}/s completed");
         peaks += reached;
         offers += sent;
         goodput += done;
         rejected.extend(refused);
     }
-    println!("completed: {} % of the capacity", goodput * 100 / peaks);
+    println!("completed under overload: {} % of the capacity", goodput * 100 / peaks);
     assert!(!rejected.is_empty(), "no request was rejected");
     println!("{} requests were rejected: {}", rejected.len(), summary(&mut rejected));
     assert!(offers >= peaks * 4, "the offered load, {offers}, is less than four times the capacity, {peaks}");
     assert!(percentile(&mut rejected, 99) < REJECTED_WITHIN, "{}", summary(&mut rejected));
-    assert!(goodput * 100 >= peaks * GOODPUT_PERCENT, "{goodput} of {peaks}");
+    assert!(
+        goodput * 100 >= peaks * GOODPUT_PERCENT,
+        "completed {goodput} of the capacity {peaks}, expected at least {GOODPUT_PERCENT} %"
+    );
 }

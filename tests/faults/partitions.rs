@@ -73,7 +73,7 @@ async fn partitions_are_rebalanced_and_rolling_restart_loses_nothing(pair: Pair)
     for (n, launch) in launches.iter().enumerate() {
         servers.insert(n, launch.start().unwrap());
         let took = assert_within(shared_by(&snapshot, n as i64 + 1).await, BALANCED_WITHIN);
-        println!("{pair:?}: partitions are shared by {} after {took:.1?}", n + 1);
+        println!("{pair:?}: number of relays that share the partitions is {} after {took:.1?}", n + 1);
     }
     // Two more processes without a relay.
     let api_alone = with_short_timeouts(deployment.launch()).roles("api").start().unwrap();
@@ -98,7 +98,9 @@ async fn partitions_are_rebalanced_and_rolling_restart_loses_nothing(pair: Pair)
         servers.insert(n, launches[n].start().unwrap());
         apis[n].set_server(&servers[&n]);
         let back = assert_within(shared_by(&snapshot, 3).await, BALANCED_WITHIN);
-        println!("  stopped within {took:.1?}, taken over after {others:.1?}, shared again after {back:.1?}");
+        println!(
+            "  process stopped within {took:.1?}; partitions taken over after {others:.1?}, shared again after {back:.1?}"
+        );
         assert_progress(&api, &snapshot, &ledger).await;
     }
     load.stop().await;

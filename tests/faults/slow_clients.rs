@@ -49,8 +49,8 @@ async fn latencies(server: &Server, during: Duration) -> Vec<Duration> {
     tokio::task::spawn_blocking(on_own_thread).await.unwrap()
 }
 
-/// Opens connections, 1,000 per second, that send this text and then wait. Returns how long each was open, and the text it
-/// received. They are opened gradually, because opening them all at once would take CPU time from the server.
+/// Opens connections, 1,000 per second, that send this text and then wait. Returns how long each was open, and the text
+/// it received. They are opened gradually, because opening them all at once would take CPU time from the server.
 async fn open_and_wait(server: &Server, text: &str) -> Vec<(Duration, String)> {
     let address = server.base().trim_start_matches("http://");
     let mut connections = JoinSet::new();
@@ -97,11 +97,19 @@ async fn slow_clients_are_disconnected_in_time_and_at_most_double_p99_of_others(
         tokio::join!(latencies(&server, HEADERS_WITHIN + Duration::from_secs(2)), holding);
     println!("{CONNECTIONS} connections with half a header end within {:.1?}", longest(&headers));
     println!("{CONNECTIONS} connections with half a body end within {:.1?}", longest(&bodies));
-    println!("before: {}; meanwhile: {}", summary(&mut before), summary(&mut during));
+    println!(
+        "latency of other clients before: {}; meanwhile: {}",
+        summary(&mut before),
+        summary(&mut during)
+    );
     assert!(longest(&headers) <= HEADERS_WITHIN, "{:?}", longest(&headers));
     assert!(longest(&bodies) <= BODIES_WITHIN, "{:?}", longest(&bodies));
     let slow = bodies.iter().filter(|(_, received)| received.starts_with("HTTP/1.1 408 ")).count();
-    assert_eq!(slow, CONNECTIONS, "each connection gets a 408 response, for example {:?}", bodies[0].1);
+    assert_eq!(
+        slow, CONNECTIONS,
+        "each connection must get a 408 response; the first received {:?}",
+        bodies[0].1
+    );
     let bound = percentile(&mut before, 99) * 2;
     assert!(
         percentile(&mut during, 99) <= bound,

@@ -63,7 +63,7 @@ async fn settled(snapshot: &DatabaseSnapshot, states: &str) -> BTreeSet<String> 
     let sql = format!("SELECT count(*) FROM outbox_events WHERE status IN ({states})");
     eventually(WITHIN, async || match snapshot.count(&sql).await? {
         WINDOW => Ok(()),
-        other => Err(format!("{other} of {WINDOW} events have one of the statuses {states}").into()),
+        other => Err(format!("only {other} of {WINDOW} events have one of the statuses {states}").into()),
     })
     .await;
     in_state(snapshot, "SENT").await

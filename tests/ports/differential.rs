@@ -22,7 +22,7 @@ fn different_result_is_reported_with_seed() {
     let found = catch_unwind(|| {
         with_memory("a faulty store", 64, async || FaultyStoreRig::new(Fault::UpdatesIgnoreVersion));
     });
-    let message = *found.expect_err("a difference is found").downcast::<String>().expect("a text");
+    let message = *found.expect_err("a difference must be found").downcast::<String>().expect("a text");
     assert!(
         message.contains("PROPTEST_RNG_SEED=") && message.contains("right is a faulty store"),
         "{message}"

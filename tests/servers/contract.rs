@@ -63,7 +63,7 @@ mod limiters {
         ];
         for name in rules {
             let rule = marketplace_contract::limiter::RULES.iter().find(|rule| rule.name == name);
-            let rule = rule.expect("the contract suite has a rule with this name");
+            let rule = rule.expect("the contract suite must have a rule with this name");
             handover_contract::run(async { (rule.run)(&RedisLimiterRig::with_local_limiter().await).await });
         }
     }

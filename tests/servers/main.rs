@@ -1,5 +1,6 @@
-//! Tests of the adapters on real servers. All tests share one server of each kind; a test that kills, stops or blocks a server
-//! starts its own. The tests cover the port contracts, the differential test, and behaviour specific to each server.
+//! Tests of the adapters on real servers. All tests share one server of each kind; a test that kills, stops or blocks a
+//! server starts its own. The tests cover the port contracts, the differential test, and behaviour specific to each
+//! server.
 
 #![allow(
     clippy::unwrap_used,

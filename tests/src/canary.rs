@@ -1,6 +1,6 @@
-//! Canaries: secrets and personal data that must not leak. They are searched for in everything a running program writes
-//! (log, standard output, arguments, metrics, database) and in the files of its servers. [`crate::process::Server`] and
-//! [`crate::deployment::Deployment`] search for them when they are dropped, unless the test has failed.
+//! Canaries: secrets and personal data that must not leak. [`crate::process::Server`] searches for them in the log,
+//! standard output, arguments, metrics and database of a program, and [`crate::deployment::Deployment`] in the files of
+//! the servers. Both search when they are dropped, unless the test has failed.
 
 use std::fmt;
 use std::path::Path;

@@ -271,7 +271,7 @@ impl Api {
         self.get(buyer, &format!("/api/v1/orders/{order}")).await
     }
 
-    /// The HTTP status of a path that requires no token.
+    /// Sends a GET request without a token and returns the HTTP status of the response.
     pub async fn status_of(&self, path: &str) -> Result<u16, NoResponse> {
         let response =
             self.http.get(self.url(path)).send().await.map_err(|error| NoResponse(error.into()))?;

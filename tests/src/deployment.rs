@@ -99,7 +99,7 @@ impl Deployment {
         Deployment::on(pair, database, vhost)
     }
 
-    /// Uses an empty database, which it migrates, and a vhost.
+    /// Migrates an empty database and uses it with a vhost.
     pub fn on(pair: Pair, database: Option<TestDatabase>, vhost: Option<Arc<TestVhost>>) -> Deployment {
         let folder = tempfile::tempdir().unwrap();
         let since = SystemTime::now();

@@ -156,10 +156,10 @@ impl Launch {
         let stdout = text(output.stdout);
         let stderr = text(output.stderr);
         let canaries = self.canaries();
-        none(&canaries.in_text(&format!("the errors of {arguments:?}"), &stderr));
+        none(&canaries.in_text(&format!("stderr of {arguments:?}"), &stderr));
         // The command `token` prints a token by design.
         if arguments.first() != Some(&"token") {
-            none(&canaries.in_answer(&format!("the output of {arguments:?}"), &stdout));
+            none(&canaries.in_answer(&format!("stdout of {arguments:?}"), &stdout));
         }
         Ok((output.status.code(), stdout, stderr))
     }

@@ -18,7 +18,7 @@ static SERVER: OnceCell<Arc<RabbitServer>> = OnceCell::const_new();
 
 /// The server shared by all tests of this binary.
 pub async fn shared() -> &'static Arc<RabbitServer> {
-    SERVER.get_or_try_init(|| RabbitServer::start(Encryption::Offered)).await.expect("RabbitMQ starts")
+    SERVER.get_or_try_init(|| RabbitServer::start(Encryption::Offered)).await.expect("RabbitMQ must start")
 }
 
 pub struct RabbitBrokerRig {
@@ -35,7 +35,7 @@ impl RabbitBrokerRig {
 
     /// A broker without any declared topology, in its own vhost on this server.
     pub async fn on(server: &Arc<RabbitServer>, queue_type: QueueType) -> RabbitBrokerRig {
-        let vhost = server.vhost().await.expect("a vhost is created");
+        let vhost = server.vhost().await.expect("cannot create a vhost");
         RabbitBrokerRig { broker: RabbitBroker::new(patient(&vhost.url(), queue_type)), vhost, queue_type }
     }
 }

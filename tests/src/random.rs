@@ -69,7 +69,7 @@ impl RandomSource {
 fn seed() -> u64 {
     static SEED: OnceLock<u64> = OnceLock::new();
     *SEED.get_or_init(|| match std::env::var("HANDOVER_SEED") {
-        Ok(seed) => seed.parse().expect("HANDOVER_SEED is a number"),
+        Ok(seed) => seed.parse().expect("HANDOVER_SEED must be a number"),
         Err(_) if crate::long() => RandomState::new().hash_one(0) >> 32,
         Err(_) => SEED_IN_CI,
     })

@@ -210,7 +210,7 @@ impl BrokerRig for SqliteBrokerRig {
         self.store.store.close().await;
         let store = open(&self.store.folder, &self.store.clock, &WakeupNotifier::default()).await;
         let broker = DatabaseBroker::new(&store);
-        broker.end_all_sessions().await.expect("no other process uses the broker");
+        broker.end_all_sessions().await.expect("cannot end the sessions of the broker");
         Some(Arc::new(broker))
     }
 }

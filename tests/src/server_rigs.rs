@@ -38,7 +38,7 @@ pub async fn shared(kind: ServerKind) -> &'static Arc<DatabaseServer> {
         ServerKind::MariaDb => &MARIADB,
         ServerKind::Postgres => &POSTGRES,
     };
-    server.get_or_try_init(|| start_shared(kind)).await.expect("a database server starts")
+    server.get_or_try_init(|| start_shared(kind)).await.expect("cannot start a database server")
 }
 
 async fn start_shared(kind: ServerKind) -> Result<Arc<DatabaseServer>, BoxError> {
@@ -59,7 +59,7 @@ async fn start_shared(kind: ServerKind) -> Result<Arc<DatabaseServer>, BoxError>
 /// Creates a migrated database on the shared server of this kind.
 pub async fn migrated(kind: ServerKind) -> TestDatabase {
     let server = shared(kind).await;
-    let database = server.database(Some(TEMPLATE)).await.expect("a database is created");
+    let database = server.database(Some(TEMPLATE)).await.expect("cannot create a database");
     match kind {
         ServerKind::MariaDb => {
             let store =
@@ -176,7 +176,7 @@ impl BrokerRig for ServerBrokerRig {
     async fn reopened(&self) -> Option<Arc<dyn Broker>> {
         let store = self.store.reopen().await;
         let broker = DatabaseBroker::new(&store);
-        broker.end_all_sessions().await.expect("no other process uses the broker");
+        broker.end_all_sessions().await.expect("cannot end the sessions of the broker");
         Some(Arc::new(broker))
     }
 }

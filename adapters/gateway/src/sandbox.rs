@@ -18,7 +18,7 @@ use marketplace_domain::{PaymentId, RefundId, RefundResult};
 /// Cents of the amounts whose first refund fails.
 const FAILING_CENTS: i64 = 13;
 
-/// Receives the results of refunds, instead of a signed callback.
+/// Receives the results of refunds. A real gateway sends them in a signed callback instead.
 #[async_trait]
 pub trait RefundReports: Send + Sync {
     /// Reports the result of a refund. After an error the report is repeated with the next request for the refund.
@@ -41,7 +41,7 @@ pub struct SandboxGateway {
 struct SandboxState {
     /// Refunds with a pending report.
     pending: BTreeSet<RefundId>,
-    /// The failing refund per payment.
+    /// The id of the refund that fails, by payment.
     failing: BTreeMap<PaymentId, RefundId>,
 }
 

@@ -1,5 +1,5 @@
 //! Request bodies: each field is defined once, with its description, the type that a route reads and the kind of value in the
-//! OpenAPI document, which has the limits.
+//! OpenAPI document. The kind of value defines the limits.
 
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, OutboxStatus, TenantId};
@@ -18,8 +18,9 @@ use crate::fields::{Body, Fields, ReadField};
 // utoipa accepts only literals as limits of a list.
 const _: () = assert!(MAX_NAMED == 900);
 
-/// Declares bodies. A field is `name: Type = kind`: the JSON name is the name in camelCase; the kind describes the value in the
-/// document and reads the type (`values.rs`). A field is `None` if it is missing or invalid; its error is recorded then.
+/// Declares bodies. A field is `name: Type = kind`: the JSON name is the name in camelCase; the kind describes the
+/// value in the OpenAPI document and parses it into the type (`values.rs`). A field that is missing or invalid is
+/// `None`, and its error is recorded.
 macro_rules! bodies {
     ($(
         $(#[$attribute:meta])*
@@ -155,7 +156,7 @@ bodies! {
         event_ids: Option<Named<EventId>> = Option<Vec<kinds::EventId>>,
         /// Selects all matching events, at most 10,000 per call.
         filter: Option<RedriveFilter> = Option<RedriveEventFilter>,
-        /// With `filter`: continues where an earlier call ended (its `nextCursor`).
+        /// With `filter`: `nextCursor` of an earlier call; this call continues where the earlier call ended.
         cursor: Option<i64> = Option<kinds::Cursor>,
         /// `true`: report what would be done without changing anything.
         dry_run: Option<bool> = Option<bool>,

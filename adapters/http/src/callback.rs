@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 #[error("the gateway's secret must be whsec_ followed by 24 to 64 bytes in base64")]
 pub struct InvalidSecret;
 
-/// Verifies callbacks with one secret. A timestamp may differ by five minutes from the system clock; the crate
+/// Verifies callbacks with one secret. A timestamp may differ from the system clock by at most five minutes; the crate
 /// `standardwebhooks` accepts no other clock.
 pub struct CallbackVerifier {
     webhook: Webhook,

@@ -55,7 +55,8 @@ impl Proxies {
             }
             match parse(hop.trim()) {
                 Some(address) => client = address.to_canonical(),
-                // Obfuscated (RFC 7239 §6.3) or not an address: use the address of this proxy.
+                // The hop is obfuscated (RFC 7239 §6.3) or is not an address: use the address of the proxy that
+                // reported it.
                 None => break,
             }
         }

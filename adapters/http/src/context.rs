@@ -19,7 +19,7 @@ use crate::header_names::X_IDEMPOTENCY_KEY;
 use crate::messages;
 use crate::refusal::Refusal;
 
-/// An authenticated caller, and the dependencies of the routes; likewise the other callers.
+/// An authenticated caller, and the dependencies of the routes. The other caller types contain the dependencies, too.
 pub(crate) struct Caller(pub(crate) Arc<Edge>, pub(crate) CommandContext);
 
 /// An authenticated caller with an idempotency key: without a key, a retry cannot be distinguished from a second order
@@ -32,7 +32,7 @@ pub(crate) struct Operator(pub(crate) Arc<Edge>, pub(crate) CommandContext);
 /// The payment gateway. The route verifies its signature with [`crate::body::SignedBody`].
 pub(crate) struct Gateway(pub(crate) Arc<Edge>, pub(crate) CommandContext);
 
-/// Why a request is not authenticated.
+/// Reason why a request is not authenticated.
 #[derive(Debug, Clone)]
 enum Unauthenticated {
     NoToken,

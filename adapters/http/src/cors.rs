@@ -8,7 +8,7 @@ use tower_http::cors::CorsLayer;
 
 use crate::header_names::{KEY_HEADERS, RATE_LIMIT, RATE_LIMIT_POLICY, REPLAYED, TRACEPARENT, X_TRACE_ID};
 
-/// How long a browser may cache the preflight response.
+/// Time for which a browser may cache the preflight response.
 const MAX_AGE: Duration = Duration::from_secs(3600);
 
 /// An origin in the form in which a browser sends it (RFC 6454 §6.2): scheme, host and port.

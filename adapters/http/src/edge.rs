@@ -22,15 +22,15 @@ pub struct Edge {
     pub limits: Limits,
 }
 
-/// Limits on requests and connections. The defaults are those of spec §4.
+/// Limits on requests and connections. The defaults of `body_bytes` and `request` are those of spec §4.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Maximum size of a body, in bytes.
     pub body_bytes: usize,
     /// Maximum time from the last header of a request to its response.
     pub request: Duration,
-    /// Maximum time for the headers to arrive. Shorter than the documented 10 s, so that the limit also holds with thousands
-    /// of connections.
+    /// Maximum time for the headers of a request to arrive. The default leaves a margin, so that a connection is closed
+    /// within 10 s even with thousands of connections.
     pub header_read: Duration,
     /// Maximum idle time of a connection between requests. Longer than the keep-alive of most proxies (60 s): if the server
     /// closes first, the proxy may be sending a request at that moment.

@@ -19,7 +19,7 @@ pub(crate) trait Body {
     fn read(fields: &mut Fields) -> Self;
 }
 
-/// The fields of a body, as a kind of value reads them.
+/// A kind of value that a field of a body can have; reads the field into a `T`.
 pub(crate) trait ReadField<T> {
     /// Reads the field with this Rust name. `None` if it is missing or invalid; the error is recorded.
     fn read(fields: &mut Fields, name: &str) -> Option<T>;

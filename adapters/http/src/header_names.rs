@@ -8,10 +8,11 @@ pub(crate) const X_TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Name of the idempotency key in error responses and in the OpenAPI document.
 pub(crate) const X_IDEMPOTENCY_KEY: &str = "X-Idempotency-Key";
-/// The header of spec §4 and that of the IETF draft (draft-ietf-httpapi-idempotency-key-header).
+/// Headers that can carry the idempotency key: that of spec §4, and that of the IETF draft
+/// (draft-ietf-httpapi-idempotency-key-header).
 pub(crate) const KEY_HEADERS: [HeaderName; 2] =
     [HeaderName::from_static("x-idempotency-key"), HeaderName::from_static("idempotency-key")];
-/// Marks a stored response.
+/// Marks a response that was stored for an earlier request.
 pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// The header fields of draft-ietf-httpapi-ratelimit-headers.
 pub(crate) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");

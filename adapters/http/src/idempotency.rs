@@ -30,10 +30,10 @@ use crate::refusal::Refusal;
 use crate::response::Done;
 use crate::values;
 
-/// When the response to a request with a key is stored.
+/// Way in which the response to a request with an idempotency key is stored.
 #[derive(Clone, Copy)]
 pub(crate) enum ResponseStorage {
-    /// In the transaction of the command, which serializes its result with this function.
+    /// In the transaction of the command. The command serializes its result with this function.
     InTransaction(ResponseWriter),
     /// Afterwards, in the store that `idempotency.store` selects: the route uses more than one transaction.
     Afterwards,
@@ -159,7 +159,7 @@ fn keyed_request(
     body: &[u8],
 ) -> Result<IdempotentRequest, Refusal> {
     let user = context.user().ok_or_else(|| Refusal::internal(&"the authenticated caller is not a user"))?;
-    // Every existing route is shorter.
+    // The path of every existing route is shorter than this limit.
     if route.len() > RequestScope::MAX_ROUTE_CHARS {
         return Err(Refusal::not_found("route"));
     }

@@ -60,8 +60,8 @@ impl Parameters {
         self.read(name, values::name)
     }
 
-    /// Reads `as`, the caller's side of an order. An empty value is an error: the default would show another list than the
-    /// client meant.
+    /// Reads `as`, the caller's side of an order. An empty value is an error, because the default might select the list
+    /// that the client did not mean.
     pub(crate) fn side(&mut self) -> Option<OrderSide> {
         let value = self.take("as")?;
         self.checked("as", &value, |text| match text {
@@ -103,7 +103,7 @@ impl Parameters {
         })
     }
 
-    /// Reads `cursor` and `limit`, which are the last parameters of a list.
+    /// Reads `cursor` and `limit`, the last parameters of a list, and calls [`Parameters::finish`].
     pub(crate) fn finish_page<I: TryFrom<i64>>(mut self) -> Result<(Option<I>, u32), Refusal> {
         let before = self.cursor();
         let limit = self.limit();

@@ -27,7 +27,7 @@ pub struct RateLimits {
     limiter: Arc<dyn RateLimiter>,
     proxies: Proxies,
     bucket: Bucket,
-    /// Buckets of single routes, by name.
+    /// Buckets of individual routes, by route name.
     routes: HashMap<String, Bucket>,
 }
 
@@ -86,7 +86,7 @@ fn add_rate_limit_headers(headers: &mut HeaderMap, taken: RateLimitDecision, buc
         RateLimitDecision::Token { remaining } => {
             (remaining, bucket.refill_interval() * capacity.saturating_sub(remaining))
         }
-        // The same time as in Retry-After.
+        // `RateLimit` contains the same time as `Retry-After`.
         RateLimitDecision::Refused { retry_after } => (0, retry_after),
     };
     let policy = format!("\"{POLICY}\";q={capacity};w={}", whole_seconds(bucket.refill_time()));

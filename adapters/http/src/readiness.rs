@@ -37,7 +37,7 @@ pub struct CachedReadiness<R> {
 }
 
 impl<R: Readiness> CachedReadiness<R> {
-    /// How long a result is cached.
+    /// Time for which a result is cached.
     pub const CACHE_TTL: Duration = Duration::from_millis(100);
 
     /// Caches the results of `inner`.

@@ -28,7 +28,8 @@ pub(crate) fn add_security_headers(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
-/// Middleware for responses that no inner layer has written, such as CORS preflight responses.
+/// Middleware that adds the security headers to responses that no inner layer has written, such as CORS preflight
+/// responses.
 pub(crate) async fn with_security_headers(mut response: Response) -> Response {
     add_security_headers(response.headers_mut());
     response

@@ -54,7 +54,7 @@ pub async fn serve(
                 Err(error) if is_client_disconnect(&error) => continue,
                 Err(error) => {
                     tracing::error!(%error, "http: cannot accept connections; retrying in {ACCEPT_PAUSE:?}");
-                    // The result is ignored: the loop checks `stop`.
+                    // The result of the timeout is ignored: the loop checks `stop`.
                     let _ = timeout(ACCEPT_PAUSE, stop.cancelled()).await;
                     continue;
                 }
@@ -82,7 +82,7 @@ pub async fn serve(
 }
 
 async fn all_closed(slots: &Semaphore, limits: &Limits) {
-    // Fails only if the semaphore is closed, which never happens.
+    // `acquire_many` fails only if the semaphore is closed, which never happens.
     let _ = slots.acquire_many(limits.connections).await;
 }
 

@@ -51,7 +51,7 @@ impl Progress {
         self.0.store(phase as u8, Ordering::Release);
     }
 
-    /// A request head is complete.
+    /// Records that a request head is complete.
     pub(crate) fn head_received(&self) {
         self.enter(Phase::Response);
     }
@@ -101,9 +101,9 @@ pub(crate) struct TimedStream {
     progress: Progress,
     limits: Limits,
     slots: Arc<Semaphore>,
-    /// Active while no data arrives.
+    /// Set while the stream waits for data from the client.
     read_wait: Option<ReadWait>,
-    /// Active while no data can be written.
+    /// Set while data waits to be sent to the client.
     write_timeout: Option<Pin<Box<Sleep>>>,
 }
 
@@ -161,7 +161,7 @@ impl TimedStream {
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "socket timeouts use the time of this machine")]
+#[allow(clippy::disallowed_methods, reason = "socket timeouts use tokio's timer, not the `Clock`")]
 fn sleep(time: Duration) -> Pin<Box<Sleep>> {
     Box::pin(tokio::time::sleep(time))
 }

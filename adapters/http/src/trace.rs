@@ -69,8 +69,9 @@ fn finish_response(response: Response, trace: &Trace, language: Language) -> Res
     response
 }
 
-/// The client's trace or a new one, and the id of the client's span. The request becomes a span of that W3C trace and the
-/// parent of everything it causes. Requests with the same `X-Trace-Id` and no `traceparent` share one W3C trace.
+/// Returns the client's trace or a new one, and the id of the client's span. The request becomes a span of that W3C
+/// trace and the parent of everything that the request causes. Requests with the same `X-Trace-Id` and no `traceparent`
+/// share one W3C trace.
 fn trace_of(headers: &HeaderMap, random: &dyn RandomSource) -> (Trace, Option<String>) {
     let given = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).and_then(parse_traceparent);
     let requested =

@@ -1,5 +1,5 @@
-//! Reads the values of body fields: for each kind of value of the OpenAPI document ([`kinds`]), the types that it is read as.
-//! Reader, message and schema use the same limits.
+//! Parses the values of body fields. This file lists, for each kind of value in the OpenAPI document ([`kinds`]), the
+//! Rust types that the value is parsed into. The parser, its error messages and the schema use the same limits.
 
 use std::str::FromStr;
 
@@ -17,7 +17,7 @@ use crate::limits::{
 };
 use crate::messages::{self, Text};
 
-/// A kind of value that is read as a `T`.
+/// A kind of value that is parsed into a `T`.
 pub(crate) trait Reads<T> {
     fn read(value: &Value) -> Result<T, Text>;
 }
@@ -29,7 +29,7 @@ impl<I: TryFrom<i64, Error = IdError>> Reads<I> for kinds::Id {
     }
 }
 
-/// `Kind: Type = reader`.
+/// Implements [`Reads`]. Each line is `Kind: Type = reader`.
 macro_rules! reads {
     ($($kind:ident: $type:ty = $read:expr;)+) => {$(
         impl Reads<$type> for kinds::$kind {

@@ -35,7 +35,7 @@ pub(crate) struct Since {
 }
 
 impl Since {
-    /// Starts at the current time.
+    /// Creates a clock whose start is the current time of `time`.
     pub(crate) fn now(time: &Time) -> Since {
         Since { time: time.clone(), start: time.now() }
     }

@@ -86,7 +86,7 @@ impl Link {
         let reason = blocked.wait_for(Option::is_some).await.map(|reason| reason.clone().unwrap_or_default());
         match reason {
             Ok(reason) => reason,
-            // The sender ended with the connection; the publish detects that.
+            // The sender was dropped together with the connection; the publish reports the lost connection.
             Err(_) => std::future::pending().await,
         }
     }
@@ -159,7 +159,7 @@ pub(crate) async fn open(
     let dial = async move |_: AMQPUri, _| {
         let (stream, handle) = dial(&dial_settings, &target).await?;
         *socket_slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
-        // `Plain` for lapin; the stream may already be TLS.
+        // To lapin the stream is `Plain`, because `dial` has already added TLS if the URL requires it.
         Ok(AsyncTcpStream::Plain(stream))
     };
     let connecting = Connection::connector(settings.uri.clone(), runtime(), dial, properties);

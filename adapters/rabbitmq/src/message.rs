@@ -65,7 +65,7 @@ pub(crate) fn properties_of(message: &Message, frame_max: usize) -> Result<Basic
     Ok(properties.with_headers(headers))
 }
 
-/// A short string: at most 255 bytes. The error names the text that is too long.
+/// Converts a text to a short string of AMQP, which has at most 255 bytes. The error names the text that is too long.
 pub(crate) fn short(what: &str, text: &str) -> Result<ShortString, String> {
     ShortString::try_new(text)
         .map_err(|_| format!("{what} has {} bytes; AMQP allows at most 255", text.len()))

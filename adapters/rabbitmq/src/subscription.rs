@@ -125,8 +125,8 @@ impl Drop for Opening {
             let channel = self.channel.clone();
             let limit = self.limit;
             runtime.spawn(async move {
-                // A timeout or error needs no reaction: the server processes a sent close later, and the channel ends
-                // with a lost connection.
+                // A timeout or error needs no reaction: the server still processes the close, unless the connection is
+                // lost, which also ends the channel.
                 let _ =
                     with_timeout("closing a channel", limit, channel.close(200, "not needed".into())).await;
             });

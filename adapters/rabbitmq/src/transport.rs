@@ -82,8 +82,8 @@ fn byte_stream(stream: impl Duplex + 'static) -> ByteStream {
     Compat::new(Box::new(stream))
 }
 
-/// Connects to a node's port within the connect timeout, encrypted for `amqps`. The second value is another handle of
-/// the socket.
+/// Connects to a node's port within the connect timeout, encrypted for `amqps`. Returns the stream and a
+/// second handle of its socket.
 pub(crate) async fn dial(settings: &RabbitSettings, host: &Host) -> io::Result<(ByteStream, StdTcpStream)> {
     let late = || {
         io::Error::new(

@@ -31,7 +31,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(SHORTEST_PAUSE).await;
         let pause = if missing.is_empty() { shared.settings.watch_interval } else { MISSING_CONSUMER_GRACE };
-        // Timeout or notification: check now.
+        // The topology is checked after the pause, or earlier after a notification.
         let _ = tokio::time::timeout(pause, shared.recheck.notified()).await;
         match check(&shared, &mut missing).await {
             Ok(()) => logged_refusal = None,

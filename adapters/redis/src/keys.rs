@@ -105,7 +105,7 @@ impl IdempotencyStore for RedisKeys {
                 ClaimState::Replaceable => replaced = token,
             }
         }
-        // Another process replaced the entry each time, so it is processing the request.
+        // Another process replaced the entry each time, so that process is executing the request.
         Err(IdempotencyError::InProgress)
     }
 

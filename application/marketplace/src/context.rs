@@ -15,9 +15,9 @@ use handover_outbox::ports::EventMetadata;
 pub enum Role {
     /// Buys and sells.
     User,
-    /// Reads and operates on the rows of its own tenant.
+    /// Reads the rows of its own tenant and runs operator commands on them.
     Operator,
-    /// Reads and operates on the rows of all tenants.
+    /// Reads the rows of all tenants and runs operator commands on them.
     Platform,
     /// Reads unmasked payloads.
     Pii,

@@ -126,7 +126,8 @@ impl IdInUse {
     }
 }
 
-/// Fails if the id is in use. The caller MUST have checked that the row is not its own.
+/// Checks that no row has this id. If a row has it, the returned error lets [`with_unused_ids`] repeat the command with
+/// another id. The caller MUST have checked that this row is not its own.
 pub(crate) async fn require_unused(unit: &mut Work, kind: IdKind, id: i64) -> Result<(), UseCaseError> {
     if unit.id_is_taken(kind, id).await? { Err(IdInUse::refusal(kind, id)) } else { Ok(()) }
 }

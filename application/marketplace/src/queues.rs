@@ -37,7 +37,7 @@ pub const WEBHOOK_QUEUE: &str = "webhook.dispatch.queue";
 /// Routing keys of the asset consumers.
 const ASSET_BINDINGS: &[&str] = &["order.created", "order.paid", "order.cancelled", "order.refunded"];
 
-/// The TTL of the delay queue without a suffix in its name (000 §4.5).
+/// TTL of the delay queue whose name has no suffix (000 §4.5).
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// Builds the topology for a payment deadline of `timeout`. Every queue except the delay queue has a consumer, because

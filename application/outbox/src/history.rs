@@ -30,8 +30,9 @@ pub struct RedrivenBy<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// Redrives rows and adds history entries: who redrove them, and the earlier confirm time, which the next confirm
-/// overwrites. Returns the number of changed rows.
+/// Redrives rows and adds history entries. Each row gets an entry with operator and reason of the redrive. A row that
+/// was `SENT` also gets an entry with its earlier confirm time, because the next confirm overwrites that time. Returns
+/// the number of changed rows.
 pub async fn redrive(
     unit: &mut dyn OutboxUnit,
     rows: &[Redrive],

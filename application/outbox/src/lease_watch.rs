@@ -23,8 +23,8 @@ pub fn is_in_the_future(written: DateTime<Utc>, now: DateTime<Utc>) -> bool {
 ///
 /// When an end time is first seen, the remaining time is computed with the database clock and limited to the length of
 /// a lease. If the database clock has stepped forward since the previous call, a full lease length is assumed, because
-/// the end time may have been written before the step. From then on only the observer's monotonic clock counts. A
-/// changed end time means that the lease was renewed, and starts a new observation.
+/// the end time may have been written before the step. After this first computation, only the observer's monotonic
+/// clock is used. A changed end time means that the lease was renewed, and starts a new observation.
 #[derive(Debug)]
 pub struct LeaseWatch<K> {
     length: Duration,

@@ -89,7 +89,7 @@ impl Tasks {
         self.tracker.wait().await;
     }
 
-    /// Permits to run a unit of work. They limit the load that requests can put on the store.
+    /// Semaphore that limits how many units of work run at the same time, and thus the load on the store.
     pub(crate) fn units(&self) -> &Arc<Semaphore> {
         &self.units
     }

@@ -51,7 +51,7 @@ pub(super) struct MessageCounts {
     pub(super) acked: u64,
 }
 
-/// What the wrapped broker does with a message before it reaches a consumer.
+/// Handling of a message by the wrapped broker, before the message reaches a consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DeliveryAction {
     Deliver,

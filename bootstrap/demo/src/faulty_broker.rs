@@ -87,7 +87,7 @@ struct FaultySubscription {
 impl FaultySubscription {
     /// Closes the subscription of a lost connection: the broker requeues its unsettled deliveries.
     async fn close_lost(&self) -> BrokerError {
-        // Fails only if the database fails; then the session ends when its heartbeat expires.
+        // `close` fails only if the database fails; the broker session then ends when its heartbeat expires.
         let _ = self.inner.close().await;
         BrokerError::Closed { queue: self.queue.clone() }
     }

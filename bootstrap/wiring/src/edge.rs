@@ -24,7 +24,7 @@ use crate::adapters::{Database, Redis, admission};
 use crate::config::{Config, GATEWAY_SECRET, JWT_SECRET, Secret};
 use crate::{Failure, Secrets, descriptors, keys};
 
-/// How long requests in flight may take after the stop signal.
+/// Maximum time for requests in flight to finish after the stop signal.
 const DRAIN: Duration = Duration::from_secs(5);
 /// A database that does not answer within this time counts as unavailable.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ pub struct TokenRequest<'a> {
     /// The marketplace.
     pub tenant: i64,
     pub roles: &'a [Role],
-    /// Validity from now.
+    /// Time for which the token is valid, from now.
     pub ttl: Duration,
 }
 
@@ -189,7 +189,7 @@ impl HttpServer {
         }
     }
 
-    /// Waits until the server ends although it was not stopped.
+    /// Waits until the server ends without having been stopped; returns the reason.
     pub(crate) async fn failed(&mut self) -> Failure {
         Failure::Http(match (&mut self.served).await {
             Ok(Some(Err(error))) => error.to_string(),

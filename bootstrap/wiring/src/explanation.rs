@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What failed, why, and what to do.
+/// Explanation of an error: what failed, why it failed, and what the user should do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     pub what: String,

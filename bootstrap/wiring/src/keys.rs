@@ -10,7 +10,7 @@ use marketplace_http::{KeySet, Tokens};
 use crate::Failure;
 use crate::config::{Config, read_keys};
 
-/// How often the file is read.
+/// Interval at which the file is read.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Reads the configured key file, if `auth.jwks-file` is set.

@@ -63,7 +63,7 @@ fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(50));
 }
 
-/// For messages only: the holder may not have written its process id yet.
+/// Reads the holder's process id, for messages only: the holder may not have written it yet.
 fn read_holder(file: &mut File) -> String {
     let mut holder = String::new();
     let _ = file.read_to_string(&mut holder);

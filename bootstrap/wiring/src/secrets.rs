@@ -116,7 +116,7 @@ static GATEWAY: Kind = Kind {
 };
 
 impl Kind {
-    /// The configured secret, or the one in its file, which is generated if it does not exist.
+    /// Returns the configured secret, or the secret in its file; a missing file is generated.
     fn resolve(&self, set: Option<&Secret>, database: &DatabaseChoice) -> Result<Secret, Failure> {
         if let Some(secret) = set {
             return Ok(secret.clone());
@@ -168,7 +168,7 @@ pub enum Source {
     Set(Secret),
     /// A file next to the database.
     File(PathBuf),
-    /// None yet: the first start generates it.
+    /// The secret does not exist yet; the first start generates it.
     NotGenerated,
 }
 

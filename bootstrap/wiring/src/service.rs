@@ -1,4 +1,4 @@
-//! The service of one process: starts and stops its components in order.
+//! The service of one process: starts and stops its components in the order of their dependencies.
 //!
 //! **Invariant:** components stop before their dependencies: first HTTP requests, then the loops, then the database,
 //! and last the lock.
@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::edge::{HttpServer, Listeners};
 use crate::{Failure, Secrets};
 
-/// Which parts a process runs.
+/// Parts that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
     pub api: bool,
@@ -141,7 +141,7 @@ fn prepare_failed(config: &Config, error: UseCaseError) -> Failure {
     match error {
         UseCaseError::Store(cause) => Failure::database(&config.database)(cause),
         UseCaseError::Broker(cause) => Failure::Broker(cause),
-        // Unreachable: preparing changes no orders, products, payments or assets.
+        // Unreachable: the preparation of the service changes no orders, products, payments or assets.
         other @ (UseCaseError::NotFound { .. }
         | UseCaseError::NotAllowed { .. }
         | UseCaseError::Order(_)

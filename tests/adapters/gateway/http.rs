@@ -133,7 +133,7 @@ async fn signature_of_modified_body_is_invalid() {
 }
 
 #[tokio::test]
-async fn status_code_means_accepted_unavailable_or_refused() {
+async fn status_code_decides_if_refund_is_accepted_unavailable_or_refused() {
     for status in [200, 201, 202, 204] {
         let server = Server::start(&[Reply::Text(status, "")]).await;
         refund(&server.url(), LONG_TIMEOUT).await.unwrap();

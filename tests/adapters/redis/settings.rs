@@ -11,7 +11,7 @@ fn parsed_url_is_shown_without_password() {
 }
 
 #[test]
-fn other_urls_disabled_certificate_checks_and_empty_certificates_are_rejected() {
+fn invalid_url_disabled_certificate_check_or_empty_certificates_are_rejected() {
     for url in ["", "redis", "redis://", "http://cache", "unix:/run/redis", "redis://cache/x"] {
         assert!(RedisSettings::parse(url).is_err(), "{url}");
     }

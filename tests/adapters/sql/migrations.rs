@@ -67,7 +67,7 @@ async fn migration_is_refused_when_table_of_other_application_exists() {
 }
 
 #[tokio::test]
-async fn embedded_migrations_are_recorded_as_the_driver_reads_the_files() {
+async fn recorded_migrations_match_files_read_by_sqlx() {
     let fixture = fixture().await;
     let mut direct = fixture.direct_connection().await;
     for part in ["outbox", "marketplace"] {

@@ -93,7 +93,7 @@ async fn window_with_backlog() {
     for (statement, mut times) in measurements {
         times.sort();
         println!(
-            "{statement}: median {:?}, worst {:?} per 200",
+            "{statement}: median {:?}, worst {:?} per 200 rows",
             times[times.len() / 2],
             times[times.len() - 1]
         );
@@ -104,7 +104,7 @@ async fn window_with_backlog() {
         let tags: Vec<_> = subscription.next().await.unwrap().iter().map(|delivery| delivery.tag).collect();
         subscription.ack(&tags).await.unwrap();
     }
-    println!("claim and ack: {:?} per 20", start.elapsed() / 500);
+    println!("claim and ack: {:?} per 20 messages", start.elapsed() / 500);
 }
 
 #[tokio::test]
@@ -133,12 +133,12 @@ async fn window_behind_blocked_rows() {
         let mut unit = store.begin().await.unwrap();
         let start = Instant::now();
         assert_eq!(unit.outbox().mark_failed(&failed, Utc::now()).await.unwrap(), failed.len() as u64);
-        println!("mark failed: {:?} for {}", start.elapsed(), failed.len());
+        println!("mark failed: {:?} for {} rows", start.elapsed(), failed.len());
         unit.commit().await.unwrap();
         for _ in 0..3 {
             let (rows, duration) = due(store).await;
             assert_eq!(rows.len(), 200);
-            println!("10,000 blocked rows of {aggregates} aggregates: {duration:?}");
+            println!("due behind 10,000 blocked rows of {aggregates} aggregates: {duration:?}");
         }
     }
 }
@@ -185,7 +185,7 @@ async fn operator_queries_on_long_history() {
         record_times.push(start.elapsed());
     }
     record_times.sort();
-    println!("record: median {:?} per 200", record_times[250]);
+    println!("record: median {:?} per 200 rows", record_times[250]);
     let mut view = store.view().await.unwrap();
     for tenant in [None, Some(TenantId::DEFAULT)] {
         let start = Instant::now();

@@ -16,8 +16,8 @@ use sqlx::Executor;
 
 use super::{Fixture, append, event, fixture};
 
-/// Appends the events `e1` to `e<rows>`. Then makes a value of each listed event unreadable: the number of the event
-/// and the `SET` clause.
+/// Appends the events `e1` to `e<rows>`. Then executes each listed `SET` clause on the event with the listed
+/// number, which makes a value of that event unreadable.
 async fn with_unreadable(rows: i64, unreadable: &[(i64, &str)]) -> Fixture {
     let fixture = fixture().await;
     let events: Vec<_> = (1..=rows).map(|n| event(&format!("e{n}"), n, 1)).collect();

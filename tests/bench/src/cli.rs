@@ -65,25 +65,25 @@ pub struct BenchArgs {
     /// Modes to measure [default: all]
     #[arg(value_enum, value_name = "WHAT")]
     pub modes: Vec<Mode>,
-    /// Events of a backlog
+    /// Number of events in a backlog
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000_000), default_value = "20000")]
     pub events: u32,
     /// Length of a turn of `orders` [default: 1.5], and of all service turns of `latency` together [default: 20]
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<f64>,
-    /// Rows in a window of the relay
+    /// Maximum number of rows in a window of the relay
     #[arg(long, value_name = "ROWS", default_value = "500")]
     pub batch: NonZeroU32,
-    /// Unsettled deliveries of a consumer
+    /// Maximum number of unsettled deliveries of a consumer
     #[arg(long, value_name = "COUNT", default_value = "200")]
     pub prefetch: NonZeroU16,
-    /// Concurrent clients of `orders`, one figure for each count
+    /// Numbers of concurrent clients of `orders`; each number gives one figure
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000), default_value = "1,8,32")]
     pub clients: Vec<u32>,
     /// Orders per second of `latency`
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000), default_value = "100")]
     pub rate: u32,
-    /// Sent rows of `growth`, one figure for each count
+    /// Numbers of sent rows in the table for `growth`; each number gives one figure
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=100_000_000), default_value = "1000000")]
     pub rows: Vec<u64>,
     /// Rounds of each figure; a round measures the service, then the baseline; the median is reported

@@ -150,7 +150,7 @@ impl Latencies {
     }
 }
 
-/// One round of the service: relay, consumers and jobs.
+/// Runs one round of the service with its relay, consumers and jobs.
 async fn run_service(fixture: &Fixture, rate: u32, orders: u32) -> Result<Latencies, BenchError> {
     let recorder = PortRecorder::default();
     let app = fixture.app(&recorder, Some(INVENTORY_QUEUE));

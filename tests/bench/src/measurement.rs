@@ -89,8 +89,8 @@ pub(crate) fn rates(rounds: &[Measurement]) -> Series {
     Series::new(rounds.iter().map(Measurement::rate).collect())
 }
 
-/// Medians of the rounds for each step, for 1,000 orders, events or messages: the longest step first, then the
-/// remaining time.
+/// Medians of the rounds for each step, scaled to 1,000 orders, events or messages. The longest step is first, the
+/// remaining time is last.
 pub fn steps(rounds: &[Measurement]) -> Vec<Step> {
     let median = |of: &dyn Fn(&Measurement) -> f64| Series::new(rounds.iter().map(of).collect()).median;
     let ms = |time: Duration| time.as_secs_f64() * 1_000.0;

@@ -14,7 +14,7 @@ const LATENCY: Duration = Duration::from_secs(20);
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) modes: Vec<Mode>,
-    /// Events of a backlog.
+    /// Number of events in a backlog.
     pub(crate) events: u32,
     /// Length of a turn of `orders`.
     pub(crate) orders_turn: Duration,
@@ -25,7 +25,7 @@ pub(crate) struct Plan {
     pub(crate) clients: Vec<u32>,
     /// Orders per second of `latency`.
     pub(crate) rate: u32,
-    /// Sent rows of `growth`.
+    /// Numbers of sent rows in the table for `growth`; each number gives one figure.
     pub(crate) rows: Vec<u64>,
     pub(crate) rounds: u32,
     pub(crate) seed: u64,

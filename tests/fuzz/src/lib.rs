@@ -1,7 +1,7 @@
 //! One function per decoder of external input: it decodes bytes and panics when a guarantee is violated.
 //!
-//! `tests/ports/decoders.rs` calls the decoders with random mutations of their samples; the program `fuzz` is guided by code
-//! coverage. To add a decoder, add a line to [`DECODERS`] and its samples.
+//! `tests/ports/decoders.rs` calls the decoders with random mutations of their samples; the program `fuzz` is guided by
+//! code coverage. To add a decoder, add a line to [`DECODERS`] and its samples.
 
 #![allow(
     clippy::unwrap_used,

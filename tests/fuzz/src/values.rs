@@ -73,7 +73,7 @@ pub(crate) fn keys(bytes: &[u8]) {
             let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
             let header = part(json!({ "alg": algorithm, "kid": id }));
             let claims = part(json!({ "sub": 7, "exp": 4_000_000_000_u64 }));
-            // This is not a valid Ed25519 signature either: its second half is not below the order of the group.
+            // These bytes are not a valid Ed25519 signature: the second half is not below the order of the group.
             let token = format!("{header}.{claims}.{}", URL_SAFE_NO_PAD.encode([0x2a; 64]));
             assert!(tokens.verify(&token, now()).is_err(), "{text}");
         }

@@ -1,5 +1,5 @@
-//! Samples: an envelope of every event type. The types of payments and refunds have one for an order and one for an
-//! invoice.
+//! Samples: an envelope of every event type. The types of payments and refunds have two: one for an order and one for
+//! an invoice.
 
 use chrono::{DateTime, NaiveDate, TimeZone, Utc};
 use handover_events::Envelope;

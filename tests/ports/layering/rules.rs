@@ -1,8 +1,8 @@
 //! Allowed dependencies between crates: domain <- application <- adapters <- wiring <- demo <- programs, and within a
 //! layer from a marketplace crate to the toolkit crates in the same folder; never in the other direction.
 //!
-//! The check reads `cargo metadata`, so that renamed, inherited, optional and platform-specific dependencies are checked
-//! too.
+//! The check reads `cargo metadata`, so that renamed, inherited, optional and platform-specific dependencies are
+//! checked too.
 //!
 //! **Invariant:** the layer of a crate follows from its folder, so that a new crate is always checked.
 
@@ -27,7 +27,8 @@ const IO_CRATES: [&str; 7] = ["axum", "hyper", "lapin", "redis", "reqwest", "sql
 
 const MOCK_CRATE: &str = "mockall";
 
-/// The feature of a crate that enables [`MOCK_CRATE`]. Only dev-dependencies may enable it, so that no program contains mocks.
+/// The feature of a crate that enables [`MOCK_CRATE`]. Only dev-dependencies may enable it, so that no program contains
+/// mocks.
 const MOCK_FEATURE: &str = "mocks";
 
 /// The in-memory fake: the only adapter that tests of the application and of other adapters may use.
@@ -246,8 +247,8 @@ fn may_use_library(location: CrateLocation<'_>, dependency: &Dependency) -> bool
     }
 }
 
-/// Whether a feature enables mocks: `mocks`, `marketplace/mocks`, `dep:mockall`, `mockall/nightly`, and `mockall`, which Cargo
-/// creates for an optional dependency.
+/// Whether a feature enables mocks: `mocks`, `marketplace/mocks`, `dep:mockall`, `mockall/nightly`, and `mockall`,
+/// which Cargo creates for an optional dependency.
 fn is_mock(enabled: &str) -> bool {
     enabled.split(['/', ':', '?']).any(|part| [MOCK_FEATURE, MOCK_CRATE].contains(&part))
 }

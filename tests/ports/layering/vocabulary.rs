@@ -30,7 +30,7 @@ fn toolkit_has_no_word_of_marketplace() -> Outcome {
 }
 
 #[test]
-fn words_are_counted_and_ordinary_uses_of_order_are_not() {
+fn words_of_marketplace_are_counted_and_ordinary_uses_of_order_are_not() {
     assert_eq!(count("order_id OrderId ORDER_CREATED a product's seller"), 5);
     assert_eq!(count("in the order of ids; Order; Ordering::Less; ordered; in production"), 0);
 }

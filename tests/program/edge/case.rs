@@ -10,7 +10,7 @@ pub(crate) struct Case {
     pub(crate) request: Request,
     /// The caller whose token the request carries, issued by the program.
     pub(crate) by: Option<Caller>,
-    /// Whether the request gets a new idempotency key where one is required.
+    /// Whether the request gets a new idempotency key if its route requires a key.
     pub(crate) keyed: bool,
     /// Timestamp of the gateway's signature in seconds from now; `None` sends no signature.
     pub(crate) signed: Option<i64>,

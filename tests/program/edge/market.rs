@@ -42,13 +42,13 @@ pub(crate) struct Market {
     pub(crate) snapshot: DatabaseSnapshot,
     secrets: Vec<String>,
     keys: AtomicU64,
-    /// For sale.
+    /// A product on sale.
     pub(crate) product: i64,
-    /// Ordered by the buyer.
+    /// A sold product; its order is one of the buyer.
     pub(crate) sold: i64,
-    /// Off shelf.
+    /// A product that is off shelf.
     pub(crate) hidden: i64,
-    /// For sale in the other tenant.
+    /// A product on sale in the other tenant.
     pub(crate) foreign: i64,
     /// A pending order whose payment, `payment`, is in processing.
     pub(crate) pending: i64,

@@ -82,7 +82,7 @@ async fn difference_from_expectation_is_a_finding() {
                 .by(SELLER)
                 .json(r#"{"title":"a"}"#)
                 .refused(400, "A0400", &["title"]),
-            post("refused, expected to be done", "/api/v1/products").by(SELLER).json("{}").done(201),
+            post("refused, expected to be accepted", "/api/v1/products").by(SELLER).json("{}").done(201),
         ],
     )
     .await;
@@ -95,7 +95,7 @@ async fn difference_from_expectation_is_a_finding() {
     assert_found("accepted, expected to be refused", &["201", "products changed"]);
     assert_found("accepted, expected to change nothing", &["products changed"]);
     assert_found("refused with another field", &["price"]);
-    assert_found("refused, expected to be done", &["400", "nothing changed"]);
+    assert_found("refused, expected to be accepted", &["400", "nothing changed"]);
     assert_eq!(summaries.len(), 4, "{summaries:#?}");
 }
 

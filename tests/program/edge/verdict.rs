@@ -100,7 +100,10 @@ pub(crate) fn defects(market: &Market, case: &Case, response: &Response) -> Vec<
         format!("status {} instead of {}", response.status, expected.status),
     );
     let kind = response.header("content-type");
-    check(kind == Some("application/json"), format!("the content type is {kind:?}"));
+    check(
+        kind == Some("application/json"),
+        format!("the content type is {kind:?} instead of application/json"),
+    );
     for part in INTERNALS.iter().copied().chain(market.secrets()) {
         check(!response.body.contains(part), format!("the response contains {part:?}"));
     }
@@ -118,14 +121,17 @@ pub(crate) fn defects(market: &Market, case: &Case, response: &Response) -> Vec<
         return defects;
     };
     let keys: Vec<&str> = body.keys().map(String::as_str).collect();
-    check(keys == ["code", "message", "data", "traceId"], format!("the fields of the body are {keys:?}"));
+    check(keys == ["code", "message", "data", "traceId"], format!("the fields of the envelope are {keys:?}"));
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
     let code = text("code");
     check(code == expected.code, format!("code {code} instead of {}", expected.code));
     check(!text("message").is_empty(), "the message is empty".to_owned());
     let trace = text("traceId");
     let header = response.header("x-trace-id");
-    check(header == Some(trace), format!("trace {trace:?} in the body, {header:?} in the header"));
+    check(
+        header == Some(trace),
+        format!("the trace id is {trace:?} in the body, but {header:?} in the header"),
+    );
     check(is_expected_trace(case, trace), format!("{trace:?} is not the trace id of the request"));
     check_data(case, body.get("data").unwrap_or(&Value::Null), &mut check);
     defects

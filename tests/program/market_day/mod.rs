@@ -24,7 +24,7 @@ struct Demo(Child);
 
 impl Drop for Demo {
     fn drop(&mut self) {
-        // `kill` fails only if the process has ended already.
+        // `kill` fails only if the demo process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -126,8 +126,8 @@ async fn market_day_verdict_is_confirmed_by_final_check() {
     }
 }
 
-/// A busy machine misses the program's own deadlines, and the program then retries. The final check does not see retries, so
-/// this test, which runs alone, asserts that there are none.
+/// On a busy machine the program misses its own deadlines and then retries. The final check does not detect retries,
+/// so this test, which runs alone, asserts that there are none.
 #[tokio::test]
 #[ignore = "long: measures a market day, and allows no retries, on an otherwise idle machine"]
 async fn market_day_takes_less_than_a_minute_without_retries() {

@@ -1,9 +1,9 @@
-//! Random requests generated from the OpenAPI document by schemathesis: no response is a server error, and every response
-//! matches the document in status, headers and body.
+//! Random requests generated from the OpenAPI document by schemathesis: no response is a server error, and every
+//! response matches the document in status, headers and body.
 //!
-//! `tests/run` installs schemathesis in the versions of `requirements.txt` and sets `HANDOVER_SCHEMATHESIS` to its path.
-//! In CI it generates the same requests each time: about ten per operation, and some sequences of operations. With
-//! HANDOVER_LONG=1 it generates different requests for ten minutes.
+//! `tests/run` installs schemathesis in the versions of `requirements.txt` and sets `HANDOVER_SCHEMATHESIS` to its
+//! path. In CI it generates the same requests each time: about ten per operation, and some sequences of operations.
+//! With HANDOVER_LONG=1 it generates different requests for ten minutes.
 
 use std::path::Path;
 use std::process::Command;

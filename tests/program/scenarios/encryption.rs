@@ -83,7 +83,7 @@ async fn orders_are_processed_over_tls_with_trusted_certificates(pair: Pair) {
         ServerKind::Postgres => "?sslmode=disable",
     };
     let plain = DatabaseSnapshot::on(&(encrypted.deployment.database().url() + plain));
-    plain.rows("SELECT 1").await.expect_err("the server rejects plain connections");
+    plain.rows("SELECT 1").await.expect_err("the server must reject unencrypted connections");
 
     let (code, output) = doctor(&encrypted.launch());
     assert_eq!(code, Some(0), "{output}");
@@ -124,7 +124,11 @@ async fn broker_with_untrusted_certificate_receives_nothing(pair: Pair) {
     let shop = Shop::open_on(encrypted.deployment, &settings, None).await;
     let order = shop.order().await;
     shop.expect_logged(&["ertificate"]).await;
-    assert_eq!(shop.order_field(order, "status").await, "pending", "orders are accepted as in any outage");
+    assert_eq!(
+        shop.order_field(order, "status").await,
+        "pending",
+        "orders must be accepted, as in any outage"
+    );
     assert_eq!(shop.deployment().vhost().messages().await.unwrap(), []);
 }
 

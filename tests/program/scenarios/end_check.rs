@@ -18,11 +18,11 @@ const PLANTED: [(&str, &str); 26] = [
     ("DELETE FROM shipments", "a paid order does not have exactly one shipment"),
     ("UPDATE shipments SET order_id = order_id + 1000", "an effect belongs to no order"),
     ("DELETE FROM notifications WHERE side = 'seller'", "a status change was not notified"),
-    ("UPDATE notifications SET aggregate_seq = 9 - aggregate_seq", "the notifications of an order are out of order"),
+    ("UPDATE notifications SET aggregate_seq = 9 - aggregate_seq", "the notifications of an order are not in the sequence of its events"),
     ("DELETE FROM buyer_credit_changes", "an order was not counted exactly once"),
     ("UPDATE buyer_credit SET score = score + 1", "a buyer's credit is not the sum of its changes"),
     ("UPDATE shipments SET event_id = 'nobody'", "an effect belongs to no event"),
-    ("UPDATE listing_changes SET aggregate_seq = 9 - aggregate_seq", "the listing changes of an order are out of order"),
+    ("UPDATE listing_changes SET aggregate_seq = 9 - aggregate_seq", "the listing changes of an order are not in the sequence of its events"),
     ("UPDATE event_consume_log SET status = 'FAILED' WHERE consumer = 'webhooks' AND event_type = 'ORDER_PAID'
         AND event_id IN (SELECT min(event_id) FROM event_consume_log WHERE event_type = 'ORDER_PAID')",
         "a subscribed consumer has not settled"),

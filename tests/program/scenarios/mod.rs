@@ -4,13 +4,13 @@
 
 /// Generates scenarios for pairs of database and broker, in a module named after the scenario.
 ///
-/// In CI a scenario runs on SQLite with the database broker, and on either MariaDB or PostgreSQL with RabbitMQ, alternating
-/// down the list. This is enough because the contract suites prove that adapters are interchangeable. All other pairs are
-/// ignored in CI and run by `tests/run --long`.
+/// In CI each scenario runs on two pairs: on SQLite with the database broker, and on either MariaDB or PostgreSQL with
+/// RabbitMQ, alternating down the list. Two pairs are enough because the contract suites prove that adapters are
+/// interchangeable. All other pairs are ignored in CI and run by `tests/run --long`.
 ///
 /// Options after the name of a scenario:
-/// - `+ postgres_and_database` also runs it in CI on PostgreSQL with the database broker, for scenarios about the tables of
-///   that broker, which several connections of a server use concurrently, unlike on SQLite;
+/// - `+ postgres_and_database` also runs it in CI on PostgreSQL with the database broker, for scenarios about the
+///   tables of that broker, which several connections of a server use concurrently, unlike on SQLite;
 /// - `: sqlite_and_database` runs it in CI on that pair only;
 /// - `: rabbitmq` generates it for RabbitMQ only, and runs it in CI on one of the two pairs, also alternating.
 macro_rules! by_turns {

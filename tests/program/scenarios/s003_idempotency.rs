@@ -1,4 +1,5 @@
-//! 003 §2: a request under one idempotency key has one effect, however often it is sent and whenever the process is killed.
+//! 003 §2: a request under one idempotency key has one effect, however often it is sent and whenever the process is
+//! killed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ async fn request_until_created(api: Api, key: String, body: Value) -> ApiRespons
     let until = Instant::now() + SOON;
     loop {
         let sent = timeout_at(until, api.post_under(&key, BUYER, ORDERS, body.clone())).await;
-        match sent.expect("a response before the timeout") {
+        match sent.expect("a response must arrive before the timeout") {
             Ok(response) if response.status == 201 => return response,
             Ok(response) => assert!(
                 [(409, "A0401"), (503, "C0001")].contains(&response.outcome()),

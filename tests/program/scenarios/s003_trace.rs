@@ -75,7 +75,7 @@ async fn s003_1_request_without_trace_id_gets_new_one(pair: Pair) {
         shop.expect_logged(&["request: completed", trace]).await;
         shop.expect_logged(&["Message consumed successfully", trace]).await;
     }
-    assert_eq!(shop.logged(&["{\"timestamp\""]), 0, "no log line is JSON");
+    assert_eq!(shop.logged(&["{\"timestamp\""]), 0, "no log line must be JSON");
     assert_eq!(traces(&shop, "SELECT trace_id FROM event_consume_log").await, made);
     let parents = of_metadata(&shop, "traceparent").await;
     assert_eq!(parents.iter().map(|parent| parent[3..35].to_owned()).collect::<Vec<_>>(), made);

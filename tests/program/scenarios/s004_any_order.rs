@@ -24,8 +24,8 @@ fn permutations() -> Vec<[usize; 4]> {
     permutations
 }
 
-/// Inserts ORDER_PAID, ORDER_CANCELLED and ORDER_REFUNDED by SQL, assigns `aggregate_seq` 1 to 4 to the four events of the order
-/// in the sequence given by `permutation`, and sets the status of the order to refunded. ORDER_CANCELLED
+/// Inserts ORDER_PAID, ORDER_CANCELLED and ORDER_REFUNDED by SQL, assigns `aggregate_seq` 1 to 4 to the four events of
+/// the order in the sequence given by `permutation`, and sets the status of the order to refunded. ORDER_CANCELLED
 /// contradicts this status.
 async fn insert_events(shop: &Shop, order: i64, permutation: [usize; 4]) {
     let row =

@@ -57,7 +57,7 @@ async fn repaired(shop: &Shop) -> Value {
 
 /// A shop with one settled order for each outcome: completed, refunded, cancelled by the buyer, and cancelled because
 /// an asset could not be locked.
-async fn shop_with_all_courses(pair: Pair) -> Shop {
+async fn shop_with_all_outcomes(pair: Pair) -> Shop {
     // The sandbox must not settle refunds: the test acts as the gateway.
     let shop = Shop::open(pair, &[("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h")]).await;
     let coupon = shop.fill_purses().await;
@@ -92,7 +92,7 @@ fn sample(rows: Vec<String>) -> Vec<String> {
 }
 
 async fn deleted_outbox_row_is_found_and_restored_with_its_id(pair: Pair) {
-    let shop = shop_with_all_courses(pair).await;
+    let shop = shop_with_all_outcomes(pair).await;
     let before = effects(&shop).await;
     let rows = shop.rows("SELECT event_id FROM outbox_events ORDER BY id").await;
     assert!(rows.len() > 12, "{rows:?}");
@@ -125,7 +125,7 @@ async fn deleted_outbox_row_is_found_and_restored_with_its_id(pair: Pair) {
 }
 
 async fn deleted_consume_log_row_is_found_and_restored_without_second_effect(pair: Pair) {
-    let shop = shop_with_all_courses(pair).await;
+    let shop = shop_with_all_outcomes(pair).await;
     let before = effects(&shop).await;
     let rows = shop.rows("SELECT id FROM event_consume_log WHERE status = 'SUCCESS' ORDER BY id").await;
     assert!(rows.len() > 30, "{rows:?}");
@@ -153,7 +153,7 @@ async fn deleted_consume_log_row_is_found_and_restored_without_second_effect(pai
 }
 
 async fn deleted_asset_operation_is_found_and_restored_without_changing_balances(pair: Pair) {
-    let shop = shop_with_all_courses(pair).await;
+    let shop = shop_with_all_outcomes(pair).await;
     let before = effects(&shop).await;
     let keys = shop
         .rows("SELECT idempotency_key FROM asset_operations WHERE order_id IS NOT NULL ORDER BY id")
@@ -178,7 +178,7 @@ async fn deleted_asset_operation_is_found_and_restored_without_changing_balances
 }
 
 async fn deleted_hold_is_found_and_restored_unchanged(pair: Pair) {
-    let shop = shop_with_all_courses(pair).await;
+    let shop = shop_with_all_outcomes(pair).await;
     let before = effects(&shop).await;
     let all = "SELECT order_id, asset, status, reverted, amount, coupon_id, user_id FROM asset_holds
         ORDER BY order_id, asset";
@@ -206,7 +206,7 @@ async fn deleted_hold_is_found_and_restored_unchanged(pair: Pair) {
 }
 
 async fn deleted_ledger_entry_is_reported_with_its_key(pair: Pair) {
-    let shop = shop_with_all_courses(pair).await;
+    let shop = shop_with_all_outcomes(pair).await;
     let entries = shop
         .snapshot
         .table("SELECT id, idempotency_key, account FROM ledger_entries ORDER BY id")
@@ -243,12 +243,12 @@ async fn deleted_ledger_entry_is_reported_with_its_key(pair: Pair) {
     assert_eq!(
         findings.iter().filter(is_repaired).count(),
         0,
-        "money is never repaired automatically: {report}"
+        "money must never be repaired automatically: {report}"
     );
 }
 
 async fn deleted_balance_is_reported_with_its_user(pair: Pair) {
-    let shop = shop_with_all_courses(pair).await;
+    let shop = shop_with_all_outcomes(pair).await;
     for purse in ["wallet", "points"] {
         let sql = format!("DELETE FROM asset_balances WHERE user_id = {BUYER} AND purse = '{purse}'");
         assert_eq!(shop.snapshot.change(&sql).await, 1);
@@ -262,12 +262,12 @@ async fn deleted_balance_is_reported_with_its_user(pair: Pair) {
         assert!(found.is_some(), "{purse}: {report}");
     }
     let report = repaired(&shop).await;
-    assert_eq!(report["sound"], json!(false), "money is never repaired automatically: {report}");
+    assert_eq!(report["sound"], json!(false), "money must never be repaired automatically: {report}");
 }
 
 /// 004 Q5: for every fact of every order, a person inserts the existing event again under another id.
 async fn event_inserted_for_applied_fact_has_no_effect(pair: Pair) {
-    let shop = shop_with_all_courses(pair).await;
+    let shop = shop_with_all_outcomes(pair).await;
     let before = effects(&shop).await;
     let rows = shop
         .snapshot
@@ -297,7 +297,7 @@ async fn event_inserted_for_applied_fact_has_no_effect(pair: Pair) {
 
 /// A duplicate row, which a unique key normally prevents, is found after the key was dropped.
 async fn duplicate_effect_is_found_when_unique_key_is_missing(pair: Pair) {
-    let shop = shop_with_all_courses(pair).await;
+    let shop = shop_with_all_outcomes(pair).await;
     let doubled = [
         ("listing_changes", "tenant_id, seller_id, product_id, order_id, aggregate_seq, kind"),
         ("shipments", "tenant_id, order_id, seller_id, buyer_id, aggregate_seq"),

@@ -9,7 +9,7 @@ use super::shop::{BUYER, OPERATOR, Shop};
 /// A sandbox that does not settle refunds during the test: the test acts as the gateway.
 const SLOW_SANDBOX: (&str, &str) = ("HANDOVER_GATEWAY__SANDBOX_DELAY", "1h");
 
-async fn refund_returns_all_assets_and_product_is_on_sale_again(pair: Pair) {
+async fn refund_reverts_all_assets_and_product_is_on_sale_again(pair: Pair) {
     let shop = Shop::open(pair, &[SLOW_SANDBOX]).await;
     let coupon = shop.fill_purses().await;
     let order = shop.order_with(With { coupon: Some(coupon), wallet: 2_000, points: 150 }).await;
@@ -18,7 +18,11 @@ async fn refund_returns_all_assets_and_product_is_on_sale_again(pair: Pair) {
     shop.settled().await;
     assert_eq!(shop.purses(BUYER).await, purses(3_000, 0, 207, 0));
     let refund = shop.refund(order).await;
-    assert_eq!(shop.refund(order).await, refund, "a repeated request returns the same refund");
+    assert_eq!(
+        shop.refund(order).await,
+        refund,
+        "the response to a repeated request must name the same refund"
+    );
     shop.assert_cannot_ship(order).await;
     for _ in 0..2 {
         shop.api.refund_reported(refund, "SUCCESS").await.unwrap().value();
@@ -87,7 +91,7 @@ async fn failed_refund_leaves_order_paid_until_operator_retries(pair: Pair) {
 }
 
 super::by_turns! {
-    refund_returns_all_assets_and_product_is_on_sale_again,
+    refund_reverts_all_assets_and_product_is_on_sale_again,
     payment_after_cancellation_is_refunded_automatically_once,
     payment_before_locks_is_refused_as_retryable_and_changes_nothing,
     failed_refund_leaves_order_paid_until_operator_retries,

@@ -30,7 +30,7 @@ async fn s16_1_1_topology_is_declared_and_consumed(pair: Pair) {
         })
         .await;
     }
-    assert_eq!(consumers().await["order.timeout.delay.queue"], 0, "a delay queue has no consumer");
+    assert_eq!(consumers().await["order.timeout.delay.queue"], 0, "a delay queue must not have a consumer");
 }
 
 async fn s16_1_2_new_order_is_in_outbox_and_order_created_is_sent(pair: Pair) {
@@ -39,7 +39,7 @@ async fn s16_1_2_new_order_is_in_outbox_and_order_created_is_sent(pair: Pair) {
     assert_eq!(
         shop.events(order).await,
         ["ORDER_CREATED", "ORDER_TIMEOUT"],
-        "the events exist immediately after the order was placed"
+        "both events must exist immediately after the order was placed"
     );
     let sent = "SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND sent_time IS NOT NULL";
     shop.expect_count(2, sent).await;

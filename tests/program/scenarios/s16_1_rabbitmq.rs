@@ -50,11 +50,11 @@ async fn s16_1_1_doctor_checks_port_and_vhost_and_warns_without_management(pair:
 
     let by = |url: &str| doctor(&shop.launch().clone().set("HANDOVER_BROKER__URL", url));
     let (code, checks) = by(&vhost.url().replace(name, "not-there"));
-    assert_eq!(code, Some(2), "a vhost that does not exist is a configuration error: {checks:?}");
+    assert_eq!(code, Some(2), "a vhost that does not exist must be a configuration error: {checks:?}");
     assert_check(&checks["broker"], "fail", &["not-there"]);
     let closed_port = free_port().unwrap();
     let (code, checks) = by(&vhost.url_through(closed_port));
-    assert_eq!(code, Some(3), "a closed port is an outage: {checks:?}");
+    assert_eq!(code, Some(3), "a closed port must be an outage: {checks:?}");
     assert_check(&checks["broker"], "fail", &[&closed_port.to_string()]);
 }
 

@@ -24,7 +24,7 @@ async fn s16_2_1_paid_order_triggers_fulfilment(pair: Pair) {
             .map(|item| (item["orderId"].clone(), item["eventId"].clone()))
             .collect::<Vec<_>>()
     };
-    assert_eq!(tasks(SELLER, "seller").await, [], "an unpaid order has no shipment");
+    assert_eq!(tasks(SELLER, "seller").await, [], "an unpaid order must not have a shipment task");
     shop.pay(order).await;
     shop.settled().await;
     let event = &shop.event_ids(order, "ORDER_PAID").await[0];
@@ -63,7 +63,7 @@ async fn closed(shop: &Shop, order: i64) -> i64 {
     shop.settled().await;
     assert_eq!(shop.order_field(order, "cancelReason").await, "timeout");
     let product = shop.order_field(order, "productId").await.as_i64().unwrap();
-    assert_eq!(shop.product_field(product, "status").await, "on_sale", "the product is on sale again");
+    assert_eq!(shop.product_field(product, "status").await, "on_sale", "the product must be on sale again");
     let moment = async |field| {
         let text = shop.order_field(order, field).await;
         text.as_str().unwrap().parse::<DateTime<Utc>>().unwrap()
@@ -91,7 +91,7 @@ async fn s16_2_3_timeout_message_closes_unpaid_order_and_releases_product(pair: 
     let product = closed(&shop, order).await;
     assert_eq!(result_of_timeout(&shop, order).await, "order closed");
     let again = shop.api.place_order(BUYER, product).await.unwrap();
-    assert_eq!(again.outcome(), (201, "00000"), "the product can be ordered again");
+    assert_eq!(again.outcome(), (201, "00000"), "another order of the product must be accepted");
 }
 
 /// §16.2.3 with the sweep of §10.2 running continuously: exactly one of the message and the sweep closes the order.

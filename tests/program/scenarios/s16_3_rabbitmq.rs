@@ -39,13 +39,13 @@ async fn paid_without_bindings(shop: &Shop) -> String {
 }
 
 /// §8 and §16.3.3: a message that RabbitMQ returns as unroutable is not SENT until a queue is bound again.
-async fn s16_3_3_unroutable_message_is_retried_until_bindings_return(pair: Pair) {
+async fn s16_3_3_unroutable_message_is_retried_until_bindings_are_restored(pair: Pair) {
     // The delays after the first are longer than the time for which bindings are missing.
     let retry = r#"{policy = "schedule", delays = ["1s", "20s", "20s", "20s", "20s", "20s"]}"#;
     let settings = [
         ("HANDOVER_OUTBOX__RETRY", retry),
         ("HANDOVER_OUTBOX__SCAN_INTERVAL", "50ms"),
-        // Bindings return one by one, so a message published meanwhile reaches only some of the queues.
+        // Bindings are restored one by one, so a message published meanwhile reaches only some of the queues.
         ("HANDOVER_CONSUMER__LOST_AFTER", "3s"),
     ];
     let shop = Shop::open(pair, &settings).await;
@@ -55,7 +55,7 @@ async fn s16_3_3_unroutable_message_is_retried_until_bindings_return(pair: Pair)
         paid += 1;
         assert!(
             begun.elapsed() < SOON,
-            "in every repetition the bindings returned before the event was published"
+            "in every repetition the bindings were restored before the event was published"
         );
         let event = paid_without_bindings(&shop).await;
         // Consumers restore missing bindings every 15 s. If they did so before the first attempt, the event was sent;
@@ -82,7 +82,7 @@ async fn s16_3_3_unroutable_message_is_retried_until_bindings_return(pair: Pair)
     let order = format!("SELECT aggregate_id FROM outbox_events WHERE event_id = '{event}'");
     let items = shop.timeline_of(shop.snapshot.number(&order).await, &event).await;
     let mut published = descriptions(&items, "published");
-    // There may be several attempts before the bindings return.
+    // There may be several attempts before the bindings are restored.
     published.dedup();
     let not_confirmed = "not confirmed; to be published again";
     let sent = "confirmed by the broker";
@@ -93,8 +93,9 @@ async fn s16_3_3_unroutable_message_is_retried_until_bindings_return(pair: Pair)
     shop.assert_invariants_except(&[]).await;
 }
 
-/// §10.2 and §16.3.3: RabbitMQ is unreachable. By default orders are accepted and the outage is not counted as an attempt;
-/// with `outbox.outage = "count"`, which follows §7.2 literally, events become FAILED and a person redrives them.
+/// §10.2 and §16.3.3: RabbitMQ is unreachable. By default orders are accepted and the outage is not counted as an
+/// attempt; with `outbox.outage = "count"`, which follows §7.2 literally, events become FAILED and a person redrives
+/// them.
 async fn s16_3_3_outage_counts_as_attempt_only_if_configured(pair: Pair) {
     let counts = [
         ("HANDOVER_OUTBOX__OUTAGE", "count"),
@@ -133,7 +134,7 @@ async fn assert_sent_without_counted_attempt(shop: &Shop, orders: &[i64]) {
     assert_eq!(
         shop.snapshot.number("SELECT max(retry_count) FROM outbox_events").await,
         0,
-        "no attempt is counted"
+        "no attempt must be counted"
     );
     assert_eq!(shop.snapshot.number("SELECT count(*) FROM outbox_events WHERE status <> 'SENT'").await, 0);
     for order in orders {
@@ -156,7 +157,7 @@ async fn failed_by_outage(shop: &Shop) {
     .await;
     let event = &shop.event_ids(order, "ORDER_CREATED").await[0];
     shop.expect_logged(&["[OutboxRelay] [ALERT] Event marked as FAILED", event]).await;
-    assert_eq!(shop.order_field(order, "status").await, "pending", "the order is not affected");
+    assert_eq!(shop.order_field(order, "status").await, "pending", "the status of the order must not change");
 }
 
 async fn redriven_by_operator(shop: &Shop) {
@@ -168,6 +169,6 @@ async fn redriven_by_operator(shop: &Shop) {
 }
 
 super::by_turns! {
-    s16_3_3_unroutable_message_is_retried_until_bindings_return: rabbitmq,
+    s16_3_3_unroutable_message_is_retried_until_bindings_are_restored: rabbitmq,
     s16_3_3_outage_counts_as_attempt_only_if_configured: rabbitmq,
 }

@@ -100,7 +100,7 @@ async fn s16_4_1_redriven_event_has_one_effect(pair: Pair) {
     );
     shop.assert_invariants_except(&[]).await;
     let consumed = usize::try_from(*once.last().unwrap()).unwrap();
-    assert!(shop.logged(&[DUPLICATE]) - ignored >= consumed, "each consumer receives each event again");
+    assert!(shop.logged(&[DUPLICATE]) - ignored >= consumed, "each consumer must receive each event again");
 }
 
 super::by_turns! {

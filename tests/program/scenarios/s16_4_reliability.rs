@@ -49,7 +49,7 @@ async fn s16_4_2_failing_message_becomes_dead_letter_after_all_attempts(pair: Pa
     assert_eq!(dead_letters.len(), 1);
     assert_eq!((&dead_letters[0]["key"], &dead_letters[0]["status"]), (&json!(event), &json!("OPEN")));
     assert!(dead_letters[0]["reason"].as_str().unwrap().starts_with("消息消费失败"), "{dead_letters:?}");
-    assert_eq!(shop.logged(&["[ALERT]", &event]), 1, "§16.4.3: an alert is logged");
+    assert_eq!(shop.logged(&["[ALERT]", &event]), 1, "§16.4.3: one alert must be logged");
     assert_eq!(shop.broker.count("order.dlq.queue").await, 0);
     // Other consumers of the same event are not affected.
     let elsewhere = format!(
@@ -121,20 +121,20 @@ async fn s16_4_3_dead_letter_is_replayed_or_discarded(pair: Pair) {
     dry_run["dryRun"] = json!(true);
     let response = shop.operate("dead-letters/replay", dry_run).await.value();
     assert_eq!((&response["matched"], &response["dryRun"]), (&json!(1), &json!(true)), "{response}");
-    assert_eq!(consumed(&shop, &wanted).await.0, "DEAD", "a dry run replays nothing");
+    assert_eq!(consumed(&shop, &wanted).await.0, "DEAD", "a dry run must not replay anything");
     let response = shop.operate("dead-letters/replay", replay.clone()).await.value();
     assert_eq!((&response["matched"], &response["replayed"]), (&json!(1), &json!(1)), "{response}");
     let shipments = format!("SELECT count(*) FROM shipments WHERE event_id = '{wanted}'");
     shop.expect_count(1, &shipments).await;
     shop.settled().await;
     let (status, attempts, _) = consumed(&shop, &wanted).await;
-    assert_eq!((status.as_str(), attempts), ("SUCCESS", 1), "a replay restarts the attempt count");
+    assert_eq!((status.as_str(), attempts), ("SUCCESS", 1), "a replay must restart the attempt count");
 
     let discard = json!({"keys": [unwanted], "reason": "delivered in person"});
     let mut without = discard.clone();
     without.as_object_mut().unwrap().shift_remove("reason");
     let refused = shop.operate("dead-letters/discard", without).await;
-    assert_eq!(refused.outcome(), (400, "A0400"), "a discarded event needs a reason: {refused:?}");
+    assert_eq!(refused.outcome(), (400, "A0400"), "a discard without a reason must be rejected: {refused:?}");
     let response = shop.operate("dead-letters/discard", discard).await.value();
     assert_eq!(response["discarded"], 1, "{response}");
     let dead_letters = dead_letters(&shop).await;

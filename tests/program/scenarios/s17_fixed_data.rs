@@ -101,7 +101,7 @@ async fn s17_fixed_order_is_pending_and_its_messages_match(pair: Pair) {
     assert_eq!(
         shop.order_field(id.as_i64().unwrap(), "status").await,
         "pending",
-        "its payment deadline has not passed"
+        "the order must be pending, because its payment deadline has not passed"
     );
     shop.assert_invariants_except(&[]).await;
 }

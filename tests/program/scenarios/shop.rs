@@ -118,7 +118,7 @@ impl Shop {
         self.api.payment_succeeded(payment).await.unwrap().value();
     }
 
-    /// A new order that is paid.
+    /// Places and pays an order. Returns its id.
     pub(crate) async fn paid_order(&self) -> i64 {
         let order = self.order().await;
         self.pay(order).await;
@@ -153,7 +153,7 @@ impl Shop {
         .await
     }
 
-    /// The ids of an order's events of this type, in order.
+    /// The ids of an order's events of this type, ordered by `aggregate_seq`.
     pub(crate) async fn event_ids(&self, order: i64, event_type: &str) -> Vec<String> {
         self.rows(&format!(
             "SELECT event_id FROM outbox_events WHERE aggregate_type = 'Order' AND aggregate_id = {order}

@@ -112,7 +112,7 @@ async fn run(store: &SqlMarket, reads: &mut Reads, state: &str, case: &Case) -> 
         .collect();
     if rows > most {
         defects.push(format!(
-            "{state}: {} reads {rows} rows, at most {most} for {returned} returned rows: {read:?}",
+            "{state}: {} reads {rows} rows, but may read at most {most} for {returned} returned rows: {read:?}",
             case.name
         ));
     }

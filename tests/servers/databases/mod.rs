@@ -1,6 +1,6 @@
-//! Tests specific to database servers, on MariaDB and PostgreSQL: query plans and locks, classification of errors, interrupted
-//! migrations, rows inserted by SQL, wake-up notifications between processes. The contract suite tests the behaviour that
-//! all stores have in common.
+//! Tests specific to database servers, on MariaDB and PostgreSQL: query plans and locks, classification of errors,
+//! interrupted migrations, rows inserted by SQL, wake-up notifications between processes. The contract suite tests the
+//! behaviour that all stores have in common.
 mod canaries;
 mod commands;
 mod encryption;

@@ -1,5 +1,5 @@
-//! Query plans: the relay's scan reads pending rows in order of id, and jobs find their rows by an index, whatever else is in
-//! the tables.
+//! Query plans: the relay's scan reads pending rows in the order of their ids, and jobs find their rows by an index,
+//! whatever else is in the tables.
 
 use handover_contract::TIMEOUT;
 use handover_contract::samples::{due_at, event, later, start};
@@ -90,7 +90,8 @@ async fn relay_scan_reads_pending_rows_by_id_without_sorting(kind: ServerKind) {
     }
 }
 
-/// PostgreSQL may keep a plan that it made for an empty table. MariaDB plans each execution, which the test above covers.
+/// PostgreSQL may keep a plan that it made for an empty table. MariaDB plans each execution, which the test above
+/// covers.
 #[test]
 fn postgres_scan_planned_on_empty_table_reads_only_due_rows() {
     handover_contract::run(async {

@@ -1,5 +1,5 @@
-//! Idempotency keys in a Redis that is unavailable, slow, flushed or returns invalid responses: no claim is granted that Redis
-//! did not grant, and no request waits beyond its timeout.
+//! Idempotency keys in a Redis that is unavailable, slow, flushed or returns invalid responses: no claim is granted
+//! that Redis did not grant, and no request waits beyond its timeout.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -18,7 +18,7 @@ use marketplace_redis::RedisSettings;
 /// Timeout for events on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Asserts that a request waits for Redis until its timeout and no longer, on a clock that only the test moves.
+/// Asserts that a request waits for Redis until its timeout and no longer, on a clock that only the test advances.
 async fn assert_ends_at_timeout<T: Send + 'static>(
     clock: &ManualClock,
     request: impl Future<Output = T> + Send + 'static,

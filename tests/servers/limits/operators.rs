@@ -77,7 +77,8 @@ async fn operator_responses_are_replayed_from_redis_and_requests_refused_during_
         products
     };
     assert!(api.place_order(2, products[0]).await.unwrap().done());
-    // The redrives below select SENT events, so one must be SENT first; a command that changes nothing writes no audit entry.
+    // The redrives below select SENT events, so one must be SENT first; a command that changes nothing writes no audit
+    // entry.
     let sent = async || {
         eventually(TIMEOUT, async || {
             let sent = api.get(OPERATOR, "/api/v1/ops/outbox?status=SENT").await.unwrap();

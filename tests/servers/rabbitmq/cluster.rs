@@ -81,7 +81,7 @@ async fn wait_for_progress(traffic: &Traffic) -> (Duration, Duration) {
 #[ignore = "long: three nodes, kills under load; faults::cluster kills a leader under the whole program"]
 async fn cluster_loses_no_confirmed_message_when_leader_and_majority_are_killed() {
     let kills = if handover_tests::long() { 6 } else { 2 };
-    let cluster = RabbitCluster::start().await.expect("RabbitMQ starts");
+    let cluster = RabbitCluster::start().await.expect("RabbitMQ must start");
     // Settings as shipped: a node that responds too late is replaced by another.
     let broker = RabbitBroker::new(handover_tests::rabbit_rigs::settings(&cluster.url(), QueueType::Quorum));
     broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.unwrap();

@@ -7,9 +7,9 @@ use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_connection_requires_trusted_authority_and_matching_host() {
-    let server = RabbitServer::start(Encryption::Offered).await.expect("RabbitMQ starts");
+    let server = RabbitServer::start(Encryption::Offered).await.expect("RabbitMQ must start");
     let vhost = server.vhost().await.unwrap();
-    let url = vhost.encrypted_url().expect("the server offers encryption");
+    let url = vhost.encrypted_url().expect("the server must offer encryption");
     let authorities = server.authorities().unwrap();
     let wanted = topology(&[queue(QUEUE, &[KEY])]);
 

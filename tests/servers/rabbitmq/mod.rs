@@ -1,5 +1,5 @@
-//! RabbitMQ under faults: messages are returned or refused, connections are blocked, cut or closed, servers are killed, and
-//! queues are deleted by an administrator.
+//! RabbitMQ under faults: messages are returned or refused, connections are blocked, cut or closed, servers are killed,
+//! and queues are deleted by an administrator.
 //!
 //! The tests start real servers. A test that affects a whole server starts its own; the others share one and use a
 //! vhost each.
@@ -44,20 +44,20 @@ fn topology(queues: &[QueueSpec]) -> Topology {
 }
 
 async fn vhost() -> TestVhost {
-    shared().await.vhost().await.expect("a vhost is created")
+    shared().await.vhost().await.expect("a vhost must be created")
 }
 
 /// A private server with a vhost.
 async fn own_server() -> (Arc<RabbitServer>, TestVhost) {
-    let server = RabbitServer::start(Encryption::None).await.expect("RabbitMQ starts");
-    let vhost = server.vhost().await.expect("a vhost is created");
+    let server = RabbitServer::start(Encryption::None).await.expect("RabbitMQ must start");
+    let vhost = server.vhost().await.expect("a vhost must be created");
     (server, vhost)
 }
 
 /// A broker at this URL with [`QUEUE`] declared.
 async fn declared(url: &str, queue_type: QueueType) -> RabbitBroker {
     let broker = RabbitBroker::new(settings(url, queue_type));
-    broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.expect("the queue is declared");
+    broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.expect("the queue must be declared");
     broker
 }
 
@@ -110,11 +110,11 @@ async fn drain(broker: &RabbitBroker, name: &str, wanted: &BTreeSet<String>) -> 
             let missing: Vec<_> = wanted.iter().filter(|id| !received.contains(*id)).collect();
             panic!("{} messages are lost: {missing:?}", missing.len());
         };
-        let deliveries = deliveries.expect("the subscription is open");
+        let deliveries = deliveries.expect("the subscription must be open");
         subscription.ack(&tags(&deliveries)).await.expect("deliveries are acked");
         received.extend(ids(&deliveries));
     }
-    subscription.close().await.expect("a subscription can be closed");
+    subscription.close().await.expect("the subscription must be closed without error");
     received
 }
 

@@ -21,8 +21,8 @@ fn io_threads() -> usize {
     tasks.filter(|task| task.path().exists()).map(name).filter(|name| name.starts_with("lapin")).count()
 }
 
-/// Runs a test of this program in a separate process, where no other test has threads. Returns false in that process, where
-/// the test itself must run.
+/// Runs a test of this program in a separate process, where no other test has threads. Returns false in that process,
+/// where the test itself must run.
 fn run_in_own_process(test: &str) -> bool {
     const OWN_PROCESS: &str = "RUNS_IN_OWN_PROCESS";
     if std::env::var_os(OWN_PROCESS).is_some() {
@@ -38,7 +38,7 @@ fn run_in_own_process(test: &str) -> bool {
 }
 
 /// RabbitMQ 3.10 writes the name of a new quorum queue to disk half a second after the declaration. If the server is
-/// killed earlier, it restarts the queue empty and without a leader.
+/// killed earlier, the queue is empty and has no leader after the restart.
 async fn save_new_queues(server: &RabbitServer) {
     server.eval("[ok = dets:sync(Table) || Table <- dets:all()].").await.unwrap();
 }
@@ -74,7 +74,7 @@ async fn confirmed_messages_survive_kills_within_a_window() {
         .await;
         server.kill().unwrap();
         let confirmed =
-            tokio::time::timeout(NOTICED_WITHIN, loading).await.expect("the kill is detected").unwrap();
+            tokio::time::timeout(NOTICED_WITHIN, loading).await.expect("the kill must be detected").unwrap();
         assert!(!confirmed.is_empty());
         all.extend(confirmed);
         server.restart().await.unwrap();
@@ -127,7 +127,11 @@ async fn blocked_connection_fails_publishing_immediately_and_acks_continue() {
         assert!(why.contains("blocked") && why.contains("memory"), "{why}");
     }
     // All attempts together take less time than the confirms of one attempt may take.
-    assert!(begun.elapsed() < TIMEOUT, "20 attempts took {:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < TIMEOUT,
+        "20 attempts took {:?}, expected less than {TIMEOUT:?}",
+        begun.elapsed()
+    );
     assert!(broker.blocked().await.is_some());
 
     consumer.ack(&tags(&held[..5])).await.unwrap();
@@ -220,10 +224,10 @@ async fn cut_connection_is_reestablished_and_deliveries_are_redelivered() {
             }
         }
     });
-    assert!(matches!(end.await.expect("the cut is detected"), BrokerError::Closed { .. }));
+    assert!(matches!(end.await.expect("the cut must be detected"), BrokerError::Closed { .. }));
     assert!(
         consumer.ack(&tags(&held)).await.is_err(),
-        "deliveries cannot be settled after their connection is closed"
+        "settling a delivery must fail after its connection is closed"
     );
     let seen = drain(&broker, QUEUE, &routed("a", 5).into_iter().map(|(id, _)| id).collect()).await;
     assert_eq!(seen.len(), 5);
@@ -262,7 +266,7 @@ async fn consumer_removed_by_server_ends_and_can_resubscribe() {
             }
         }
     });
-    assert!(matches!(end.await.expect("the end is detected"), BrokerError::Closed { .. }));
+    assert!(matches!(end.await.expect("the end must be detected"), BrokerError::Closed { .. }));
     drain(&broker, QUEUE, &routed("after", 3).into_iter().map(|(id, _)| id).collect()).await;
 }
 

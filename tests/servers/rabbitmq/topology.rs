@@ -7,7 +7,7 @@ async fn declared_once(url: &str) -> RabbitBroker {
     let mut settings = settings(url, QueueType::Quorum);
     settings.watch_interval = Duration::from_secs(3600);
     let broker = RabbitBroker::new(settings);
-    broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.expect("the queue is declared");
+    broker.declare(&topology(&[queue(QUEUE, &[KEY])])).await.expect("the queue must be declared");
     broker
 }
 
@@ -47,7 +47,7 @@ async fn deleted_queue_is_declared_again_and_its_subscription_ends() {
     let broker = declared(&vhost.url(), QueueType::Quorum).await;
     let consumer = subscribe(&broker, QUEUE).await;
     vhost.delete_queue(QUEUE).await.unwrap();
-    match tokio::time::timeout(NOTICED_WITHIN, consumer.next()).await.expect("the subscription ends") {
+    match tokio::time::timeout(NOTICED_WITHIN, consumer.next()).await.expect("the subscription must end") {
         Err(BrokerError::Closed { queue }) => assert_eq!(queue, QUEUE),
         other => panic!("expected the subscription to be closed, got {other:?}"),
     }

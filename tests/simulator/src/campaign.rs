@@ -95,9 +95,9 @@ pub fn regressions() -> Vec<(u64, Profile)> {
     lines
         .map(|line| {
             let (seed, profile) =
-                line.split_once(' ').expect("regressions.txt: a line is a seed, a space and a profile");
-            let seed = seed.parse().expect("regressions.txt: the seed is a number");
-            (seed, profile.trim().parse().expect("regressions.txt: the profile exists"))
+                line.split_once(' ').expect("regressions.txt: a line must be a seed, a space and a profile");
+            let seed = seed.parse().expect("regressions.txt: the seed must be a number");
+            (seed, profile.trim().parse().expect("regressions.txt: the profile must exist"))
         })
         .collect()
 }

@@ -201,7 +201,7 @@ crash_points! {
     AfterPublishBeforeConfirm 25,
     /// The confirm is received, the row is not SENT.
     AfterConfirmBeforeMark 25,
-    /// The row is SENT, the relay does not know that it was committed.
+    /// The row is SENT, but the relay has not received the result of the commit.
     AfterMark 25,
     /// The effect is committed, the delivery is not acknowledged.
     AfterEffectBeforeAck 15,
@@ -217,7 +217,7 @@ crash_points! {
     InReplayAfterSending 400,
     /// A sweep has found rows and not processed them.
     InSweep 300,
-    /// Partitions are acquired, but the relay does not know it.
+    /// Partitions are acquired, but the relay has not received the result.
     InPartitionAcquisition 40,
     /// Holds are written; the balances, coupons and order that belong to them are not.
     InLock 20,

@@ -17,11 +17,11 @@ pub struct Fault {
     /// Name of the file in `faults/`, without its extension.
     #[serde(skip)]
     pub name: String,
-    /// What the code guarantees.
+    /// The guarantee that the fault violates.
     pub promise: String,
-    /// What the code does instead.
+    /// Behaviour of the code while the fault is active.
     pub fault: String,
-    /// What an observer of the system sees while the fault is active.
+    /// The violation that can be observed while the fault is active.
     pub observable: String,
     /// The changed pieces of the sources.
     #[serde(rename = "change")]

@@ -32,7 +32,10 @@ fn every_fault_of_the_code_is_detected() {
         match first {
             Some(seed) => {
                 let violations = run_with_fault(Run::new(seed, Profile::Storm)).violations;
-                println!("{name}: seed {seed}: {}", violations.first().expect("the same run fails again"));
+                println!(
+                    "{name}: seed {seed}: {}",
+                    violations.first().expect("the same run must fail again")
+                );
             }
             // Without hits, no run reached the code of the fault; with hits, no check detected it.
             None => match all_hits.into_inner() {

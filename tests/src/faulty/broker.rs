@@ -199,7 +199,7 @@ struct FaultySubscription {
 
 impl FaultySubscription {
     fn inner(&self) -> &dyn Subscription {
-        self.inner.as_deref().expect("the subscription is not used after its drop")
+        self.inner.as_deref().expect("the subscription was used after its drop")
     }
 }
 

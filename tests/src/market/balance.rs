@@ -1,4 +1,4 @@
-//! The final check: every acknowledged change is present, every event took effect exactly once and in order.
+//! The final check: every acknowledged change is present, and every event took effect exactly once and in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

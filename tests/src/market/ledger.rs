@@ -24,7 +24,7 @@ pub enum Step {
     Cancelled,
 }
 
-/// Acknowledged products and steps of orders, and the numbers of other requests.
+/// Acknowledged products and order steps, and the numbers of rejected requests and of requests without a response.
 #[derive(Debug, Default)]
 pub struct Ledger {
     products: Mutex<Vec<i64>>,

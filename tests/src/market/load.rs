@@ -102,7 +102,7 @@ async fn fund(api: &Api, user: i64) {
     api.post(OPERATOR, &grants, json!({"points": 10_000})).await.unwrap().value();
 }
 
-/// An amount in minor units as JSON number.
+/// Converts an amount in minor units to a JSON number in major units.
 fn money(minor: i64) -> Value {
     serde_json::from_str(&format!("{}.{:02}", minor / 100, minor % 100)).unwrap()
 }

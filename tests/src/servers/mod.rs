@@ -24,9 +24,9 @@ use crate::process::BoxError;
 /// Whether acknowledged writes survive a crash of the machine. They survive a crash of the server process in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// As in production.
+    /// Acknowledged writes survive a crash of the machine, as in production.
     Full,
-    /// Without fsync, for tests in which the machine does not crash.
+    /// Writes are not synchronized to disk (no fsync): for tests in which the machine does not crash.
     None,
 }
 

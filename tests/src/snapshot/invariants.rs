@@ -284,13 +284,13 @@ const INVARIANTS: [(&str, &str); 37] = [
          WHERE event_id NOT IN (SELECT event_id FROM outbox_events)",
     ),
     (
-        "the notifications of an order are out of order",
+        "the notifications of an order are not in the sequence of its events",
         "SELECT later.event_id FROM notifications later JOIN notifications earlier
          ON earlier.tenant_id = later.tenant_id AND earlier.order_id = later.order_id AND earlier.side = later.side
          AND earlier.id < later.id WHERE earlier.aggregate_seq >= later.aggregate_seq",
     ),
     (
-        "the listing changes of an order are out of order",
+        "the listing changes of an order are not in the sequence of its events",
         "SELECT later.event_id FROM listing_changes later JOIN listing_changes earlier
          ON earlier.tenant_id = later.tenant_id AND earlier.order_id = later.order_id AND earlier.id < later.id
          WHERE earlier.aggregate_seq >= later.aggregate_seq",

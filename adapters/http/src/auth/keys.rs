@@ -26,7 +26,7 @@ pub(super) struct Key {
     pub(super) verifying: DecodingKey,
 }
 
-/// Why a key set is rejected.
+/// Reason why a key set is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeySetError {
     /// The text is not a JSON Web Key Set.

@@ -1,5 +1,5 @@
-//! Cryptography provider for `jsonwebtoken`: HMAC-SHA256 signs and verifies; RS256 and Ed25519, implemented by `ring`,
-//! only verify. The providers that `jsonwebtoken` contains depend on the crate `rsa` or on a C library.
+//! Cryptography provider for `jsonwebtoken`: signs and verifies with HMAC-SHA256; only verifies with RS256 and Ed25519,
+//! which `ring` implements. The providers that `jsonwebtoken` contains depend on the crate `rsa` or on a C library.
 //!
 //! **Invariant:** every other algorithm is rejected, regardless of the token's header, and a key of another type is
 //! rejected too.
@@ -12,7 +12,7 @@ use ring::signature::{ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponent
 use sha2::Sha256;
 use signature::{Signer, Verifier};
 
-/// Installed by the first [`super::Tokens`] of a process.
+/// The provider of the whole process; the first [`super::Tokens`] installs it.
 pub(super) static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: |algorithm, key: &EncodingKey| Ok(Box::new(Hs256::new(algorithm, key.as_bytes())?)),
     verifier_factory: verifier,
@@ -58,7 +58,7 @@ impl Signer<Vec<u8>> for Hs256 {
 }
 
 impl Verifier<Vec<u8>> for Hs256 {
-    /// Compares in constant time.
+    /// Compares the signatures in constant time.
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
         self.mac(message).verify_slice(signature).map_err(|_| signature::Error::new())
     }

@@ -31,7 +31,7 @@ pub struct Claims {
     pub expires: i64,
 }
 
-/// Why a token is rejected or cannot be issued.
+/// Reason why a token is rejected or cannot be issued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// Not a token, or its key or algorithm is unknown.

@@ -28,7 +28,7 @@ pub(super) struct ErrorCase {
     pub(super) status: StatusCode,
     pub(super) code: Code,
     pub(super) what: String,
-    /// Whether a layer sends the response, so that it is the same for every operation.
+    /// Whether a layer sends the response; the response is then the same for every operation.
     pub(super) is_from_layer: bool,
 }
 

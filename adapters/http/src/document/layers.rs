@@ -21,7 +21,7 @@ use crate::header_names::X_IDEMPOTENCY_KEY;
 use crate::refusal::BAD_TOKEN_CHALLENGE;
 
 const JSON: &str = "application/json";
-/// The only path with a JSON response without an envelope.
+/// The only path whose JSON response has no envelope.
 const DOCUMENT: &str = "/openapi.json";
 
 /// Component name of the response to a head that is too large.
@@ -240,10 +240,7 @@ fn headers() -> [(&'static str, Header); 7] {
     let seconds = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).into();
     [
         ("TraceId", of(Ref::from_schema_name(error_responses::TRACE_ID).into(), "Trace id of the request")),
-        (
-            "Replayed",
-            of(one_of("true"), "The response is the stored one of an earlier request with the same key"),
-        ),
+        ("Replayed", of(one_of("true"), "The response was stored for an earlier request with the same key")),
         ("RetryAfter", of(seconds, "Time to wait before a retry, in seconds")),
         (
             "Traceparent",

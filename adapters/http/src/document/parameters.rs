@@ -86,7 +86,7 @@ pub(super) fn common_parameters() -> [(&'static str, Parameter); 3] {
             "TraceId",
             header(
                 "X-Trace-Id",
-                "Trace id of the request; if absent or invalid, that of `traceparent` or a new one",
+                "Trace id of the request; if it is absent or invalid, the trace id of `traceparent` or a new trace id is used",
                 Required::False,
                 text().pattern(Some("^[A-Za-z0-9_-]{1,64}$")),
             ),

@@ -138,7 +138,7 @@ struct CouponView {
 }
 
 impl CouponView {
-    /// Computes the status at `now`: a coupon may have expired before a job records it.
+    /// Computes the status at `now`: a coupon may have expired before a job records the expiry.
     fn at(now: DateTime<Utc>, coupon: &Coupon) -> CouponView {
         CouponView {
             coupon_id: coupon.id,

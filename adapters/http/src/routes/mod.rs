@@ -1,4 +1,4 @@
-//! All routes, and the order of their layers.
+//! All routes, and the sequence of their layers.
 
 mod account;
 mod assets;
@@ -40,7 +40,7 @@ pub use metrics::Render;
 use stored_response::response_data;
 
 /// Names of the rate-limited routes, as used in `rate-limit.routes` of the configuration: all routes of the API. Health,
-/// metrics and documentation are not limited. Read from the routes' own descriptions; the names live as long as the process.
+/// metrics and documentation are not limited. The names are read from the routes' own descriptions.
 pub static LIMITED_ROUTES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
     let mut described = described();
     let api = described.paths.paths.iter_mut().filter(|(path, _)| path.starts_with("/api/"));
@@ -74,7 +74,7 @@ pub fn openapi() -> OpenApi {
     crate::document::document(described())
 }
 
-/// The routes' own descriptions.
+/// Returns the routes' own descriptions, without the additions of the layers.
 fn described() -> OpenApi {
     let operators = ops::routes().merge(ops::multi_transaction_routes());
     let api = user_routes().merge(gateway_routes()).nest("/ops", operators);
@@ -132,8 +132,8 @@ async fn limit_rate(State(edge): State<Arc<Edge>>, request: Request, next: Next)
     edge.admission.limit(request, next).await
 }
 
-/// Adds tracing and a concurrency limit. Each call creates a separate limit: operators can still diagnose the service when
-/// users overload it.
+/// Adds tracing and a concurrency limit. Each call creates a separate limit, so that operators can still diagnose the
+/// service when users overload it.
 fn with_concurrency_limit(routes: Router<Arc<Edge>>, edge: &Arc<Edge>) -> Router<Arc<Edge>> {
     let limit = ConcurrencyLimit::new(edge.limits.concurrent_requests);
     with_tracing(routes, edge).route_layer(from_fn_with_state((Arc::clone(edge), limit), limit_concurrency))

@@ -165,7 +165,9 @@ async fn page(Caller(edge, context): Caller, mut parameters: Parameters) -> Rout
     Done::page(page, OrderView::from)
 }
 
-/// Returns an order to its buyer or seller.
+/// Returns an order.
+///
+/// Allowed for the buyer and for the seller.
 #[utoipa::path(
     get,
     path = "/{id}",

@@ -93,7 +93,7 @@ pub(super) async fn start(
     responses(
         (status = 200, description = "The payment, settled", body = PaymentView),
         (status = 404, description = "Payment not found"),
-        (status = 409, description = "The payment was settled by another transaction or with another result"),
+        (status = 409, description = "The payment was settled with another gateway transaction or with another result"),
     ),
 )]
 async fn callback(

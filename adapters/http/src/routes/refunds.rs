@@ -1,4 +1,4 @@
-//! Refunds: requested by the buyer of an order or an operator, settled by the gateway's signed callback.
+//! Refunds: requested by an operator or by the buyer of the order, settled by the gateway's signed callback.
 
 use std::sync::Arc;
 

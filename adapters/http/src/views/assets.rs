@@ -13,7 +13,7 @@ use crate::document::kinds;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AssetAmount {
     pub(crate) asset: Asset,
-    /// In minor units or points.
+    /// The amount in minor units (money) or in points.
     pub(crate) amount: i64,
 }
 

@@ -40,7 +40,7 @@ impl World {
     }
 }
 
-/// Checks the fields with generated values, and returns them.
+/// Checks that an item has an event id and, in the field `time`, a time in UTC; returns both values.
 fn event_and_time(item: &Value, time: &str) -> (Value, Value) {
     assert!(!item["eventId"].as_str().unwrap().is_empty(), "{item}");
     assert!(item[time].as_str().unwrap().ends_with('Z'), "{item}");

@@ -44,7 +44,8 @@ impl Request {
         self
     }
 
-    /// For responses that cannot occur in production and are therefore not in the document.
+    /// Skips the comparison with the OpenAPI document, for responses that cannot occur in production and are therefore
+    /// not in the document.
     pub(crate) fn undocumented(mut self) -> Request {
         self.documented = false;
         self

@@ -13,7 +13,8 @@ const DISCARD: &str = "/api/v1/ops/dead-letters/discard";
 const QUEUE: &str = "inventory.update.queue";
 
 impl World {
-    /// Creates an order whose ORDER_CREATED is a dead letter of the inventory consumer; returns the ids of both.
+    /// Creates an order whose ORDER_CREATED is a dead letter of the inventory consumer; returns the ids of the order
+    /// and of the event.
     pub(crate) async fn dead_order(&self) -> (i64, String) {
         let order = self.order().await;
         let id = self.get_ops_data(&format!("outbox?aggregateId={order}&eventType=ORDER_CREATED")).await;

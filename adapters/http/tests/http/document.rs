@@ -105,7 +105,7 @@ impl Document {
             response.status
         );
         let Some((pointer, described)) = resolve(&self.closed, &pointer) else {
-            panic!("{}: the document has no {} ({})", operation.id, response.status, response.text)
+            panic!("{}: the document has no response {} ({})", operation.id, response.status, response.text)
         };
         for name in HEADERS {
             let documented =
@@ -113,13 +113,13 @@ impl Document {
             let present = response.headers.contains_key(name);
             assert!(
                 documented || !present,
-                "{}: {} with {name}, which is not in the document",
+                "{}: the document describes no header {name} of response {}",
                 operation.id,
                 response.status
             );
             assert!(
                 present || !COMMON_HEADERS.contains(&name),
-                "{}: {} without {name}",
+                "{}: response {} lacks the header {name}",
                 operation.id,
                 response.status
             );

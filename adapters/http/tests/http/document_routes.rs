@@ -17,7 +17,7 @@ const PAGE: [&str; 3] = ["/docs", "/docs/", "/docs/{*rest}"];
 fn paths(router: &axum::Router) -> BTreeSet<String> {
     format!("{router:?}")
         .split('"')
-        // The fallback is at the root.
+        // The path "/" is that of the fallback.
         .filter(|text| text.starts_with('/') && *text != "/" && !text.contains("__private__axum"))
         .map(str::to_owned)
         .collect()
@@ -49,7 +49,7 @@ async fn router_and_document_have_the_same_paths_and_methods() {
     }
 }
 
-/// A path of the operation with ids that do not exist.
+/// Path of the operation; its ids select no existing resource.
 fn path_without_resource(operation: &Operation) -> String {
     let path = operation.path.replace("{eventId}", "no-such").replace("{aggregateType}", "Order");
     path.replace("{id}", "1").replace("{userId}", "1").replace("{aggregateId}", "1")

@@ -212,7 +212,7 @@ async fn repeat_is_409_while_in_progress_and_key_is_free_after_the_lease() {
     ticket.refused().await.unwrap();
     let again = world.listing(SELLER, "k").send().await.expect(201, "00000");
     assert_eq!((is_replayed(&again), &again.data), (true, &second.data));
-    assert_eq!(world.products().await, 2, "the listing of hash_of_lamp, and this one");
+    assert_eq!(world.products().await, 2, "one product from hash_of_lamp and one from this test");
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,7 +252,7 @@ async fn stored_response_is_kept_for_a_day_and_then_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn multi_transaction_operator_request_is_replayed() {
+async fn stored_response_of_multi_transaction_operator_request_is_replayed() {
     let world = World::new().await;
     world.order().await;
     world.run_until_idle().await;

@@ -28,7 +28,7 @@ async fn world(keys: MockIdempotencyStore) -> World {
     World::with(Setup { keys: Some(Arc::new(keys)), ..Setup::default() }).await
 }
 
-/// Ends the tasks, which hold the mock: it checks its calls when it is dropped.
+/// Ends the tasks, which own references to the mock: the mock checks its calls when it is dropped.
 async fn check_calls(world: World) {
     world.app.tx.tasks.stop().await;
 }

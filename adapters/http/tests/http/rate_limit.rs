@@ -103,7 +103,7 @@ async fn each_user_tenant_and_route_has_its_own_bucket() {
     of(BUYER, 2, PRODUCTS).send().await.expect(200, "00000");
     of(SELLER, 1, PRODUCTS).send().await.expect(200, "00000");
     world.post_as(BUYER, PRODUCTS).json(LAMP).send().await.expect(201, "00000");
-    // Two orders, one route.
+    // Requests for two orders use the bucket of one route.
     of(BUYER, 1, "/api/v1/orders/1").send().await.expect(404, "A0404");
     of(BUYER, 1, "/api/v1/orders/2").send().await.expect(429, "A0500");
     let taken: Vec<String> = limiter.taken().into_iter().map(|(key, _)| key).collect();
@@ -179,7 +179,7 @@ async fn forwarded_addresses_are_used_only_from_trusted_proxies() {
     let name = "x-forwarded-for";
     of("10.0.0.1:1", name, "192.0.2.1").send().await.expect(401, "A0301");
     of("10.0.0.1:1", name, "192.0.2.2").send().await.expect(401, "A0301");
-    // Through another proxy, with a forged first address: the same client.
+    // The same client uses its bucket through another proxy and with a forged first address.
     of("10.0.0.2:1", name, "198.51.100.9, 192.0.2.1, 10.3.3.3").send().await.expect(429, "A0500");
     // The header of an untrusted peer and the header that is not configured are ignored.
     of("203.0.113.5:1", name, "192.0.2.77").send().await.expect(401, "A0301");

@@ -142,7 +142,7 @@ async fn refund_callback_without_valid_signature_is_401() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refund_routes_with_invalid_fields_reports_every_field() {
+async fn refund_routes_report_every_invalid_field() {
     let world = World::new().await;
     let order = world.paid_order().await;
     let long = format!(r#"{{"reason":"{}"}}"#, "字".repeat(501));

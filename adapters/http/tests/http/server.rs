@@ -125,7 +125,7 @@ async fn idle_connection_outlives_the_head_timeout() {
     let mut idle = server.connect(HEALTH).await;
     for _ in 0..2 {
         expect_ok(&mut idle).await;
-        // Idle at least until the server has closed a connection that sends no head.
+        // The connection stays idle at least until the server has closed another one that sends no head.
         assert_eq!(rest(server.connect("").await).await, "");
         idle.write_all(HEALTH.as_bytes()).await.unwrap();
     }

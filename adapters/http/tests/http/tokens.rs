@@ -127,7 +127,7 @@ fn fractional_numeric_dates_are_accepted() {
 }
 
 #[test]
-fn token_not_signed_with_hs256_and_the_secret_is_rejected() {
+fn token_with_wrong_algorithm_or_secret_is_rejected() {
     let claims = json!({ "sub": "7", "roles": ["platform"], "exp": later() });
     let good = forged(SECRET, &hs256(), &claims);
     assert!(tokens().verify(&good, start()).is_ok());

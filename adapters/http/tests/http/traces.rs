@@ -79,7 +79,11 @@ async fn every_response_has_a_traceparent() {
         let response = world.get("/none").header("x-trace-id", id).send().await;
         let parent = response.header("traceparent").unwrap().to_owned();
         let again = world.get("/healthz").header("traceparent", &parent).send().await;
-        assert_eq!(again.header("traceparent").unwrap()[..36], parent[..36], "it is accepted in a request");
+        assert_eq!(
+            again.header("traceparent").unwrap()[..36],
+            parent[..36],
+            "the traceparent of a response is accepted in a request"
+        );
         traces.push(parent[3..35].to_owned());
     }
     assert_eq!(traces[0], "4bf92f3577b34da6a3ce929d0e0e4736");

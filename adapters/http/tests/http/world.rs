@@ -84,7 +84,7 @@ impl World {
         World::with(Setup::default()).await
     }
 
-    /// With `outbox.on-failed = "hold"`.
+    /// Creates a world with `outbox.on-failed = "hold"`.
     pub(crate) async fn with_hold() -> World {
         World::with(Setup { on_failed: OnFailed::Hold, ..Setup::default() }).await
     }
@@ -149,7 +149,7 @@ impl World {
         self.tokens.issue(user, tenant, roles, HOUR, self.app.now()).unwrap()
     }
 
-    /// With `/metrics`, which returns no metrics.
+    /// Options for routers with `/metrics`; the route returns no metrics.
     pub(crate) fn with_metrics() -> Setup {
         Setup { metrics: Some(Arc::new(String::new)), ..Setup::default() }
     }

@@ -16,7 +16,8 @@ use marketplace_domain::{Order, OrderId, OrderStatus, UserId};
 use crate::tables::{Lock, Market, MarketRows as _};
 use crate::unit::MarketUnit;
 
-/// Orders by the time of their last change. `None` sorts before all orders of the same time, as the start of a range.
+/// Orders by the time of their last change. `None` is less than every id, so a range can start before all orders of a
+/// time.
 type Changes = BTreeSet<(DateTime<Utc>, Option<OrderId>)>;
 type ByUser = BTreeMap<(TenantId, UserId), BTreeSet<OrderId>>;
 

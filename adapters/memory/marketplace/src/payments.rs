@@ -110,8 +110,8 @@ impl PaymentRepo for MarketUnit {
     }
 }
 
-/// Locks of the row and its unique keys. The key of the order is also locked when the payment leaves `PROCESSING`, because it
-/// is free only after the commit.
+/// Locks of the row and its unique keys. The key of the order is also locked when the payment leaves `PROCESSING`,
+/// because the key becomes free only with the commit.
 fn locks(payment: &Payment) -> Vec<Lock> {
     let mut locks = vec![Lock::Payment(payment.id), Lock::PaymentInProcessing(payment.tenant, payment.order)];
     locks.extend(payment.transaction_id.clone().map(Lock::GatewayTransaction));

@@ -113,8 +113,8 @@ impl RefundRepo for MarketUnit {
     }
 }
 
-/// Locks of the row and of the unique key of its payment. The key is also locked when the refund fails, because it is
-/// free only after the commit.
+/// Locks of the row and of the unique key of its payment. The key is also locked when the refund fails, because the key
+/// becomes free only with the commit.
 fn locks(refund: &Refund) -> Vec<Lock> {
     vec![Lock::Refund(refund.id), Lock::RefundOfPayment(refund.payment)]
 }
@@ -127,7 +127,7 @@ fn check_unique(statement: &Statement<'_>, refund: &Refund) -> Result<(), StoreE
     });
     let another = not_failed.into_iter().any(|other| other.id != refund.id);
     if refund.status != RefundStatus::Failed && another {
-        return Err(conflict(format!("refunds: payment {} already has a refund", refund.payment)));
+        return Err(conflict(format!("refunds: payment {} has a refund that did not fail", refund.payment)));
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use handover_outbox::ports::{OutboxUnit, OutboxView, StoreError, UnitOfWork, View};
 use handover_sql::Session;
 
-/// A session with the marketplace's repositories. A newtype, because a crate can implement foreign traits only for its own
-/// types.
+/// A session with the marketplace's repositories. It is a newtype, because a crate can implement foreign traits only
+/// for its own types.
 pub(crate) struct MarketSession(pub(crate) Box<Session>);
 
 impl Deref for MarketSession {

@@ -34,7 +34,7 @@ pub(crate) trait Engine: Send + Sync {
     /// A connection that reads committed data and does not block writers.
     async fn reader(&self) -> Result<Box<dyn Connection>, StoreError>;
 
-    /// Opens one connection outside the pool: the pool retries until its time-out and then does not report the cause.
+    /// Opens one connection outside the pool: the pool retries until its timeout and then does not report the cause.
     async fn probe(&self) -> Result<(), StoreError> {
         Ok(())
     }

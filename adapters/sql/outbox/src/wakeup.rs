@@ -79,7 +79,7 @@ impl CommitNotifier {
         }
     }
 
-    /// A receiver that changes with every notification for this queue.
+    /// Returns a receiver whose value changes with every notification for this queue.
     pub(crate) fn subscribe(&self, queue: &str) -> watch::Receiver<u64> {
         lock(&self.queues).entry(queue.to_owned()).or_insert_with(|| watch::channel(0).0).subscribe()
     }

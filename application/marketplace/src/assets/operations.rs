@@ -210,7 +210,7 @@ impl AssetAccounts {
         self.post_operation(subject, operation, held, entries, cause)
     }
 
-    /// Writes the lost row of an operation whose effect exists, without ledger entries.
+    /// Writes the lost row of an operation whose effect exists. Writes no ledger entries.
     fn rewrite_operation(
         &mut self,
         subject: Subject,

@@ -26,7 +26,7 @@ pub(crate) struct OrderEffects {
     holds: Vec<Hold>,
 }
 
-/// Effect of an event at one consumer.
+/// Effect of an event at one consumer, compared with the expected effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// The consumer writes no rows for the event.
@@ -89,8 +89,8 @@ pub(crate) async fn read_effects<V: MarketView + ?Sized>(
 }
 
 impl OrderEffects {
-    /// The effect at a consumer of the business fact that an event announces. The effect may come from another event of
-    /// the same fact.
+    /// Compares the effect that a consumer has written for the business fact of an event with the expected effect. The
+    /// consumer may have written the effect for another event of the same fact.
     pub(crate) fn of(
         &self,
         consumer: &str,
@@ -102,7 +102,8 @@ impl OrderEffects {
         match (consumer, body) {
             ("inventory", EventBody::OrderCreated(_)) => {
                 let found = self.listings.iter().filter(|it| it.kind == ListingChangeKind::Occupied).count();
-                // If the order was cancelled or refunded before the event was applied, the consumer skipped it as stale.
+                // If the order was cancelled or refunded before the event was applied, the consumer skipped the event
+                // as stale.
                 rows(
                     EffectKind::ListingChange,
                     found,
@@ -297,7 +298,7 @@ enum OrderCondition {
     Undone,
     Is(OrderStatus),
     CancelledFor(CancelReason),
-    /// Never met: for notifications of a status for which no notification is written.
+    /// Never met. Used for a notification of a status for which consumers write no notification.
     Never,
 }
 

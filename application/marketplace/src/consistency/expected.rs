@@ -51,7 +51,7 @@ impl ExpectedEvent {
     }
 }
 
-/// The payload of a row; `None` if no consumer would apply it because it is malformed or contradicts the order.
+/// The payload of a row; `None` if the payload is malformed or contradicts the order: no consumer would apply it.
 pub(crate) fn confirmed_body(row: &OutboxRow, order: &Order) -> Option<EventBody> {
     let body = EventBody::of(&envelope_of(row).ok()?).ok()?;
     let is_confirmed = body.aggregate_id() == row.aggregate.id && order.confirms(&body).is_ok();
@@ -143,8 +143,8 @@ fn of_order(order: &Order, payments: &[Payment], refunds: &[Refund]) -> Vec<Expe
             });
         }
         OrderStatus::Refunded => {
-            // The refund that changed the order, not one of a late payment. Without this refund, no event can be
-            // derived.
+            // Only the refund that changed the order counts; a refund of a late payment does not. Without that refund,
+            // no event can be derived.
             let refunds_order =
                 |refund: &&Refund| refund.status == RefundStatus::Success && is_of_order_payment(refund);
             if let Some(refund) = refunds.iter().rfind(refunds_order) {
@@ -172,7 +172,7 @@ fn has_paid(payment: &Payment) -> bool {
     payment.status == PaymentStatus::Success && !payment.refund_due
 }
 
-/// Whether the refund is of the payment that paid the order. A refund of a late payment does not change the order.
+/// Whether the refund belongs to the payment that paid the order. A refund of a late payment does not change the order.
 fn is_of_order_payment(refund: &Refund) -> bool {
     use marketplace_domain::RefundCause::{Buyer, LatePayment, Operator};
     match refund.cause {

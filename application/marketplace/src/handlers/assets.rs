@@ -233,8 +233,8 @@ impl AssetHandler {
     }
 }
 
-/// A refused step becomes a dead letter, because a retry would be refused again. If an earlier step is missing, an
-/// operator can replay the dead letter after that step.
+/// Returns the error for a refused step. The event becomes a dead letter, because a retry would be refused again. If an
+/// earlier step is missing, an operator can replay the dead letter after that step.
 fn unrecoverable(refusal: AssetRefusal) -> HandlerError {
     HandlerError::Unrecoverable(refusal.to_string())
 }

@@ -95,7 +95,7 @@ pub(super) struct Facts {
 /// Whether a fact already has its effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FactState {
-    /// It has no effect yet.
+    /// The fact has no effect yet.
     New,
     /// Another event caused the effect.
     ByOther,

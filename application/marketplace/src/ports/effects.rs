@@ -176,8 +176,8 @@ pub trait EffectQueries: Send {
         orders: &[OrderId],
     ) -> Result<Vec<EffectOfFact>, StoreError>;
 
-    /// Effects of one kind whose order does not exist. Checks only the `newest` most recent rows of all tenants and
-    /// returns those of `tenant` (`None`: of all tenants).
+    /// Effects of one kind whose order does not exist. Checks only the most recent rows of all tenants, `newest` in
+    /// number, and returns the effects of `tenant` (`None`: of all tenants).
     async fn effects_without_order(
         &mut self,
         kind: EffectKind,

@@ -53,8 +53,8 @@ pub struct RequestRecord {
     pub scope: RequestScope,
     /// SHA-256 of the canonical body, in hex. The same scope with another body is rejected.
     pub body_hash: String,
-    /// 32 hex digits, different for each claim and for the stored response. A write on condition of this token fails if
-    /// the record has changed.
+    /// 32 hex digits, different for each claim and for the stored response. A write that requires this
+    /// token fails if the record has changed.
     pub token: String,
     pub state: RequestState,
     /// Trace of the attempt that owns the claim.

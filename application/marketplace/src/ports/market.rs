@@ -40,7 +40,7 @@ impl<T> MarketView for T where
 {
 }
 
-/// One transaction with the repositories of the marketplace and the outbox. Dropping it rolls back.
+/// One transaction with the repositories of the marketplace and the outbox. Dropping it rolls the transaction back.
 pub trait MarketUnit:
     UnitOfWork
     + MarketView

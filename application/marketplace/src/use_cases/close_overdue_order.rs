@@ -44,8 +44,8 @@ pub fn command(
 }
 
 impl CloseOverdueOrder {
-    /// Returns the command with the trace of the request that placed the order, if its ORDER_CREATED event is in the
-    /// outbox.
+    /// Returns a copy of the command with the trace of the request that placed the order. If the ORDER_CREATED event of
+    /// the order is not in the outbox, the copy keeps the trace of the command.
     pub async fn in_trace_of_order(&self, unit: &mut Work) -> Result<CloseOverdueOrder, UseCaseError> {
         let trace = transition::trace_of_order(unit, self.tenant, self.order).await?;
         Ok(CloseOverdueOrder { event_factory: self.event_factory.in_trace(trace.as_ref()), ..self.clone() })

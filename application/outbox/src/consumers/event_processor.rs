@@ -1,4 +1,4 @@
-//! Units of work of one consumer: read unsettled events, apply them, record the result.
+//! Reads the unsettled events of one consumer, applies them in units of work, and records the results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -19,8 +19,8 @@ const BATCH: u32 = 100;
 const MAX_POSTPONED: u32 = 3;
 /// Pause before the next attempt during an outage of the database.
 const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
-/// If the queue is not empty, it may still contain the event: the time until the event counts as lost is extended to
-/// this percentage.
+/// If the queue is not empty, it may still contain the event. An event then counts as lost only after this percentage
+/// of the normal time (`consumer.lost-after`).
 const QUEUED_WAIT_PERCENT: i32 = 150;
 
 /// Runs the sweep periodically until the process stops.

@@ -206,7 +206,7 @@ impl CurrentState {
         }
         match self.record(candidate).map(|record| record.status) {
             Some(ConsumeStatus::Success) => Verdict::Close,
-            Some(ConsumeStatus::Processing) => Verdict::Refuse("it is being applied"),
+            Some(ConsumeStatus::Processing) => Verdict::Refuse("its event is being applied"),
             Some(ConsumeStatus::Waiting | ConsumeStatus::Failed | ConsumeStatus::Dead) | None => {
                 Verdict::Discard
             }
@@ -214,7 +214,7 @@ impl CurrentState {
     }
 }
 
-/// Runs one unit of work. Returns for each dead letter why it was not discarded; `None` if it was.
+/// Runs one unit of work. Returns for each dead letter the reason why it was not discarded; `None` if it was discarded.
 async fn close(
     outbox: &Outbox,
     unit: &Arc<ActionUnit<Candidate>>,

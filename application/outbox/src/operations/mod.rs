@@ -1,9 +1,10 @@
 //! Operations for operators: reading, redriving, releasing, replaying and discarding.
 //!
-//! **Invariant:** each call that changes rows or returns a result is recorded in the audit log (who, what, which rows,
-//! how many, why): a change in the unit of work that made it, a call without changes (read, dry run, no matching rows)
-//! before its result is returned. An entry belongs to the tenant of the affected rows, not to the tenant of the caller;
-//! only operators of that tenant and `platform` see it. A read of all tenants is recorded in the caller's tenant.
+//! **Invariant:** each call that changes rows or returns a result is recorded in the audit log, with operator, action,
+//! selection, number of rows and reason. A change is recorded in the unit of work that made it. A call without changes
+//! (read, dry run, no matching rows) is recorded before its result is returned. An entry belongs to the tenant of the
+//! affected rows, not to the tenant of the caller; only operators of that tenant and `platform` see it. A read of all
+//! tenants is recorded in the caller's tenant.
 //!
 //! An action on many rows runs in units of work of limited size, each for one tenant and with one entry. If a later
 //! unit of work fails after an earlier one was committed, the result reports what was done and sets `more`; repeating

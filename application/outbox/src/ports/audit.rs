@@ -20,8 +20,8 @@ pub struct AuditEntry {
     pub action: String,
     /// Requested ids or filter, as a JSON object.
     pub selection: String,
-    /// Number of rows that were returned, or selected for a change; for a part of a call, in that part. 0 in entries
-    /// written before read access was recorded.
+    /// Number of rows that the call, or this part of it, returned or selected for a change. 0 in entries written before
+    /// read access was recorded.
     pub matched: u64,
     /// Number of rows that were changed.
     pub changed: u64,

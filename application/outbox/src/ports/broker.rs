@@ -88,7 +88,7 @@ impl Outgoing {
         &self.message
     }
 
-    /// The broker stored the message *and* routed it to a queue. Only for broker adapters.
+    /// The broker stored the message *and* routed it to a queue. Only broker adapters may call this method.
     pub fn confirmed(self) -> PublishOutcome {
         PublishOutcome::Confirmed(Confirmed { event_id: self.event_id })
     }

@@ -27,7 +27,7 @@ impl fmt::Display for RelayId {
 pub struct OwnedPartition {
     /// Partition.
     pub partition: Partition,
-    /// Epoch in which the relay took it.
+    /// Epoch in which the relay took the partition.
     pub epoch: i64,
 }
 
@@ -49,7 +49,7 @@ pub struct PartitionLease {
 pub struct Heartbeat {
     /// Relay.
     pub relay: RelayId,
-    /// End of its lease, by the database clock at the heartbeat.
+    /// Time until which the relay is live without another heartbeat, by the database clock.
     pub alive_until: DateTime<Utc>,
 }
 

@@ -36,7 +36,7 @@ pub struct NewEvent {
     pub payload: String,
     /// Origin of the event.
     pub metadata: EventMetadata,
-    /// When the event happened.
+    /// Time at which the event happened.
     pub occurred_at: DateTime<Utc>,
     /// Maximum number of retries (`max_retry_count`): one more counted failure makes the row `FAILED`.
     pub max_retry_count: u32,
@@ -65,17 +65,17 @@ pub struct OutboxRow {
     pub retry_count: u32,
     /// Maximum number of retries: one more counted failure makes the row `FAILED`.
     pub max_retry_count: u32,
-    /// When a `RETRY` row is due; `None` means immediately.
+    /// Time at which a `RETRY` row is due; `None` means immediately.
     pub next_retry_time: Option<DateTime<Utc>>,
     /// Last error.
     pub last_error: Option<String>,
-    /// When the event happened.
+    /// Time at which the event happened.
     pub create_time: DateTime<Utc>,
     /// Time of the last change.
     pub update_time: DateTime<Utc>,
-    /// When the broker confirmed the event.
+    /// Time at which the broker confirmed the event.
     pub sent_time: Option<DateTime<Utc>>,
-    /// When an operator released the aggregate, so that this `FAILED` row no longer blocks later events.
+    /// Time at which an operator released the aggregate, so that this `FAILED` row no longer blocks later events.
     pub released_time: Option<DateTime<Utc>>,
 }
 
@@ -168,7 +168,7 @@ pub struct OutboxFilter {
 pub struct Redrive {
     /// Event id.
     pub event_id: EventId,
-    /// When the row becomes due.
+    /// Time at which the row becomes due.
     pub due: DateTime<Utc>,
 }
 
@@ -183,7 +183,7 @@ pub struct RedrivenRow {
     pub status: OutboxStatus,
     /// Number of counted failed publishes since the row was appended or last redriven.
     pub retry_count: u32,
-    /// When the broker confirmed the event.
+    /// Time at which the broker confirmed the event.
     pub sent_time: Option<DateTime<Utc>>,
 }
 
@@ -199,9 +199,9 @@ pub struct Blocked {
     pub event_type: String,
     /// Last error of that event.
     pub last_error: Option<String>,
-    /// When that event failed for the last time or was deferred (`update_time`).
+    /// Time at which that event failed for the last time or was deferred (`update_time`).
     pub since: DateTime<Utc>,
-    /// When that event is due (`next_retry_time`); `None` if an operator has to decide.
+    /// Time at which that event is due (`next_retry_time`); `None` if an operator has to decide.
     pub until: Option<DateTime<Utc>>,
     /// Number of `NEW` and `RETRY` events that come later in the same aggregate and wait for that event.
     pub held: u64,
@@ -218,7 +218,7 @@ pub struct UnreadableRow {
     pub event_id: Option<EventId>,
     /// First column that cannot be read.
     pub column: &'static str,
-    /// What is wrong with its value.
+    /// Reason why its value cannot be read.
     pub why: String,
 }
 
@@ -246,7 +246,7 @@ pub struct FailedPublish {
     pub status: OutboxStatus,
     /// Number of counted failed publishes, including this one if it counts.
     pub retry_count: u32,
-    /// When the next attempt is due.
+    /// Time at which the next attempt is due.
     pub next_retry_time: Option<DateTime<Utc>>,
     /// Error text.
     pub error: String,

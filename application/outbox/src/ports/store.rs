@@ -39,7 +39,7 @@ pub enum StoreError {
         column: &'static str,
         /// Key of the row.
         key: String,
-        /// What is wrong with the value.
+        /// Reason why the value is invalid.
         why: String,
     },
     /// Any other error of the database, or a panic: a defect of this program.
@@ -61,7 +61,7 @@ impl StoreError {
 
 /// Number of rows changed by a conditional write. One changed row is the only proof that a transition happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "whether a row changed is the only proof that the transition happened"]
+#[must_use = "only `Changed::One` proves that the transition happened"]
 pub enum Changed {
     /// Exactly one row.
     One,

@@ -24,10 +24,10 @@ use crate::texts;
 /// Longest `last_error` in bytes.
 const MAX_ERROR_BYTES: usize = 4 * 1024;
 
-/// How long a stopping relay waits for the confirms of its last window.
+/// Longest time that a stopping relay waits for the confirms of its last window.
 const SHUTDOWN_CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How a window ended.
+/// Result of publishing a window.
 pub(super) enum WindowEnd {
     /// All results are recorded.
     Settled,

@@ -1,4 +1,4 @@
-//! The injected faults are visible at the broker port.
+//! Checks that the injected faults are visible at the broker port.
 
 use handover_memory::MemoryBroker;
 

@@ -23,7 +23,7 @@ pub(super) enum AssetUse {
     Mixed,
     /// The wallet pays the whole price.
     WholePrice,
-    /// The whole price from a wallet that contains less.
+    /// The order uses the wallet for the whole price, but the wallet contains less.
     MoreThanBalance,
     /// A coupon that another order also uses.
     SharedCoupon,

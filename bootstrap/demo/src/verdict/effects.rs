@@ -63,7 +63,7 @@ impl Kind {
     }
 }
 
-/// Each event has each of its effects exactly once, and there are no other effects.
+/// Promise: each event has each of its effects exactly once, and there are no other effects.
 pub(super) fn exactly_once(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut violations = Violations::default();
@@ -221,7 +221,7 @@ fn recorded_effects<'a>(evidence: &Evidence<'a>) -> Vec<Effect<'a>> {
     listings.chain(shipments).chain(notifications).chain(credit).chain(assets).collect()
 }
 
-/// Each consumer applied the events of an order in sequence.
+/// Promise: each consumer applied the events of an order in sequence.
 pub(super) fn in_order(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut last: BTreeMap<(&str, OrderId), i64> = BTreeMap::new();
@@ -256,7 +256,7 @@ pub(super) fn in_order(evidence: &Evidence<'_>) -> Promise {
     promise("effects are in event order", format!("{orders} event sequences"), found, &violations)
 }
 
-/// Each buyer's credit is the sum of its changes.
+/// Promise: each buyer's credit is the sum of its changes.
 pub(super) fn credit(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut sums: BTreeMap<UserId, CreditCounts> = BTreeMap::new();

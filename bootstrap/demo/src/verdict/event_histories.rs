@@ -19,7 +19,7 @@ fn events_by_aggregate(events: &[OutboxRow], kind: AggregateType) -> BTreeMap<i6
     found
 }
 
-/// The events of each order, payment and refund are exactly those that lead to its current state.
+/// Promise: the events of each order, payment and refund are exactly those that lead to its current state.
 pub(super) fn no_gaps(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let (mut violations, mut changes) = (Violations::default(), 0);

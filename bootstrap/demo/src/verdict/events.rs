@@ -10,7 +10,7 @@ use marketplace_domain::{EventType, OrderStatus};
 
 use super::{Evidence, Promise, Violations, promise, seconds};
 
-/// Each order has exactly one ORDER_CREATED event, and each such event has its order.
+/// Promise: each order has exactly one ORDER_CREATED event, and each such event has its order.
 pub(super) fn created(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut created: BTreeMap<i64, usize> = BTreeMap::new();
@@ -34,7 +34,7 @@ pub(super) fn created(evidence: &Evidence<'_>) -> Promise {
     promise("every order has one ORDER_CREATED", promised, format!("{count} ORDER_CREATED"), &violations)
 }
 
-/// The broker confirmed every event.
+/// Promise: the broker confirmed every event.
 pub(super) fn confirmed(evidence: &Evidence<'_>) -> Promise {
     let events = &evidence.database.events;
     let mut violations = Violations::default();
@@ -45,7 +45,8 @@ pub(super) fn confirmed(evidence: &Evidence<'_>) -> Promise {
     promise("every event is confirmed", format!("{} SENT", events.len()), format!("{sent} SENT"), &violations)
 }
 
-/// Every consumer has exactly one consume-log record, with status SUCCESS, for every event that it subscribes to.
+/// Promise: every consumer has exactly one consume-log record, with status SUCCESS, for every event that it subscribes
+/// to.
 pub(super) fn settled(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut rows: BTreeMap<(&str, &EventId), Vec<ConsumeStatus>> = BTreeMap::new();
@@ -87,7 +88,7 @@ pub(super) fn settled(evidence: &Evidence<'_>) -> Promise {
     )
 }
 
-/// Each copy of a message was acknowledged in addition to the message itself.
+/// Promise: each copy of a message was acknowledged in addition to the message itself.
 pub(super) fn duplicates(evidence: &Evidence<'_>) -> Promise {
     let mut violations = Violations::default();
     let (mut copies, mut ignored, mut republished) = (0, 0, 0);
@@ -116,7 +117,7 @@ pub(super) fn duplicates(evidence: &Evidence<'_>) -> Promise {
     promise("duplicate messages are ignored", format!("{copies} copies"), found, &violations)
 }
 
-/// The outage used up no attempts, neither of the relay nor of consumers.
+/// Promise: the outage used up no attempts, neither of the relay nor of consumers.
 pub(super) fn outage(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut violations = Violations::default();
@@ -149,8 +150,8 @@ pub(super) fn outage(evidence: &Evidence<'_>) -> Promise {
     promise("an outage uses no attempts", promised, found, &violations)
 }
 
-/// The corrupted message is the only dead letter, and an operator replayed or discarded it with a note. No intact
-/// message of its event was delivered from that queue.
+/// Promise: the corrupted message is the only dead letter, and an operator replayed or discarded it with a note. No
+/// intact message of its event was delivered from that queue.
 pub(super) fn dead_letters(evidence: &Evidence<'_>) -> Promise {
     let found = &evidence.database.dead_letters;
     let mut violations = Violations::default();
@@ -187,7 +188,7 @@ pub(super) fn dead_letters(evidence: &Evidence<'_>) -> Promise {
     promise("dead letters are explained", count(1, 1), count(found.len(), decided), &violations)
 }
 
-/// No event, delivery, message or unpaid order is pending.
+/// Promise: no event, delivery, message or unpaid order is pending.
 pub(super) fn nothing_pending(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let newest = database.events.iter().filter_map(|event| event.sent_time).max();

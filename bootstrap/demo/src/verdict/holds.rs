@@ -9,7 +9,7 @@ use marketplace_domain::{
 use super::super::plan::AssetCoverage;
 use super::{Evidence, Promise, Violations, promise};
 
-/// Every hold is committed or released.
+/// Promise: every hold is committed or released.
 pub(super) fn resolved(evidence: &Evidence<'_>) -> Promise {
     let holds = || evidence.database.assets.holds.values().flatten();
     let mut violations = Violations::default();
@@ -25,7 +25,7 @@ pub(super) fn resolved(evidence: &Evidence<'_>) -> Promise {
     )
 }
 
-/// Each asset that an order uses has a hold whose state matches the state of the order.
+/// Promise: each asset that an order uses has a hold whose state matches the state of the order.
 pub(super) fn match_orders(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut violations = Violations::default();
@@ -94,7 +94,8 @@ fn matches_order(hold: &Hold, order: &Order, may_be_refused: bool) -> bool {
     }
 }
 
-/// The number of commits of each coupon is equal to its number of reverts or greater by one, and its status matches.
+/// Promise: the number of commits of each coupon is equal to its number of reverts or greater by one, and its status
+/// matches.
 pub(super) fn coupons(evidence: &Evidence<'_>) -> Promise {
     let assets = &evidence.database.assets;
     let mut uses: BTreeMap<CouponId, i64> = BTreeMap::new();

@@ -10,7 +10,7 @@ use super::{Evidence, Promise, Violations, promise};
 /// Amount of money, in minor units, that earns one point.
 const MINOR_PER_POINT: i64 = 100;
 
-/// All entries of a tenant and asset sum to zero: no money or points are created or lost.
+/// Promise: all entries of a tenant and asset sum to zero, so no money or points are created or lost.
 pub(super) fn sums_to_zero(evidence: &Evidence<'_>) -> Promise {
     let totals = &evidence.database.assets.totals;
     let mut violations = Violations::default();
@@ -32,7 +32,7 @@ pub(super) fn sums_to_zero(evidence: &Evidence<'_>) -> Promise {
     promise("the ledger sums to zero", text(0, 0), text(of(Asset::Wallet), of(Asset::Points)), &violations)
 }
 
-/// Each balance equals the sum of its ledger entries.
+/// Promise: each balance equals the sum of its ledger entries.
 pub(super) fn balances(evidence: &Evidence<'_>) -> Promise {
     let assets = &evidence.database.assets;
     let mut violations = Violations::default();
@@ -79,7 +79,7 @@ pub(super) fn balances(evidence: &Evidence<'_>) -> Promise {
     promise("balances are the sum of their entries", count(assets.balances.len()), count(same), &violations)
 }
 
-/// Earned points match the money that was paid and not refunded.
+/// Promise: earned points match the money that was paid and not refunded.
 pub(super) fn earned(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut violations = Violations::default();

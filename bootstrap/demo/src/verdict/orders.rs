@@ -13,7 +13,7 @@ use super::super::journal::{ClientOrder, Step};
 use super::super::plan::AssetCoverage;
 use super::{Evidence, Promise, Violations, promise, seconds};
 
-/// Every response was one that the rules allow.
+/// Promise: every response was one that the rules allow.
 pub(super) fn responses(evidence: &Evidence<'_>) -> Promise {
     let mut violations = Violations::default();
     evidence.clients.unexpected.iter().for_each(|unexpected| violations.add(|| unexpected.clone()));
@@ -25,7 +25,7 @@ pub(super) fn responses(evidence: &Evidence<'_>) -> Promise {
     )
 }
 
-/// The acknowledged orders are in the database, and no others.
+/// Promise: the acknowledged orders are in the database, and no others.
 pub(super) fn acknowledged(evidence: &Evidence<'_>) -> Promise {
     let acknowledged = &evidence.clients.orders;
     let stored = &evidence.database.orders;
@@ -46,7 +46,7 @@ pub(super) fn acknowledged(evidence: &Evidence<'_>) -> Promise {
     promise("no acknowledged order is lost", promised, found, &violations)
 }
 
-/// The state of each order matches the responses that its clients received.
+/// Promise: the state of each order matches the responses that its clients received.
 pub(super) fn states(evidence: &Evidence<'_>) -> Promise {
     let mut violations = Violations::default();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -96,7 +96,8 @@ fn matches_responses(client_order: &ClientOrder, order: &Order, payments: &[Paym
         }
 }
 
-/// Unpaid orders were cancelled after their deadline and within the limit, and every timeout message was consumed.
+/// Promise: unpaid orders were cancelled after their deadline and within the limit, and every timeout message was
+/// consumed.
 pub(super) fn closed_in_time(evidence: &Evidence<'_>) -> Promise {
     let expected = evidence.expected;
     let pending = TimeDelta::from_std(expected.payment_timeout).unwrap_or_default();
@@ -141,7 +142,7 @@ pub(super) fn closed_in_time(evidence: &Evidence<'_>) -> Promise {
     promise("unpaid orders are cancelled in time", promised, found, &violations)
 }
 
-/// Exactly one of the buyers of the lamp gets the lamp.
+/// Promise: exactly one of the buyers of the lamp gets the lamp.
 pub(super) fn one_lamp(evidence: &Evidence<'_>) -> Promise {
     let (rush, lamp_buyers) = (&evidence.clients.rush, evidence.expected.lamp_buyers);
     let orders = evidence.database.orders.values().filter(|order| Some(order.product) == rush.lamp).count();
@@ -167,7 +168,7 @@ pub(super) fn one_lamp(evidence: &Evidence<'_>) -> Promise {
     )
 }
 
-/// A sold product has exactly one live order, every other product is on sale, and the sellers' listings agree.
+/// Promise: a sold product has exactly one live order, every other product is on sale, and the sellers' listings agree.
 pub(super) fn sold_once(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut live: BTreeMap<ProductId, Vec<OrderId>> = BTreeMap::new();

@@ -86,7 +86,7 @@ fn flows<'a>(evidence: &Evidence<'a>) -> Vec<Flow<'a>> {
     flows
 }
 
-/// Refunds of refunded orders equal the captured amounts; no other payment that its order needed was refunded.
+/// Promise: refunds of refunded orders equal the captured amounts; no other payment that its order needed was refunded.
 pub(super) fn equal_captured(evidence: &Evidence<'_>) -> Promise {
     let database = evidence.database;
     let mut violations = Violations::default();
@@ -129,7 +129,7 @@ pub(super) fn equal_captured(evidence: &Evidence<'_>) -> Promise {
     )
 }
 
-/// A payment that its order no longer needed was refunded automatically, exactly once.
+/// Promise: a payment that its order no longer needed was refunded automatically, exactly once.
 pub(super) fn late_payments(evidence: &Evidence<'_>) -> Promise {
     let mut violations = Violations::default();
     let (mut payments, mut refunded) = (0, 0);

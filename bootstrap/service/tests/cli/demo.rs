@@ -17,8 +17,8 @@ use serde_json::Value;
 use crate::inspect::dead_letter;
 use crate::operate::change;
 
-/// Fixed seeds. Late payments are refunded at the end of the day. In each of these days such a payment has an amount
-/// for which the sandbox fails the first refund; during the day no refund requests are sent to the sandbox.
+/// Seeds of days in which the amount of a late payment ends in .13. The sandbox would fail the first refund of such an
+/// amount, so these days test that the sandbox receives no refund requests during the day.
 const SEEDS: [u64; 2] = [3_579, 37_923];
 
 /// The seeds of the verified days.

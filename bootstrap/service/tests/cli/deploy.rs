@@ -48,7 +48,7 @@ fn compose_services_load_and_migrate_and_serve_use_different_users() {
 }
 
 #[test]
-fn mysql_rights_grant_every_table_and_protect_the_audit_log() {
+fn mysql_rights_cover_every_table_and_forbid_changes_of_the_audit_log() {
     let folders = ["outbox", "marketplace"].map(|part| root().join("migrations").join(part).join("mysql"));
     let migrations = folders
         .iter()

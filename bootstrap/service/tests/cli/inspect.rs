@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Server, World, eventually};
 
-/// Three products, two of them bought: four events, all published.
+/// Serves a market with three products and two orders; returns when the four events of the orders are published.
 pub(crate) fn market(world: &World) -> Server {
     let server = world.serve("");
     let [seller, buyer] = [1, 2].map(|user| world.token(&format!("--user {user}")));

@@ -232,7 +232,7 @@ fn data((head, body): &(String, String)) -> Value {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails only if the process has already ended.
+        // `kill` fails only if the serving process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -72,14 +72,14 @@ impl AttachedDatabase {
         let clock = &self.clock;
         let broker: Arc<dyn Broker> = match reach {
             Reach::Broker => broker::for_command(config, &self.store)?,
-            // A placeholder: commands of this reach never use the broker.
+            // A placeholder: a command with `Reach::Store` never uses the broker.
             Reach::Store => Arc::new(MemoryBroker::new(Arc::clone(clock))),
         };
         Ok(App::new(transactor(&self.store, clock)?, broker, config.rules.clone()))
     }
 }
 
-/// Which systems a command accesses.
+/// Systems that a command accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// The database only.

@@ -25,7 +25,8 @@ pub(super) async fn for_service(
         BrokerChoice::Database => {
             let broker = DatabaseBroker::new(database.store());
             if database.choice().file().is_some() {
-                // The lock proves that the owner of every session has ended. On a server other processes may still run.
+                // The lock of the file proves that the owner of every session has ended. On a server, sessions may
+                // belong to other processes that still run.
                 broker.end_all_sessions().await?;
             }
             Arc::new(broker)

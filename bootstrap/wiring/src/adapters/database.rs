@@ -12,7 +12,7 @@ use super::Schema;
 use crate::config::DatabaseChoice;
 use crate::{DatabaseLock, Failure};
 
-/// How often the clock offset to the database server is sampled.
+/// Interval at which the clock offset to the database server is sampled.
 const CLOCK_SAMPLE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A database that this process serves. A file is served by one process, a server's database by any number.
@@ -100,8 +100,8 @@ impl Database {
         }
     }
 
-    /// Ends every lease in a database file: the lock proves that their owners have ended. On a server other processes
-    /// may still run.
+    /// Ends every lease in a database file, because the lock of the file proves that the owners have ended. Does
+    /// nothing on a server, where other processes may still run.
     pub(crate) async fn end_stale_leases(&self) -> Result<(), Failure> {
         if self.choice.file().is_none() {
             return Ok(());

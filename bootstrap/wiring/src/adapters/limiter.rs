@@ -10,7 +10,7 @@ use marketplace_redis::RedisLimiter;
 use super::redis::Redis;
 use crate::config::LimitConfig;
 
-/// Limits requests by the configured token buckets.
+/// Creates the rate limits from the configured token buckets.
 pub(crate) fn admission(config: &LimitConfig, redis: &Redis) -> RateLimits {
     let local: Arc<dyn RateLimiter> = Arc::new(LocalLimiter::default());
     let limiter: Arc<dyn RateLimiter> = match redis.for_limits() {

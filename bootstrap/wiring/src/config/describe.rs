@@ -35,7 +35,7 @@ impl Description {
 pub enum Shown {
     /// Not secret.
     Value {
-        /// As written in the configuration file.
+        /// The value as it is written in the configuration file.
         text: String,
         json: serde_json::Value,
     },

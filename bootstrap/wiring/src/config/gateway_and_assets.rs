@@ -102,9 +102,9 @@ pub(super) fn assets(reader: &Reader<'_>) -> Result<(PointsRules, ConsistencySet
     let why = "the reaper releases locks that are still pending: it must run regularly, but not continuously";
     let reaper_interval =
         reader.value("asset.reaper-interval", "5m").duration(MILLISECOND * 10..=DAY, why)?;
-    let why = "0 points cannot be worth 1.00, and with more points each would be worth almost nothing";
+    let why = "0 points cannot be worth 1.00, and above the limit one point would be worth almost nothing";
     let per_unit = reader.value("asset.points-per-unit", "100").count(1..=MAX_POINTS, why)?;
-    let why = "0 earns no points; more than the limit could be worth more than was paid";
+    let why = "0 earns no points; above the limit the points could be worth more than the amount paid";
     let earned_per_unit = reader.value("asset.earn-per-unit", "1").count(0..=MAX_POINTS, why)?;
     let points = PointsRules { per_unit, earned_per_unit };
     let window = reader.value("consistency.scan-window-hours", "24");
@@ -115,7 +115,7 @@ pub(super) fn assets(reader: &Reader<'_>) -> Result<(PointsRules, ConsistencySet
         "a window of 0 hours contains no orders, and a very long one reads almost all orders in every scan";
     let scan_window = window.time(&HOURS, MAX_DAYS, why)?;
     if scan_window < scan_interval {
-        let why = "neither of two scans would check orders that changed between them";
+        let why = "orders that change between the windows of two scans would not be checked";
         return Err(window.too_short("to at least", &interval, scan_interval, why));
     }
     let consistency = ConsistencySettings {

@@ -27,7 +27,7 @@ pub(super) fn listen(reader: &Reader<'_>) -> Result<SocketAddr, ConfigError> {
     address(&reader.text("http.listen", "127.0.0.1:8080"))
 }
 
-/// Reads `http.*` except `http.listen`, whose value is passed in, and the trusted proxies.
+/// Reads `http.*`, except `http.listen` and the trusted proxies; `listen` is the value of `http.listen`.
 pub(super) fn http(reader: &Reader<'_>, listen: SocketAddr) -> Result<HttpConfig, ConfigError> {
     let ops = reader.optional("http.ops-listen");
     let ops_listen = ops.as_ref().map(address).transpose()?;
@@ -37,7 +37,7 @@ pub(super) fn http(reader: &Reader<'_>, listen: SocketAddr) -> Result<HttpConfig
         return Err(error.related_to(&["http.listen"]));
     }
     let cors_origins = origins(&reader.value("http.cors-origins", "[]"))?;
-    let why = "0 would serve no request, and too many at a time only wait for each other";
+    let why = "with 0 no request is served, and too many concurrent requests only wait for each other";
     let concurrent_requests =
         reader.value("http.concurrent-requests", "512").count(1..=MAX_CONCURRENT_REQUESTS, why)?;
     let why = "a short timeout closes connections that a proxy is about to reuse, a long one keeps unused connections open";

@@ -11,14 +11,14 @@ use super::layers::Settings;
 use super::read::Reader;
 use super::value::read_value;
 
-/// How the text of an environment variable or a flag is parsed, and how a value is shown.
+/// Type of a setting: defines how an environment variable or a flag is parsed, and how the value is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Plain text.
     Text,
     /// Plain text; a password in it is never shown.
     Url,
-    /// Plain text, also if it consists of digits. Never shown.
+    /// Plain text, even if it consists of digits only; never shown.
     Secret,
     /// A TOML-like value: a number, a list, an inline table, otherwise text.
     Value,
@@ -37,7 +37,7 @@ impl Kind {
 pub(super) struct Key {
     /// Section and name, separated by dots.
     pub(super) path: &'static str,
-    /// Written as in an environment variable; `None` if the key has no default.
+    /// The default, in the syntax of an environment variable; `None` if the key has no default.
     pub(super) default: Option<&'static str>,
     pub(super) kind: Kind,
 }

@@ -41,7 +41,8 @@ pub(super) fn limits(reader: &Reader<'_>, proxies: Proxies) -> Result<LimitConfi
     let capacity = reader.value("rate-limit.capacity", "200");
     let per_second = reader.value("rate-limit.per-second", "200");
     let all_routes = reader.value("rate-limit.routes", "{}");
-    let remedy = format!("set a number from {MIN_PER_SECOND} to {MAX_PER_SECOND}; 0.1 is one in 10 s");
+    let remedy =
+        format!("set a number from {MIN_PER_SECOND} to {MAX_PER_SECOND}; 0.1 is one request in 10 s");
     let rate = per_second.parse("it is not a number", &remedy)?;
     let interval_us = interval_us(rate).ok_or_else(|| {
         let why = "a slower rate refuses almost every request, and a faster one does not limit anybody";

@@ -54,10 +54,10 @@ fn traces(reader: &Reader<'_>) -> Result<Option<String>, ConfigError> {
     Ok(Some(endpoint))
 }
 
-/// Why a list of directives is refused.
+/// Reason why a list of directives is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FilterError {
-    /// It is empty, or one of its parts is not a directive.
+    /// The list is empty, or one of its parts is not a directive.
     NoDirective,
     /// A part filters by a span or by fields (`target[span{field}]=level`).
     Span,

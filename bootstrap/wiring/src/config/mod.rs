@@ -201,7 +201,7 @@ fn timeout(reader: &Reader<'_>) -> Result<TimeoutSettings, ConfigError> {
         "the sweep closes orders whose timeout message was lost: it must run regularly, but not continuously";
     let sweep_interval =
         reader.value("order.timeout.sweep-interval", "30s").duration(MILLISECOND * 10..=HOUR, why)?;
-    let why = "an empty batch closes nothing, and a very large one holds its locks for long";
+    let why = "an empty batch closes nothing, and a very large one keeps rows locked for a long time";
     let sweep_batch = reader.value("order.timeout.sweep-batch", "200").count(1..=MAX_BATCH, why)?;
     Ok(TimeoutSettings { sweep_interval, sweep_batch })
 }
@@ -261,10 +261,9 @@ fn consumer(reader: &Reader<'_>) -> Result<ConsumerSettings, ConfigError> {
 fn requests(reader: &Reader<'_>) -> Result<RequestSettings, ConfigError> {
     let lease_item = reader.value("idempotency.lease", "40s");
     let keep_item = reader.value("idempotency.keep", "24h");
-    let why = "a short lease lets a repeat run beside the first request, and a long one refuses repeats for long after a crash";
+    let why = "a short lease may end while the first request still runs; after a crash, repeats are refused until a long lease ends";
     let lease = lease_item.duration(SECOND..=HOUR, why)?;
-    let why =
-        "a request that is repeated later is executed again, and every response needs space for as long";
+    let why = "a request that is repeated after this time is executed again; until then, its response occupies space";
     let keep = keep_item.duration(MINUTE..=HOUR * 24 * 366, why)?;
     if keep <= lease {
         let why = "a stored response could be deleted while repeats of its request are still refused";

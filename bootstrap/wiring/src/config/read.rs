@@ -124,8 +124,8 @@ impl Item {
         }
     }
 
-    /// An error of a duration that is too short for the duration of another key: it must be set "above" it or "to at least"
-    /// it.
+    /// An error of a duration that is too short compared with the duration of another key. `set_it` is "above" or "to
+    /// at least".
     pub(super) fn too_short(&self, set_it: &str, other: &Item, limit: Duration, why: &str) -> ConfigError {
         let limit = humantime::format_duration(limit);
         let remedy = format!("set it {set_it} {}, which is \"{limit}\"", other.key.path);

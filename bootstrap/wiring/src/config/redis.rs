@@ -17,14 +17,14 @@ pub struct RedisConfig {
     pub uses: Vec<RedisUse>,
 }
 
-/// `rate-limit.store` or `idempotency.store`: Redis, or the default.
+/// Value of `rate-limit.store` or `idempotency.store`: Redis, or the default store.
 pub(super) struct StoreChoice {
     item: Item,
     redis: Option<RedisUse>,
     default: &'static str,
 }
 
-/// Reads the store of this Redis use.
+/// Reads the key that selects the store for this use.
 pub(super) fn store(reader: &Reader<'_>, used: RedisUse) -> Result<StoreChoice, ConfigError> {
     let (path, default) = match used {
         RedisUse::Limits => ("rate-limit.store", "local"),
@@ -46,7 +46,7 @@ pub(super) struct RedisItems {
 pub(super) fn items(reader: &Reader<'_>) -> Result<RedisItems, ConfigError> {
     let url = reader.optional_url("redis.url");
     let authorities = reader.optional("redis.ca-file");
-    let why = "a short timeout ends before Redis can answer, and with a long one every request may wait long";
+    let why = "a short timeout ends before Redis can answer, and with a long one every request may wait for a long time";
     let timeout = reader.value("redis.timeout", "50ms").duration(MILLISECOND..=SECOND, why)?;
     Ok(RedisItems { url, authorities, timeout })
 }

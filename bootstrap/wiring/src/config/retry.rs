@@ -27,7 +27,7 @@ pub(super) fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
                 return Err(item.refused("delays is not a list", &either));
             };
             if delays.is_empty() || delays.len() > 100 {
-                let why = "a schedule has 1 to 100 delays: without one a failed publish is not retried, and more would retry it for days";
+                let why = "a schedule must have 1 to 100 delays: with none, a failed publish is not retried; with more, it would be retried for days";
                 return Err(item.refused(why, &either));
             }
             let delays = delays.iter().map(|delay| item.duration_of(delay)).collect::<Result<_, _>>()?;
@@ -53,7 +53,7 @@ pub(super) fn outbox(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
 
 /// Reads `consumer.backoff` and `consumer.retry-threshold`.
 pub(super) fn consumer(reader: &Reader<'_>) -> Result<RetryPolicy, ConfigError> {
-    let why = "0 is no retry, and with more retries a poison message would be retried for too long";
+    let why = "0 means no retry, and above the limit a poison message would be retried for too long";
     let threshold = reader.value("consumer.retry-threshold", "3").count(0..=100, why)?;
     let item = reader.value("consumer.backoff", BACKOFF);
     let example = format!("write {BACKOFF}");
@@ -71,13 +71,13 @@ fn checked(item: &Item, policy: RetryPolicy, remedy: &str) -> Result<RetryPolicy
                 "delays must not decrease: that would put more and more load on a failing broker"
             }
             RetryPolicyError::CapBelowBase => "the cap is below the base, so the base would never be used",
-            RetryPolicyError::Jitter => "jitter is a fraction from 0 to 1",
+            RetryPolicyError::Jitter => "jitter must be a fraction from 0 to 1",
         };
         item.refused(why, remedy)
     })?;
     if longest(&policy) > RetryPolicy::MAX_DELAY {
         return Err(item.refused(
-            "no delay may be longer than an hour: an event would wait that long although the cause is gone",
+            "no delay may be longer than an hour: an event would still wait although the cause of the failure has ended",
             remedy,
         ));
     }
@@ -120,7 +120,7 @@ impl<'a> Fields<'a> {
         let percent = share.map(|share| (share * 100.0).round() as u8);
         percent
             .and_then(|percent| Jitter::percent(percent).ok())
-            .ok_or_else(|| self.1.refused("jitter is a fraction from 0 to 1", self.2))
+            .ok_or_else(|| self.1.refused("jitter must be a fraction from 0 to 1", self.2))
     }
 
     fn only(&self, known: &[&str]) -> Result<(), ConfigError> {

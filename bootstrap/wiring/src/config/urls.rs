@@ -12,8 +12,8 @@ use super::read::{Item, Reader};
 
 /// Maximum of `database.connections`.
 const MAX_CONNECTIONS: u32 = 500;
-/// The adapter's confirm timeout ends this long before the relay's: the adapter still returns an outcome per message, while
-/// after its own timeout the relay would treat the whole window as unknown.
+/// Time by which the adapter's confirm timeout is shorter than the relay's. The adapter can then still return an
+/// outcome per message; after the relay's timeout, the outcome of the whole window would count as unknown.
 const CONFIRM_MARGIN: Duration = Duration::from_millis(500);
 
 /// The database that stores orders and events. Displayed without its password.
@@ -67,8 +67,7 @@ impl BrokerChoice {
 /// Reads `database.*`.
 pub(super) fn database(reader: &Reader<'_>) -> Result<DatabaseChoice, ConfigError> {
     let item = reader.url("database.url", "sqlite://handover.db");
-    let why =
-        "a single connection can deadlock with itself, and servers allow a few hundred connections in total";
+    let why = "with a single connection the process can deadlock, and servers allow a few hundred connections in total";
     let connections = reader.value("database.connections", "8").count(2..=MAX_CONNECTIONS, why)?;
     let authorities = reader.optional("database.ca-file");
     let url = item.as_text()?;

@@ -12,7 +12,7 @@ use crate::config::{ConfigError, ConfigErrors, DatabaseChoice};
 use crate::explanation::Explanation;
 
 impl Failure {
-    /// What failed, why the program cannot continue, and what the user should do.
+    /// Returns the explanation: what failed, why the program cannot continue, and what the user should do.
     pub fn explanation(&self) -> Explanation {
         let explain = |why: &str, remedy: &str| Explanation::new(self, why, remedy);
         match self {
@@ -56,7 +56,7 @@ impl Failure {
             Failure::SecretExposed { path } => explain(
                 "anybody who reads it can sign in as any user",
                 &format!(
-                    "run `chmod 600 {}`; if another user may have read it, remove it, and the next start generates a new one",
+                    "run `chmod 600 {}`; if another user may have read the file, remove it, and the next start generates a new one",
                     path.display()
                 ),
             ),
@@ -163,7 +163,7 @@ impl Failure {
             ),
             Failure::NotDiscarded { .. } => explain(
                 "each `refused` entry of the output above has its reason",
-                "nothing for dead letters that were already decided or applied; discard dead letters that are being applied again later",
+                "dead letters that were already decided or applied need no action; for dead letters that are being applied, repeat the command later",
             ),
             Failure::Refused(_) => explain(
                 "the current state does not allow it; nothing was changed",
@@ -182,7 +182,7 @@ impl Failure {
             }
             Failure::StillRunning { .. } => explain(
                 "it did not finish in time; committed work is safe, the rest is repeated after the next start",
-                "nothing; the next start continues",
+                "nothing; the next start continues the work",
             ),
         }
     }

@@ -104,13 +104,13 @@ pub enum Failure {
     #[error("{refused} of {matched} dead letters {} not replayed", if *refused == 1 { "was" } else { "were" })]
     NotReplayed {
         refused: usize,
-        /// How many the command selected.
+        /// Number of dead letters that the command selected.
         matched: u64,
     },
     #[error("{refused} of {matched} dead letters {} not discarded", if *refused == 1 { "was" } else { "were" })]
     NotDiscarded {
         refused: usize,
-        /// How many the command selected.
+        /// Number of dead letters that the command selected.
         matched: u64,
     },
     /// An operation was refused; the text says why.

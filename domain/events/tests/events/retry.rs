@@ -31,7 +31,7 @@ fn delays(policy: &RetryPolicy, random: u64) -> Vec<Duration> {
     for failures in 1..policy.attempts() {
         match policy.after(nth(failures), random) {
             Retry::After(delay) => delays.push(delay),
-            Retry::GiveUp => panic!("the policy gave up after {failures} of {} attempts", policy.attempts()),
+            Retry::GiveUp => panic!("no retry after failure {failures} of {} attempts", policy.attempts()),
         }
     }
     for failures in [policy.attempts(), policy.attempts().saturating_add(1), u32::MAX] {
@@ -142,7 +142,7 @@ fn random_number_scales_the_jitter_from_zero_to_its_full_share() {
     assert_eq!(policy.after(nth(1), 0), Retry::After(Duration::from_secs(10)));
     assert_eq!(policy.after(nth(1), 1 << 63), Retry::After(Duration::from_secs(9)));
     let Retry::After(least) = policy.after(nth(1), u64::MAX) else {
-        panic!("the policy gave up after one of two attempts")
+        panic!("no retry after the first of two attempts")
     };
     assert!(least >= shortest && least < shortest + Duration::from_millis(1), "{least:?}");
 }
@@ -189,7 +189,7 @@ proptest! {
         let nominal = exponential(base, cap, 60, 0).after(nth(failures), random);
         let jittered = exponential(base, cap, 60, percent).after(nth(failures), random);
         let (Retry::After(nominal), Retry::After(jittered)) = (nominal, jittered) else {
-            panic!("a policy gave up after {failures} of 60 attempts")
+            panic!("no retry after failure {failures} of 60 attempts")
         };
         prop_assert!(jittered <= nominal && jittered <= cap);
         // One nanosecond of tolerance for rounding the share.

@@ -171,7 +171,7 @@ fn label(refusal: &AssetRefusal) -> String {
         return format!("is {status}");
     }
     let labels = [(AssetRefusal::NotYourCoupon, "not yours"), (NOT_LOCKED, "not locked")];
-    labels.iter().find(|(known, _)| known == refusal).expect("a refusal of coupons").1.into()
+    labels.iter().find(|(known, _)| known == refusal).expect("the list contains the refusal").1.into()
 }
 
 proptest! {

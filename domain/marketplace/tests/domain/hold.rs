@@ -164,7 +164,7 @@ fn label(refusal: &AssetRefusal) -> &'static str {
         (AssetRefusal::HoldEnded { asset, status: HoldStatus::Committed }, "ended as COMMITTED"),
         (AssetRefusal::BeyondCommitted { asset }, "beyond what was committed"),
     ];
-    labels.iter().find(|(known, _)| known == refusal).expect("a refusal of holds").1
+    labels.iter().find(|(known, _)| known == refusal).expect("the list contains the refusal").1
 }
 
 proptest! {

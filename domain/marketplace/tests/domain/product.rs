@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn only_the_seller_can_use_apply_as(
+    fn apply_as_rejects_every_user_except_the_seller(
         status in one_of(ProductStatus::ALL), action in one_of(&ProductAction::ALL), actor in ids::<UserId>(),
     ) {
         let product = product(status);

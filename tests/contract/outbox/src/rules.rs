@@ -30,7 +30,7 @@ pub struct Rule<R: ?Sized> {
 /// compiles to one call.
 pub fn run_rule<R: ?Sized + 'static>(rig: fn() -> RigFuture<R>, rules: &[Rule<R>], file: &str, name: &str) {
     let rule =
-        rules.iter().find(|rule| rule.file == file && rule.name == name).expect("the rule is in the list");
+        rules.iter().find(|rule| rule.file == file && rule.name == name).expect("the rule is not listed");
     run(async {
         let rig = rig().await;
         (rule.run)(rig.as_ref()).await;
@@ -46,7 +46,7 @@ fn run_boxed(test: Pin<Box<dyn Future<Output = ()> + '_>>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a runtime");
     runtime.block_on(async {
-        tokio::time::timeout(RULE_TIMEOUT, test).await.expect("the rule ends within its time limit")
+        tokio::time::timeout(RULE_TIMEOUT, test).await.expect("the rule exceeded its time limit")
     });
     runtime.shutdown_timeout(TIMEOUT);
 }

@@ -8,7 +8,7 @@ use super::within;
 
 /// Commits a unit of work; the commit must succeed.
 pub async fn commit<U: UnitOfWork + ?Sized>(unit: Box<U>) {
-    within("commit", unit.commit()).await.expect("the unit of work commits");
+    within("commit", unit.commit()).await.expect("cannot commit the unit of work");
 }
 
 /// Asserts that a write changed its row.
@@ -18,7 +18,7 @@ pub fn changes_one(changed: Result<Changed, StoreError>) {
 
 /// Asserts that a write found no row to change, which is not an error.
 pub fn changes_none(changed: Result<Changed, StoreError>) {
-    assert_eq!(changed.expect("finding no row is not an error"), Changed::None);
+    assert_eq!(changed.expect("finding no row must not be an error"), Changed::None);
 }
 
 /// Asserts a conflict on a unique key or an expected state.

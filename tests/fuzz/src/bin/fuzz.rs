@@ -1,7 +1,8 @@
-//! Fuzzes one decoder with libFuzzer, guided by coverage. It has libFuzzer's command line; `HANDOVER_DECODER` selects the
-//! decoder.
+//! Fuzzes one decoder with libFuzzer, guided by coverage. It has libFuzzer's command line; `HANDOVER_DECODER` selects
+//! the decoder.
 //!
-//! `tests/run` builds it with the instrumentation that libFuzzer needs. Without instrumentation it prints an error and exits.
+//! `tests/run` builds it with the instrumentation that libFuzzer needs. Without instrumentation it prints an error and
+//! exits.
 
 #![cfg_attr(fuzzing, no_main)]
 

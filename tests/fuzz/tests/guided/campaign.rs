@@ -43,7 +43,7 @@ impl Campaign {
     pub(crate) fn of(decoder: &Decoder) -> Campaign {
         let program = std::env::var_os("HANDOVER_FUZZ").map(PathBuf::from);
         let program = program.expect("HANDOVER_FUZZ is not set: run `tests/run --long fuzz`");
-        // In the target folder, so that the corpus survives between runs.
+        // The corpus is in the target folder, so that it is kept for the next run.
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz");
         let corpus = folder.join("corpus").join(decoder.name);
         let found = folder.join("found").join(decoder.name);

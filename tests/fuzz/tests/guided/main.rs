@@ -1,4 +1,5 @@
-//! Coverage-guided fuzzing of every decoder with libFuzzer: ten minutes for all of them, as a part of `tests/run --long`.
+//! Coverage-guided fuzzing of every decoder with libFuzzer: ten minutes for all of them, as a part of
+//! `tests/run --long`.
 //!
 //! `tests/run --long fuzz` builds the fuzzing program with instrumentation and sets `HANDOVER_FUZZ` to its path.
 
@@ -18,7 +19,7 @@ use std::time::Duration;
 use campaign::{Campaign, RunResult};
 use handover_fuzz::{DECODERS, PLANTED};
 
-/// Number of parallel runs: the cores of a small machine.
+/// Number of parallel runs; a small machine has this many cores.
 const PARALLEL_RUNS: u32 = 2;
 
 /// Minimum number of instrumented edges; a correct build has several hundred thousand. With fewer, the code of the

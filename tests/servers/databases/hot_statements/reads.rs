@@ -11,8 +11,8 @@ use serde_json::Value as Json;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection as _, Row as _};
 
-/// Rows of a table that were read by an index. The index is `none` for scans, and for rows that MariaDB fetches again after it
-/// has sorted them.
+/// Rows of a table that were read by an index. The index is `none` for scans, and for rows that MariaDB fetches again
+/// after it has sorted them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Read {
     pub(super) table: String,

@@ -71,7 +71,7 @@ fn choose_assets(
         left = (left - points).max(0);
     }
     if random.permille(400) {
-        // The buyer pays the remaining amount, a part of it, or more than it from the wallet.
+        // The wallet amount of the order is the remaining amount, a part of it, or one minor unit more.
         let wallet = match random.below(20) {
             0..=5 => left,
             6..=18 => some(left + 1),

@@ -84,7 +84,7 @@ async fn try_forbidden_access(app: &App, faults: &Faults, tenant: TenantId, id: 
         (tenant, user(700 + faults.random.below(3)))
     } else {
         let [first, second] = tenants();
-        // The same ids are other users in the other tenant.
+        // In the other tenant the same ids belong to other users.
         let other = if tenant == first { second } else { first };
         (other, user(100 + faults.random.below(5)))
     };
@@ -108,12 +108,14 @@ async fn try_forbidden_access(app: &App, faults: &Faults, tenant: TenantId, id: 
         Err(UseCaseError::Store(_) | UseCaseError::Broker(_)) => {}
         Ok(_) => faults.violation(format!("user {requester} of tenant {tenant} got access to order {id}")),
         Err(error) => {
-            faults.violation(format!("user {requester} of tenant {tenant} learned of order {id}: {error}"));
+            faults.violation(format!(
+                "the error for user {requester} of tenant {tenant} reveals order {id}: {error}"
+            ));
         }
     }
 }
 
-/// A seller sees the order, but must not pay it or request a refund.
+/// The seller of an order may read it, but must not pay it or request a refund.
 async fn try_payment_as_seller(app: &App, faults: &Faults, tenant: TenantId, id: OrderId) {
     let Ok(Some(order)) = read_order(app, tenant, id).await else { return };
     let context = by_user(faults, tenant, order.seller);

@@ -48,7 +48,7 @@ pub(crate) struct IssuedCoupon {
     pub(crate) discount: Money,
 }
 
-/// A request to list a product with an idempotency key, which is repeated.
+/// A request with an idempotency key that lists a product. The seller sends it several times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyedListing {
     pub(crate) scope: RequestScope,

@@ -111,7 +111,7 @@ async fn redrive(
     let filter = RedriveFilter::new(OutboxFilter { status: Some(status), ..OutboxFilter::default() });
     let command = RedriveEvents {
         rows: RedriveSelection::Filter {
-            filter: filter.expect("the filter restricts the status"),
+            filter: filter.expect("the filter must restrict the status"),
             after: None,
         },
         dry_run: !faults.is_healed() && faults.random.permille(100),
@@ -198,5 +198,5 @@ async fn read(app: &App, faults: &Faults, tenant: TenantId) {
 }
 
 fn operator(faults: &Faults, tenant: TenantId) -> Operator {
-    by_operator(faults, tenant).operator().expect("the context has the role operator")
+    by_operator(faults, tenant).operator().expect("the context must have the role operator")
 }

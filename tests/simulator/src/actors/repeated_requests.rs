@@ -51,7 +51,7 @@ fn new_request(faults: &Faults, journal: &Journal) -> KeyedListing {
     request
 }
 
-/// One attempt, as the HTTP adapter makes it.
+/// Makes one attempt, with the same calls as the HTTP adapter.
 async fn send_once(app: &App, faults: &Faults, journal: &Journal, request: &KeyedListing) {
     let who = format!("seller {}", request.scope.user);
     let mut context = by_user(faults, request.scope.tenant, request.scope.user);

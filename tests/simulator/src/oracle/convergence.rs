@@ -92,7 +92,7 @@ async fn balance_differences(
         let actual = is_used(view.coupon_by_id(*tenant, *id).await?);
         if actual != is_used(reference_view.coupon_by_id(*tenant, *copy).await?) {
             differences.push(format!(
-                "coupon {id}: `is used` is {actual} in the run, the opposite in the reference run"
+                "coupon {id}: used = {actual} at the end of the run, but the opposite in the reference run"
             ));
         }
     }
@@ -150,7 +150,7 @@ async fn final_state(
         payments,
         notifications: sorted(notifications.collect()),
         shipments: match order.status {
-            // Whether the shipment task was created before the refund depends on timing.
+            // The number is not compared, because timing decides if the task was created before the refund.
             OrderStatus::Refunded => 0,
             OrderStatus::Pending
             | OrderStatus::Paid

@@ -49,7 +49,7 @@ pub(super) async fn check(
     let used = payments.iter().filter(|it| it.status == PaymentStatus::Success && !it.refund_due).count();
     if used != usize::from(was_paid) {
         checker.violation(format!(
-            "order {}: paid: {was_paid}, but {used} payments without a refund due",
+            "order {} has an ORDER_PAID: {was_paid}, but {used} successful payments without a due refund",
             order.id
         ));
     }

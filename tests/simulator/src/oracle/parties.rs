@@ -1,5 +1,5 @@
-//! Notifications and credit: buyer and seller are notified once of each change, in order, and each end of an order
-//! counts once.
+//! Notifications and credit: buyer and seller are notified once of each change, in the sequence of the changes, and
+//! each end of an order counts once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(super) async fn check(
     check_credit(checker, order, rows, totals).await
 }
 
-/// Buyer and seller are notified of each change of status, once and in order.
+/// Buyer and seller are notified once of each change of status, in the sequence of the changes.
 async fn check_notifications(
     checker: &mut Checker<'_>,
     order: &Order,
@@ -58,7 +58,7 @@ fn credit_step_of(row: &OutboxRow) -> Option<CreditOutcome> {
     }
 }
 
-/// Each end of an order counts once and in order; adds the counts to the buyer's sum.
+/// Checks that each end of an order counts once, in the sequence of its events; adds the counts to the buyer's sum.
 async fn check_credit(
     checker: &mut Checker<'_>,
     order: &Order,

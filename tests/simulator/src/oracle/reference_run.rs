@@ -133,8 +133,8 @@ impl ReferenceRun {
                 } else if has(CancelReason::Timeout) {
                     self.cancel_overdue(tenant, order.id).await?;
                 }
-                // For other reasons nothing is repeated: the failed payment cancels the order in the reference run,
-                // too.
+                // A cancellation for another reason is not repeated: a failed payment also cancels the order in the
+                // reference run, and runs with a refused lock are not compared.
             }
             Ok(EventType::PaymentSucceeded | EventType::PaymentFailed) => self.settle(run, row).await?,
             Ok(EventType::RefundSucceeded | EventType::RefundFailed) => self.repeat_refund(run, row).await?,

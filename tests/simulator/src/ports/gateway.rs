@@ -9,7 +9,7 @@ use super::Process;
 use crate::actors::gateway_model::GatewayModel;
 use crate::faults::{CrashPoint, Fault};
 
-/// The gateway as one process sees it; injects the faults of the run.
+/// The gateway port of one process, with the faults of the run.
 pub(crate) struct FaultyGateway {
     pub(crate) gateway_model: GatewayModel,
     pub(crate) process: Process,

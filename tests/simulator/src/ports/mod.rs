@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use super::faults::{CrashPoint, Faults};
 
-/// A simulated process, as its ports see it.
+/// Data of a simulated process that its ports need.
 #[derive(Clone)]
 pub(crate) struct Process {
     /// Name in the log.

@@ -15,7 +15,11 @@ fn every_defect_of_an_adapter_is_detected() {
         match campaign::run(0..SEEDS, jobs(), run_with_defect, || {}).failed {
             Some(seed) => {
                 let violations = run_with_defect(seed).violations;
-                println!("{}: seed {seed}: {}", defect.name(), violations.first().expect("the same run"));
+                println!(
+                    "{}: seed {seed}: {}",
+                    defect.name(),
+                    violations.first().expect("the same run must fail again")
+                );
             }
             None => missed.push(defect.name()),
         }

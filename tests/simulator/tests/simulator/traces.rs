@@ -15,7 +15,7 @@ fn hashes_of_this_process() -> Vec<String> {
                 (0..SEEDS).map(|seed| format!("{seed} {} {:016x}", profile.name(), trace(seed))).collect()
             })
         });
-        profiles.into_iter().flat_map(|profile| profile.join().expect("a run does not panic")).collect()
+        profiles.into_iter().flat_map(|profile| profile.join().expect("a run must not panic")).collect()
     })
 }
 

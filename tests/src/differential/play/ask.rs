@@ -81,7 +81,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                 .outbox_view()
                 .blocked_page(&unordered(), None, None, 1_000)
                 .await
-                .expect("a page can be read");
+                .expect("cannot read a page");
             rendered(
                 view.outbox_view()
                     .blocked_page(&unordered(), t.map(tenant), number_before(&all, skip), limit)
@@ -99,7 +99,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                 above_id: None,
             };
             let any = ConsumedFilter::default();
-            let all = view.outbox_view().consumed_page(&any, None, 1_000).await.expect("a page can be read");
+            let all = view.outbox_view().consumed_page(&any, None, 1_000).await.expect("cannot read a page");
             let page = view.outbox_view().consumed_page(&filter, number_before(&all, skip), limit).await;
             rendered(
                 page.map(|page| {
@@ -148,7 +148,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
             let filter = DeadLetterFilter { tenant: t.map(tenant), queue, event_type: None, status };
             let any = DeadLetterFilter::default();
             let all =
-                view.outbox_view().dead_letters_page(&any, None, 1_000).await.expect("a page can be read");
+                view.outbox_view().dead_letters_page(&any, None, 1_000).await.expect("cannot read a page");
             rendered(
                 view.outbox_view()
                     .dead_letters_page(&filter, number_before(&all, skip), limit)
@@ -166,7 +166,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
                 .outbox_view()
                 .audit_page(&AuditFilter::default(), None, 1_000)
                 .await
-                .expect("a page can be read");
+                .expect("cannot read a page");
             rendered(
                 view.outbox_view()
                     .audit_page(
@@ -188,7 +188,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
             let who = shipment_task(1, "e1");
             let who = if side == OrderSide::Buyer { who.buyer } else { who.seller };
             let all =
-                view.shipments_page(tenant(t), who, side, None, 1_000).await.expect("a page can be read");
+                view.shipments_page(tenant(t), who, side, None, 1_000).await.expect("cannot read a page");
             rendered(
                 view.shipments_page(tenant(t), who, side, number_before(&all, skip), limit)
                     .await
@@ -200,7 +200,7 @@ pub(super) async fn run_query<V: MarketView + ?Sized>(view: &mut V, query: &Quer
         }
         Query::NotificationPage { tenant: t, user: who, skip, limit } => {
             let who = user(who);
-            let all = view.notifications_page(tenant(t), who, None, 1_000).await.expect("a page can be read");
+            let all = view.notifications_page(tenant(t), who, None, 1_000).await.expect("cannot read a page");
             rendered(
                 view.notifications_page(tenant(t), who, number_before(&all, skip), limit)
                     .await
@@ -265,7 +265,7 @@ async fn page<V: MarketView + ?Sized>(
 
 /// The id of the nth outbox row. Ids have different gaps on each engine.
 async fn position<V: MarketView + ?Sized>(view: &mut V, nth: Small) -> i64 {
-    let ids = ids(view).await.expect("the outbox can be read");
+    let ids = ids(view).await.expect("cannot read the outbox");
     let nth = usize::try_from(nth).expect("a small number");
     nth.checked_sub(1).map_or(0, |before| ids.get(before).or(ids.last()).copied().unwrap_or(0))
 }

@@ -30,7 +30,7 @@ pub(crate) async fn play(rig: &dyn MarketRig, steps: &[Step]) -> Vec<String> {
             Step::Clock(steps) => rig.move_database_clock(TimeDelta::seconds(steps * CLOCK_STEP_S)),
             Step::View(queries) => run_queries(rig, number, queries, &mut results).await,
             Step::Unit { ops, commit } => {
-                let mut unit = rig.market().begin().await.expect("a unit of work begins");
+                let mut unit = rig.market().begin().await.expect("cannot begin a unit of work");
                 let mut failed = false;
                 for op in ops {
                     let result = apply(unit.as_mut(), op).await;
@@ -57,7 +57,7 @@ pub(crate) async fn play(rig: &dyn MarketRig, steps: &[Step]) -> Vec<String> {
 /// Lets every lease expire and renews it for its former owner, which random sequences rarely do.
 async fn renew_expired_leases(rig: &dyn MarketRig) -> Vec<String> {
     rig.move_database_clock(LEASE * 2);
-    let mut unit = rig.market().begin().await.expect("a unit of work begins");
+    let mut unit = rig.market().begin().await.expect("cannot begin a unit of work");
     let mut results = Vec::new();
     for relay in 1..=3 {
         let holds: Vec<_> =

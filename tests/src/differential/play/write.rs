@@ -64,7 +64,7 @@ pub(super) async fn apply(unit: &mut Work, op: &Op) -> String {
             rendered(unit.insert_order(&order).await)
         }
         Op::AdvanceOrder { tenant: t, id, version, status } => {
-            let now = unit.order_by_id(tenant(t), order_id(id)).await.expect("an order can be read");
+            let now = unit.order_by_id(tenant(t), order_id(id)).await.expect("cannot read an order");
             let now = now.unwrap_or_else(|| Order { tenant: tenant(t), ..market_samples::order(id) });
             let after = Order { version, ..order_moved_to(&now, status, moment(version)) };
             rendered(unit.advance_order(&after).await)
@@ -73,7 +73,7 @@ pub(super) async fn apply(unit: &mut Work, op: &Op) -> String {
             unit.insert_payment(&Payment { tenant: tenant(t), ..market_samples::payment(id, order) }).await,
         ),
         Op::AdvancePayment { tenant: t, id, order, version, status, transaction } => {
-            let now = unit.payment_by_id(payment_id(id)).await.expect("a payment can be read");
+            let now = unit.payment_by_id(payment_id(id)).await.expect("cannot read a payment");
             let now = now.unwrap_or_else(|| market_samples::payment(id, order));
             let settled = market_samples::settled(&now, status, transaction);
             rendered(unit.advance_payment(&Payment { tenant: tenant(t), version, ..settled }).await)
@@ -103,7 +103,7 @@ pub(super) async fn apply(unit: &mut Work, op: &Op) -> String {
             unit.outbox().release(&aggregate_of(tenant, kind, aggregate), &unordered(), moment(at)).await,
         ),
         Op::Take { relay, partition, epoch } => {
-            let leases = unit.outbox().partition_leases().await.expect("leases can be read");
+            let leases = unit.outbox().partition_leases().await.expect("cannot read leases");
             let seen = leases[usize::from(partition_of(partition).number())].clone();
             let seen = PartitionLease { epoch, ..seen };
             rendered(unit.outbox().acquire_partition(&relay_of(relay), &seen, LEASE_MS).await)

@@ -276,13 +276,13 @@ impl<U: MarketView + ?Sized> Wraps for Faulty<U> {
     type Inner = U;
 
     fn inner(&mut self) -> &mut U {
-        self.inner.as_mut().expect("a unit of work is used until it ends")
+        self.inner.as_mut().expect("the unit of work was used after its end")
     }
 }
 
 impl UnitWrapper for Unit {
     async fn commit(mut self) -> Result<(), StoreError> {
-        let inner = self.inner.take().expect("a unit of work is committed once");
+        let inner = self.inner.take().expect("the unit of work was committed twice");
         if self.failed {
             return Err(StoreError::Backend("a statement failed".into()));
         }

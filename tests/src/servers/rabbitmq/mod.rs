@@ -92,8 +92,8 @@ impl RabbitServer {
         self.node.folder()
     }
 
-    /// Evaluates Erlang on the server, like `rabbitmqctl eval`, but without the second that `rabbitmqctl` needs to
-    /// start.
+    /// Evaluates Erlang on the server, like `rabbitmqctl eval`, but without the start of `rabbitmqctl`, which takes
+    /// about 1 s.
     pub async fn eval(&self, code: &str) -> Result<String, BoxError> {
         self.node.eval(code).await
     }

@@ -126,7 +126,8 @@ impl Node {
         self.ports
     }
 
-    /// Evaluates Erlang on the node, like `rabbitmqctl eval`, but without the second that `rabbitmqctl` needs to start.
+    /// Evaluates Erlang on the node, like `rabbitmqctl eval`, but without the start of `rabbitmqctl`, which takes
+    /// about 1 s.
     pub(super) async fn eval(&self, code: &str) -> Result<String, BoxError> {
         let begun = Instant::now();
         loop {

@@ -86,7 +86,7 @@ impl IssuedCouponView {
 
 /// Deposits money into a wallet.
 ///
-/// An idempotency key takes effect once per user and does not expire.
+/// An operator's idempotency key takes effect once per user and does not expire.
 #[utoipa::path(
     post,
     path = "/wallets/{userId}/deposits",
@@ -111,7 +111,7 @@ pub(super) async fn deposit(
 
 /// Grants points to a user.
 ///
-/// An idempotency key takes effect once per user and does not expire.
+/// An operator's idempotency key takes effect once per user and does not expire.
 #[utoipa::path(
     post,
     path = "/points/{userId}/grants",
@@ -136,7 +136,7 @@ pub(super) async fn grant(
 
 /// Issues a coupon to a user.
 ///
-/// An idempotency key takes effect once and does not expire.
+/// An operator's idempotency key takes effect once per user and does not expire.
 #[utoipa::path(
     post,
     path = "/coupons",

@@ -99,7 +99,8 @@ pub(super) async fn discard(
     Done::ok(&DiscardView::from(discarded))
 }
 
-/// `keys` with an optional `queue`, or `filter`. An empty filter selects all open dead letters.
+/// Converts the fields of the body into a selection: `keys` with an optional `queue`, or `filter`. An empty filter
+/// selects all open dead letters.
 fn selection(
     keys: Option<Option<Named<String>>>,
     queue: Option<Option<String>>,

@@ -40,7 +40,7 @@ pub(crate) enum CallerKind {
 }
 
 impl CallerKind {
-    /// In the order of the table's columns.
+    /// All types of callers, in the order of the table's columns.
     pub(crate) const ALL: [CallerKind; 14] = [
         CallerKind::Anonymous,
         CallerKind::Expired,
@@ -58,7 +58,8 @@ impl CallerKind {
         CallerKind::Pii,
     ];
 
-    /// Whether the audit log records the caller as an operator. Only operators of the order's tenant may read its refunds.
+    /// Whether the audit log records the caller as an operator on this route. The refunds of an order may be read only
+    /// by operators of the order's tenant.
     pub(crate) fn is_operator(self, route: &str) -> bool {
         match self {
             CallerKind::Operator | CallerKind::OtherOperator => true,

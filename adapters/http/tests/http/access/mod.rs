@@ -19,7 +19,7 @@ use crate::client::Request;
 async fn access_table_lists_every_route_of_the_router() {
     let fixture = AccessFixture::create().await;
     let listed: BTreeSet<_> = TABLE.iter().map(|row| (row.method.to_owned(), row.route.to_owned())).collect();
-    assert_eq!(listed.len(), TABLE.len(), "a route has one row");
+    assert_eq!(listed.len(), TABLE.len(), "each route has exactly one row");
     assert_eq!(routes(&fixture.world.router), listed);
     assert!(TABLE.iter().all(|row| row.outcomes().len() == CallerKind::ALL.len()));
 }
@@ -37,7 +37,7 @@ async fn access_table_matches_responses_and_denied_requests_change_nothing() {
             let reads = audited_reads(&before, &after);
             if reads != u64::from(row.is_audited_read(caller, outcome)) {
                 failures.push(format!(
-                    "{} {} by {caller:?} ({outcome}): the audit log has {reads} new reads",
+                    "{} {} by {caller:?} ({outcome}): {reads} is the wrong number of new reads in the audit log",
                     row.method, row.route
                 ));
             }
@@ -63,7 +63,8 @@ fn is_audit_of_read(row: &str) -> bool {
 }
 
 impl Row {
-    /// Whether the audit log records the request as a read: an operator who is not a party of the order changed nothing.
+    /// Whether the audit log records the request as a read: the caller is recorded as an operator, the request is
+    /// permitted or gets 404, and it changes nothing.
     fn is_audited_read(&self, caller: CallerKind, outcome: char) -> bool {
         let is_for_operators = self.route.starts_with("/api/v1/ops/")
             || ["refunds", "timeline"].iter().any(|end| self.route.ends_with(end));
@@ -93,7 +94,7 @@ impl Row {
         caller.sends(&fixture.world, request)
     }
 
-    /// How the response or the changed rows differ from the expected outcome.
+    /// Describes how the response or the changed rows differ from the expected outcome.
     fn failure(
         &self,
         caller: CallerKind,
@@ -110,7 +111,7 @@ impl Row {
             other => return Some(format!("{other} is not a known outcome")),
         };
         if !expected.contains(&status) {
-            return Some(format!("the status is {status}: {text}"));
+            return Some(format!("the status is {status}, expected {expected:?}: {text}"));
         }
         let changes = outcome == '2' && self.method == "POST";
         // A successful request also stores its response, and a read its audit log entry.
@@ -122,14 +123,17 @@ impl Row {
                 .ne(after.iter().filter(|row| !is_audit_of_read(row))),
         };
         if changes != changed {
-            return Some(format!("it changed {}: {text}", if changes { "nothing" } else { "something" }));
+            return Some(format!(
+                "the request changed {}: {text}",
+                if changes { "nothing" } else { "something" }
+            ));
         }
         if caller.is_of_another_tenant() && before.iter().any(|row| !after.contains(row)) {
-            return Some("it changed rows of another tenant".to_owned());
+            return Some("the request changed rows of another tenant".to_owned());
         }
         let has_items = serde_json::from_str(text).ok().and_then(|body: Value| has_items(&body["data"]));
         match (outcome, has_items) {
-            ('0', Some(true)) => Some(format!("it shows data of another user: {text}")),
+            ('0', Some(true)) => Some(format!("the response shows data of another user: {text}")),
             ('2', Some(false)) => Some("the list is empty, so the other cells prove nothing".to_owned()),
             _ => None,
         }

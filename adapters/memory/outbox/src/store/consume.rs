@@ -26,7 +26,7 @@ pub(super) struct ConsumptionRow {
 
 #[derive(Default)]
 pub(super) struct ConsumptionIndex {
-    /// Unsettled rows by consumer, as `consume_time`, id and event.
+    /// The unsettled rows of each consumer: `consume_time`, row id and event id.
     open: BTreeMap<String, BTreeSet<(DateTime<Utc>, i64, EventId)>>,
     by_id: BTreeMap<i64, (String, EventId)>,
     by_event: BTreeMap<EventId, BTreeSet<i64>>,
@@ -131,7 +131,7 @@ fn handles(types: &[&str], after_id: i64, row: &OutboxRow) -> bool {
     row.id > after_id && types.contains(&row.event_type.as_str())
 }
 
-/// Whether no running attempt or pending redelivery will process the row.
+/// Whether only the sweep can process the row, because it has neither a running attempt nor a pending redelivery.
 fn is_leftover(row: &Consumption, idle_since: DateTime<Utc>, now: DateTime<Utc>) -> bool {
     if row.consume_time > now {
         return !row.status.is_settled();

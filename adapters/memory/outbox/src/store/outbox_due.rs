@@ -40,7 +40,7 @@ impl<'s> AggregateQueue<'s> {
                 OutboxStatus::New | OutboxStatus::Retry if is_due(row, *now) => publishable.push(row),
                 // A redriven row that was sent before: consumers may already have received it, so it does not block.
                 OutboxStatus::Retry if row.sent_time.is_some() => {}
-                // Only a row inserted by SQL is NEW and due later; it does not block.
+                // A NEW row that is not due yet was inserted by SQL. Such a row does not block.
                 OutboxStatus::New => {}
                 OutboxStatus::Retry => break,
                 OutboxStatus::Failed if *on_failed == OnFailed::Hold && is_unreleased(row) => break,
@@ -50,7 +50,7 @@ impl<'s> AggregateQueue<'s> {
         AggregateQueue { publishable, taken: 0 }
     }
 
-    /// Takes the remaining rows up to and including this one; none if this row is blocked.
+    /// Takes the remaining publishable rows up to and including `row`; takes none if `row` is blocked.
     fn take_up_to(&mut self, row: &OutboxRow) -> &[&'s OutboxRow] {
         let first = self.taken;
         let waiting = self.publishable.get(first..).unwrap_or_default();
@@ -87,7 +87,7 @@ pub(super) fn due(statement: &Statement<'_>, query: &DueQuery) -> Vec<OutboxRow>
     due.into_iter().cloned().collect()
 }
 
-/// The rows of an aggregate with ordered types, in sequence order.
+/// The rows of an aggregate with ordered types, sorted by `aggregate_seq`, then by id.
 fn ordered<'s>(
     statement: &'s Statement<'_>,
     aggregate: &AggregateRef,
@@ -96,7 +96,8 @@ fn ordered<'s>(
     of_aggregate(statement, aggregate).filter(|row| unordered.is_ordered(&row.event_type))
 }
 
-/// The rows of an aggregate that block its later rows with `outbox.on-failed = "hold"`, in sequence order.
+/// The rows of an aggregate that block its later rows with `outbox.on-failed = "hold"`, sorted by `aggregate_seq`, then
+/// by id.
 pub(super) fn blocking<'s>(
     statement: &'s Statement<'_>,
     aggregate: &AggregateRef,

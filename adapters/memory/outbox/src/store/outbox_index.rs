@@ -76,7 +76,7 @@ pub(super) fn of_event<'s>(statement: &'s Statement<'_>, event: &EventId) -> Opt
     statement.outbox().select(|table| found(table).into_iter()).next()
 }
 
-/// The rows of an aggregate in sequence order.
+/// The rows of an aggregate, sorted by `aggregate_seq`, then by id.
 pub(super) fn of_aggregate<'s>(
     statement: &'s Statement<'_>,
     aggregate: &AggregateRef,

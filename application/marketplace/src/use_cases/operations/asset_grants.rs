@@ -29,7 +29,7 @@ pub enum AssetGrant {
 
 /// Grants wallet balance or points. With an idempotency key, a user gets a grant of each kind once per operator and
 /// key, without time limit. A repeated call returns the first result; a call with another amount is rejected. Without a
-/// key, every call grants.
+/// key, every call creates another grant.
 pub async fn grant_asset(
     app: &App,
     context: &CommandContext,

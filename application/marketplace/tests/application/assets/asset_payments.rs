@@ -58,7 +58,7 @@ async fn order_paid_fully_with_assets_does_not_use_the_gateway() {
     market.process_pending().await;
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Paid);
     assert_eq!(market.purse(Purse::Wallet).await, (0, 0, 0));
-    assert_eq!(market.purse(Purse::Points).await, (0, 0, 0), "points earned without a money amount");
+    assert_eq!(market.purse(Purse::Points).await, (0, 0, 0), "expected no points without a money amount");
     market.assert_ledger_balanced().await;
 }
 

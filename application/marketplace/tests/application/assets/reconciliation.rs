@@ -100,7 +100,7 @@ async fn recently_confirmed_event_without_a_record_is_not_a_finding() {
         .event_id;
     market.world.mark_sent_without_message(&[id.as_str()]).await;
     let report = run_reconciliation(&market, false).await;
-    assert_eq!(report.findings, [], "its message may still arrive");
+    assert_eq!(report.findings, [], "expected no finding, because the message may still arrive");
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,7 +154,7 @@ async fn consumed_event_without_its_effect_is_found_and_applied_again() {
     assert_eq!(
         calls[..4],
         [read(0), repair(0), repair(1), read(1)],
-        "newest first: a read, the repairing call, its repair, a read"
+        "expected, newest first: a read, the repairing call, its repair, a read"
     );
 }
 
@@ -198,7 +198,7 @@ async fn missing_hold_is_found_and_restored() {
             (hold.status, hold.amount, hold.coupon, hold.reverted, hold.user, at(&hold)),
         );
         let after = market.world.view().await.operations_of(TENANT, hold.order).await.unwrap();
-        assert_eq!(after, before, "no amount is moved");
+        assert_eq!(after, before, "the repair must not move an amount");
     }
     market.assert_ledger_balanced().await;
 }

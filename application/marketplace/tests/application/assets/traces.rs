@@ -46,7 +46,7 @@ async fn sweep(market: &Market) {
 }
 
 async fn repair(market: &Market) -> u64 {
-    // The scan window ends before the current time.
+    // The scan window excludes the current time, so wait until it contains the changes.
     pass(secs(1)).await;
     let settings = ConsistencySettings { scan_window: secs(600), ..ConsistencySettings::default() };
     ConsistencyRepair::new(market.app().clone(), settings).repair().await.unwrap()
@@ -73,7 +73,7 @@ async fn events_of_a_payment_callback_have_the_trace_of_the_payment_request() {
         assert_eq!(trace_of(&market, event_type).await, trace("pay"), "{event_type}");
     }
     let operations = market.world.view().await.operations_of(order.tenant, order.id).await.unwrap();
-    assert_eq!(operations[0].trace_id.as_deref(), Some("pay"), "the ledger has the same trace");
+    assert_eq!(operations[0].trace_id.as_deref(), Some("pay"), "the ledger must have the same trace");
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +123,7 @@ async fn timeout_has_a_new_trace_when_the_order_event_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reaper_closes_and_releases_in_the_trace_of_the_order() {
+async fn reaper_closes_order_and_releases_lock_in_the_trace_of_the_order() {
     let market = Market::new().await;
     market.deposit(5_000).await;
     let product = market.process.listed().await.id;

@@ -133,7 +133,8 @@ fn interrupted_delivery_takes_effect_once_with_its_consume_record() {
         assert_eq!(
             effects == 1,
             status == Some(ConsumeStatus::Success),
-            "{interruption:?} after {polls} polls: {effects} effects, but status {status:?}"
+            "{interruption:?} after {polls} polls: {effects} effects and status {status:?}, \
+             expected 1 effect exactly if the status is SUCCESS"
         );
         let (ready, unacked) = world.depth(FULFILLMENT_QUEUE).await;
         assert_eq!(
@@ -160,7 +161,8 @@ fn interrupted_redelivery_takes_effect_once_with_its_consume_record() {
         assert_eq!(
             effects == 1,
             status == Some(ConsumeStatus::Success),
-            "{interruption:?} after {polls} polls: {effects} effects, but status {status:?}"
+            "{interruption:?} after {polls} polls: {effects} effects and status {status:?}, \
+             expected 1 effect exactly if the status is SUCCESS"
         );
         let (ready, unacked) = world.depth(FULFILLMENT_QUEUE).await;
         assert_eq!(unacked, 0);

@@ -192,7 +192,7 @@ async fn repeated_conflict_in_the_handler_is_counted_and_ends_dead() {
     assert_eq!(
         world.log_status(NAME, "e-1").await,
         Some(ConsumeStatus::Dead),
-        "after {} calls of the handler",
+        "status after {} calls of the handler",
         handler.calls().len()
     );
 }
@@ -244,7 +244,7 @@ async fn attempt_is_counted_once_and_runs_immediately_after_a_lost_commit_reply(
 }
 
 #[tokio::test(start_paused = true)]
-async fn commit_fault_leads_to_one_effect() {
+async fn event_takes_effect_once_after_a_commit_fault() {
     for fault in [CommitFault::ReplyLost, CommitFault::Lost, CommitFault::Transient] {
         let (world, process, _) = consuming(|_, _| Act::Apply).await;
         world.commit_event(&process, "e-1", 7, 1).await;

@@ -34,7 +34,7 @@ async fn event_that_always_kills_its_process_ends_dead() {
         assert!(kills <= 5, "the event ended more than 5 processes; it should have become DEAD");
         process = world.process();
     };
-    // The first delivery is not counted before it runs; the following four attempts are.
+    // The attempt of the first delivery is not counted before it runs; each of the following four attempts is counted.
     assert_eq!(kills, 5);
     assert!(handler.calls().is_empty(), "the last process must not call the handler");
     pass(secs(1)).await;

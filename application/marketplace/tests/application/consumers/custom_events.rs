@@ -17,7 +17,7 @@ use crate::support::{TENANT, World, event_id, eventually, secs};
 
 const QUEUE: &str = "library.loans.queue";
 
-/// Opens a shipment task per lent book.
+/// Opens a shipment task for each BOOK_LENT event.
 struct Loans;
 
 #[derive(serde::Deserialize)]

@@ -40,7 +40,7 @@ async fn retried_event_applies_its_predecessors_first() {
         consuming(|ids, before| if ids[0] == "e-2" && before < 2 { Act::Fail } else { Act::Apply }).await;
     world.commit_and_deliver(&process, "e-2", 7, 2).await;
     pass(millis(50)).await;
-    // e-1 is committed after e-2: the retry of e-2 MUST NOT overtake it.
+    // e-1 is committed after e-2: the retry of e-2 MUST apply e-1 first.
     world.commit_event(&process, "e-1", 7, 1).await;
     pass(secs(1)).await;
     assert_eq!(world.effects(7).await, ["e-1", "e-2"]);
@@ -119,7 +119,7 @@ async fn waiting_event_that_fails_is_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn event_failed_in_the_outbox_is_skipped() {
+async fn event_failed_in_the_outbox_is_skipped_and_applied_when_it_is_delivered() {
     let (world, process, _) = consuming(|_, _| Act::Apply).await;
     world.commit_event(&process, "e-1", 7, 1).await;
     let mut unit = world.store.begin().await.unwrap();

@@ -22,7 +22,7 @@ pub(crate) async fn next_process(fixture: &DeadLetterFixture) -> Process {
     process
 }
 
-/// A process for the replay, and the fault of its next publish.
+/// Returns a process for the replay, and the variable that sets the fault of its next publish.
 pub(crate) fn replaying_process(fixture: &DeadLetterFixture) -> (Process, Arc<Mutex<Option<PublishFault>>>) {
     let next = Arc::new(Mutex::default());
     let broker = FaultyBroker { broker: fixture.world.broker.clone(), next: Arc::clone(&next) };

@@ -235,7 +235,7 @@ async fn event_in_progress_is_not_discarded_until_its_attempt_ends() {
     let refused =
         discard_dead_letters(&app.outbox, &acting(&operator()), discard(all_dead_letters())).await.unwrap();
     assert_eq!((refused.matched, refused.discarded), (1, 0));
-    assert_eq!(refusals_of(&refused.refused), [("e-1", "it is being applied")]);
+    assert_eq!(refusals_of(&refused.refused), [("e-1", "its event is being applied")]);
     assert_eq!(world.dead_letter(QUEUE, "e-1").await.status, DeadLetterStatus::Replaying);
     assert_eq!(world.audited_changes().await.len(), 1, "only the replay may be in the audit log");
     eventually(secs(12), async || is(ConsumeStatus::Failed).await).await;

@@ -86,7 +86,7 @@ async fn consume_log_is_filtered_by_each_field_and_by_the_tenant_of_the_operator
 }
 
 #[tokio::test(start_paused = true)]
-async fn stats_count_the_tenant_of_the_operator_and_list_every_consumer() {
+async fn stats_count_rows_of_the_operator_tenant_and_list_every_consumer() {
     let mut fixture = dead_letter_fixture(&[("e-1", 7), ("e-2", 8)]).await;
     fixture.world.on_failed = OnFailed::Hold;
     let world = &fixture.world;

@@ -58,7 +58,7 @@ async fn replayed_dead_letter_that_fails_again_is_reopened_with_its_new_reason()
 }
 
 #[tokio::test(start_paused = true)]
-async fn dead_letters_of_one_order_are_applied_in_event_order() {
+async fn replayed_events_of_one_order_are_applied_in_event_order() {
     let fixture = dead_letter_fixture(&[("e-1", 7), ("e-2", 7), ("e-3", 7), ("f-1", 8)]).await;
     fixture.repair_consumer();
     let replayed = fixture.replay(keys(&["e-3", "f-1", "e-1", "e-2"])).await.unwrap();
@@ -133,7 +133,7 @@ async fn unconfirmed_replay_is_reported_and_can_be_repeated() {
 #[tokio::test(start_paused = true)]
 async fn replay_happens_and_is_audited_once_after_a_commit_fault() {
     for faults in FAULTS {
-        // The faults affect the first commit, then the last one.
+        // In the first round the faults start at the first commit, in the second round at the last one.
         for preceding in [0, 1] {
             let fixture = dead_letter_fixture(&[("e-1", 7), ("e-2", 8)]).await;
             fixture.process.kill().await;

@@ -55,7 +55,7 @@ async fn completed_order_timeline_shows_every_change_event_publish_consumer_and_
         "seller notified: paid -> shipped",
         "buyer notified: shipped -> completed",
         "seller notified: shipped -> completed",
-        "counted for the buyer's credit as COMPLETED",
+        "order counted for the buyer's credit as COMPLETED",
         "cash: capture of 88.50",
         "points: earning of 88",
     ];

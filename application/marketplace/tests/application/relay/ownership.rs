@@ -41,7 +41,7 @@ async fn process_with_relay(world: &World, name: &str) -> Process {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_relay_owns_all_partitions_and_more_relays_share_evenly() {
+async fn one_relay_owns_all_partitions_and_several_relays_share_them_evenly() {
     let world = World::new().await;
     let a = process_with_relay(&world, "a").await;
     assert_eq!(as_pairs(&shares(&world).await), [("a", 64)]);

@@ -25,7 +25,7 @@ pub(crate) enum CommitFault {
     Unavailable,
 }
 
-/// The store rejects a dead letter whose body contains this text, with a backend error.
+/// Text that no dead letter may contain: the store rejects a body with this text, with a backend error.
 pub(crate) const UNSTORABLE: &str = "unstorable";
 
 /// Fault switches of one process's connection to the store.

@@ -241,7 +241,7 @@ async fn finish(outbox: &Outbox, confirmed: Vec<&Ready>, end: &mut BatchOutcome)
     }
 }
 
-/// Closes one dead letter. Returns why it could not be closed; `None` if it was closed.
+/// Closes one dead letter. Returns the reason why it could not be closed; `None` if it was closed.
 async fn close(
     unit: &mut dyn OutboxUnit,
     dead_letter: &Ready,

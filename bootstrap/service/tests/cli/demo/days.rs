@@ -210,7 +210,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails only if the process has already ended.
+        // `kill` fails only if the process of this day has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

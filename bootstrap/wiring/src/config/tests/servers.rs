@@ -86,7 +86,7 @@ fn ca_files_contain_certificates_and_need_a_server() {
         for path in [bad.as_str(), "/nowhere/ca.pem"] {
             assert!(error_text(load(&[url, (name, path)])).starts_with(&format!("{key} in ")));
         }
-        // Refused without a server.
+        // A certificate file is refused if the URL names no server.
         assert!(error_text(load(&[(name, &good)])).starts_with(&format!("{key} in ")));
     }
     let plain = ("HANDOVER_BROKER__URL", "amqp://mq/");

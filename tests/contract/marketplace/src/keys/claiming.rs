@@ -137,6 +137,6 @@ pub(super) async fn exactly_one_claims(rig: &dyn KeysRig, scope: &RequestScope, 
     let (first, others): (Vec<_>, Vec<_>) =
         requests.join_all().await.into_iter().partition(|(outcome, _)| *outcome == ClaimOutcome::First);
     assert!(others.iter().all(|(outcome, _)| *outcome == ClaimOutcome::InProgress), "{others:?}");
-    let [(_, token)] = first.as_slice() else { panic!("{} claims succeeded: {first:?}", first.len()) };
+    let [(_, token)] = first.as_slice() else { panic!("{} claims succeeded (expected 1)", first.len()) };
     token.clone()
 }

@@ -101,7 +101,7 @@ pub async fn expired_claim_frees_its_key(rig: &dyn KeysRig) {
     assert_eq!(claim(rig, &RequestRecord { token: "t3".into(), ..other }).await, ClaimOutcome::InProgress);
 }
 
-/// Storing a response for, or releasing, a key that was not claimed changes nothing.
+/// A key that was not claimed cannot be released, and no response can be stored for it.
 pub async fn unclaimed_key_cannot_be_completed_or_released(rig: &dyn KeysRig) {
     let never = claim_of(rig, &fresh_scope(), "t1");
     let answered = RequestRecord { token: "t2".into(), ..completed_request(&never, "1") };

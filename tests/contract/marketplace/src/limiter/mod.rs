@@ -76,15 +76,15 @@ pub(crate) async fn drain(rig: &dyn LimiterRig, key: &LimitKey, bucket: Bucket) 
     let mut taken = 0;
     while let RateLimitDecision::Token { .. } = take(rig, key, bucket).await {
         taken += 1;
-        assert!(taken <= 2 * bucket.capacity().get(), "the limiter never refuses");
+        assert!(taken <= 2 * bucket.capacity().get(), "{taken} tokens were granted without a refusal");
     }
     taken
 }
 
-/// Takes from an empty bucket; returns the reported wait.
+/// Requests a token from an empty bucket; returns the wait that the refusal reports.
 pub(crate) async fn refused(rig: &dyn LimiterRig, key: &LimitKey, bucket: Bucket) -> Duration {
     match take(rig, key, bucket).await {
         RateLimitDecision::Refused { retry_after } => retry_after,
-        taken @ RateLimitDecision::Token { .. } => panic!("an empty bucket returned {taken:?}"),
+        taken @ RateLimitDecision::Token { .. } => panic!("expected a refusal, got {taken:?}"),
     }
 }

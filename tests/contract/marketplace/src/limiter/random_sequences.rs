@@ -118,7 +118,7 @@ fn check(granted: &[GrantedToken], bucket: Bucket, steps: &[Step]) {
             let count = last - first + 1;
             assert!(
                 count <= full * fills + refilled,
-                "{count} tokens within {elapsed:?} from {bucket:?}, clock set forward {} times: {steps:?}",
+                "{count} tokens within {elapsed:?} exceed {bucket:?}, clock set forward {} times: {steps:?}",
                 fills - 1
             );
         }

@@ -110,7 +110,7 @@ pub fn deposit(key: &str, of: i64, amount: i64) -> Posting {
     }
 }
 
-/// A grant of points to a user without points.
+/// A grant of points to a user who has no points yet.
 pub fn grant(key: &str, of: i64, amount: i64) -> Posting {
     Posting {
         operation: AssetOperation {

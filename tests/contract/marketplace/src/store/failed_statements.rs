@@ -40,9 +40,9 @@ async fn insert_conflicting_rows(rig: &dyn MarketRig) {
 async fn assert_rolled_back(rig: &dyn MarketRig, id: i64, kind: &str) {
     let mut view = view(rig).await;
     let product = view.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap();
-    assert_eq!(product, None, "after a failed {kind}");
+    assert_eq!(product, None, "no product may exist after a failed {kind}");
     let events = view.outbox_view().outbox_by_event(&[event_id("lost")]).await.unwrap();
-    assert_eq!(events, [], "after a failed {kind}");
+    assert_eq!(events, [], "no event may exist after a failed {kind}");
 }
 
 /// After a failed write the commit fails, and no rows or events of the unit of work exist.
@@ -88,7 +88,7 @@ pub async fn later_units_work_after_failed_row_write(rig: &dyn MarketRig) {
         drop(unit);
         in_unit!(rig, |unit| unit.insert_product(&product(id)).await.unwrap());
         let seen = view(rig).await.product_by_id(TenantId::DEFAULT, product_id(id)).await.unwrap();
-        assert!(seen.is_some(), "after a failed {kind}");
+        assert!(seen.is_some(), "a later insert is missing after a failed {kind}");
     }
 }
 

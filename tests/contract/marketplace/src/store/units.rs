@@ -59,7 +59,7 @@ pub async fn uncommitted_rows_and_events_are_invisible(rig: &dyn MarketRig) {
     assert_eq!(
         seen(begin(rig).await.as_mut()).await.len(),
         EVERYTHING,
-        "the rows are also visible to later units of work"
+        "the rows must also be visible to later units of work"
     );
 }
 
@@ -140,7 +140,7 @@ pub async fn dropped_commit_is_atomic_for_rows_and_events(rig: &dyn MarketRig) {
         let second = has_event(view.as_mut(), &format!("e{id}")).await;
         assert_eq!(first, second, "after {polls} polls");
         if let Some(outcome) = outcome {
-            outcome.expect("a completed commit succeeds");
+            outcome.expect("a commit that was not cancelled must succeed");
             assert!(first, "committed rows exist");
             return;
         }

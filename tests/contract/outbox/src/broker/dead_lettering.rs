@@ -30,7 +30,7 @@ pub async fn a_rejected_message_moves_to_the_dead_letters(rig: &dyn BrokerRig) {
     settles_at(rig, QUEUE, 0, 1).await;
     let dead = drain(rig, "dead.queue", 1).await.remove(0);
     assert_eq!(dead.died_in.as_deref(), Some(QUEUE));
-    assert_eq!(dead.message, unsettled[0].message, "the message is unchanged");
+    assert_eq!(dead.message, unsettled[0].message, "the message must be unchanged");
 }
 
 /// Dead letters keep their order and are not marked as redelivered in their new queue.

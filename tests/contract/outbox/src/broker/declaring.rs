@@ -47,7 +47,7 @@ pub async fn the_standard_topology_can_be_declared_again(rig: &dyn BrokerRig) {
         let standard = standard(Duration::from_secs(seconds));
         within("declare", rig.broker().declare(&standard))
             .await
-            .expect("delay queues with different TTLs coexist");
+            .expect("cannot declare delay queues with different TTLs");
     }
 }
 
@@ -119,5 +119,5 @@ pub async fn an_undeclared_queue_cannot_be_subscribed_to(rig: &dyn BrokerRig) {
     let outcome = within("subscribe", rig.broker().subscribe("never.declared", 1.try_into().unwrap())).await;
     assert!(outcome.is_err(), "a subscription to an undeclared queue must fail");
     publish(rig, &["a"]).await;
-    assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["a"], "the broker still works");
+    assert_eq!(ids(&drain(rig, QUEUE, 1).await), ["a"], "the broker must still deliver messages");
 }

@@ -103,14 +103,14 @@ pub async fn two_consumers_share_messages_without_overlap(rig: &dyn BrokerRig) {
     publish(rig, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let mut seen = Vec::new();
     while seen.len() < MESSAGES {
-        seen.push(within("every message", seen_by_both.recv()).await.expect("the consumers are running"));
+        seen.push(within("every message", seen_by_both.recv()).await.expect("both consumers ended early"));
     }
     assert!(seen.iter().all(|delivery| !delivery.redelivered), "{seen:?}");
     let mut seen = ids(&seen);
     seen.sort();
     assert_eq!(seen, names);
     settles_at(rig, QUEUE, 0, 0).await;
-    assert!(seen_by_both.try_recv().is_err(), "no message is delivered twice");
+    assert!(seen_by_both.try_recv().is_err(), "a message was delivered twice");
     for consumer in consumers {
         consumer.abort();
     }
@@ -169,7 +169,7 @@ pub async fn a_consumer_with_cancelled_calls_misses_no_message(rig: &dyn BrokerR
     for polls in 1..12 {
         assert!(
             within("a cancelled next", cancel_after_polls(1, consumer.next())).await.is_none(),
-            "no message exists yet"
+            "`next` returned without a message"
         );
         let id = format!("e{polls}");
         publish(rig, &[&id]).await;

@@ -228,7 +228,7 @@ fn topology(queues: &[QueueSpec]) -> Topology {
 }
 
 async fn declare(rig: &dyn BrokerRig, queues: &[QueueSpec]) {
-    within("declare", rig.broker().declare(&topology(queues))).await.expect("the topology is declared");
+    within("declare", rig.broker().declare(&topology(queues))).await.expect("cannot declare the topology");
 }
 
 async fn declare_one(rig: &dyn BrokerRig) {
@@ -258,12 +258,12 @@ async fn subscribe(rig: &dyn BrokerRig, queue: &str, prefetch: u16) -> Box<dyn S
     let prefetch = NonZeroU16::new(prefetch).expect("a prefetch");
     within("subscribe", rig.broker().subscribe(queue, prefetch))
         .await
-        .expect("the queue can be subscribed to")
+        .expect("cannot subscribe to this queue")
 }
 
 async fn next(subscription: &dyn Subscription) -> Vec<Delivery> {
-    let deliveries = within("next", subscription.next()).await.expect("the subscription is active");
-    assert!(!deliveries.is_empty(), "next waits for at least one delivery");
+    let deliveries = within("next", subscription.next()).await.expect("cannot receive deliveries");
+    assert!(!deliveries.is_empty(), "`next` returned without a delivery");
     deliveries
 }
 
@@ -295,7 +295,7 @@ async fn drain(rig: &dyn BrokerRig, queue: &str, count: usize) -> Vec<Delivery> 
     let deliveries = receive(consumer.as_ref(), count).await;
     ack(consumer.as_ref(), &deliveries).await;
     stays_empty(rig, consumer.as_ref()).await;
-    within("close", consumer.close()).await.expect("a consumer can be closed");
+    within("close", consumer.close()).await.expect("cannot close the consumer");
     deliveries
 }
 
@@ -317,7 +317,7 @@ async fn stays_pending<T: std::fmt::Debug>(
             let deliveries = next(control.as_ref()).await;
             ack(control.as_ref(), &deliveries).await;
         }
-        within("close", control.close()).await.expect("a consumer can be closed");
+        within("close", control.close()).await.expect("cannot close the consumer");
     };
     tokio::select! {
         biased;
@@ -327,8 +327,8 @@ async fn stays_pending<T: std::fmt::Debug>(
 }
 
 async fn depth(rig: &dyn BrokerRig, name: &str) -> QueueDepth {
-    let depths = within("queues", rig.broker().queues()).await.expect("queues can be counted");
-    depths.into_iter().find(|depth| depth.name == name).expect("a declared queue is listed")
+    let depths = within("queues", rig.broker().queues()).await.expect("cannot count the queues");
+    depths.into_iter().find(|depth| depth.name == name).expect("the declared queue is not listed")
 }
 
 /// Waits until the queue has these numbers of ready and unsettled messages, because a broker may report counts late.

@@ -26,8 +26,8 @@ async fn is_confirmed(rig: &dyn BrokerRig, window: Vec<Outgoing>) {
     assert!(outcomes.iter().all(confirmed), "{outcomes:?}");
 }
 
-/// A message for one queue enters that queue once, and no other, not even a queue whose
-/// binding equals that name.
+/// A message for one queue enters that queue once. It enters no other queue, not even one whose binding equals the name
+/// of that queue.
 pub async fn a_message_for_one_queue_reaches_only_that_queue(rig: &dyn BrokerRig) {
     let specs = [
         queue("book.queue", &["book.queue", "book.*"]),
@@ -65,7 +65,7 @@ pub async fn a_message_for_a_missing_queue_is_returned(rig: &dyn BrokerRig) {
     assert_eq!(ids(&drain(rig, QUEUE, 2).await), ["here", "routed"]);
 }
 
-/// Messages of one window enter a queue in their order, whatever their routes.
+/// Messages of one window enter a queue in the sequence of the window, whatever their routes.
 pub async fn messages_for_one_queue_keep_their_position_in_the_window(rig: &dyn BrokerRig) {
     declare_one(rig).await;
     let window = (0..100).map(|n| {

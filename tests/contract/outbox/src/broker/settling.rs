@@ -30,7 +30,7 @@ pub async fn a_settled_tag_is_ignored(rig: &dyn BrokerRig) {
     ack(consumer.as_ref(), &unsettled[..1]).await;
     within("nack", consumer.nack(&tags(&unsettled[..1]), Requeue::Yes))
         .await
-        .expect("a settled tag is ignored");
+        .expect("a nack of a settled tag must be ignored");
     ack(consumer.as_ref(), &unsettled[..2]).await;
     ack(consumer.as_ref(), &[]).await;
     stays_empty(rig, consumer.as_ref()).await;
@@ -74,7 +74,7 @@ pub async fn a_requeued_message_precedes_waiting_messages(rig: &dyn BrokerRig) {
     within("nack", consumer.nack(&tags(&unsettled[1..2]), Requeue::Yes)).await.unwrap();
     let again = receive(consumer.as_ref(), 1).await;
     if rig.capabilities().requeues_near_the_head {
-        assert_eq!(ids(&again), ["b"], "the requeued message precedes the waiting messages");
+        assert_eq!(ids(&again), ["b"], "the requeued message must precede the waiting messages");
         assert!(again[0].redelivered);
     }
 }
@@ -94,7 +94,7 @@ pub async fn messages_requeued_together_keep_their_order(rig: &dyn BrokerRig) {
         assert_eq!(
             marked,
             [true, true, true, false, false],
-            "only messages that were delivered before are marked as redelivered"
+            "only messages that were delivered before may be marked as redelivered"
         );
     } else {
         // RabbitMQ may already have sent the two waiting messages to the consumer; they may then be marked, too.

@@ -54,7 +54,7 @@ pub async fn a_message_is_dead_lettered_when_it_expires_and_not_before(rig: &dyn
     }
     let due = when_it_expires(rig, consumer.as_ref(), since).await;
     assert_eq!(due.message, *crate::samples::outgoing("a", "later").message());
-    assert!(!due.redelivered, "the message was not delivered before it expired");
+    assert!(!due.redelivered, "a message that was never delivered must not be marked as redelivered");
     settles_at(rig, "delay", 0, 0).await;
 }
 
@@ -138,7 +138,7 @@ pub async fn an_expired_message_that_is_rejected_names_the_rejecting_queue(rig: 
     rig.advance(TTL + MARGIN).await;
     let consumer = subscribe(rig, "due", 5).await;
     let unsettled = receive(consumer.as_ref(), 1).await;
-    assert_eq!(unsettled[0].died_in, None, "the message expired before a consumer received it");
+    assert_eq!(unsettled[0].died_in, None, "no consumer rejected the message yet");
     within("nack", consumer.nack(&tags(&unsettled), Requeue::No)).await.unwrap();
     assert_eq!(drain(rig, "dead", 1).await[0].died_in.as_deref(), Some("due"));
 }

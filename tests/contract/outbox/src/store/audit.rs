@@ -6,7 +6,7 @@ use super::{StoreRig, begin, in_unit, view};
 use crate::samples::{SPECIAL_CHARACTERS, audit_entry, event, later, tenant};
 
 async fn audit(rig: &dyn StoreRig, entry: &AuditEntry) {
-    in_unit!(rig, |unit| unit.outbox().audit(entry).await.expect("an entry is added"));
+    in_unit!(rig, |unit| unit.outbox().audit(entry).await.expect("cannot add an entry"));
 }
 
 /// Actions of a page, and the cursor of the next page.
@@ -18,7 +18,7 @@ async fn page(
 ) -> (Vec<String>, Option<i64>) {
     let filter = AuditFilter { tenant: of.map(tenant), changes: false };
     let page =
-        view(rig).await.outbox_view().audit_page(&filter, before, limit).await.expect("the log can be read");
+        view(rig).await.outbox_view().audit_page(&filter, before, limit).await.expect("cannot read the log");
     assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
     let next = page.last().map(|row| row.id);
     (page.into_iter().map(|row| row.effect.action).collect(), next)
@@ -44,7 +44,7 @@ pub async fn an_audit_entry_is_read_back_as_it_was_written(rig: &dyn StoreRig) {
     assert_eq!(seen.into_iter().map(|row| row.effect).collect::<Vec<_>>(), [minimal.clone(), minimal, full]);
 }
 
-/// A page returns the newest entries below the cursor first.
+/// A page contains the entries below the cursor, newest first.
 pub async fn pages_of_the_audit_log_are_ordered_newest_first(rig: &dyn StoreRig) {
     // The time of an entry does not affect the order.
     for (action, at) in [("a", 5), ("b", 4), ("c", 9), ("d", 1), ("e", 2)] {
@@ -93,7 +93,7 @@ pub async fn an_audit_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
     unit.outbox().append(&[event("undone", 7, 1)]).await.unwrap();
     unit.outbox().audit(&audit_entry("undone")).await.unwrap();
     let own: Vec<_> = unit.outbox().audit_page(&AuditFilter::default(), None, 10).await.unwrap();
-    assert_eq!(own.len(), 1, "a unit of work reads its own entries");
+    assert_eq!(own.len(), 1, "a unit of work must read its own entries");
     drop(unit);
     assert_eq!(page(rig, None, None, 10).await.0, [""; 0]);
     in_unit!(rig, |unit| {

@@ -40,7 +40,7 @@ async fn page(
         .outbox_view()
         .blocked_page(&unordered(), of.map(tenant), before, limit)
         .await
-        .expect("blocked aggregates can be read");
+        .expect("cannot read blocked aggregates");
     assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
     let next = page.last().map(|row| row.id);
     (page.into_iter().map(|row| row.effect.event_id.into()).collect(), next)
@@ -56,7 +56,7 @@ async fn due_under_hold(rig: &dyn StoreRig) -> Vec<String> {
         .outbox_view()
         .outbox_due(&DueQuery { on_failed: OnFailed::Hold, ..due_at(later(99)) })
         .await;
-    rows.expect("due rows can be read").into_iter().map(|row| row.event_id.into()).collect()
+    rows.expect("cannot read due rows").into_iter().map(|row| row.event_id.into()).collect()
 }
 
 /// An aggregate is blocked by the failed event with the smallest `aggregate_seq`, and is returned with the details of
@@ -111,7 +111,7 @@ pub async fn an_aggregate_whose_next_event_is_not_due_is_listed(rig: &dyn StoreR
             .outbox_view()
             .waiting_page(&unordered(), OnFailed::Continue, of.map(tenant), later(now), before, 10)
             .await;
-        page.expect("waiting aggregates can be read")
+        page.expect("cannot read waiting aggregates")
     };
     let found = waiting(Some(1), 49, None).await;
     let first = row(rig, "waits").await;
@@ -164,7 +164,7 @@ pub async fn an_aggregate_behind_a_failed_event_is_waiting_only_under_continue(r
         let mut view = view(rig).await;
         let page =
             view.outbox_view().waiting_page(&unordered(), on_failed, None, later(2), before, limit).await;
-        page.expect("waiting aggregates can be read")
+        page.expect("cannot read waiting aggregates")
     };
     let ids = |page: &[Numbered<Blocked>]| {
         page.iter().map(|row| row.effect.event_id.to_string()).collect::<Vec<String>>()
@@ -193,7 +193,7 @@ pub async fn nothing_but_an_ordered_failed_event_blocks(rig: &dyn StoreRig) {
     fail(rig, &["new"], 1).await;
     assert_eq!(blocked(rig).await, ["new"]);
     in_unit!(rig, |unit| unit.outbox().redrive(&[redrive("new", later(1))], later(1)).await.unwrap());
-    assert_eq!(blocked(rig).await, [""; 0], "the event is pending again");
+    assert_eq!(blocked(rig).await, [""; 0], "a redriven event must not block");
 }
 
 /// Held events are the pending, ordered events of the same aggregate after the failed event, whatever their ids.
@@ -271,7 +271,7 @@ pub async fn a_release_unblocks_later_events_permanently(rig: &dyn StoreRig) {
         let seen = row(rig, id).await;
         assert_eq!((seen.status, seen.released_time), (OutboxStatus::Failed, Some(later(5))), "{id}");
     }
-    assert_eq!(release(rig, &aggregate(7), 6).await, 0, "both events were released before");
+    assert_eq!(release(rig, &aggregate(7), 6).await, 0, "no event may be released twice");
     assert_eq!(row(rig, "one").await.released_time, Some(later(5)));
 }
 
@@ -297,7 +297,7 @@ pub async fn a_release_does_not_change_events_that_block_nothing(rig: &dyn Store
     for id in ["overdue", "new", "sent"] {
         assert_eq!(row(rig, id).await.released_time, None, "{id}");
     }
-    assert_eq!(release(rig, &aggregate(8), 2).await, 0, "the aggregate does not exist");
+    assert_eq!(release(rig, &aggregate(8), 2).await, 0, "a missing aggregate has no events to release");
 }
 
 /// A release applies to one aggregate, which is identified by tenant, kind and id.

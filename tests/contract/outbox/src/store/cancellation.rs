@@ -16,14 +16,14 @@ pub async fn a_begin_cancelled_at_any_point_does_not_affect_later_units(rig: &dy
         in_unit!(rig, |unit| unit.outbox().append(&[event(&id, 1, 1)]).await.unwrap());
         assert!(
             has_event(view(rig).await.outbox_view(), &id).await,
-            "a commit after a begin cancelled after {polls} polls is visible"
+            "a commit after a begin cancelled after {polls} polls must be visible"
         );
         let mut unit = begin(rig).await;
         unit.outbox().park(&[dead_letter("queue", &id)]).await.unwrap();
         drop(unit);
         assert!(
             !has_dead_letter(view(rig).await.outbox_view(), &id).await,
-            "a dropped unit of work after a begin cancelled after {polls} polls is rolled back"
+            "a dropped unit of work after a begin cancelled after {polls} polls must be rolled back"
         );
         if done {
             return;
@@ -89,8 +89,8 @@ pub async fn a_commit_cancelled_at_any_point_is_atomic(rig: &dyn StoreRig) {
         let second = has_event(view.outbox_view(), &id).await;
         assert_eq!(first, second, "after {polls} polls");
         if let Some(outcome) = result {
-            outcome.expect("a commit that ran to its end succeeds");
-            assert!(first, "the committed row exists");
+            outcome.expect("a commit that was not cancelled must succeed");
+            assert!(first, "the committed row must exist");
             return;
         }
     }

@@ -22,7 +22,7 @@ pub async fn exactly_one_of_concurrent_units_redrives_a_row(rig: &dyn StoreRig) 
     })
     .await;
     let moved: Vec<usize> =
-        outcomes.into_iter().map(|outcome| outcome.expect("a lost race is not an error")).collect();
+        outcomes.into_iter().map(|outcome| outcome.expect("a lost race must not fail")).collect();
     assert_eq!(moved.iter().sum::<usize>(), 1, "{moved:?}");
     let winner = moved.iter().position(|moved| *moved == 1).unwrap();
     let row = view(rig).await.outbox_view().outbox_by_event(&[event_id("e")]).await.unwrap().remove(0);
@@ -40,7 +40,7 @@ pub async fn exactly_one_of_concurrent_units_releases_an_aggregate(rig: &dyn Sto
     })
     .await;
     let mut released: Vec<u64> =
-        outcomes.into_iter().map(|outcome| outcome.expect("a lost race is not an error")).collect();
+        outcomes.into_iter().map(|outcome| outcome.expect("a lost race must not fail")).collect();
     released.sort_unstable();
     assert_eq!(released, [0, 0, 0, 0, 0, 0, 0, 2]);
 }

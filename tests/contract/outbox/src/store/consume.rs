@@ -19,11 +19,11 @@ pub(super) async fn record(rig: &dyn StoreRig, rows: &[Consumption]) {
 async fn refused(rig: &dyn StoreRig, rows: &[Consumption]) {
     let mut unit = begin(rig).await;
     is_conflict(unit.outbox().record(rows).await);
-    assert!(unit.commit().await.is_err(), "after a conflict the unit of work cannot be committed");
+    assert!(unit.commit().await.is_err(), "after a conflict the commit must fail");
 }
 
 async fn logged(rig: &dyn StoreRig, consumer: &str, event: &str) -> Option<ConsumeRecord> {
-    view(rig).await.outbox_view().consumption(consumer, &event_id(event)).await.expect("the log can be read")
+    view(rig).await.outbox_view().consumption(consumer, &event_id(event)).await.expect("cannot read the log")
 }
 
 pub(super) fn in_status(status: ConsumeStatus, row: Consumption) -> Consumption {
@@ -130,7 +130,7 @@ pub async fn one_conflict_undoes_the_whole_unit(rig: &dyn StoreRig) {
     unit.outbox().append(&[event("follow-up", 9, 1)]).await.unwrap();
     let rows = ["a", "taken", "b"].map(|id| consumption("inventory", &event(id, 7, 1)));
     is_conflict(unit.outbox().record(&rows).await);
-    assert!(unit.commit().await.is_err(), "after a conflict the unit of work cannot be committed");
+    assert!(unit.commit().await.is_err(), "after a conflict the commit must fail");
     assert_eq!(logged(rig, "inventory", "a").await, None);
     assert_eq!(logged(rig, "inventory", "b").await, None);
     assert_eq!(view(rig).await.outbox_view().outbox_by_event(&[event_id("follow-up")]).await.unwrap(), []);

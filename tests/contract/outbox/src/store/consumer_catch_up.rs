@@ -20,7 +20,7 @@ async fn unapplied(
 ) -> Vec<String> {
     let found = view(rig).await.outbox_view().unapplied("inventory", types, after_id, aggregates).await;
     found
-        .expect("unapplied events can be read")
+        .expect("cannot read unapplied events")
         .into_iter()
         .map(|found| found.event.event_id.into())
         .collect()
@@ -168,7 +168,7 @@ async fn stale_consumptions(
     limit: u32,
 ) -> Vec<String> {
     let found = view(rig).await.outbox_view().stale_consumptions("inventory", idle_since, now, limit).await;
-    found.expect("stale records can be read").into_iter().map(String::from).collect()
+    found.expect("cannot read stale records").into_iter().map(String::from).collect()
 }
 
 fn left(id: &str, status: ConsumeStatus, touched: i64) -> Consumption {
@@ -268,7 +268,7 @@ async fn unconsumed_events(
         .outbox_view()
         .unconsumed_events("inventory", types, after_id(rig).await, later(after), later(until), limit)
         .await;
-    rows.expect("unconsumed events can be read").into_iter().map(|row| row.event_id.into()).collect()
+    rows.expect("cannot read unconsumed events").into_iter().map(|row| row.event_id.into()).collect()
 }
 
 async fn send(rig: &dyn StoreRig, id: &str, at: i64) {
@@ -286,7 +286,7 @@ pub async fn unconsumed_events_are_returned_by_their_sent_time(rig: &dyn StoreRi
     assert_eq!(
         unconsumed_events(rig, &types, 10, 20, 10).await,
         ["second", "third"],
-        "the start is excluded, the end is included"
+        "the start must be excluded and the end included"
     );
     assert_eq!(unconsumed_events(rig, &types, 0, 100, 3).await, ["early", "second", "third"]);
     assert_eq!(unconsumed_events(rig, &types, 21, 100, 10).await, [""; 0]);
@@ -328,7 +328,7 @@ pub async fn a_consumer_keeps_its_first_subscription(rig: &dyn StoreRig) {
     assert_eq!(view(rig).await.outbox_view().consumer_subscription("inventory").await.unwrap(), Some(first));
     let other = in_unit!(rig, |unit| unit.outbox().subscribe_consumer("Inventory", later(3)).await.unwrap());
     let newest = view(rig).await.outbox_view().outbox_by_event(&[event_id("b")]).await.unwrap().remove(0);
-    assert_eq!(other.after_id, newest.id, "consumers are compared byte by byte");
+    assert_eq!(other.after_id, newest.id, "consumers must be compared byte by byte");
 }
 
 /// `checked_until` of a consumer can be set forward and backward; its position and other consumers do not change.

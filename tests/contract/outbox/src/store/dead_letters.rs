@@ -13,11 +13,11 @@ use crate::samples::{
 use crate::work::changes_one;
 
 pub(super) async fn park(rig: &dyn StoreRig, samples: &[DeadLetter]) {
-    in_unit!(rig, |unit| unit.outbox().park(samples).await.expect("dead letters are parked"));
+    in_unit!(rig, |unit| unit.outbox().park(samples).await.expect("cannot park dead letters"));
 }
 
 pub(super) async fn parked(rig: &dyn StoreRig, queue: &str, key: &str) -> Option<DeadLetter> {
-    view(rig).await.outbox_view().dead_letter(queue, key).await.expect("a dead letter can be read")
+    view(rig).await.outbox_view().dead_letter(queue, key).await.expect("cannot read a dead letter")
 }
 
 /// Keys of a page, and the cursor of the next page.
@@ -32,7 +32,7 @@ async fn page(
         .outbox_view()
         .dead_letters_page(filter, before, limit)
         .await
-        .expect("dead letters can be read");
+        .expect("cannot read dead letters");
     assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
     let next = page.last().map(|row| row.id);
     (page.into_iter().map(|row| row.effect.key).collect(), next)
@@ -97,7 +97,7 @@ pub async fn dead_letters_with_any_text_are_parked_in_storable_form(rig: &dyn St
     // of the time of this rule.
     let large = DeadLetter { body: "x".repeat(10_000_000), ..dead_letter("queue", "10 MB") };
     park(rig, std::slice::from_ref(&large)).await;
-    let kept = parked(rig, "queue", "10 MB").await.expect("it is parked");
+    let kept = parked(rig, "queue", "10 MB").await.expect("the dead letter is missing");
     assert_eq!(kept.body.len(), MAX_DEAD_LETTER_BODY_BYTES);
     assert!(kept.reason.contains("the message has 10000000 bytes"), "{}", kept.reason);
     assert_eq!(page(rig, &DeadLetterFilter::default(), None, 100).await.0.len(), samples.len() + 1);
@@ -223,7 +223,7 @@ pub async fn every_part_of_a_filter_narrows_the_page_of_dead_letters(rig: &dyn S
 async fn under(rig: &dyn StoreRig, keys: &[&str]) -> Vec<String> {
     let keys: Vec<_> = keys.iter().map(|key| (*key).to_owned()).collect();
     let samples =
-        view(rig).await.outbox_view().dead_letters_of(&keys).await.expect("dead letters can be read");
+        view(rig).await.outbox_view().dead_letters_of(&keys).await.expect("cannot read dead letters");
     samples.into_iter().map(|sample| format!("{} {}", sample.queue, sample.key)).collect()
 }
 
@@ -267,7 +267,7 @@ pub async fn undecided_dead_letters_are_open_or_being_replayed(rig: &dyn StoreRi
             .outbox_view()
             .undecided_dead_letters(of.map(tenant))
             .await
-            .expect("dead letters can be counted")
+            .expect("cannot count dead letters")
     };
     assert_eq!(undecided(None).await, 0);
     let foreign = DeadLetter { tenant: tenant(2), ..dead_letter("queue", "foreign") };

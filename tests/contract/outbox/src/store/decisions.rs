@@ -75,7 +75,7 @@ pub async fn a_decision_applies_only_in_the_expected_status(rig: &dyn StoreRig) 
     assert_eq!(
         (other.status, other.decided_at),
         (Open, None),
-        "the dead letter of another queue is unchanged"
+        "the dead letter of another queue must be unchanged"
     );
 }
 
@@ -99,7 +99,7 @@ pub async fn a_decision_is_part_of_its_unit(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     changes_one(unit.outbox().decide(&decision("queue", "key", DeadLetterStatus::Discarded)).await);
     let own = unit.outbox().dead_letter("queue", "key").await.unwrap().unwrap();
-    assert_eq!(own.status, DeadLetterStatus::Discarded, "a unit of work reads its own writes");
+    assert_eq!(own.status, DeadLetterStatus::Discarded, "a unit of work must read its own writes");
     drop(unit);
     assert_eq!(parked(rig, "queue", "key").await, Some(dead_letter("queue", "key")));
 }

@@ -43,11 +43,11 @@ pub async fn after_a_failed_statement_nothing_can_be_committed(rig: &dyn StoreRi
         assert!(committed.is_err(), "commit reports success after a failed {what}");
         assert!(
             !matches!(committed, Err(StoreError::CommitUnknown(_))),
-            "a unit of work that cannot be committed has a known outcome, after a failed {what}"
+            "after a failed {what}, the outcome of the commit must be known"
         );
         let mut view = view(rig).await;
-        assert!(!has_event(view.outbox_view(), "before").await, "after a failed {what}");
-        assert!(!has_dead_letter(view.outbox_view(), "before").await, "after a failed {what}");
+        assert!(!has_event(view.outbox_view(), "before").await, "row stored after a failed {what}");
+        assert!(!has_dead_letter(view.outbox_view(), "before").await, "row stored after a failed {what}");
     }
 }
 
@@ -62,8 +62,8 @@ pub async fn statements_after_a_failed_one_are_not_stored(rig: &dyn StoreRig) {
         drop(unit.outbox().park(&[dead_letter("queue", "after")]).await);
         assert!(unit.commit().await.is_err(), "commit reports success after a failed {what}");
         let mut view = view(rig).await;
-        assert!(!has_event(view.outbox_view(), "after").await, "after a failed {what}");
-        assert!(!has_dead_letter(view.outbox_view(), "after").await, "after a failed {what}");
+        assert!(!has_event(view.outbox_view(), "after").await, "row stored after a failed {what}");
+        assert!(!has_dead_letter(view.outbox_view(), "after").await, "row stored after a failed {what}");
     }
 }
 
@@ -76,7 +76,7 @@ pub async fn a_failed_unit_does_not_affect_later_units(rig: &dyn StoreRig) {
         is_conflict(fail_by(what, unit.outbox()).await);
         drop(unit);
         in_unit!(rig, |unit| unit.outbox().append(&[event(&id, 50, 1)]).await.unwrap());
-        assert!(has_event(view(rig).await.outbox_view(), &id).await, "after a failed {what}");
+        assert!(has_event(view(rig).await.outbox_view(), &id).await, "row missing after a failed {what}");
     }
 }
 

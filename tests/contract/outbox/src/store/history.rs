@@ -8,7 +8,7 @@ use crate::samples::{SPECIAL_CHARACTERS, event_id, history_entry, later, tenant}
 
 async fn of(rig: &dyn StoreRig, ids: &[&str]) -> Vec<HistoryEntry> {
     let ids: Vec<EventId> = ids.iter().map(|id| event_id(id)).collect();
-    view(rig).await.outbox_view().history_of(&ids).await.expect("the history can be read")
+    view(rig).await.outbox_view().history_of(&ids).await.expect("cannot read the history")
 }
 
 /// An entry of every kind is read back as it was written, with and without optional fields.
@@ -56,7 +56,7 @@ pub async fn a_history_entry_is_part_of_its_unit(rig: &dyn StoreRig) {
     assert_eq!(
         unit.outbox().history_of(&[event_id("e-1")]).await.unwrap().len(),
         1,
-        "a unit of work reads its own entries"
+        "a unit of work must read its own entries"
     );
     drop(unit);
     assert_eq!(of(rig, &["e-1"]).await, []);

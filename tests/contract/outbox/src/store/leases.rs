@@ -11,7 +11,7 @@ use crate::work::{changes_none, changes_one};
 const MINUTE: u32 = 60_000;
 
 async fn lease(rig: &dyn StoreRig, of: Partition) -> PartitionLease {
-    let mut leases = view(rig).await.outbox_view().partition_leases().await.expect("leases can be read");
+    let mut leases = view(rig).await.outbox_view().partition_leases().await.expect("cannot read leases");
     leases.remove(usize::from(of.number()))
 }
 
@@ -22,7 +22,7 @@ async fn take(rig: &dyn StoreRig, owner: &str, of: Partition) -> OwnedPartition 
 }
 
 async fn now(rig: &dyn StoreRig) -> DateTime<Utc> {
-    view(rig).await.outbox_view().database_now().await.expect("the database clock can be read")
+    view(rig).await.outbox_view().database_now().await.expect("cannot read the database clock")
 }
 
 async fn renew(rig: &dyn StoreRig, owner: &str, owned_partitions: &[OwnedPartition]) -> Vec<OwnedPartition> {
@@ -34,7 +34,7 @@ async fn renew(rig: &dyn StoreRig, owner: &str, owned_partitions: &[OwnedPartiti
 }
 
 async fn heartbeats(rig: &dyn StoreRig) -> Vec<(String, DateTime<Utc>)> {
-    let heartbeats = view(rig).await.outbox_view().heartbeats().await.expect("heartbeats can be read");
+    let heartbeats = view(rig).await.outbox_view().heartbeats().await.expect("cannot read heartbeats");
     heartbeats.into_iter().map(|heartbeat| (heartbeat.relay.0, heartbeat.alive_until)).collect()
 }
 
@@ -53,7 +53,7 @@ fn ends_in_time(until: DateTime<Utc>, before: DateTime<Utc>, after: DateTime<Utc
 }
 
 fn end(lease: &PartitionLease) -> DateTime<Utc> {
-    lease.lease_until.expect("there is a lease")
+    lease.lease_until.expect("there is no lease")
 }
 
 /// All 64 rows exist from the start, in order and without owner.
@@ -82,7 +82,7 @@ pub async fn a_free_partition_can_be_taken(rig: &dyn StoreRig) {
     let taken = lease(rig, of).await;
     assert_eq!((taken.owner.clone(), taken.epoch), (Some(relay("r1")), seen.epoch + 1));
     ends_in_time(end(&taken), before, now(rig).await, MINUTE);
-    assert_eq!(lease(rig, partition(8)).await.owner, None, "other partitions are still free");
+    assert_eq!(lease(rig, partition(8)).await.owner, None, "other partitions must still be free");
 }
 
 /// A partition that was taken or renewed since it was read cannot be taken, not even by its owner.
@@ -158,7 +158,7 @@ pub async fn renewal_extends_a_lease_from_the_database_time(rig: &dyn StoreRig) 
     let renewed = lease(rig, owned.partition).await;
     assert_eq!((renewed.owner.clone(), renewed.epoch), (Some(relay("r1")), owned.epoch));
     ends_in_time(end(&renewed), before, now(rig).await, MINUTE);
-    assert_eq!(lease(rig, other.partition).await, unrenewed, "other leases are not renewed");
+    assert_eq!(lease(rig, other.partition).await, unrenewed, "other leases must not be renewed");
 }
 
 /// An expired lease can be renewed as long as no other relay has taken the partition.
@@ -170,7 +170,7 @@ pub async fn an_expired_lease_that_was_not_taken_is_renewed(rig: &dyn StoreRig) 
     ends_in_time(end(&lease(rig, owned.partition).await), before, now(rig).await, MINUTE);
 }
 
-/// Only the relay's own leases at their epochs are renewed, and those are returned.
+/// Only leases that the relay still owns at the given epoch are renewed, and only those are returned.
 pub async fn only_own_leases_are_renewed_and_returned(rig: &dyn StoreRig) {
     let own = take(rig, "r1", partition(1)).await;
     let other = take(rig, "r2", partition(2)).await;
@@ -258,7 +258,7 @@ pub async fn a_heartbeat_starts_at_the_database_time(rig: &dyn StoreRig) {
         let seen = heartbeats(rig).await;
         assert_eq!(relays(rig).await, ["r1", "r2"]);
         ends_in_time(seen[0].1, before, now(rig).await, MINUTE);
-        assert_eq!(seen[1], other, "the heartbeat of the other relay is unchanged");
+        assert_eq!(seen[1], other, "the heartbeat of the other relay must be unchanged");
     }
 }
 
@@ -273,7 +273,7 @@ pub async fn an_ended_relay_is_removed(rig: &dyn StoreRig) {
         unit.outbox().delete_heartbeat(&relay("r1")).await.unwrap();
         unit.outbox().delete_heartbeat(&relay("never-seen")).await.unwrap();
     });
-    assert_eq!(relays(rig).await, ["R1", "r2"], "relay ids are compared byte by byte");
+    assert_eq!(relays(rig).await, ["R1", "r2"], "relay ids must be compared byte by byte");
 }
 
 /// Ending all leases removes every heartbeat and frees every partition, without changing epochs.
@@ -312,5 +312,5 @@ pub async fn ending_all_leases_ends_leases_of_processing_events(rig: &dyn StoreR
     assert_eq!(left.iter().map(|id| id.as_str()).collect::<Vec<_>>(), ["PROCESSING"]);
     let record =
         view(rig).await.outbox_view().consumption("inventory", &rows[0].event_id).await.unwrap().unwrap();
-    assert_eq!((record.status, record.attempts), (ConsumeStatus::Processing, 1), "the attempt stays counted");
+    assert_eq!((record.status, record.attempts), (ConsumeStatus::Processing, 1), "the attempt must count");
 }

@@ -20,7 +20,7 @@ fn moved(from: &Consumption, status: ConsumeStatus) -> Consumption {
 
 async fn of(rig: &dyn StoreRig, ids: &[&str]) -> Vec<Consumed> {
     let ids: Vec<_> = ids.iter().map(|id| event_id(id)).collect();
-    view(rig).await.outbox_view().consumed_of(&ids).await.expect("the log can be read")
+    view(rig).await.outbox_view().consumed_of(&ids).await.expect("cannot read the log")
 }
 
 fn names(rows: Vec<Consumed>) -> Vec<String> {
@@ -39,7 +39,7 @@ async fn page(
         .outbox_view()
         .consumed_page(filter, before, limit)
         .await
-        .expect("the log can be read");
+        .expect("cannot read the log");
     assert!(page.is_sorted_by(|a, b| a.id > b.id), "{page:?}");
     let next = page.last().map(|row| row.id);
     (names(page.into_iter().map(|row| row.effect).collect()), next)
@@ -114,12 +114,12 @@ pub async fn pages_of_the_log_are_ordered_by_descending_number(rig: &dyn StoreRi
     assert_eq!(
         page(rig, &newer, None, 9).await.0,
         ["inventory e"],
-        "only records with ids above the bound are returned"
+        "only records with ids above the bound may be returned"
     );
     let (second, next) = page(rig, &all, next, 2).await;
     assert_eq!(second, ["inventory c", "inventory b"]);
     let (last, next) = page(rig, &all, next, 2).await;
-    assert_eq!(last, ["inventory a"], "an updated record keeps its id");
+    assert_eq!(last, ["inventory a"], "an updated record must keep its id");
     assert_eq!(page(rig, &all, next, 2).await, (Vec::new(), None));
 }
 
@@ -178,7 +178,7 @@ pub async fn pages_of_the_log_can_be_filtered_by_each_status(rig: &dyn StoreRig)
 
 async fn counted(rig: &dyn StoreRig, of: Option<i64>) -> Vec<(String, ConsumeStatus, u64)> {
     let counts =
-        view(rig).await.outbox_view().consume_counts(of.map(tenant)).await.expect("the log can be counted");
+        view(rig).await.outbox_view().consume_counts(of.map(tenant)).await.expect("cannot count the log");
     counts.into_iter().map(|ConsumeCount { consumer, status, events }| (consumer, status, events)).collect()
 }
 

@@ -303,7 +303,7 @@ crate::rules! { store_rules: StoreRig;
 }
 
 async fn begin(rig: &dyn StoreRig) -> Box<dyn UnitOfWork> {
-    within("begin", rig.store().begin()).await.expect("a unit of work begins")
+    within("begin", rig.store().begin()).await.expect("cannot begin a unit of work")
 }
 
 async fn view(rig: &dyn StoreRig) -> Box<dyn View> {

@@ -17,14 +17,14 @@ pub(super) async fn append(rig: &dyn StoreRig, events: &[NewEvent]) {
 
 pub(super) async fn row(rig: &dyn StoreRig, id: &str) -> OutboxRow {
     let mut rows =
-        view(rig).await.outbox_view().outbox_by_event(&[event_id(id)]).await.expect("rows can be read");
-    assert_eq!(rows.len(), 1, "{id} has one row");
+        view(rig).await.outbox_view().outbox_by_event(&[event_id(id)]).await.expect("cannot read rows");
+    assert_eq!(rows.len(), 1, "{id} must have one row");
     rows.remove(0)
 }
 
 async fn page(rig: &dyn StoreRig, filter: &OutboxFilter) -> Vec<String> {
     let rows =
-        view(rig).await.outbox_view().outbox_page(filter, None, 100).await.expect("a page can be read");
+        view(rig).await.outbox_view().outbox_page(filter, None, 100).await.expect("cannot read a page");
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -147,7 +147,7 @@ pub async fn an_existing_event_id_is_a_conflict(rig: &dyn StoreRig) {
     assert_eq!(
         page(rig, &OutboxFilter::default()).await,
         ["e"],
-        "the other rows of the batch are rolled back"
+        "the other rows of the batch must be rolled back"
     );
 }
 

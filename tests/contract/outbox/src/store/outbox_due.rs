@@ -38,7 +38,7 @@ async fn due_of(
         .outbox_view()
         .outbox_due(&DueQuery { partitions: set, on_failed: mode, limit, ..due_at(now) })
         .await
-        .expect("due rows can be read");
+        .expect("cannot read due rows");
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -51,7 +51,7 @@ async fn due_under_hold(rig: &dyn StoreRig) -> Vec<String> {
 }
 
 async fn next_due(rig: &dyn StoreRig, set: PartitionSet, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    view(rig).await.outbox_view().outbox_next_due(set, now).await.expect("the next due time can be read")
+    view(rig).await.outbox_view().outbox_next_due(set, now).await.expect("cannot read the next due time")
 }
 
 /// New rows are due immediately, smallest id first.
@@ -99,7 +99,7 @@ pub async fn every_aggregate_is_in_the_partition_that_the_domain_computes(rig: &
     for (n, aggregate) in aggregates.iter().enumerate() {
         let own: PartitionSet = [Partition::of(aggregate.tenant, aggregate.id)].into_iter().collect();
         let seen = due_of(rig, own, start(), Continue, 100).await;
-        assert!(seen.contains(&format!("e{n}")), "{aggregate:?} is not in {own:?}");
+        assert!(seen.contains(&format!("e{n}")), "the row of {aggregate:?} is not due in {own:?}");
     }
 }
 
@@ -138,7 +138,7 @@ pub async fn a_retry_row_that_is_not_due_blocks_only_its_own_aggregate(rig: &dyn
     .await;
     retry(rig, "a1", Some(later(5))).await;
     retry(rig, "a2", Some(later(1))).await;
-    assert_eq!(due(rig, later(2)).await, ["b1", "b2"], "a2 is due, but a1 is not");
+    assert_eq!(due(rig, later(2)).await, ["b1", "b2"], "a1 is not due, so it must block a2");
     assert_eq!(due_of(rig, PartitionSet::ALL, later(2), Hold, 100).await, ["b1", "b2"]);
     assert_eq!(due(rig, later(5)).await, ["a1", "a2", "a3", "b1", "b2"]);
 }
@@ -156,7 +156,7 @@ pub async fn an_aggregate_is_identified_by_tenant_kind_and_id(rig: &dyn StoreRig
     let neighbour = AggregateRef { id: 7 + 64, ..event("x", 7, 1).aggregate };
     let other_tenant = AggregateRef { tenant: tenant(65), ..event("x", 7, 1).aggregate };
     for other in [&shelf, &neighbour, &other_tenant] {
-        assert_eq!(Partition::of(other.tenant, other.id), partition(7), "the aggregates share a partition");
+        assert_eq!(Partition::of(other.tenant, other.id), partition(7), "the partitions differ");
     }
     append(
         rig,
@@ -216,10 +216,10 @@ pub async fn the_caller_defines_the_unordered_types(rig: &dyn StoreRig) {
     let due = async |names: &[&str], on_failed: OnFailed| {
         let unordered = names.iter().copied().collect();
         let query = DueQuery { unordered, on_failed, ..due_at(start()) };
-        let rows = view(rig).await.outbox_view().outbox_due(&query).await.expect("due rows can be read");
+        let rows = view(rig).await.outbox_view().outbox_due(&query).await.expect("cannot read due rows");
         rows.into_iter().map(|row| row.event_id.into()).collect::<Vec<String>>()
     };
-    assert_eq!(due(&[], Continue).await, [""; 0], "HELLO is not due and blocks the others");
+    assert_eq!(due(&[], Continue).await, [""; 0], "HELLO is not due and must block the others");
     assert_eq!(due(&["REMINDER"], Continue).await, ["reminder"]);
     assert_eq!(due(&["REMINDER", "HELLO", "BYE"], Continue).await, ["reminder", "done"]);
     fail(rig, "hello").await;
@@ -333,7 +333,7 @@ pub async fn a_unit_sees_its_own_changes_in_due_rows(rig: &dyn StoreRig) {
 /// The next due time is the earliest one after `now`.
 pub async fn the_next_due_time_is_the_earliest_after_now(rig: &dyn StoreRig) {
     append(rig, &[event("a", 1, 1), event("b", 2, 1), event("c", 3, 1), event("d", 4, 1)]).await;
-    assert_eq!(next_due(rig, PartitionSet::ALL, start()).await, None, "new rows have no due time");
+    assert_eq!(next_due(rig, PartitionSet::ALL, start()).await, None, "new rows must have no due time");
     retry(rig, "a", Some(later(9))).await;
     retry(rig, "b", Some(later(5))).await;
     retry(rig, "c", None).await;

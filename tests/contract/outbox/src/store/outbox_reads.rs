@@ -11,7 +11,7 @@ use crate::samples::{
 };
 
 async fn about(rig: &dyn StoreRig, aggregates: &[AggregateRef]) -> Vec<String> {
-    let rows = view(rig).await.outbox_view().outbox_about(aggregates).await.expect("rows can be read");
+    let rows = view(rig).await.outbox_view().outbox_about(aggregates).await.expect("cannot read rows");
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -53,7 +53,7 @@ pub async fn rows_of_many_aggregates_are_returned_completely(rig: &dyn StoreRig)
 }
 
 async fn counted(rig: &dyn StoreRig, of: Option<i64>) -> OutboxCounts {
-    view(rig).await.outbox_view().outbox_counts(of.map(tenant)).await.expect("rows can be counted")
+    view(rig).await.outbox_view().outbox_counts(of.map(tenant)).await.expect("cannot count rows")
 }
 
 /// Rows are counted by status, with the creation time of the oldest pending one.
@@ -116,6 +116,6 @@ pub async fn a_readable_row_is_not_listed_as_unreadable(rig: &dyn StoreRig) {
     });
     for (of, limit) in [(None, 1), (None, 10), (Some(tenant(1)), 10)] {
         let unreadable = view(rig).await.outbox_view().unreadable_rows(of, None, limit).await;
-        assert_eq!(unreadable.expect("the outbox can be searched"), []);
+        assert_eq!(unreadable.expect("cannot search the outbox"), []);
     }
 }

@@ -113,7 +113,7 @@ pub async fn a_row_confirmed_concurrently_becomes_sent_once(rig: &dyn StoreRig) 
         Box::pin(async move { unit.outbox().mark_sent(&[&confirmed("e")], start()).await })
     })
     .await;
-    let moved: u64 = outcomes.into_iter().map(|outcome| outcome.expect("a lost race is not an error")).sum();
+    let moved: u64 = outcomes.into_iter().map(|outcome| outcome.expect("a lost race must not fail")).sum();
     assert_eq!(moved, 1);
 }
 
@@ -183,7 +183,7 @@ pub async fn a_fenced_partition_changes_its_owner_only_after_the_settlement(rig:
     commit(settling).await;
     let taken = tokio::time::timeout(TIMEOUT, taker)
         .await
-        .expect("the partition can be taken after the settlement")
+        .expect("the partition must be free after the settlement")
         .unwrap();
     assert_eq!(taken.unwrap(), Changed::One);
 }

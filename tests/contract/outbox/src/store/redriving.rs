@@ -17,7 +17,7 @@ async fn redriven(rig: &dyn StoreRig, rows: &[Redrive], now: DateTime<Utc>) -> u
 async fn due(rig: &dyn StoreRig, now: DateTime<Utc>, on_failed: OnFailed) -> Vec<String> {
     let rows =
         view(rig).await.outbox_view().outbox_due(&DueQuery { on_failed, limit: 1_000, ..due_at(now) }).await;
-    let rows = rows.expect("due rows can be read");
+    let rows = rows.expect("cannot read due rows");
     rows.into_iter().map(|row| row.event_id.into()).collect()
 }
 
@@ -64,7 +64,7 @@ pub async fn a_redrive_does_not_change_a_pending_row(rig: &dyn StoreRig) {
     let all = ["new", "failed", "missing", "retry", "sent", "failed"].map(|id| redrive(id, later(60)));
     assert_eq!(redriven(rig, &all, later(9)).await, 2);
     assert_eq!([row(rig, "new").await, row(rig, "retry").await], before);
-    assert_eq!(redriven(rig, &all, later(10)).await, 0, "the rows are pending now");
+    assert_eq!(redriven(rig, &all, later(10)).await, 0, "pending rows must not be redriven");
     assert_eq!(redriven(rig, &[], later(10)).await, 0);
 }
 
@@ -115,7 +115,7 @@ pub async fn a_redriven_row_can_be_settled_again(rig: &dyn StoreRig) {
     let seen = row(rig, "sent").await;
     assert_eq!((seen.status, seen.sent_time), (OutboxStatus::Sent, Some(later(20))));
     assert_eq!(row(rig, "failed").await.status, OutboxStatus::Failed);
-    assert_eq!(due(rig, later(99), OnFailed::Hold).await, [""; 0], "the earlier release no longer applies");
+    assert_eq!(due(rig, later(99), OnFailed::Hold).await, [""; 0], "an earlier release must not apply");
     assert_eq!(due(rig, later(99), OnFailed::Continue).await, ["behind"]);
 }
 

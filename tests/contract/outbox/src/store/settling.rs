@@ -127,7 +127,7 @@ async fn bring_forward(rig: &dyn StoreRig, partitions: PartitionSet, beyond: i64
         .outbox()
         .bring_retries_forward(partitions, later(beyond), later(now))
         .await
-        .expect("retries are brought forward"))
+        .expect("cannot bring retries forward"))
 }
 
 /// A retry that is due after the bound becomes due now; of its other columns, only `update_time` changes. A retry that
@@ -224,7 +224,7 @@ pub async fn the_fence_rejects_partitions_that_are_not_owned(rig: &dyn StoreRig)
         fenced(rig, "r1", &[own, other, returned, never]).await,
         [own.partition].into_iter().collect()
     );
-    assert!(fenced(rig, "R1", &[own]).await.is_empty(), "owners are compared byte by byte");
+    assert!(fenced(rig, "R1", &[own]).await.is_empty(), "owners must be compared byte by byte");
 }
 
 /// A relay that lost a partition settles nothing with the old epoch, even if it owns the partition again.
@@ -234,7 +234,7 @@ pub async fn the_fence_rejects_a_partition_that_was_lost_in_between(rig: &dyn St
     assert!(fenced(rig, "r1", &[first]).await.is_empty());
     assert!(!fenced(rig, "r2", &[second]).await.is_empty());
     let third = take(rig, "r1", 1).await;
-    assert!(fenced(rig, "r1", &[first]).await.is_empty(), "the epoch has changed");
+    assert!(fenced(rig, "r1", &[first]).await.is_empty(), "the old epoch must be rejected");
     assert!(!fenced(rig, "r1", &[third]).await.is_empty());
 }
 

@@ -99,7 +99,7 @@ pub async fn writes_of_a_unit_are_visible_after_its_commit(rig: &dyn StoreRig) {
     assert_eq!(
         seen(begin(rig).await.outbox_view()).await.len(),
         EVERYTHING,
-        "the rows are also visible to later units of work"
+        "the rows must also be visible to later units of work"
     );
 }
 
@@ -192,7 +192,7 @@ pub async fn a_view_does_not_block_writers(rig: &dyn StoreRig) {
     });
     for mut view in open {
         let read = view.outbox_view().outbox_by_event(&[event_id("e")]).await;
-        read.expect("an open view can still be read");
+        read.expect("an open view must stay readable");
     }
 }
 
@@ -248,7 +248,7 @@ pub async fn committed_data_survives_a_restart(rig: &dyn StoreRig) {
     let mut view = reopened.view().await.unwrap();
     let mut visible = seen(view.outbox_view()).await;
     visible.retain(|what| !matches!(*what, "relay" | "lease"));
-    assert_eq!(visible.len(), EVERYTHING - 2, "a restart may end leases, nothing else");
+    assert_eq!(visible.len(), EVERYTHING - 2, "a restart may end leases, but must keep all other rows");
     assert!(!has_event(view.outbox_view(), "dropped").await);
 }
 

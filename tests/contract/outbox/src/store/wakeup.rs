@@ -83,7 +83,7 @@ pub async fn a_notified_relay_sees_the_events(rig: &dyn StoreRig) {
         });
         in_unit!(rig, |unit| unit.outbox().append(&[event(&format!("e{n}"), n, 1)]).await.unwrap());
         let due = within("the notification", relay).await.unwrap();
-        assert!(due.contains(&n), "notified of event {n}, the relay read {due:?}");
+        assert!(due.contains(&n), "the relay was notified of event {n}, but read {due:?}");
     }
 }
 
@@ -91,11 +91,11 @@ pub async fn a_notified_relay_sees_the_events(rig: &dyn StoreRig) {
 pub async fn an_uncommitted_unit_sends_no_notification(rig: &dyn StoreRig) {
     let mut unit = begin(rig).await;
     unit.outbox().append(&[event("a", 5, 1)]).await.unwrap();
-    assert!(rig.wake().notified().now_or_never().is_none(), "notified before the commit");
+    assert!(rig.wake().notified().now_or_never().is_none(), "the relay was notified before the commit");
     drop(unit);
     let mut unit = begin(rig).await;
     unit.outbox().append(&[event("b", 5, 1)]).await.unwrap();
     is_conflict(unit.outbox().append(&[event("b", 5, 2)]).await);
     assert!(unit.commit().await.is_err());
-    assert!(rig.wake().notified().now_or_never().is_none(), "notified without a commit");
+    assert!(rig.wake().notified().now_or_never().is_none(), "the relay was notified without a commit");
 }

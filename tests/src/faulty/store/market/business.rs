@@ -42,7 +42,7 @@ impl ProductRepoWrapper for Unit {
         }
         if self.has(Fault::TitlesAreTrimmed) {
             let title =
-                Title::try_from(product.title.as_str().trim().to_owned()).expect("a trimmed title is valid");
+                Title::try_from(product.title.as_str().trim().to_owned()).expect("cannot trim the title");
             return self.inner().insert_product(&Product { title, ..product.clone() }).await;
         }
         self.inner().insert_product(product).await

@@ -37,7 +37,7 @@ impl RequestRepoWrapper for Unit {
             let until = before.expire_time;
             let again = RequestRecord { state: RequestState::Processing { until }, ..before };
             let changed = self.inner().advance_request(token, &again).await?;
-            assert_eq!(changed, Changed::One, "the request was read in this unit of work");
+            assert_eq!(changed, Changed::One, "the request must still have this token");
         }
         self.inner().drop_request(scope, token).await
     }

@@ -31,7 +31,7 @@ pub(super) struct Items<'a> {
     items: Vec<(SortKey, TimelineItem)>,
 }
 
-/// Time, id of the outbox row, kind.
+/// Sort key of an item: time, id of the outbox row, kind.
 type SortKey = (DateTime<Utc>, i64, TimelineKind);
 
 impl<'a> Items<'a> {
@@ -55,7 +55,7 @@ impl<'a> Items<'a> {
         self.items.into_iter().map(|(_, item)| item).collect()
     }
 
-    /// Adds the start of each payment; the result is in its events.
+    /// Adds the start of each payment. The events of the payment add its result.
     pub(super) fn of_payments(&mut self, payments: &[Payment]) {
         // The start has no event. Among items of the same time, it is sorted after ORDER_CREATED and before the event
         // of the result.
@@ -70,7 +70,8 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Adds the change that an event announces, its commit, its publish attempts and redrives, and its current status.
+    /// Adds the items of an event: the change that the event announces, the commit of the event, its publish attempts
+    /// and redrives, and its current status.
     pub(super) fn of_event<'h>(&mut self, row: &OutboxRow, history: impl Iterator<Item = &'h HistoryEntry>) {
         let body = envelope_of(row).ok().and_then(|envelope| EventBody::of(&envelope).ok());
         if let Some(change) = body.and_then(|body| change(row.create_time, body, self.visibility)) {
@@ -98,8 +99,8 @@ impl<'a> Items<'a> {
         }
         let (at, attempts, what) = match row.status {
             OutboxStatus::New => return,
-            // The history contains this status. A row that was inserted with SQL has no history; the arms below build
-            // its item.
+            // The loop above has added the item of this status. A row that was inserted with SQL has no history; the
+            // arms below build its item.
             OutboxStatus::Retry | OutboxStatus::Failed if is_in_history => return,
             OutboxStatus::Sent => {
                 (row.sent_time.unwrap_or(row.update_time), row.retry_count.saturating_add(1), CONFIRMED)
@@ -157,7 +158,7 @@ impl<'a> Items<'a> {
         self.push(&entry.event_id, item);
     }
 
-    /// Adds the creation of a dead letter, and the decision of an operator.
+    /// Adds the creation of a dead letter and, if there is one, the decision of an operator.
     pub(super) fn of_dead_letter(&mut self, dead_letter: DeadLetter) {
         let Ok(event) = dead_letter.key.parse::<EventId>() else { return };
         let consumer = self.consumers.get(dead_letter.queue.as_str()).map(|name| (*name).to_owned());
@@ -169,7 +170,8 @@ impl<'a> Items<'a> {
         };
         self.push(&event, parked);
         let what = match dead_letter.status {
-            // No decision yet, or the event was dead-lettered again after a decision, which is therefore obsolete.
+            // There is no decision yet, or the event was dead-lettered again after the decision, so that the decision
+            // is obsolete.
             DeadLetterStatus::Open => return,
             DeadLetterStatus::Replaying => "replay in progress",
             DeadLetterStatus::Replayed => "replayed to its consumer",
@@ -218,7 +220,7 @@ impl<'a> Items<'a> {
 
     pub(super) fn of_credit(&mut self, changes: Vec<CreditChange>) {
         for change in changes {
-            let what = format!("counted for the buyer's credit as {}", change.step);
+            let what = format!("order counted for the buyer's credit as {}", change.step);
             self.push(&change.event_id, new_item(change.at, TimelineKind::Effect, what));
         }
     }
@@ -252,7 +254,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Adds the request of each refund; the result is in its events.
+    /// Adds the request of each refund. The events of the refund add its result.
     pub(super) fn of_refunds(&mut self, refunds: &[Refund]) {
         let after_order = self.events.values().map(|row| row.id).min().unwrap_or(0);
         for refund in refunds {

@@ -17,7 +17,7 @@ use items::Items;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timeline {
     pub order: OrderId,
-    /// Sorted by time. Of items with the same time, a cause comes before its consequences.
+    /// Items, sorted by time. Of items with the same time, a cause comes before its consequences.
     pub items: Vec<TimelineItem>,
 }
 
