@@ -266,7 +266,7 @@ impl Server {
         Ok(())
     }
 
-    /// Returns the leaked canaries. `metrics` is fetched before the program ends.
+    /// Returns the leaked canaries. The caller must fetch `metrics` while the program runs.
     fn leaks(&self, metrics: &str) -> Vec<Leak> {
         let canaries = self.launch.canaries();
         let output = self.output.lock().unwrap().clone();

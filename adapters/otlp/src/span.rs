@@ -9,7 +9,7 @@ use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator, SpanData, SpanEve
 
 use crate::fields::Fields;
 
-/// Fields that the span itself represents, and `traceId`, which is added to the attributes separately.
+/// Fields that are not copied to the attributes: the span already contains them, and `traceId` is added separately.
 const STRUCTURE: [&str; 6] = ["hop", "traceparent", "parent", "durationMs", "message", "traceId"];
 
 /// Field names and the attribute names of the semantic conventions.

@@ -39,7 +39,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Err(BrokerError::Unreachable(_) | BrokerError::Closed { .. }) => {}
             Err(BrokerError::Refused { what }) => {
                 if logged_refusal.as_ref() != Some(&what) {
-                    error!(%what, "[RabbitMQ] [ALERT] cannot declare the topology");
+                    error!(%what, "[RabbitMQ] [ALERT] cannot declare the topology; trying again at the next check");
                 }
                 logged_refusal = Some(what);
             }

@@ -76,7 +76,7 @@ mod tests {
         let response = gateway.refund(&request(2)).await;
         assert!(
             matches!(response, Err(GatewayError::Refused(_))),
-            "the gateway's error is returned: {response:?}"
+            "the gateway's error must be returned, got {response:?}"
         );
     }
 }

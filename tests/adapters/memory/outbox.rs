@@ -47,7 +47,7 @@ async fn rows_become_visible_in_commit_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn due_rows_follow_aggregate_order_and_limit_ignores_blocked_rows() {
+async fn due_rows_follow_aggregate_order_and_blocked_rows_do_not_count_toward_limit() {
     let store = store();
     let later = START + Duration::from_secs(5);
     let mut unit = store.begin().await.unwrap();

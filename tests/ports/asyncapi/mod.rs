@@ -71,7 +71,7 @@ fn document_is_valid_asyncapi() {
 }
 
 #[test]
-fn document_lists_emitted_events_and_has_no_multiple_of() {
+fn document_lists_only_emitted_events_and_omits_multiple_of_keyword() {
     let document = document();
     let messages = document["components"]["messages"].as_object().unwrap();
     let names: BTreeSet<&str> = messages.keys().map(String::as_str).collect();

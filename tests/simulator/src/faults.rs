@@ -31,7 +31,7 @@ macro_rules! faults {
             match self { $($(Fault::$fault => stringify!($fault),)*)* }
             }
 
-            /// Maximum probability per opportunity, in thousandths.
+            /// Maximum probability that the fault occurs at a call at which it can occur, in thousandths.
             const fn rate(self) -> u64 {
                 match self { $($(Fault::$fault => $rate,)*)* }
             }

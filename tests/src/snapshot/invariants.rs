@@ -135,7 +135,7 @@ const INVARIANTS: [(&str, &str); 37] = [
          <> CASE p.status WHEN 'SUCCESS' THEN p.amount_minor ELSE 0 END",
     ),
     (
-        "a successful refund was not paid out exactly once, or another refund was paid out",
+        "a successful refund was not paid out exactly once, or a refund that did not succeed was paid out",
         "SELECT r.id FROM refunds r LEFT JOIN (SELECT refund_id, sum(amount) AS minor FROM asset_operations
             WHERE kind = 'PAYOUT' GROUP BY refund_id) paid ON paid.refund_id = r.id
          WHERE coalesce(paid.minor, 0) <> CASE r.status WHEN 'SUCCESS' THEN r.amount_minor ELSE 0 END",

@@ -311,7 +311,7 @@ async fn park_event(
         // Log record and dead letter were written together; an operator may have decided about the dead letter since.
         (Some(ConsumeStatus::Dead), Some(_)) => return Ok(()),
         (Some(ConsumeStatus::Dead), None) => {}
-        // The message was dead-lettered before the replay; the event is retryable in the log.
+        // This copy was dead-lettered before the replay. The event is not DEAD in the log, so it will be retried.
         (Some(_), Some(DeadLetterStatus::Replaying | DeadLetterStatus::Replayed)) => return Ok(()),
         (Some(ConsumeStatus::Processing | ConsumeStatus::Waiting | ConsumeStatus::Failed) | None, _) => {
             unit.record(&[dead_record(processor.name(), event, record.as_ref(), &reason, now)]).await?;

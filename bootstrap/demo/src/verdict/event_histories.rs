@@ -105,7 +105,7 @@ fn expected_events(order: &Order, refunds: Vec<&Refund>) -> Vec<(&'static str, i
         seq += without_event;
     }
     if seq != order.version {
-        expected.push(("a change without an event", order.version));
+        expected.push(("an event of any type", order.version));
     }
     expected
 }

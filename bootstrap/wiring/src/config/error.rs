@@ -66,7 +66,7 @@ pub enum ConfigError {
         nearest: Option<&'static str>,
     },
     /// A value in place of a section.
-    #[error("{key} in {origin} is a section, not a value")]
+    #[error("{key} in {origin} must be a section, but has a value")]
     NotASection { key: String, origin: Origin },
     #[error("the configuration file {} cannot be read: {cause}", path.display())]
     Unreadable { path: PathBuf, cause: std::io::Error },

@@ -160,7 +160,7 @@ impl Order {
                     product,
                 })
             }
-            // The begin of a refund has no event. The failure of a refund has no order event, only `REFUND_FAILED`.
+            // The start of a refund has no event. The failure of a refund has no order event, only `REFUND_FAILED`.
             OrderAction::BeginRefund { refund } => {
                 after.refund = Some(*refund);
                 return Ok((after, Vec::new()));

@@ -281,7 +281,7 @@ fn transition_announces_one_event_except_for_begun_and_failed_refunds() {
     };
     for (order, action, actor) in triples() {
         let Ok((_, events)) = order.apply(&action, actor, now()) else { continue };
-        // The begin of a refund has no event. The failure of a refund has no order event, only `REFUND_FAILED`.
+        // The start of a refund has no event. The failure of a refund has no order event, only `REFUND_FAILED`.
         if ["refund begins", "refund fails"].contains(&label(&action)) {
             assert_eq!(events, [], "{}", label(&action));
             continue;

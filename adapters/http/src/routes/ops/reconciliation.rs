@@ -57,7 +57,7 @@ pub(super) async fn report(Operator(edge, context): Operator, mut parameters: Pa
     tag = "operators",
     request_body(content = Option<bodies::RepairRequest>, content_type = "application/json"),
     responses(
-        (status = 200, description = "What was compared, and the findings with their repairs", body = ReconciliationView),
+        (status = 200, description = "Numbers of compared rows, and the findings with their repairs", body = ReconciliationView),
         (status = 404, description = TENANT_NOT_FOUND),
     ),
 )]

@@ -309,8 +309,8 @@ async fn effect_without_its_fact_is_a_finding() {
     let findings = run_reconciliation(&market, false).await.findings;
     let flat = |it: &Finding| (it.kind, it.order, it.what.clone());
     let expected = [
-        (pending.id, "table shipments contains the fact SHIPMENT, but the order is pending"),
-        (absent, "table shipments contains the fact SHIPMENT, but the order does not exist"),
+        (pending.id, "table shipments contains an effect of kind SHIPMENT, but the order is pending"),
+        (absent, "table shipments contains an effect of kind SHIPMENT, but the order does not exist"),
     ];
     let expected =
         expected.map(|(order, what)| (FindingKind::EffectWithoutFact, Some(order), what.to_owned()));

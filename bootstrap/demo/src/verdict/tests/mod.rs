@@ -351,7 +351,7 @@ fn copy_that_was_not_acknowledged_and_day_without_copies_break_promise() {
 }
 
 #[test]
-fn used_attempt_and_missing_outage_break_promise() {
+fn counted_attempt_or_missing_outage_breaks_promise() {
     let outage = ["an outage uses no attempts"];
     assert_eq!(after(|day| day.database.events[0].retry_count = 1), outage);
     assert_eq!(after(|day| day.database.consumed[0].record.attempts = 2), outage);

@@ -113,7 +113,7 @@ impl Comparison<'_> {
         {
             findings.extend(effects.contradicted(&order).iter().map(|row| {
                 let what = format!(
-                    "table {} contains the fact {}, but the order is {}",
+                    "table {} contains an effect of kind {}, but the order is {}",
                     row.table, row.fact, order.status
                 );
                 fact_finding(FindingKind::EffectWithoutFact, row, what)

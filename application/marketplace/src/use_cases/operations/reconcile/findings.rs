@@ -127,7 +127,7 @@ impl Finding {
             event_type: None,
             consumer: None,
             what: format!(
-                "table {} contains the fact {}, but the order does not exist",
+                "table {} contains an effect of kind {}, but the order does not exist",
                 kind.table(),
                 effect.fact
             ),
