@@ -92,8 +92,8 @@ fn with_short_timeouts(launch: Launch) -> Launch {
         .set("HANDOVER_GATEWAY__RETRY_BASE", "500ms")
 }
 
-/// Places an order for a new product and waits for its effect. Returns how long that took. The seller and the buyer are
-/// not users of the load.
+/// Places an order for a new product and waits for its effect. Returns how long that took. Its seller and buyer take no
+/// part in the generated load.
 async fn assert_progress(api: &Api, snapshot: &DatabaseSnapshot, ledger: &Ledger) -> Duration {
     const SELLER: i64 = 100;
     const BUYER: i64 = 101;

@@ -134,7 +134,10 @@ impl Row {
         let has_items = serde_json::from_str(text).ok().and_then(|body: Value| has_items(&body["data"]));
         match (outcome, has_items) {
             ('0', Some(true)) => Some(format!("the response shows data of another user: {text}")),
-            ('2', Some(false)) => Some("the list of a permitted caller is empty, so empty lists of other callers prove nothing".to_owned()),
+            ('2', Some(false)) => Some(
+                "the list of a permitted caller is empty, so empty lists of other callers prove nothing"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }
