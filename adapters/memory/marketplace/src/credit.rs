@@ -9,6 +9,7 @@ use marketplace::ports::{BuyerCredit, CreditChange, CreditQueries, CreditRepo, E
 use marketplace_domain::{OrderId, UserId};
 
 use super::effects::{OfOrder, check_key, keys_of, of_order};
+use crate::rows::CreditRow;
 use crate::tables::{Lock, Market, MarketRows as _};
 use crate::unit::MarketUnit;
 
@@ -24,13 +25,6 @@ impl OfOrder for CreditChange {
     fn event(&self) -> &EventId {
         &self.event_id
     }
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct CreditRow {
-    tenant: TenantId,
-    buyer: UserId,
-    credit: BuyerCredit,
 }
 
 impl Row<Market> for CreditRow {

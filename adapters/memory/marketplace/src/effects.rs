@@ -15,6 +15,7 @@ use marketplace::ports::{
 };
 use marketplace_domain::{OrderId, ProductId, UserId};
 
+use crate::rows::ListingRow;
 use crate::tables::{Lock, Market, MarketRows as _, Merged, Table};
 use crate::unit::MarketUnit;
 
@@ -157,13 +158,6 @@ fn of_listing<E: OfOrder>(
 ) -> impl Iterator<Item = (i64, &Numbered<E>)> {
     let ids = table.index.of_listing.get(&listing).into_iter().flatten();
     ids.filter_map(|id| Some((*id, table.get(id)?)))
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct ListingRow {
-    tenant: TenantId,
-    seller: UserId,
-    entry: ListingEntry,
 }
 
 impl Row<Market> for ListingRow {

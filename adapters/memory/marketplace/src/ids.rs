@@ -5,14 +5,9 @@ use handover_memory::store::tables::Row;
 use handover_outbox::ports::StoreError;
 use marketplace::ports::{IdBlocks, IdKind, IdQueries, IdState};
 
+use crate::rows::IdBlockRow;
 use crate::tables::{Lock, Market, MarketRows as _, Statement};
 use crate::unit::MarketUnit;
-
-#[derive(Debug, Clone)]
-pub(crate) struct IdBlockRow {
-    kind: IdKind,
-    next_id: i64,
-}
 
 impl Row<Market> for IdBlockRow {
     type Key = IdKind;

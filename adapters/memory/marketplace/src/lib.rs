@@ -13,6 +13,7 @@ mod payments;
 mod products;
 mod refunds;
 mod requests;
+mod rows;
 mod tables;
 mod unit;
 

@@ -12,10 +12,7 @@ use marketplace_domain::{
     ProductId, Purse, Refund, RefundId, UserId,
 };
 
-use super::assets::{EntryRow, OperationRow};
-use super::credit::CreditRow;
-use super::effects::ListingRow;
-use super::ids::IdBlockRow;
+use crate::rows::{CreditRow, EntryRow, IdBlockRow, ListingRow, OperationRow};
 
 tables! {
     /// The committed tables of the marketplace.

@@ -13,16 +13,10 @@ use marketplace_domain::{
     Account, Asset, AssetOperation, Entry, OperationKey, OrderId, Posting, Purse, UserId,
 };
 
+use crate::rows::{EntryRow, OperationRow};
 use crate::tables::{Market, MarketRows as _, Statement};
 
 type Key = (TenantId, OperationKey);
-
-/// An operation and its number in the sequence of postings.
-#[derive(Debug, Clone)]
-pub(crate) struct OperationRow {
-    number: i64,
-    operation: AssetOperation,
-}
 
 #[derive(Default)]
 pub(crate) struct OperationIndex {
@@ -44,14 +38,6 @@ impl Row<Market> for OperationRow {
             of_order.insert((self.number, self.operation.key.clone()));
         }
     }
-}
-
-/// A ledger entry and its operation.
-#[derive(Debug, Clone)]
-pub(crate) struct EntryRow {
-    id: i64,
-    operation: Key,
-    entry: Entry,
 }
 
 #[derive(Default)]

@@ -18,8 +18,6 @@ use marketplace_domain::{
 use crate::tables::{Lock, MarketRows as _};
 use crate::unit::MarketUnit;
 
-pub(super) use ledger::{EntryRow, OperationRow};
-
 #[async_trait]
 impl AssetQueries for MarketUnit {
     async fn coupon_by_id(&mut self, tenant: TenantId, id: CouponId) -> Result<Option<Coupon>, StoreError> {
