@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use handover_outbox::ports::{Delivery, DeliveryTag};
 use tokio::sync::Notify;
 
-use crate::shared::lock;
+use crate::mutex::lock;
 
 pub(crate) struct DeliveryBuffer {
     queue: String,

@@ -14,6 +14,7 @@ mod delivery_buffer;
 mod error;
 mod link;
 mod message;
+mod mutex;
 mod publisher;
 mod refusal;
 mod settings;

@@ -5,7 +5,7 @@
 
 use std::net::{Shutdown, TcpStream as StdTcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -15,6 +15,7 @@ use tokio::sync::{OnceCell, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::{RabbitError, with_timeout};
+use crate::mutex::lock;
 use crate::settings::{Host, RabbitSettings};
 use crate::transport::{dial, runtime};
 use crate::version::{self, Version};
@@ -138,7 +139,7 @@ impl Drop for Link {
 }
 
 fn abort(socket: &Socket) {
-    if let Some(socket) = socket.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(socket) = lock(socket).take() {
         // The socket may already be closed.
         let _ = socket.shutdown(Shutdown::Both);
     }
@@ -158,7 +159,7 @@ pub(crate) async fn open(
     let socket_slot = Arc::clone(&socket);
     let dial = async move |_: AMQPUri, _| {
         let (stream, handle) = dial(&dial_settings, &target).await?;
-        *socket_slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+        *lock(&socket_slot) = Some(handle);
         // To lapin the stream is `Plain`, because `dial` has already added TLS if the URL requires it.
         Ok(AsyncTcpStream::Plain(stream))
     };

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use handover_outbox::topology::Topology;
 use tokio::sync::Notify;
 
 use crate::connector::Connector;
 use crate::delivery_buffer::DeliveryBuffer;
+use crate::mutex::lock;
 use crate::settings::RabbitSettings;
 
 pub(crate) struct Shared {
@@ -74,9 +75,4 @@ impl Shared {
         let buffers: Vec<_> = lock(&self.buffers).values().filter_map(Weak::upgrade).collect();
         buffers.into_iter().filter(|buffer| !buffer.has_ended()).collect()
     }
-}
-
-/// Locks a mutex and ignores poisoning, because no update can leave the state incomplete.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
