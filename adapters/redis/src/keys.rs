@@ -1,8 +1,7 @@
 //! Idempotency keys of requests whose response is stored after their execution: one script per operation, by the clock
 //! of the server.
 
-use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -10,18 +9,13 @@ use handover_outbox::ports::{Changed, StoreError};
 use marketplace::ports::{
     ClaimState, IdempotencyError, IdempotencyStore, RequestRecord, RequestScope, RequestState, StoredResponse,
 };
-use redis::aio::MultiplexedConnection;
-use redis::{FromRedisValue, Script, ScriptInvocation};
+use redis::{FromRedisValue, ScriptInvocation};
 
-use crate::link::{Deadline, RedisConnection, RedisUnavailable};
-use crate::stored_request::{Fields, corrupt, decode};
+use crate::call::{Deadline, RedisUnavailable};
+use crate::link::RedisConnection;
+use crate::scripts::keys::{CLAIM, CONCLUDE, ClaimReply, PREFIX, RELEASE};
+use crate::stored_request::{corrupt, decode};
 
-static CLAIM: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("claim.lua")));
-static CONCLUDE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("conclude.lua")));
-static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("release.lua")));
-
-/// Key prefix of requests (seed 003).
-const PREFIX: &str = "idempotent:";
 /// Maximum size of a stored response, in bytes.
 pub(crate) const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
 /// Maximum number of attempts of a claim if another process replaces the expired entry first.
@@ -36,9 +30,6 @@ pub struct RedisKeys {
     /// Offset added to the clock of the server, in milliseconds.
     clock_ahead_ms: Box<dyn Fn() -> i64 + Send + Sync>,
 }
-
-/// Result of `claim.lua`: code, time of the server in milliseconds, stored fields.
-type ClaimReply = (i64, i64, Fields);
 
 impl RedisKeys {
     pub fn new(link: Arc<RedisConnection>) -> RedisKeys {
@@ -173,29 +164,4 @@ fn unavailable(why: RedisUnavailable) -> IdempotencyError {
 
 fn backend(why: String) -> IdempotencyError {
     StoreError::Backend(why.into()).into()
-}
-
-/// Checks that a connection executes each of the three scripts within a timeout.
-pub(crate) async fn check(
-    connection: &mut MultiplexedConnection,
-    timeout: Duration,
-) -> Result<(), RedisUnavailable> {
-    let name = format!("{PREFIX}probe");
-    let mut claim = CLAIM.key(&name);
-    claim.arg("probe").arg("").arg("probe").arg("").arg(1_000).arg(1_000).arg(0);
-    let mut conclude = CONCLUDE.key(&name);
-    conclude.arg("another").arg("").arg(0).arg("");
-    let mut release = RELEASE.key(&name);
-    release.arg("probe");
-    let (code, now_ms, _) =
-        Deadline::in_real_time(timeout).limit(claim.invoke_async::<ClaimReply>(connection)).await?;
-    let concluded = Deadline::in_real_time(timeout).limit(conclude.invoke_async::<i64>(connection)).await?;
-    let released = Deadline::in_real_time(timeout).limit(release.invoke_async::<i64>(connection)).await?;
-    // Another process may run the check at the same time.
-    let is_valid = matches!((code, concluded, released), (0 | 1, 0, 0 | 1)) && now_ms > 0;
-    if is_valid {
-        Ok(())
-    } else {
-        Err(RedisUnavailable::invalid_response(&(code, now_ms, concluded, released)))
-    }
 }

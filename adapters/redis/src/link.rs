@@ -3,8 +3,6 @@
 //! All requests share one connection. The first request that fails or times out disables it for all; a background task
 //! reconnects, and enables the new connection after it has responded as fast as a request requires.
 
-use std::fmt;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -12,14 +10,15 @@ use std::time::Duration;
 use handover_outbox::Tasks;
 use handover_outbox::ports::Clock;
 use marketplace::{IDEMPOTENCY_REDIS_UNAVAILABLE, LIMIT_REDIS_UNAVAILABLE};
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, RedisResult};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::call::{Deadline, RedisUnavailable};
+use crate::scripts::{buckets, keys};
 use crate::settings::RedisSettings;
-use crate::{keys, limiter};
 
 /// Pause before the second connection attempt; doubled with each further attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -67,59 +66,8 @@ impl RedisUse {
         timeout: Duration,
     ) -> Result<(), RedisUnavailable> {
         match self {
-            RedisUse::Limits => limiter::check(connection.clone(), timeout).await,
+            RedisUse::Limits => buckets::check(connection.clone(), timeout).await,
             RedisUse::Keys => keys::check(connection, timeout).await,
-        }
-    }
-}
-
-/// Error: Redis returned no valid response in time, or is not connected.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct RedisUnavailable(String);
-
-impl RedisUnavailable {
-    pub(crate) fn timed_out(timeout: Duration) -> RedisUnavailable {
-        RedisUnavailable(format!("no answer within {timeout:?}"))
-    }
-
-    pub(crate) fn not_connected() -> RedisUnavailable {
-        RedisUnavailable("not connected to Redis".to_owned())
-    }
-
-    pub(crate) fn invalid_response(response: &dyn fmt::Debug) -> RedisUnavailable {
-        RedisUnavailable(format!("invalid response {response:?}"))
-    }
-}
-
-impl From<redis::RedisError> for RedisUnavailable {
-    fn from(error: redis::RedisError) -> RedisUnavailable {
-        RedisUnavailable(error.to_string())
-    }
-}
-
-/// Deadline for one or several consecutive calls to Redis.
-pub(crate) struct Deadline<'a> {
-    timeout: Duration,
-    expired: Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
-}
-
-impl Deadline<'_> {
-    /// Creates a deadline in real time, to check a new connection.
-    #[allow(clippy::disallowed_methods, reason = "whether a server is fast enough is a matter of real time")]
-    pub(crate) fn in_real_time(timeout: Duration) -> Deadline<'static> {
-        Deadline { timeout, expired: Box::pin(sleep(timeout)) }
-    }
-
-    /// Awaits a response until the deadline.
-    pub(crate) async fn limit<T>(
-        &mut self,
-        call: impl Future<Output = RedisResult<T>>,
-    ) -> Result<T, RedisUnavailable> {
-        tokio::select! {
-            biased;
-            response = call => Ok(response?),
-            () = &mut self.expired => Err(RedisUnavailable::timed_out(self.timeout)),
         }
     }
 }
@@ -171,8 +119,7 @@ impl RedisConnection {
 
     /// The deadline of a request that starts now (`redis.timeout`).
     pub(crate) fn deadline(&self) -> Deadline<'_> {
-        let timeout = self.settings.timeout;
-        Deadline { timeout, expired: self.clock.sleep(timeout) }
+        Deadline::by_clock(self.clock.as_ref(), self.settings.timeout)
     }
 
     pub(crate) fn connection(&self) -> Option<Connection> {
