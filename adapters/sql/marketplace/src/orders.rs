@@ -72,6 +72,30 @@ fn shipment(row: Fields<'_>) -> Result<Option<Shipment>, StoreError> {
     }
 }
 
+/// The values of the [`COLUMNS`] after id, order number and tenant.
+fn state_values(order: &Order) -> Vec<Value> {
+    values![
+        order.product.get(),
+        order.buyer.get(),
+        order.seller.get(),
+        order.status.as_str(),
+        order.cancel_reason.map(CancelReason::as_str),
+        order.total.minor(),
+        order.payable.minor(),
+        order.assets.coupon.map(|coupon| coupon.id.get()),
+        order.assets.amount(Asset::Coupon),
+        order.assets.wallet.minor(),
+        order.assets.points.get(),
+        order.refund.map(RefundId::get),
+        order.shipment.as_ref().map(Shipment::carrier),
+        order.shipment.as_ref().map(Shipment::tracking_no),
+        order.version,
+        order.create_time,
+        order.pay_time,
+        order.update_time,
+    ]
+}
+
 /// A page of the orders that changed in a time range.
 pub(crate) fn changed_within(
     dialect: &dyn Dialect,
@@ -194,29 +218,9 @@ impl OrderQueries for MarketSession {
 #[async_trait]
 impl OrderRepo for MarketSession {
     async fn insert_order(&mut self, order: &Order) -> Result<(), StoreError> {
-        let values = values![
-            order.id.get(),
-            order.order_no.as_str(),
-            order.tenant.get(),
-            order.product.get(),
-            order.buyer.get(),
-            order.seller.get(),
-            order.status.as_str(),
-            order.cancel_reason.map(CancelReason::as_str),
-            order.total.minor(),
-            order.payable.minor(),
-            order.assets.coupon.map(|coupon| coupon.id.get()),
-            order.assets.amount(Asset::Coupon),
-            order.assets.wallet.minor(),
-            order.assets.points.get(),
-            order.refund.map(RefundId::get),
-            order.shipment.as_ref().map(Shipment::carrier),
-            order.shipment.as_ref().map(Shipment::tracking_no),
-            order.version,
-            order.create_time,
-            order.pay_time,
-            order.update_time,
-        ];
+        let values =
+            [values![order.id.get(), order.order_no.as_str(), order.tenant.get()], state_values(order)]
+                .concat();
         self.insert(&format!("INSERT INTO orders ({COLUMNS})"), values.len(), values, "").await?;
         Ok(())
     }
@@ -226,30 +230,12 @@ impl OrderRepo for MarketSession {
                    cancel_reason = ?, total_minor = ?, payable_minor = ?, coupon_id = ?, coupon_minor = ?, \
                    wallet_minor = ?, points = ?, refund_id = ?, carrier = ?, tracking_no = ?, version = ?, \
                    create_time = ?, pay_time = ?, update_time = ? WHERE id = ? AND tenant_id = ? AND version = ?";
-        let values = values![
-            after.order_no.as_str(),
-            after.product.get(),
-            after.buyer.get(),
-            after.seller.get(),
-            after.status.as_str(),
-            after.cancel_reason.map(CancelReason::as_str),
-            after.total.minor(),
-            after.payable.minor(),
-            after.assets.coupon.map(|coupon| coupon.id.get()),
-            after.assets.amount(Asset::Coupon),
-            after.assets.wallet.minor(),
-            after.assets.points.get(),
-            after.refund.map(RefundId::get),
-            after.shipment.as_ref().map(Shipment::carrier),
-            after.shipment.as_ref().map(Shipment::tracking_no),
-            after.version,
-            after.create_time,
-            after.pay_time,
-            after.update_time,
-            after.id.get(),
-            after.tenant.get(),
-            after.version - 1,
-        ];
+        let values = [
+            values![after.order_no.as_str()],
+            state_values(after),
+            values![after.id.get(), after.tenant.get(), after.version - 1],
+        ]
+        .concat();
         Ok(Changed::of(self.execute(sql, values).await?))
     }
 }

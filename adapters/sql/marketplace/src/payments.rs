@@ -5,7 +5,7 @@ use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{Row, trace_columns, values};
+use handover_sql::{Row, Value, trace_columns, values};
 use marketplace::ports::{PaymentQueries, PaymentRepo};
 use marketplace_domain::{Currency, OrderId, Payment, PaymentId};
 
@@ -33,6 +33,25 @@ fn payment(row: &Row) -> Result<Payment, StoreError> {
         create_time: row.time("create_time")?,
         update_time: row.time("update_time")?,
     })
+}
+
+/// The values of the [`COLUMNS`] after id and tenant.
+fn state_values(payment: &Payment) -> Vec<Value> {
+    let [trace_id, traceparent] = trace_columns(&payment.trace);
+    values![
+        payment.order.get(),
+        payment.amount.minor(),
+        payment.currency.as_str(),
+        &payment.method,
+        payment.status.as_str(),
+        &payment.transaction_id,
+        payment.refund_due,
+        trace_id,
+        traceparent,
+        payment.version,
+        payment.create_time,
+        payment.update_time,
+    ]
 }
 
 /// The query for all payments of an order. Its parameters are the tenant and the order.
@@ -67,23 +86,7 @@ impl PaymentQueries for MarketSession {
 #[async_trait]
 impl PaymentRepo for MarketSession {
     async fn insert_payment(&mut self, payment: &Payment) -> Result<(), StoreError> {
-        let [trace_id, traceparent] = trace_columns(&payment.trace);
-        let values = values![
-            payment.id.get(),
-            payment.tenant.get(),
-            payment.order.get(),
-            payment.amount.minor(),
-            payment.currency.as_str(),
-            &payment.method,
-            payment.status.as_str(),
-            &payment.transaction_id,
-            payment.refund_due,
-            trace_id,
-            traceparent,
-            payment.version,
-            payment.create_time,
-            payment.update_time,
-        ];
+        let values = [values![payment.id.get(), payment.tenant.get()], state_values(payment)].concat();
         self.insert(&format!("INSERT INTO payments ({COLUMNS})"), values.len(), values, "").await?;
         Ok(())
     }
@@ -92,24 +95,8 @@ impl PaymentRepo for MarketSession {
         let sql = "UPDATE payments SET order_id = ?, amount_minor = ?, currency = ?, payment_method = ?, status = ?, \
                    transaction_id = ?, refund_due = ?, trace_id = ?, traceparent = ?, version = ?, create_time = ?, update_time = ? \
                    WHERE id = ? AND tenant_id = ? AND version = ?";
-        let [trace_id, traceparent] = trace_columns(&after.trace);
-        let values = values![
-            after.order.get(),
-            after.amount.minor(),
-            after.currency.as_str(),
-            &after.method,
-            after.status.as_str(),
-            &after.transaction_id,
-            after.refund_due,
-            trace_id,
-            traceparent,
-            after.version,
-            after.create_time,
-            after.update_time,
-            after.id.get(),
-            after.tenant.get(),
-            after.version - 1,
-        ];
+        let values =
+            [state_values(after), values![after.id.get(), after.tenant.get(), after.version - 1]].concat();
         Ok(Changed::of(self.execute(sql, values).await?))
     }
 }

@@ -5,7 +5,7 @@ use crate::session::MarketSession;
 use async_trait::async_trait;
 use handover_events::TenantId;
 use handover_outbox::ports::{Changed, StoreError};
-use handover_sql::{Row, values};
+use handover_sql::{Row, Value, values};
 use marketplace::ports::{ProductQueries, ProductRepo};
 use marketplace_domain::{Product, ProductId, ProductStatus, Title};
 
@@ -25,6 +25,19 @@ fn product(row: &Row) -> Result<Product, StoreError> {
         create_time: row.time("create_time")?,
         update_time: row.time("update_time")?,
     })
+}
+
+/// The values of the [`COLUMNS`] after id and tenant.
+fn state_values(product: &Product) -> Vec<Value> {
+    values![
+        product.seller.get(),
+        product.title.as_str(),
+        product.price.minor(),
+        product.status.as_str(),
+        product.version,
+        product.create_time,
+        product.update_time,
+    ]
 }
 
 #[async_trait]
@@ -60,17 +73,7 @@ impl ProductQueries for MarketSession {
 #[async_trait]
 impl ProductRepo for MarketSession {
     async fn insert_product(&mut self, product: &Product) -> Result<(), StoreError> {
-        let values = values![
-            product.id.get(),
-            product.tenant.get(),
-            product.seller.get(),
-            product.title.as_str(),
-            product.price.minor(),
-            product.status.as_str(),
-            product.version,
-            product.create_time,
-            product.update_time,
-        ];
+        let values = [values![product.id.get(), product.tenant.get()], state_values(product)].concat();
         self.insert(&format!("INSERT INTO products ({COLUMNS})"), values.len(), values, "").await?;
         Ok(())
     }
@@ -78,18 +81,8 @@ impl ProductRepo for MarketSession {
     async fn advance_product(&mut self, after: &Product) -> Result<Changed, StoreError> {
         let sql = "UPDATE products SET seller_id = ?, title = ?, price_minor = ?, status = ?, version = ?, \
                    create_time = ?, update_time = ? WHERE id = ? AND tenant_id = ? AND version = ?";
-        let values = values![
-            after.seller.get(),
-            after.title.as_str(),
-            after.price.minor(),
-            after.status.as_str(),
-            after.version,
-            after.create_time,
-            after.update_time,
-            after.id.get(),
-            after.tenant.get(),
-            after.version - 1,
-        ];
+        let values =
+            [state_values(after), values![after.id.get(), after.tenant.get(), after.version - 1]].concat();
         Ok(Changed::of(self.execute(sql, values).await?))
     }
 }

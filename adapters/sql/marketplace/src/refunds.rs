@@ -39,6 +39,28 @@ fn refund(row: &Row) -> Result<Refund, StoreError> {
     })
 }
 
+/// The values of the [`COLUMNS`] after id and tenant.
+fn state_values(refund: &Refund) -> Vec<Value> {
+    let [trace_id, traceparent] = trace_columns(&refund.trace);
+    values![
+        refund.order.get(),
+        refund.payment.get(),
+        refund.amount.minor(),
+        refund.currency.as_str(),
+        refund.cause.as_str(),
+        &refund.reason,
+        refund.status.as_str(),
+        refund.attempts,
+        refund.next_attempt_time,
+        &refund.last_error,
+        trace_id,
+        traceparent,
+        refund.version,
+        refund.create_time,
+        refund.update_time,
+    ]
+}
+
 /// Refunds in processing whose next attempt is due.
 pub(crate) fn due(dialect: &dyn Dialect, now: DateTime<Utc>, most: u32) -> (String, Vec<Value>) {
     let index = dialect.index("idx_refunds_due");
@@ -70,26 +92,7 @@ impl RefundQueries for MarketSession {
 #[async_trait]
 impl RefundRepo for MarketSession {
     async fn insert_refund(&mut self, refund: &Refund) -> Result<(), StoreError> {
-        let [trace_id, traceparent] = trace_columns(&refund.trace);
-        let values = values![
-            refund.id.get(),
-            refund.tenant.get(),
-            refund.order.get(),
-            refund.payment.get(),
-            refund.amount.minor(),
-            refund.currency.as_str(),
-            refund.cause.as_str(),
-            &refund.reason,
-            refund.status.as_str(),
-            refund.attempts,
-            refund.next_attempt_time,
-            &refund.last_error,
-            trace_id,
-            traceparent,
-            refund.version,
-            refund.create_time,
-            refund.update_time,
-        ];
+        let values = [values![refund.id.get(), refund.tenant.get()], state_values(refund)].concat();
         self.insert(&format!("INSERT INTO refunds ({COLUMNS})"), values.len(), values, "").await?;
         Ok(())
     }
@@ -98,27 +101,8 @@ impl RefundRepo for MarketSession {
         let sql = "UPDATE refunds SET order_id = ?, payment_id = ?, amount_minor = ?, currency = ?, cause = ?, \
                    reason = ?, status = ?, attempts = ?, next_attempt_time = ?, last_error = ?, trace_id = ?, traceparent = ?, version = ?, \
                    create_time = ?, update_time = ? WHERE id = ? AND tenant_id = ? AND version = ?";
-        let [trace_id, traceparent] = trace_columns(&after.trace);
-        let values = values![
-            after.order.get(),
-            after.payment.get(),
-            after.amount.minor(),
-            after.currency.as_str(),
-            after.cause.as_str(),
-            &after.reason,
-            after.status.as_str(),
-            after.attempts,
-            after.next_attempt_time,
-            &after.last_error,
-            trace_id,
-            traceparent,
-            after.version,
-            after.create_time,
-            after.update_time,
-            after.id.get(),
-            after.tenant.get(),
-            after.version - 1,
-        ];
+        let values =
+            [state_values(after), values![after.id.get(), after.tenant.get(), after.version - 1]].concat();
         Ok(Changed::of(self.execute(sql, values).await?))
     }
 }

@@ -27,6 +27,21 @@ fn coupon(row: &Row) -> Result<Coupon, StoreError> {
     })
 }
 
+/// The values of the [`COLUMNS`] after id and tenant.
+fn state_values(coupon: &Coupon) -> Vec<Value> {
+    values![
+        coupon.user.get(),
+        coupon.discount.minor(),
+        coupon.min_spend.minor(),
+        coupon.expires_at,
+        coupon.status.as_str(),
+        coupon.order.map(OrderId::get),
+        coupon.version,
+        coupon.create_time,
+        coupon.update_time,
+    ]
+}
+
 pub(super) async fn by_id(
     session: &mut Session,
     tenant: TenantId,
@@ -71,19 +86,7 @@ pub(super) async fn expired(
 }
 
 pub(super) async fn insert(session: &mut Session, coupon: &Coupon) -> Result<(), StoreError> {
-    let values = values![
-        coupon.id.get(),
-        coupon.tenant.get(),
-        coupon.user.get(),
-        coupon.discount.minor(),
-        coupon.min_spend.minor(),
-        coupon.expires_at,
-        coupon.status.as_str(),
-        coupon.order.map(OrderId::get),
-        coupon.version,
-        coupon.create_time,
-        coupon.update_time,
-    ];
+    let values = [values![coupon.id.get(), coupon.tenant.get()], state_values(coupon)].concat();
     session.insert(&format!("INSERT INTO coupons ({COLUMNS})"), values.len(), values, "").await?;
     Ok(())
 }
@@ -92,19 +95,7 @@ pub(super) async fn advance(session: &mut Session, after: &Coupon) -> Result<Cha
     let sql = "UPDATE coupons SET user_id = ?, discount_minor = ?, min_spend_minor = ?, expires_at = ?, status = ?, \
                order_id = ?, version = ?, create_time = ?, update_time = ? \
                WHERE id = ? AND tenant_id = ? AND version = ?";
-    let values = values![
-        after.user.get(),
-        after.discount.minor(),
-        after.min_spend.minor(),
-        after.expires_at,
-        after.status.as_str(),
-        after.order.map(OrderId::get),
-        after.version,
-        after.create_time,
-        after.update_time,
-        after.id.get(),
-        after.tenant.get(),
-        after.version - 1,
-    ];
+    let values =
+        [state_values(after), values![after.id.get(), after.tenant.get(), after.version - 1]].concat();
     Ok(Changed::of(session.execute(sql, values).await?))
 }

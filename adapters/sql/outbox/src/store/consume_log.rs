@@ -13,10 +13,7 @@ use crate::dialect::{LookUp, MAX_ROWS, padded};
 use crate::session::Session;
 use crate::value::{Value, aggregate_columns, values};
 
-const INSERT: &str = "INSERT INTO event_consume_log (event_id, event_type, consumer, consume_time, status, attempts, \
-    cost_ms, error_message, idempotency_key, consume_result, payload_hash, trace_id, lease_until, next_retry_time, \
-    aggregate_seq, tenant_id, aggregate_type, aggregate_id)";
-const INSERTED: usize = 18;
+const KEY: &str = "consumer, event_id";
 /// The columns that a later state of a record replaces: all but the key. The row keeps its id.
 const REPLACED: &[&str] = &[
     "event_type",
@@ -57,10 +54,12 @@ impl Session {
                 self.lock_expected(consumer, expected).await?;
             }
         }
-        let replace = self.dialect.or_replace("consumer, event_id", REPLACED);
-        self.insert(INSERT, INSERTED, existing, &replace).await?;
+        let insert = format!("INSERT INTO event_consume_log ({KEY}, {})", REPLACED.join(", "));
+        let columns = 2 + REPLACED.len();
+        let replace = self.dialect.or_replace(KEY, REPLACED);
+        self.insert(&insert, columns, existing, &replace).await?;
         // If a record that should be new exists already, the unique key makes the insert fail.
-        self.insert(INSERT, INSERTED, new, "").await?;
+        self.insert(&insert, columns, new, "").await?;
         Ok(())
     }
 
@@ -93,12 +92,12 @@ impl Session {
     }
 }
 
-/// The parameters of [`INSERT`] for a record.
+/// The values of [`KEY`] and [`REPLACED`].
 fn row(one: &Consumption) -> Vec<Value> {
     let mut row = values![
+        &one.consumer,
         &one.event_id,
         &one.event_type,
-        &one.consumer,
         one.consume_time,
         one.status.as_str(),
         one.attempts,

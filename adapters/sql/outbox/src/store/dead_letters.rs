@@ -16,8 +16,10 @@ use crate::session::Session;
 use crate::value::{Value, values};
 
 const PARKED: &str = "queue, message_key, tenant_id, event_type, trace_id, body, reason, died_at, status";
-const SELECT: &str = "SELECT id, queue, message_key, tenant_id, event_type, trace_id, body, reason, died_at, status, \
-    decided_at, note FROM dead_letters";
+
+fn select() -> String {
+    format!("SELECT id, {PARKED}, decided_at, note FROM dead_letters")
+}
 
 fn dead_letter(row: &Row) -> Result<DeadLetter, StoreError> {
     let row = row.of("dead_letters", "message_key");
@@ -43,7 +45,7 @@ fn numbered(row: &Row) -> Result<Numbered<DeadLetter>, StoreError> {
 }
 
 pub(super) fn page(filter: &DeadLetterFilter, before: Option<i64>, most: u32) -> (String, Vec<Value>) {
-    let page = Page::below(SELECT, "id", before)
+    let page = Page::below(&select(), "id", before)
         .with("tenant_id = ?", filter.tenant.map(TenantId::get))
         .with("queue = ?", filter.queue.as_ref())
         .with("event_type = ?", filter.event_type.as_ref())
@@ -60,14 +62,14 @@ pub(super) fn page(filter: &DeadLetterFilter, before: Option<i64>, most: u32) ->
 /// The dead letters with these keys, of every queue.
 pub(super) fn of_keys(keys: &[String]) -> (String, Vec<Value>) {
     let keys = padded(keys);
-    let sql = format!("{SELECT} WHERE message_key IN ({})", placeholders(keys.len()));
+    let sql = format!("{} WHERE message_key IN ({})", select(), placeholders(keys.len()));
     (sql, keys.iter().map(Value::from).collect())
 }
 
 #[async_trait]
 impl DeadLetterQueries for Session {
     async fn dead_letter(&mut self, queue: &str, key: &str) -> Result<Option<DeadLetter>, StoreError> {
-        let sql = format!("{SELECT} WHERE queue = ? AND message_key = ?");
+        let sql = format!("{} WHERE queue = ? AND message_key = ?", select());
         self.fetch_one(&sql, values![queue, key]).await?.as_ref().map(dead_letter).transpose()
     }
 
