@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use handover_outbox::ports::StoreError;
 
 use crate::dialect::Dialect;
-use crate::engine::migrations::{MigrationFile, Migrations};
 use crate::engine_info::ServerInfo;
+use crate::migrations::{MigrationFile, Migrations};
 use crate::row::Row;
 use crate::value::Value;
 use crate::wakeup::CommitNotifier;

@@ -42,15 +42,6 @@ pub(crate) fn store_error(error: sqlx::Error, classify: fn(&dyn DatabaseError) -
     }
 }
 
-/// The server's message if it refused the user, the password, the database or the privileges on it; `None` for any other
-/// error. A retry does not help: the configuration of the client or of the server is wrong.
-pub fn access_refusal(error: &StoreError) -> Option<String> {
-    let (StoreError::Unavailable(cause) | StoreError::Backend(cause)) = error else { return None };
-    let reported = cause.downcast_ref::<sqlx::Error>()?.as_database_error()?;
-    let is_refusal = crate::engine::refuses_access(reported);
-    is_refusal.then(|| reported.message().to_owned())
-}
-
 /// The violated unique key. SQLite names it only in the message: `UNIQUE constraint failed: orders.id`.
 fn violated_key(error: &dyn DatabaseError) -> String {
     match (error.constraint(), error.message().rsplit_once(": ")) {

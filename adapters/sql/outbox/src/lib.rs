@@ -23,9 +23,11 @@ mod dialect;
 mod engine;
 mod engine_info;
 mod error;
+mod migrations;
 mod row;
 mod schema;
 mod session;
+mod shared;
 mod store;
 mod timing;
 mod value;
@@ -33,12 +35,12 @@ mod wakeup;
 
 pub use broker::DatabaseBroker;
 pub use dialect::{Claiming, Dialect, LookUp, MAX_ROWS, padded, placeholders};
-pub use engine::migrations::{MigrationFile, Migrations};
+pub use engine::access_refusal;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub use engine::server::{InvalidOptions, ServerOptions};
 pub use engine::sqlite::SqliteOptions;
 pub use engine_info::ServerInfo;
-pub use error::access_refusal;
+pub use migrations::{MigrationFile, Migrations};
 pub use row::{Fields, Row};
 pub use schema::{SchemaError, SchemaVersion};
 pub use session::Session;

@@ -2,7 +2,7 @@
 
 use handover_outbox::ports::StoreError;
 
-use crate::engine::migrations::{Migrations, OUTBOX, newest, tables};
+use crate::migrations::{Migrations, OUTBOX, newest, tables};
 use crate::session::Session;
 use crate::store::SqlStore;
 use crate::value::values;

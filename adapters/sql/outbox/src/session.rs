@@ -13,7 +13,7 @@ use crate::connection::{COMMIT, Connection};
 use crate::dialect::Dialect;
 use crate::error::commit_error;
 use crate::row::Row;
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::timing::Timed;
 use crate::value::Value;
 

@@ -1,6 +1,5 @@
 //! The engines. Each one has a connection, a dialect and a classification of errors.
 
-pub(crate) mod migrations;
 #[cfg(feature = "mysql")]
 pub(crate) mod mysql;
 #[cfg(feature = "mysql")]
@@ -17,12 +16,23 @@ mod postgres_wakeup;
 pub(crate) mod server;
 pub(crate) mod sqlite;
 
+use handover_outbox::ports::StoreError;
+
+/// The server's message if it refused the user, the password, the database or the privileges on it; `None` for any other
+/// error. A retry does not help: the configuration of the client or of the server is wrong.
+pub fn access_refusal(error: &StoreError) -> Option<String> {
+    let (StoreError::Unavailable(cause) | StoreError::Backend(cause)) = error else { return None };
+    let reported = cause.downcast_ref::<sqlx::Error>()?.as_database_error()?;
+    let is_refusal = refuses_access(reported);
+    is_refusal.then(|| reported.message().to_owned())
+}
+
 /// Whether the error means that the server refused the user, the password, the database or the privileges on it.
 #[cfg_attr(
     not(any(feature = "mysql", feature = "postgres")),
     allow(unused_variables, reason = "SQLite has no users and no privileges")
 )]
-pub(crate) fn refuses_access(error: &dyn sqlx::error::DatabaseError) -> bool {
+fn refuses_access(error: &dyn sqlx::error::DatabaseError) -> bool {
     #[cfg(feature = "mysql")]
     if mysql::refuses_access(error) {
         return true;
@@ -40,8 +50,7 @@ pub(crate) fn refuses_access(error: &dyn sqlx::error::DatabaseError) -> bool {
 fn migration_error(
     error: sqlx::migrate::MigrateError,
     classify: fn(&dyn sqlx::error::DatabaseError) -> crate::error::ErrorClass,
-) -> handover_outbox::ports::StoreError {
-    use handover_outbox::ports::StoreError;
+) -> StoreError {
     use sqlx::migrate::MigrateError;
     if let MigrateError::Execute(cause) = error {
         return crate::error::store_error(cause, classify);

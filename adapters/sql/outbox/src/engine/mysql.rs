@@ -9,13 +9,13 @@ use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlDatabaseError, MySqlRow};
 use sqlx::{ConnectOptions as _, MySql, Pool, Row as _, TypeInfo as _, ValueRef as _};
 
-use super::migrations::{MigrationFile, Migrations};
 use super::pooled::{IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, PREPARED, Pooled, STATEMENT_S, pool, probe};
 use super::{mysql_migrations, mysql_wakeup};
 use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
 use crate::engine_info::ServerInfo;
 use crate::error::{ErrorClass, store_error};
+use crate::migrations::{MigrationFile, Migrations};
 use crate::value::Value;
 use crate::wakeup::CommitNotifier;
 

@@ -179,7 +179,7 @@ impl Migrate for ResumableMigrations {
 #[cfg(test)]
 mod tests {
     use super::statements;
-    use crate::engine::migrations::OUTBOX;
+    use crate::migrations::OUTBOX;
 
     #[test]
     fn every_statement_of_a_migration_has_one_semicolon() {

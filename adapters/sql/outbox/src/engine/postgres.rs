@@ -10,7 +10,6 @@ use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgDatabaseError, PgRow, PgValueRef};
 use sqlx::{ConnectOptions as _, Connection as _, Pool, Postgres, Row as _, TypeInfo as _, ValueRef as _};
 
-use super::migrations::{MigrationFile, Migrations};
 use super::pooled::{
     IDLE_IN_TRANSACTION_S, LOCK_WAIT_S, MIGRATION_WAIT_S, PREPARED, Pooled, STATEMENT_S, pool, probe,
 };
@@ -19,6 +18,7 @@ use crate::connection::{Connection, Engine};
 use crate::dialect::{Claiming, Dialect, LookUp, insert_values, numbered, placeholders};
 use crate::engine_info::ServerInfo;
 use crate::error::{ErrorClass, store_error};
+use crate::migrations::{MigrationFile, Migrations};
 use crate::value::Value;
 use crate::wakeup::CommitNotifier;
 

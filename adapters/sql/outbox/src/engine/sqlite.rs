@@ -17,10 +17,10 @@ use sqlx::sqlite::{
 };
 use sqlx::{Arguments as _, ConnectOptions as _, Pool, Row as _, Sqlite, TypeInfo as _, ValueRef as _};
 
-use super::migrations::{MigrationFile, Migrations};
 use crate::connection::{COMMIT, Connection, Engine};
 use crate::dialect::{Claiming, Dialect};
 use crate::error::{ErrorClass, store_error};
+use crate::migrations::{MigrationFile, Migrations};
 use crate::row::Row;
 use crate::value::{Value, time_text};
 use crate::wakeup::CommitNotifier;

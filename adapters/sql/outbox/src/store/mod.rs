@@ -13,9 +13,7 @@ mod page;
 #[cfg(test)]
 mod plans;
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Duration, Utc};
@@ -27,14 +25,12 @@ use crate::connection::Engine;
 use crate::engine::sqlite::{SqliteEngine, SqliteOptions};
 use crate::engine_info::ServerInfo;
 use crate::session::Session;
+use crate::shared::Shared;
 use crate::wakeup::CommitNotifier;
 
 /// A stale pooled connection fails immediately, so BEGIN is retried on another one within this time. A later failure is
 /// reported as an outage.
 const STALE_RETRY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
-
-/// Maximum number of unreadable rows that one process reports.
-const MAX_REPORTED: usize = 1_000;
 
 /// Time limit for the last notification to other processes when the store is closed.
 const CLOSE_NOTIFICATION_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
@@ -45,29 +41,6 @@ pub struct SqlStore {
     engine: Arc<dyn Engine>,
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
-}
-
-/// State shared by all sessions of a store.
-pub(crate) struct Shared {
-    pub(crate) notifier: CommitNotifier,
-    offset_us: AtomicI64,
-    /// Ids of unreadable outbox rows that were reported.
-    reported: Mutex<BTreeSet<i64>>,
-}
-
-impl Shared {
-    /// Reports an unreadable outbox row, once per process: relays read it many times a second.
-    pub(crate) fn report(&self, id: i64, corrupt: &StoreError) {
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        if reported.len() < MAX_REPORTED && reported.insert(id) {
-            tracing::error!(error = %corrupt, "[Outbox] [ALERT] an outbox row cannot be read; it is neither published nor listed until its value is corrected");
-        }
-    }
-
-    /// The offset that tests add to the database's clock.
-    pub(crate) fn offset(&self) -> Duration {
-        Duration::microseconds(self.offset_us.load(Ordering::Relaxed))
-    }
 }
 
 impl SqlStore {
@@ -92,15 +65,7 @@ impl SqlStore {
     }
 
     fn on(engine: Arc<dyn Engine>, clock: Arc<dyn Clock>, wake: WakeupNotifier) -> SqlStore {
-        SqlStore {
-            engine,
-            shared: Arc::new(Shared {
-                notifier: CommitNotifier::new(wake),
-                offset_us: AtomicI64::new(0),
-                reported: Mutex::default(),
-            }),
-            clock,
-        }
+        SqlStore { engine, shared: Arc::new(Shared::new(CommitNotifier::new(wake))), clock }
     }
 
     /// Checks with a dedicated connection that the database server is reachable; the error contains the cause. On
@@ -126,7 +91,7 @@ impl SqlStore {
 
     /// Adds an offset to the database's clock, which leases and heartbeats use. For contract tests.
     pub fn move_database_clock(&self, by: Duration) {
-        self.shared.offset_us.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::Relaxed);
+        self.shared.add_offset(by);
     }
 
     /// Exchanges wake-up notifications with the other processes on this database while the future is polled. PostgreSQL

@@ -8,9 +8,9 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 pub(crate) static OUTBOX: Migrations = Migrations {
     part: "outbox",
     table: "outbox_migrations",
-    sqlite: &[(1, "baseline", include_str!("../../../../../migrations/outbox/sqlite/0001_baseline.sql"))],
-    mysql: &[(1, "baseline", include_str!("../../../../../migrations/outbox/mysql/0001_baseline.sql"))],
-    postgres: &[(1, "baseline", include_str!("../../../../../migrations/outbox/postgres/0001_baseline.sql"))],
+    sqlite: &[(1, "baseline", include_str!("../../../../migrations/outbox/sqlite/0001_baseline.sql"))],
+    mysql: &[(1, "baseline", include_str!("../../../../migrations/outbox/mysql/0001_baseline.sql"))],
+    postgres: &[(1, "baseline", include_str!("../../../../migrations/outbox/postgres/0001_baseline.sql"))],
 };
 
 /// A migration: version, description, SQL.
@@ -37,7 +37,7 @@ pub struct Migrations {
 
 impl Migrations {
     /// The driver's migrator for these migrations.
-    pub(super) fn migrator(&self, files: &[MigrationFile]) -> Migrator {
+    pub(crate) fn migrator(&self, files: &[MigrationFile]) -> Migrator {
         let migration = |&(version, description, sql): &MigrationFile| {
             let no_transaction = sql.starts_with("-- no-transaction");
             let sql = sql.into_sql_str();
