@@ -1,5 +1,5 @@
 //! The payload of each event type (spec §3; 000 §13). A new type needs a variant here, and a name, a routing key and an
-//! aggregate type in `mod.rs`.
+//! aggregate type in `event.rs`.
 
 use chrono::{DateTime, NaiveDate, Utc};
 use handover_events::{Envelope, EnvelopeError, Fields, rfc3339};

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use samples::samples;
 
 /// The example of seed 000 §6: the frozen envelope with the fields that every payload has.
-const FROZEN: &str = include_str!("../../../domain/events/tests/golden/envelope.json");
+const FROZEN: &str = include_str!("../../domain/events/tests/golden/envelope.json");
 const WITH_ASSETS: &str =
-    include_str!("../../../domain/marketplace/tests/golden/order_created_with_assets.json");
+    include_str!("../../domain/marketplace/tests/golden/order_created_with_assets.json");
 
 /// A type that no use case emits, so the document does not contain it.
 const NOT_EMITTED: &str = "INVOICE_GENERATED";
@@ -58,7 +58,7 @@ fn document_matches_golden_file() {
 
 #[test]
 fn document_is_valid_asyncapi() {
-    let specification: Value = serde_json::from_str(include_str!("asyncapi-3.0.json")).unwrap();
+    let specification: Value = serde_json::from_str(include_str!("asyncapi/asyncapi-3.0.json")).unwrap();
     let specification = jsonschema::validator_for(&specification).unwrap();
     let errors: Vec<String> = specification
         .iter_errors(&document())
