@@ -19,7 +19,7 @@ use crate::plan::Plan;
 use crate::port_recorder::PortRecorder;
 use crate::report::Figure;
 use crate::series::alternate;
-use crate::{baseline, drain};
+use crate::{baseline_turns, drain};
 
 pub(crate) async fn measure(
     plan: &Plan,
@@ -37,7 +37,7 @@ pub(crate) async fn measure(
         async || {
             prepare(fixture, plan).await?;
             let prefetch = plan.prefetch.get();
-            baseline::consume(fixture, FULFILLMENT_QUEUE, prefetch, u64::from(plan.events)).await
+            baseline_turns::consume(fixture, FULFILLMENT_QUEUE, prefetch, u64::from(plan.events)).await
         },
     )
     .await?;

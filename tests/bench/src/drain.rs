@@ -17,7 +17,7 @@ use crate::plan::Plan;
 use crate::port_recorder::PortRecorder;
 use crate::report::{Better, Figure};
 use crate::series::alternate;
-use crate::{baseline, memory};
+use crate::{baseline_turns, memory};
 
 pub(crate) const UNIT: (&str, Better) = ("events/s", Better::More);
 /// Interval at which the outbox is polled until the rows of the last window are SENT.
@@ -38,7 +38,7 @@ pub(crate) async fn measure(
         },
         async || {
             prepare(fixture, plan.events).await?;
-            baseline::drain(fixture, plan.batch.get()).await
+            baseline_turns::drain(fixture, plan.batch.get()).await
         },
     )
     .await?;

@@ -5,7 +5,7 @@
 //! consumer acks, just after the consumer's own commit. Orders that are behind schedule are still placed, so that a
 //! slow service gets the same number of orders.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use marketplace::queues::INVENTORY_QUEUE;
@@ -18,13 +18,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::backlog;
-use crate::baseline::LatencyRun;
+use crate::baseline_turns::LatencyRun;
 use crate::cli::Mode;
 use crate::error::{BenchError, baseline_error, service_error};
+use crate::event_latencies::{Latencies, percentile_ms, stages};
 use crate::fixture::Fixture;
 use crate::plan::Plan;
-use crate::port_recorder::{EventTimes, PortRecorder};
-use crate::report::{Better, Figure, Step};
+use crate::port_recorder::PortRecorder;
+use crate::report::{Better, Figure};
 use crate::series::{Series, alternate};
 
 const UNIT: (&str, Better) = ("ms", Better::Less);
@@ -35,15 +36,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const WARM_UP_ORDERS: u32 = 20;
 /// Reported percentiles, each with the share of the durations that do not exceed it.
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1.0)];
-
-/// Durations of the measured events of a round, from the commit of their orders.
-#[derive(Debug, Clone, Default)]
-pub struct Latencies {
-    pub(crate) confirm: Vec<Duration>,
-    pub(crate) effect: Vec<Duration>,
-    /// The stages between commit and effect.
-    stages: BTreeMap<&'static str, Vec<Duration>>,
-}
 
 pub(crate) async fn measure(
     plan: &Plan,
@@ -98,56 +90,6 @@ async fn prepare(fixture: &Fixture, orders: u32) -> Result<(), BenchError> {
     fixture.clear().await?;
     fixture.list_products(WARM_UP_ORDERS + orders).await?;
     fixture.analyze().await
-}
-
-/// The duration that this share of the durations does not exceed (nearest rank), in milliseconds.
-pub fn percentile_ms(durations: &[Duration], share: f64) -> f64 {
-    let mut sorted = durations.to_vec();
-    sorted.sort_unstable();
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "the index is within the list"
-    )]
-    let index = ((sorted.len() as f64 * share).ceil() as usize).saturating_sub(1);
-    sorted.get(index).map(Duration::as_secs_f64).unwrap_or_default() * 1_000.0
-}
-
-fn stages(rounds: &[Latencies]) -> Vec<Step> {
-    let names: BTreeMap<_, _> = rounds.iter().flat_map(|round| &round.stages).collect();
-    names
-        .into_keys()
-        .map(|name| {
-            let durations = rounds.iter().filter_map(|round| round.stages.get(name));
-            let medians = durations.map(|durations| percentile_ms(durations, 0.5)).collect();
-            Step { name: (*name).to_owned(), ms: Series::new(medians).median, statements: None }
-        })
-        .collect()
-}
-
-impl Latencies {
-    /// Adds an event. Its times are ascending, except for races between tasks.
-    ///
-    /// # Errors
-    /// An event without a confirm or an effect makes the round invalid: omitting it would improve the figure.
-    pub fn add(&mut self, committed: Instant, times: EventTimes) -> Result<(), BenchError> {
-        let missing = || BenchError::Measurement("an event had no effect within the timeout".to_owned());
-        let published = times.published.ok_or_else(missing)?;
-        let confirmed = times.confirmed.ok_or_else(missing)?;
-        let delivered = times.delivered.ok_or_else(missing)?;
-        let acked = times.acked.ok_or_else(missing)?;
-        self.confirm.push(confirmed.saturating_duration_since(committed));
-        self.effect.push(acked.saturating_duration_since(committed));
-        for (name, from, to) in [
-            ("1 commit to publish", committed, published),
-            ("2 publish to delivery", published, delivered),
-            ("3 delivery to effect", delivered, acked),
-        ] {
-            self.stages.entry(name).or_default().push(to.saturating_duration_since(from));
-        }
-        Ok(())
-    }
 }
 
 /// Runs one round of the service with its relay, consumers and jobs.

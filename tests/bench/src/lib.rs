@@ -8,13 +8,15 @@
 
 mod backlog;
 pub mod baseline;
+mod baseline_turns;
 pub mod cli;
 mod consume;
 mod drain;
 mod error;
+pub mod event_latencies;
 mod fixture;
 mod growth;
-pub mod latency;
+mod latency;
 pub mod measurement;
 pub mod memory;
 mod orders;

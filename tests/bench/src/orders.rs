@@ -17,7 +17,7 @@ use crate::plan::Plan;
 use crate::port_recorder::PortRecorder;
 use crate::report::{Better, Figure};
 use crate::series::alternate;
-use crate::{backlog, baseline};
+use crate::{backlog, baseline_turns};
 
 const UNIT: (&str, Better) = ("orders/s", Better::More);
 /// Number of products listed for each second of a turn; a turn ends early when all of them are sold.
@@ -43,7 +43,7 @@ pub(crate) async fn measure(
             },
             async || {
                 prepare(fixture, products).await?;
-                baseline::orders(fixture, connections, products, plan.orders_turn).await
+                baseline_turns::orders(fixture, connections, products, plan.orders_turn).await
             },
         )
         .await?;

@@ -21,9 +21,9 @@ macro_rules! engine {
             use tokio::time::Instant;
 
             use super::MAX_ROWS;
-            use super::super::connection::Queued;
-            use super::super::error::BaselineError;
-            use super::super::event::{Envelope, Event, Order, Placed, trace_of};
+            use crate::baseline::connection::Queued;
+            use crate::baseline::error::BaselineError;
+            use crate::baseline::event::{Envelope, Event, Order, Placed, trace_of};
 
             type Connection = <$database as sqlx::Database>::Connection;
             type Builder = QueryBuilder<$database>;

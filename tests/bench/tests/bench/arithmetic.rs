@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use handover_bench::baseline::Event;
 use handover_bench::cli::Mode;
-use handover_bench::latency::{Latencies, percentile_ms};
+use handover_bench::event_latencies::{Latencies, percentile_ms};
 use handover_bench::measurement::{Measurement, steps};
 use handover_bench::memory::mib;
 use handover_bench::port_recorder::EventTimes;

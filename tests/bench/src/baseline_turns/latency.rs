@@ -13,12 +13,12 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::event::Order;
-use super::{BaselineError, Connection, Event, RabbitConnection, queues, routing_key};
+use super::{queues, routing_key};
 use crate::backlog;
+use crate::baseline::{BaselineError, Connection, Event, Order, RabbitConnection};
 use crate::error::{BenchError, baseline_error, service_error};
+use crate::event_latencies::Latencies;
 use crate::fixture::Fixture;
-use crate::latency::Latencies;
 use crate::port_recorder::EventTimes;
 
 /// The consumer's name in the consume log.

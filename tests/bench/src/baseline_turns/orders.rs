@@ -9,8 +9,8 @@ use handover_system::SystemClock;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant};
 
-use super::event::Order;
 use crate::backlog;
+use crate::baseline::Order;
 use crate::error::{BenchError, baseline_error, service_error};
 use crate::fixture::Fixture;
 use crate::measurement::Measurement;

@@ -7,7 +7,8 @@ use handover_system::SystemClock;
 use marketplace::queues::EXCHANGE;
 use tokio::time::{Duration, Instant};
 
-use super::{Event, queues, routing_key};
+use super::{queues, routing_key};
+use crate::baseline::Event;
 use crate::error::{BenchError, baseline_error};
 use crate::fixture::Fixture;
 use crate::measurement::Measurement;

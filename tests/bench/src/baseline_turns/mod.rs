@@ -1,0 +1,36 @@
+//! A turn of the baseline for each mode, and the routing of its events.
+
+mod consume;
+mod drain;
+mod latency;
+mod orders;
+
+use std::time::Duration;
+
+use handover_outbox::topology::{QueueSpec, topic_matches};
+use marketplace::queues::timeout_delay_key;
+use marketplace_domain::EventType;
+
+use crate::error::{BenchError, service_error};
+use crate::fixture::Fixture;
+
+pub(crate) use consume::consume;
+pub(crate) use drain::drain;
+pub(crate) use latency::LatencyRun;
+pub(crate) use orders::orders;
+
+fn routing_key(fixture: &Fixture, event_type: &str) -> Result<String, BenchError> {
+    let event_type: EventType = event_type.parse().map_err(service_error)?;
+    Ok(if event_type == EventType::OrderTimeout {
+        timeout_delay_key(fixture.config.rules.pending_timeout)
+    } else {
+        event_type.routing_key().to_owned()
+    })
+}
+
+/// The queues bound to a routing key, each with its TTL.
+fn queues<'f>(fixture: &'f Fixture, key: &str) -> Vec<(&'f str, Option<Duration>)> {
+    let is_bound = |spec: &&QueueSpec| spec.bindings.iter().any(|pattern| topic_matches(pattern, key));
+    let specs = fixture.topology.queues.iter().filter(is_bound);
+    specs.map(|spec| (spec.name.as_str(), spec.ttl)).collect()
+}
