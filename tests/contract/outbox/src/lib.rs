@@ -124,3 +124,28 @@ impl<F: Future> Future for CancelAfter<F> {
 
 /// Maximum number of polls in a cancellation test; the operation MUST complete within this number.
 pub const MAX_POLLS: usize = 64;
+
+/// Generates one test per rule of a port's contract: `contract!(store, sqlite, sqlite_rig)` generates
+/// `sqlite::units::a_unit_reads_its_own_writes` and so on. The port is `store` or `broker`; `sqlite_rig` is an `async
+/// fn` or closure that returns a fresh rig.
+#[macro_export]
+macro_rules! contract {
+    (store, $name:ident, $fresh:expr) => {
+        $crate::contract_tests!(
+            $name,
+            dyn $crate::store::StoreRig,
+            $fresh,
+            $crate::store::RULES,
+            $crate::store_rules
+        );
+    };
+    (broker, $name:ident, $fresh:expr) => {
+        $crate::contract_tests!(
+            $name,
+            dyn $crate::broker::BrokerRig,
+            $fresh,
+            $crate::broker::RULES,
+            $crate::broker_rules
+        );
+    };
+}

@@ -78,31 +78,6 @@ macro_rules! rules {
     };
 }
 
-/// Generates one test per rule of a port's contract: `contract!(store, sqlite, sqlite_rig)` generates
-/// `sqlite::units::a_unit_reads_its_own_writes` and so on. The port is `store` or `broker`; `sqlite_rig` is an `async
-/// fn` or closure that returns a fresh rig.
-#[macro_export]
-macro_rules! contract {
-    (store, $name:ident, $fresh:expr) => {
-        $crate::contract_tests!(
-            $name,
-            dyn $crate::store::StoreRig,
-            $fresh,
-            $crate::store::RULES,
-            $crate::store_rules
-        );
-    };
-    (broker, $name:ident, $fresh:expr) => {
-        $crate::contract_tests!(
-            $name,
-            dyn $crate::broker::BrokerRig,
-            $fresh,
-            $crate::broker::RULES,
-            $crate::broker_rules
-        );
-    };
-}
-
 /// Generates one test per rule of a list made by [`rules!`](crate::rules), for the `contract!` macro of another
 /// crate. Arguments: name of the test module, type of the rig, constructor of a fresh rig, the list, and the macro
 /// with the rule names.
