@@ -6,10 +6,10 @@ mod buying;
 pub(crate) mod clients;
 pub(crate) mod environment;
 mod gateway;
-pub(crate) mod gateway_model;
 pub(crate) mod journal;
 pub(crate) mod manual_rows;
 pub(crate) mod operators;
+pub(crate) mod refund_reports;
 mod repeated_requests;
 
 use handover_events::TenantId;
@@ -17,9 +17,9 @@ use handover_events::Trace;
 use marketplace::{Actor, CommandContext, Role};
 use marketplace_domain::UserId;
 
-use self::gateway_model::GatewayModel;
 use self::journal::Journal;
 use super::faults::Faults;
+use super::gateway_model::GatewayModel;
 
 /// State that the actors of a run share.
 #[derive(Clone)]

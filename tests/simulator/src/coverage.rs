@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::faults::{CrashPoint, Fault};
+use super::fault_kinds::{CrashPoint, Fault};
 use super::machines::{self, Transition};
 
 /// Counts how often each fault occurred, each crash point killed a process, each transition of a state machine was

@@ -18,17 +18,20 @@ mod reference_run;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use handover_events::*;
-use handover_outbox::ports::*;
+use handover_events::{AggregateRef, ConsumeStatus, EventId, OutboxStatus, TenantId};
+use handover_outbox::ports::{
+    Broker, ConsumeRecord, ConsumedFilter, DeadLetter, DeadLetterFilter, DeadLetterStatus, OnFailed,
+    OutboxFilter, OutboxRow, StoreError,
+};
 use marketplace::App;
 use marketplace::handlers::standard;
-use marketplace::ports::*;
-use marketplace_domain::*;
+use marketplace::ports::{MarketStore, MarketView};
+use marketplace_domain::{EventType, Order, OrderId};
 
-use super::actors::gateway_model::GatewayModel;
 use super::actors::journal::Journal;
-use super::actors::manual_rows::{is_invalid, is_manual};
 use super::faults::Faults;
+use super::gateway_model::GatewayModel;
+use super::row_kinds::{is_invalid, is_manual, is_ordered};
 
 const ALL: u32 = 100_000;
 
@@ -82,11 +85,6 @@ struct Checker<'a> {
     /// Consume-log records of each event, with the consumer.
     log: BTreeMap<EventId, Vec<(String, ConsumeRecord)>>,
     violations: Vec<String>,
-}
-
-/// Whether an event is ordered within its aggregate.
-pub(crate) fn is_ordered(row: &OutboxRow) -> bool {
-    row.event_type.parse().map_or(true, EventType::is_ordered)
 }
 
 impl Checker<'_> {

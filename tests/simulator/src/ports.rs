@@ -16,7 +16,8 @@ use handover_outbox::ports::OnFailed;
 use handover_outbox::{OnOutage, Tasks};
 use tokio::sync::Notify;
 
-use super::faults::{CrashPoint, Faults};
+use super::fault_kinds::CrashPoint;
+use super::faults::Faults;
 
 /// Data of a simulated process that its ports need.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::faults::Fault;
+use super::fault_kinds::Fault;
 
 /// Weights the faults. Within a profile each seed enables a random subset of them (swarm testing: Groce et al., ISSTA
 /// 2012), so that rare combinations occur.

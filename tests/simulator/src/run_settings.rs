@@ -10,7 +10,6 @@ use handover_outbox::{ConsumerSettings, OnOutage, RelaySettings};
 use marketplace::{ConsistencySettings, RefundSettings, Rules, Settings, TimeoutSettings};
 use marketplace_domain::PointsRules;
 
-use super::ports::store::EngineFlavour;
 use super::random_numbers::RandomNumbers;
 
 /// Maximum number of attempts of a consumer.
@@ -29,6 +28,15 @@ const CONSUMER_BACKOFF_CAP: Duration = Duration::from_secs(3);
 pub(crate) fn consumer_backoff(attempts: u32) -> Duration {
     let doublings = attempts.clamp(1, 5) - 1;
     (CONSUMER_BACKOFF_BASE * (1 << doublings)).min(CONSUMER_BACKOFF_CAP)
+}
+
+/// Behaviour of a transaction after one of its statements failed. In both cases the port does not allow a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EngineFlavour {
+    /// Further statements succeed: a lock timeout rolls back only its statement, and the adapter refuses the COMMIT.
+    MariaDb,
+    /// Further statements fail.
+    Postgres,
 }
 
 /// Configuration shared by all processes of a run.

@@ -1,10 +1,10 @@
 //! Grants of operators: wallet balance, points and coupons; some coupons expire soon.
 
 use chrono::TimeDelta;
-use handover_events::*;
+use handover_events::TenantId;
 use marketplace::App;
 use marketplace::use_cases::operations::{AssetGrant as Given, IssueCoupon, grant_asset, issue_coupon};
-use marketplace_domain::*;
+use marketplace_domain::{Asset, Money, Points, UserId};
 
 use super::journal::{ClientResponse, GrantRecord, IssuedCoupon, Journal};
 use super::{by_operator, tenants, user};

@@ -1,12 +1,15 @@
 //! Orders and refund requests of buyers; orders use all kinds of assets, often more than the buyer has.
 
 use marketplace::App;
-use marketplace::use_cases::*;
-use marketplace_domain::*;
+use marketplace::use_cases::{
+    PlaceOrder, RequestRefund, UseCaseError, place_order, request_refund, ship_order,
+};
+use marketplace_domain::{Money, Order, OrderRefusal, Points, Shipment, UserId};
 
 use super::journal::{ClientResponse, Journal, ListedProduct};
 use super::{by_operator, by_user, user};
-use crate::faults::{Fault, Faults};
+use crate::fault_kinds::Fault;
+use crate::faults::Faults;
 
 /// A random buyer orders a random product.
 pub(super) async fn buy(app: &App, faults: &Faults, journal: &Journal) {

@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use handover_events::TenantId;
 use marketplace::App;
-use marketplace::use_cases::*;
+use marketplace::use_cases::{
+    ListProduct, RequestRefund, Shelf, StartPayment, UseCaseError, cancel_order, complete_order, find_order,
+    list_product, request_refund, shelve_product, start_payment,
+};
 use marketplace_domain::{Money, Order, OrderId, Title};
 
 use super::journal::{ClientResponse, Journal, ListedProduct};
 use super::{ActorState, buying, by_user, gateway, repeated_requests, tenants, user};
-use crate::faults::{Fault, Faults};
+use crate::fault_kinds::Fault;
+use crate::faults::Faults;
 
 /// Timeout of a client that does not disconnect.
 const TIMEOUT: Duration = Duration::from_secs(30);

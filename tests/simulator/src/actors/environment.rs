@@ -5,11 +5,15 @@ use handover_memory::MemoryBroker;
 use handover_outbox::ports::{Message, OutboxFilter, Store};
 use marketplace::App;
 use marketplace::handlers::standard;
-use marketplace::queues::*;
+use marketplace::queues::{
+    COUPON_QUEUE, CREDIT_QUEUE, FULFILLMENT_QUEUE, INVENTORY_QUEUE, POINTS_QUEUE, STATUS_SYNC_QUEUE,
+    TIMEOUT_QUEUE, WALLET_QUEUE, WEBHOOK_QUEUE,
+};
 use marketplace_domain::EventType;
 use marketplace_memory::MemoryStore;
 
-use crate::faults::{Fault, Faults};
+use crate::fault_kinds::Fault;
+use crate::faults::Faults;
 use crate::ports::clock::FaultyClock;
 
 /// Injects faults of the broker. Never returns.

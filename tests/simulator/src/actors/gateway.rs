@@ -1,13 +1,14 @@
 //! Payments: the buyer starts a payment, and the gateway reports the result, repeatedly if a report fails.
 
 use marketplace::App;
-use marketplace::use_cases::*;
+use marketplace::use_cases::{SettlePayment, StartPayment, UseCaseError, settle_payment, start_payment};
 use marketplace_domain::{Money, Order, Payment, PaymentId, PaymentResult, Settlement};
 
-use super::gateway_model::GatewayModel;
 use super::journal::{ClientResponse, Journal};
 use super::{by_gateway, by_user};
-use crate::faults::{Fault, Faults};
+use crate::fault_kinds::Fault;
+use crate::faults::Faults;
+use crate::gateway_model::GatewayModel;
 
 /// Maximum number of attempts of a buyer whose order still waits for locks.
 const TRIES: usize = 4;

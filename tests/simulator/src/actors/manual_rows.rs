@@ -13,34 +13,10 @@ use marketplace_domain::{
 };
 
 use crate::faults::Faults;
-use crate::oracle::is_ordered;
-
-const MANUAL: &str = "by-hand-";
-const CONTRADICTION: &str = "by-hand-contradiction-";
-const UNPUBLISHABLE: &str = "by-hand-unsendable-";
+use crate::row_kinds::{CONTRADICTION, MANUAL, UNPUBLISHABLE, is_invalid, is_ordered};
 
 /// No order has this id or a greater one.
 const FIRST_UNKNOWN_ORDER: i64 = 9_000_000_000;
-
-/// Whether this event was inserted manually.
-pub(crate) fn is_manual(event: &EventId) -> bool {
-    event.as_str().starts_with(MANUAL)
-}
-
-/// Whether this event contradicts its order or is unpublishable.
-pub(crate) fn is_invalid(event: &EventId) -> bool {
-    is_contradiction(event) || is_unpublishable(event)
-}
-
-/// Whether this event contradicts its order permanently.
-pub(crate) fn is_contradiction(event: &EventId) -> bool {
-    event.as_str().starts_with(CONTRADICTION)
-}
-
-/// Whether the row of this event is unpublishable.
-pub(crate) fn is_unpublishable(event: &EventId) -> bool {
-    event.as_str().starts_with(UNPUBLISHABLE)
-}
 
 /// Simulates an operator who inserts an existing event again under a new id, because the operator believes that the
 /// original was lost.

@@ -3,13 +3,18 @@
 use std::collections::BTreeSet;
 
 use handover_events::{OutboxStatus, TenantId};
-use handover_outbox::operations::*;
+use handover_outbox::operations::{
+    DeadLetterSelection, DiscardDeadLetters, Named, OperationError, Operator, Reason, RedriveEvents,
+    RedriveFilter, RedriveRate, RedriveSelection, ReplayDeadLetters, blocked, dead_letters,
+    discard_dead_letters, outbox, redrive_events, release_aggregate, replay_dead_letters,
+};
 use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus, OnFailed, OutboxFilter};
 use marketplace::App;
 
 use super::journal::{ClientResponse, Journal};
 use super::{asset_grants, by_operator, manual_rows, tenants};
 use crate::faults::Faults;
+use crate::row_kinds::is_unpublishable;
 
 /// One random action of an operator.
 pub(crate) async fn act(app: &App, faults: &Faults, journal: &Journal) {
@@ -75,7 +80,7 @@ pub(crate) async fn release_unpublishable(app: &App, faults: &Faults) -> bool {
         };
         let aggregates: BTreeSet<(String, i64)> = failed
             .into_iter()
-            .filter(|row| manual_rows::is_unpublishable(&row.event_id))
+            .filter(|row| is_unpublishable(&row.event_id))
             .map(|row| (row.aggregate.kind, row.aggregate.id))
             .collect();
         for aggregate in aggregates {

@@ -9,7 +9,8 @@ use marketplace_domain::{Money, Title};
 
 use super::journal::{Journal, KeyedListing};
 use super::{by_user, tenants, user};
-use crate::faults::{Fault, Faults};
+use crate::fault_kinds::Fault;
+use crate::faults::Faults;
 
 /// Sends one request several times, often an earlier one.
 pub(super) async fn send_repeatedly(app: &App, faults: &Faults, journal: &Journal) {

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use handover_events::*;
-use handover_outbox::ports::*;
-use marketplace_domain::*;
+use handover_events::{ConsumeStatus, TenantId};
+use handover_outbox::ports::{OutboxRow, StoreError};
+use marketplace_domain::{
+    Asset, AssetOperation, CouponId, CouponStatus, EventType, Hold, HoldStatus, Money, OperationKind, Order,
+    OrderId, OrderStatus, Payment, PaymentStatus, Purse, Refund, RefundCause, RefundResult, RefundStatus,
+    UserId,
+};
 
 use super::Checker;
-use crate::actors::manual_rows::is_invalid;
+use crate::row_kinds::is_invalid;
 
 /// Use of purses and coupons by all orders.
 #[derive(Default)]

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_outbox::ports::*;
-use marketplace::ports::*;
-use marketplace_domain::*;
+use handover_outbox::ports::{AuditFilter, OutboxRow, StoreError};
+use marketplace::ports::MarketView;
+use marketplace_domain::{Asset, OperationKey, OrderId, OrderStatus, PaymentStatus, ProductId, Purse};
 
 use super::{ALL, Checker};
 use crate::actors::journal::{ClientResponse, GrantRecord};

@@ -3,14 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use handover_outbox::ports::*;
-use marketplace::use_cases::*;
-use marketplace_domain::*;
+use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus, OutboxRow, StoreError};
+use marketplace::use_cases::UseCaseError;
+use marketplace_domain::{
+    Asset, Balance, CancelReason, Coupon, CouponStatus, HoldStatus, Money, OrderStatus, PaymentStatus,
+    ProductStatus, Purse, RefundStatus,
+};
 
 use super::reference_run::{OrderKey, ReferenceRun};
 use super::{Evidence, is_second, money};
 use crate::actors;
-use crate::actors::manual_rows::is_invalid;
+use crate::row_kinds::is_invalid;
 
 /// Differences between the final states of the run and of its reference run; none if the runs cannot be compared.
 pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, UseCaseError> {

@@ -1,8 +1,8 @@
 //! Effects of the consumers on listings and shipments.
 
-use handover_events::*;
-use handover_outbox::ports::*;
-use marketplace_domain::*;
+use handover_events::EventId;
+use handover_outbox::ports::{OutboxRow, StoreError};
+use marketplace_domain::{EventType, Order, OrderStatus};
 
 use super::Checker;
 

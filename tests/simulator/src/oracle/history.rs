@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use handover_events::*;
-use handover_outbox::ports::*;
+use handover_events::OutboxStatus;
+use handover_outbox::ports::{DeadLetter, DeadLetterStatus, OutboxRow, StoreError};
 use marketplace::queues::INVENTORY_QUEUE;
-use marketplace_domain::*;
+use marketplace_domain::{
+    EventType, Order, OrderId, OrderStatus, Payment, PaymentStatus, ProductId, ProductStatus, Refund,
+    RefundStatus,
+};
 
 use super::{Checker, is_second};
 use crate::actors::journal::ListedProduct;

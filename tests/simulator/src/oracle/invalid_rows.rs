@@ -1,12 +1,12 @@
 //! Manually inserted rows that contradict their order or are unpublishable: no consumer applies them, and each of them
 //! is FAILED or a dead letter.
 
-use handover_events::*;
-use handover_outbox::ports::*;
+use handover_events::{ConsumeStatus, OutboxStatus};
+use handover_outbox::ports::{DeadLetterStatus, OutboxRow};
 use marketplace::handlers::standard;
 
 use super::Checker;
-use crate::actors::manual_rows::{is_contradiction, is_unpublishable};
+use crate::row_kinds::{is_contradiction, is_unpublishable};
 
 pub(super) fn check(checker: &mut Checker<'_>) {
     let subscribers = standard(&checker.evidence.app);

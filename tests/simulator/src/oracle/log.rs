@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use handover_events::*;
-use handover_outbox::ports::*;
+use handover_events::{ConsumeStatus, OutboxStatus};
+use handover_outbox::ports::{AuditFilter, ConsumeRecord, DeadLetterStatus, OutboxRow, StoreError};
 use marketplace::handlers::standard;
-use marketplace_domain::*;
+use marketplace_domain::Asset;
 
-use super::{ALL, Checker, is_ordered};
-use crate::actors::manual_rows::is_invalid;
+use super::{ALL, Checker};
+use crate::row_kinds::{is_invalid, is_ordered};
 use crate::run_settings::ATTEMPTS;
 
 /// No operator action is in the audit log twice.

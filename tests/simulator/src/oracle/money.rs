@@ -5,17 +5,20 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::Trace;
-use handover_events::*;
-use handover_outbox::ports::*;
-use marketplace::ports::*;
+use handover_events::{EventId, TenantId};
+use handover_outbox::ports::StoreError;
+use marketplace::ports::{MarketStore, MarketView};
 use marketplace::use_cases::operations::{FindingKind, Reconcile, reconcile};
 use marketplace::{Actor, CommandContext};
-use marketplace_domain::*;
+use marketplace_domain::{
+    Account, Asset, CouponStatus, EventType, HoldStatus, OperationKey, OperationKind, Order, OrderId,
+    PaymentStatus, Purse, RefundResult, RefundStatus, UserId,
+};
 
 use super::assets::{AssetUsage, is_dead_or_blocked};
 use super::{ALL, Checker, Evidence};
 use crate::actors;
-use crate::actors::manual_rows::is_invalid;
+use crate::row_kinds::is_invalid;
 
 /// Share of the runs that end with a reconciliation, in thousandths.
 const RECONCILED_PERMILLE: u64 = 500;

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use handover_events::*;
-use handover_outbox::ports::*;
-use marketplace::ports::*;
-use marketplace_domain::*;
+use handover_events::{EventId, TenantId};
+use handover_outbox::ports::{OutboxRow, StoreError};
+use marketplace::ports::OrderSide;
+use marketplace_domain::{CreditCounts, CreditOutcome, EventType, Order, UserId};
 
 use super::Checker;
 

@@ -5,15 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use handover_events::*;
+use handover_events::{TenantId, Trace};
 use handover_memory::{MemoryBroker, SeededRandom, VirtualClock};
-use handover_outbox::ports::*;
-use handover_outbox::*;
-use marketplace::ports::*;
+use handover_outbox::ports::{Broker, Clock, OutboxRow, StoreError};
+use handover_outbox::{Tasks, Transactor, TxPolicy, WakeupNotifier, with_tx};
+use marketplace::ports::MarketStore;
 use marketplace::use_cases::operations::{AssetGrant, IssueCoupon, grant_asset, issue_coupon};
-use marketplace::use_cases::*;
-use marketplace::*;
-use marketplace_domain::*;
+use marketplace::use_cases::{
+    ListProduct, PlaceOrder, RequestRefund, SettlePayment, SettleRefund, StartPayment, UseCaseError,
+    cancel_order, close_overdue_order, complete_order, list_product, place_order, request_refund,
+    settle_payment, settle_refund, ship_order, start_payment,
+};
+use marketplace::{Actor, App, CommandContext, Rules, Settings, service};
+use marketplace_domain::{
+    CancelReason, Coupon, CouponId, EventType, Money, OperationKey, OperationKind, Order, OrderAssets,
+    OrderId, OrderStatus, Payment, PaymentId, PaymentResult, PaymentStatus, Points, ProductId, Purse,
+    RefundCause, RefundId, RefundResult, RefundStatus, Settlement, Shipment,
+};
 use marketplace_memory::MemoryStore;
 
 use super::{ALL, Evidence, unsettled};

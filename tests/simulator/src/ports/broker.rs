@@ -14,7 +14,7 @@ use marketplace::ports::MarketStore;
 use marketplace::queues::{DEAD_LETTER_QUEUE, TIMEOUT_QUEUE};
 
 use super::Process;
-use crate::faults::{CrashPoint, Fault};
+use crate::fault_kinds::{CrashPoint, Fault};
 
 /// A broker that injects the faults of the run.
 #[derive(Clone)]

@@ -6,11 +6,23 @@ use std::num::NonZeroU16;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use handover_events::{EventId, PartitionSet, TenantId};
-use handover_outbox::ports::*;
+use handover_outbox::ports::{
+    AuditEntry, AuditQueriesWrapper, AuditRepoWrapper, Broker, BrokerError, Changed, ConsumeLogWrapper,
+    ConsumeQueriesWrapper, DeadLetterQueriesWrapper, DeadLetterRepoWrapper, Delivery, DeliveryTag, DueQuery,
+    HistoryQueriesWrapper, HistoryRepoWrapper, LeaseQueriesWrapper, LeaseRepoWrapper, OnFailed,
+    OutboxQueriesWrapper, OutboxRepoWrapper, OutboxRow, Outgoing, OwnedPartition, PublishOutcome, QueueDepth,
+    RelayId, Requeue, Store, StoreError, Subscription,
+};
 use handover_outbox::topology::Topology;
 use handover_outbox::wrap::{UnitWrapper, Wrapped, Wraps};
-use marketplace::ports::*;
-use marketplace_domain::*;
+use marketplace::ports::{
+    AssetQueriesWrapper, AssetRepoWrapper, CreditQueriesWrapper, CreditRepoWrapper, EffectQueriesWrapper,
+    EffectRepoWrapper, IdBlocksWrapper, IdQueriesWrapper, MarketView, NotificationQueriesWrapper,
+    NotificationRepoWrapper, OrderQueriesWrapper, OrderRepoWrapper, PaymentQueriesWrapper,
+    PaymentRepoWrapper, ProductQueriesWrapper, ProductRepoWrapper, RefundQueriesWrapper, RefundRepoWrapper,
+    RequestQueriesWrapper, RequestRepoWrapper, Work,
+};
+use marketplace_domain::{Order, OrderId, Payment, Product, Refund, UserId};
 
 use super::broker::{FaultyBroker, copy};
 use super::store::FaultyStore;

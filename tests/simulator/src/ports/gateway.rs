@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use marketplace::ports::{Gateway, GatewayError, RefundRequest};
 
 use super::Process;
-use crate::actors::gateway_model::GatewayModel;
-use crate::faults::{CrashPoint, Fault};
+use crate::fault_kinds::{CrashPoint, Fault};
+use crate::gateway_model::GatewayModel;
 
 /// The gateway port of one process, with the faults of the run.
 pub(crate) struct FaultyGateway {

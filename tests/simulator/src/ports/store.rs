@@ -9,22 +9,14 @@ use marketplace::ports::{MarketStore, MarketView, Work};
 
 use super::Process;
 use super::unit::Faulty;
-use crate::faults::Fault;
+use crate::fault_kinds::Fault;
+use crate::run_settings::EngineFlavour;
 
 /// A store that injects the faults of the run.
 pub(crate) struct FaultyStore {
     pub(crate) inner: Arc<MarketStore>,
     pub(crate) process: Process,
     pub(crate) flavour: EngineFlavour,
-}
-
-/// Behaviour of a transaction after one of its statements failed. In both cases the port does not allow a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EngineFlavour {
-    /// Further statements succeed: a lock timeout rolls back only its statement, and the adapter refuses the COMMIT.
-    MariaDb,
-    /// Further statements fail.
-    Postgres,
 }
 
 impl FaultyStore {

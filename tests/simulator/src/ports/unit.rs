@@ -9,10 +9,11 @@ use handover_outbox::wrap::{UnitWrapper, Wraps};
 use marketplace::ports::{IdBlocksWrapper, MarketView, RequestRepoWrapper, Work};
 
 use super::Process;
-use super::store::EngineFlavour;
 use super::unit_writes::UnitWrites;
-use crate::faults::{CrashPoint, Fault, OpenView};
+use crate::fault_kinds::{CrashPoint, Fault};
+use crate::faults::OpenView;
 use crate::machines::NOTHING;
+use crate::run_settings::EngineFlavour;
 
 /// A faulty unit of work or view, depending on `I`.
 pub(super) struct Faulty<I: ?Sized> {

@@ -9,7 +9,7 @@ use marketplace::ports::Work;
 use marketplace_domain::{Balance, EventType};
 
 use super::Process;
-use crate::faults::CrashPoint;
+use crate::fault_kinds::CrashPoint;
 use crate::machines::{self, Transition};
 
 /// The writes of a unit of work.

@@ -1,13 +1,20 @@
 //! Reads, with the crash points that follow them.
 
 use chrono::{DateTime, Utc};
-use handover_events::*;
-use handover_outbox::ports::*;
-use marketplace::ports::*;
-use marketplace_domain::*;
+use handover_events::{AggregateRef, EventId, TenantId};
+use handover_outbox::ports::{
+    AuditQueriesWrapper, ConsumeQueriesWrapper, DeadLetterQueriesWrapper, HistoryQueriesWrapper,
+    LeaseQueriesWrapper, OutboxQueriesWrapper, OutboxRow, StoreError, Unapplied,
+};
+use marketplace::ports::{
+    AssetQueriesWrapper, CreditQueriesWrapper, EffectQueriesWrapper, IdQueriesWrapper, MarketView,
+    NotificationQueriesWrapper, OrderQueriesWrapper, PaymentQueriesWrapper, ProductQueriesWrapper,
+    RefundQueriesWrapper, RequestQueriesWrapper,
+};
+use marketplace_domain::{Asset, Hold, OrderId};
 
 use super::Faulty;
-use crate::faults::CrashPoint;
+use crate::fault_kinds::CrashPoint;
 
 impl<I: MarketView + ?Sized> OrderQueriesWrapper for Faulty<I> {
     async fn orders_overdue(

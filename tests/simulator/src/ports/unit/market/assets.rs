@@ -1,10 +1,13 @@
 //! Coupons, holds, balances, ledger and refunds: a hold ends once, in the way its order ended; refunds do not exceed
 //! the payment.
 
-use handover_events::*;
-use handover_outbox::ports::*;
-use marketplace::ports::*;
-use marketplace_domain::*;
+use handover_events::EventId;
+use handover_outbox::ports::{Changed, StoreError};
+use marketplace::ports::{AssetRepoWrapper, MarketUnit, RefundRepoWrapper};
+use marketplace_domain::{
+    Asset, Balance, CancelReason, Coupon, CouponStatus, Hold, HoldStatus, OrderId, OrderStatus,
+    PaymentStatus, Posting, Refund, RefundStatus,
+};
 
 use super::super::{Faulty, Unit};
 use crate::machines::NOTHING;

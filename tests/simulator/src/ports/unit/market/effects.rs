@@ -1,12 +1,15 @@
 //! Effects of consumers; each write may make the handler fail.
 
 use handover_events::EventId;
-use handover_outbox::ports::*;
-use marketplace::ports::*;
+use handover_outbox::ports::StoreError;
+use marketplace::ports::{
+    CreditChange, CreditRepoWrapper, EffectRepoWrapper, ListingChange, NewShipmentTask, Notification,
+    NotificationRepoWrapper,
+};
 use marketplace_domain::OrderId;
 
 use super::super::{Faulty, Unit};
-use crate::faults::Fault;
+use crate::fault_kinds::Fault;
 
 impl EffectRepoWrapper for Unit {
     async fn change_listings(&mut self, changes: &[ListingChange]) -> Result<(), StoreError> {

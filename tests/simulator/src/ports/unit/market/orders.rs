@@ -1,8 +1,8 @@
 //! Products, orders and payments: each write is a transition of a state machine.
 
-use handover_outbox::ports::*;
-use marketplace::ports::*;
-use marketplace_domain::*;
+use handover_outbox::ports::{Changed, StoreError};
+use marketplace::ports::{MarketUnit, OrderRepoWrapper, PaymentRepoWrapper, ProductRepoWrapper};
+use marketplace_domain::{HoldStatus, Order, OrderStatus, Payment, Product};
 
 use super::super::{Faulty, Unit};
 

@@ -1,7 +1,7 @@
 //! Checks consume-log records: each attempt is counted once, and each retry has the correct backoff.
 
 use handover_events::ConsumeStatus;
-use handover_outbox::ports::*;
+use handover_outbox::ports::{ConsumeLogWrapper, Consumption, Expected, StoreError};
 
 use super::super::{Faulty, Unit};
 use crate::machines::NOTHING;

@@ -1,8 +1,11 @@
 //! Dead letters and the audit log.
 
 use handover_events::{ConsumeStatus, EventId};
-use handover_outbox::ports::*;
-use marketplace::ports::*;
+use handover_outbox::ports::{
+    AuditEntry, AuditRepoWrapper, Changed, Consumed, DeadLetter, DeadLetterRepoWrapper, DeadLetterStatus,
+    Decision, StoreError,
+};
+use marketplace::ports::MarketUnit;
 
 use super::super::{Faulty, Unit};
 use crate::machines::NOTHING;

@@ -5,16 +5,18 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, Utc};
-use handover_events::*;
+use handover_events::{AggregateRef, EventId, OutboxStatus, PartitionSet};
 use handover_outbox::OnOutage;
-use handover_outbox::ports::*;
-use marketplace::ports::*;
-use marketplace_domain::*;
+use handover_outbox::ports::{
+    Changed, Confirmed, FailedPublish, LeaseRepoWrapper, NewEvent, OnFailed, OutboxRepoWrapper, OutboxRow,
+    OwnedPartition, PartitionLease, Redrive, RedrivenRow, RelayId, StoreError, UnorderedTypes,
+};
+use marketplace::ports::MarketUnit;
+use marketplace_domain::{EventType, Hold, HoldStatus, OrderId};
 
 use super::super::{Faulty, Unit};
-use crate::actors::manual_rows::{is_manual, is_unpublishable};
-use crate::faults::{CrashPoint, Fault};
-use crate::oracle::is_ordered;
+use crate::fault_kinds::{CrashPoint, Fault};
+use crate::row_kinds::{is_manual, is_ordered, is_unpublishable};
 use crate::run_settings::RELAY_BACKOFF;
 
 impl OutboxRepoWrapper for Unit {

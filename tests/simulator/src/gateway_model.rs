@@ -7,20 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use handover_events::*;
-use marketplace::App;
 use marketplace::ports::RefundRequest;
-use marketplace::use_cases::*;
-use marketplace_domain::*;
+use marketplace_domain::{Money, Payment, PaymentId, PaymentResult, RefundId, RefundResult};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::by_gateway;
-use super::journal::{ClientResponse, Journal};
-use crate::faults::{Fault, Faults};
-
-/// Maximum number of attempts to report a refund; after that it is reported only if the request is repeated.
-const REPORTS: usize = 4;
+use super::fault_kinds::Fault;
+use super::faults::Faults;
 
 /// The gateway of all processes of a run. Clones share the state.
 #[derive(Clone)]
@@ -155,65 +148,7 @@ impl GatewayModel {
         }
     }
 
-    /// Reports the result of a refund; repeats a report that failed.
-    pub(crate) async fn report(self, app: App, journal: Journal, refund: RefundId) {
-        let Some(GatewayRefund { result, .. }) = self.refunds().get(&refund).copied() else { return };
-        let faults = &self.faults;
-        if faults.occurs(Fault::UnknownRefund) {
-            let unknown = RefundId::try_from(9_000_000_000_000).expect("a valid id");
-            self.assert_refused(&app, unknown, result).await;
-        }
-        for _ in 0..REPORTS {
-            let context = by_gateway(faults, TenantId::DEFAULT);
-            match settle_refund(&app, &context, SettleRefund { refund, result }).await {
-                Ok(settled) => {
-                    if settled.status != settled_as(result) {
-                        let by = settled.status;
-                        faults.violation(format!("refund {refund} was reported as {result:?}, but is {by}"));
-                    }
-                    journal.record("the gateway", ClientResponse::RefundSettled(refund, settled.status));
-                    break;
-                }
-                Err(error @ UseCaseError::Store(_)) => {
-                    faults.note("the gateway", || format!("report of refund {refund} failed: {error}"));
-                    faults.sleep(faults.random.millis(50..500)).await;
-                }
-                Err(error) => {
-                    faults.violation(format!(
-                        "refund {refund} is {result:?}, but the report was refused: {error}"
-                    ));
-                    return;
-                }
-            }
-        }
-        if faults.occurs(Fault::Contradiction) {
-            let opposite = match result {
-                RefundResult::Success => RefundResult::Failed,
-                RefundResult::Failed => RefundResult::Success,
-            };
-            // Only an accepted report can be contradicted.
-            if journal.responses().contains(&ClientResponse::RefundSettled(refund, settled_as(result))) {
-                self.assert_refused(&app, refund, opposite).await;
-            }
-        }
-    }
-
-    /// Sends a report that must be rejected.
-    async fn assert_refused(&self, app: &App, refund: RefundId, result: RefundResult) {
-        let context = by_gateway(&self.faults, TenantId::DEFAULT);
-        if settle_refund(app, &context, SettleRefund { refund, result }).await.is_ok() {
-            self.faults.violation(format!("an invalid report settled refund {refund}"));
-        }
-    }
-
     fn state(&self) -> MutexGuard<'_, GatewayState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn settled_as(result: RefundResult) -> RefundStatus {
-    match result {
-        RefundResult::Success => RefundStatus::Success,
-        RefundResult::Failed => RefundStatus::Failed,
     }
 }

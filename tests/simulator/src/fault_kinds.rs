@@ -1,0 +1,219 @@
+//! The faults of the ports and of external parties, and the crash points, each with its maximum rate.
+
+macro_rules! faults {
+    ($($port:literal: { $($(#[$doc:meta])* $fault:ident $rate:literal,)* })*) => {
+        /// A fault of a port or of an external party.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum Fault { $($($(#[$doc])* $fault,)*)* }
+
+        impl Fault {
+            pub(crate) const ALL: &'static [Fault] = &[$($(Fault::$fault,)*)*];
+
+            /// The port or party that has the fault.
+            pub(crate) const fn port(self) -> &'static str {
+                match self { $($(Fault::$fault => $port,)*)* }
+            }
+
+            pub(crate) const fn name(self) -> &'static str {
+            match self { $($(Fault::$fault => stringify!($fault),)*)* }
+            }
+
+            /// Maximum probability that the fault occurs at a call at which it can occur, in thousandths.
+            pub(crate) const fn rate(self) -> u64 {
+                match self { $($(Fault::$fault => $rate,)*)* }
+            }
+        }
+    };
+}
+
+faults! {
+    "store": {
+        /// No connection is free, or the server is unreachable: no transaction was begun.
+        NoConnection 12,
+        /// The statement was chosen as the victim of a deadlock: the transaction is rolled back.
+        Deadlock 15,
+        /// A lock timed out: the unit of work cannot be committed, although MySQL still accepts statements in it.
+        LockTimeout 8,
+        /// The statement fails, as with a full disk.
+        Refused 5,
+        /// A call takes up to 400 ms.
+        Slow 30,
+        /// A call takes longer than a lease.
+        Stall 8,
+        /// COMMIT fails, and nothing is committed.
+        CommitLost 15,
+        /// The connection is lost during COMMIT; the transaction was committed.
+        CommitUnknownApplied 40,
+        /// The connection is lost during COMMIT; the transaction was not committed.
+        CommitUnknownLost 15,
+    }
+    "broker": {
+        /// The message is stored, its confirm is lost.
+        ConfirmLost 50,
+        /// Message and confirm are lost.
+        PublishLost 40,
+        /// The broker nacks the message.
+        Nacked 60,
+        /// One message closes the channel, so the whole window fails.
+        WindowRefused 20,
+        /// The message is stored twice.
+        Duplicated 80,
+        /// The message is lost after its confirm, as when a node loses its disk.
+        LostAfterConfirm 20,
+        /// The message reaches its queue long after its confirm.
+        LateAfterConfirm 60,
+        /// The message reaches its queue long after the confirm timed out.
+        LateAfterTimeout 40,
+        /// All messages are returned as unroutable, for a while.
+        Unroutable 300,
+        /// The broker is unreachable, for a while.
+        Unreachable 300,
+        /// The broker blocks publishers, for a while; it still delivers.
+        Blocked 250,
+        /// A queue loses its ready messages.
+        Purged 60,
+        /// The consumer's channel is closed; its unacknowledged deliveries are redelivered.
+        ChannelClosed 20,
+        /// An ack or nack is lost.
+        SettlementLost 50,
+        /// Deliveries are reordered.
+        Reordered 60,
+        /// A second message with the same id and another body is published.
+        Corrupted 10,
+        /// A queue contains a message that is not one of the application's events.
+        ForeignMessage 300,
+        /// A copy of a delayed message is delivered before its time.
+        Early 100,
+    }
+    "clock": {
+        /// The clock of a process is wrong by up to two seconds.
+        Skew 400,
+        /// The clock of a process stops for a while.
+        Freeze 120,
+        /// The clock of a process steps by up to five seconds.
+        Step 120,
+        /// The clock of the database steps.
+        DatabaseStep 80,
+    }
+    "process": {
+        /// A process is killed at a random time.
+        Killed 300,
+        /// A process is killed at a named crash point, which has its own rate.
+        KilledAtPoint 1000,
+        /// A process is stopped cleanly and started again.
+        Restarted 120,
+    }
+    "client": {
+        /// The client disconnects before the response.
+        Disconnect 100,
+        /// The client sends the same request twice at the same time.
+        ConcurrentRepeat 60,
+    }
+    "gateway": {
+        /// A report is sent again.
+        ReportedAgain 300,
+        /// A report is sent late.
+        ReportedLate 150,
+        /// A report has a wrong amount.
+        WrongAmount 60,
+        /// A report names an unknown payment.
+        UnknownPayment 40,
+        /// A report contradicts an earlier one.
+        Contradiction 60,
+        /// The gateway is unavailable for a refund request.
+        Unavailable 250,
+        /// The gateway refuses a refund request for now.
+        RefundRefused 150,
+        /// A refund request gets no response, and it was not accepted.
+        NoResponse 150,
+        /// A refund request gets no response, although it was accepted.
+        AcceptedNoResponse 200,
+        /// A refund request gets an error response, although it was accepted.
+        AcceptedWithError 250,
+        /// A refund request is accepted twice.
+        AcceptedTwice 250,
+        /// The response to a refund request is late.
+        ResponseLate 250,
+        /// The refund fails.
+        RefundFails 400,
+        /// The report is sent before the response to the refund request.
+        ReportedBeforeResponse 300,
+        /// The report of a refund is lost; it is sent when the request is repeated.
+        ReportLost 400,
+        /// A report names an unknown refund.
+        UnknownRefund 150,
+    }
+    "manual-sql": {
+        /// The outbox row of an ORDER_PAID is never inserted (004: a row lost through manual SQL).
+        RowNeverInserted 150,
+        /// The outbox row of an ORDER_PAID is deleted after all consumers have applied it.
+        RowDeleted 400,
+    }
+    "handler": {
+        /// During the fault phase every attempt to change the listing of certain orders fails.
+        Poison 300,
+        /// One attempt fails.
+        Fails 30,
+        /// An attempt exceeds its time limit.
+        TooSlow 8,
+    }
+}
+
+macro_rules! crash_points {
+    ($($(#[$doc:meta])* $point:ident $rate:literal,)*) => {
+        /// A critical point for a crash.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub(crate) enum CrashPoint { $($(#[$doc])* $point,)* }
+
+        impl CrashPoint {
+            pub(crate) const ALL: &'static [CrashPoint] = &[$(CrashPoint::$point,)*];
+
+            pub(crate) const fn name(self) -> &'static str {
+            match self { $(CrashPoint::$point => stringify!($point),)* }
+            }
+
+            /// Probability of a crash at this point, in thousandths, if the point is enabled; higher for points that
+            /// are rarely reached.
+            pub(crate) const fn rate(self) -> u64 {
+                match self { $(CrashPoint::$point => $rate,)* }
+            }
+        }
+    };
+}
+
+crash_points! {
+    /// Events are committed, the relay is not notified.
+    AfterCommitBeforePublish 25,
+    /// The broker has the message, the confirm is not received.
+    AfterPublishBeforeConfirm 25,
+    /// The confirm is received, the row is not SENT.
+    AfterConfirmBeforeMark 25,
+    /// The row is SENT, but the relay has not received the result of the commit.
+    AfterMark 25,
+    /// The effect is committed, the delivery is not acknowledged.
+    AfterEffectBeforeAck 15,
+    /// An attempt is counted, but has not begun.
+    AfterCountBeforeAttempt 150,
+    /// A failed attempt is recorded, its delivery is not requeued.
+    AfterFailureBeforeNack 150,
+    /// A dead letter is in the table and still in its queue.
+    AfterParkBeforeAck 300,
+    /// A dead letter is REPLAYING, its message is not sent.
+    InReplayBeforeSending 400,
+    /// The message of a replay is sent, its dead letter is not REPLAYED.
+    InReplayAfterSending 400,
+    /// A sweep has found rows and not processed them.
+    InSweep 300,
+    /// Partitions are acquired, but the relay has not received the result.
+    InPartitionAcquisition 40,
+    /// Holds are written; the balances, coupons and order that belong to them are not.
+    InLock 20,
+    /// A refund request is recorded, but not sent to the gateway.
+    AfterClaimBeforeGateway 200,
+    /// A refund request is sent to the gateway, its result is not recorded.
+    AfterGatewayCall 200,
+    /// The reaper has found expired locks and not processed them.
+    InReaper 60,
+    /// The repair job appends a lost event and has not committed it.
+    InRepair 300,
+}

@@ -1,0 +1,94 @@
+//! The checks of a run: of the ledger while it runs, of every invariant when no work is pending, and after the recovery
+//! by operators.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::World;
+use crate::actors::operators;
+use crate::oracle::{self, Evidence};
+
+/// Maximum time until no work is pending after the end of the fault phase.
+const IDLE_WITHIN: Duration = Duration::from_secs(180);
+/// Interval at which the ledger is checked.
+const LEDGER_CHECK_INTERVAL: Duration = Duration::from_secs(3);
+/// Maximum number of times that operators redrive and replay everything.
+const MAX_RECOVERIES: u32 = 4;
+
+impl World {
+    /// Checks the ledger periodically.
+    pub(super) async fn audits(&self) {
+        loop {
+            self.faults.sleep(LEDGER_CHECK_INTERVAL).await;
+            for violation in
+                oracle::ledger_violations(&self.store).await.expect("the plain store has no faults")
+            {
+                self.faults.violation(violation);
+            }
+        }
+    }
+
+    pub(super) fn evidence(&self, recovered: bool) -> Evidence {
+        Evidence {
+            store: Arc::new(self.store.clone()),
+            broker: Arc::new(self.broker.clone()),
+            app: self.plain_app(),
+            journal: self.journal.clone(),
+            gateway_model: self.gateway_model.clone(),
+            faults: self.faults.clone(),
+            recovered,
+        }
+    }
+
+    /// Operators redrive and replay everything, several times because one replay can enable another: a dead commit of
+    /// an asset succeeds only after its lock has been replayed.
+    pub(super) async fn recover(&self) -> Vec<String> {
+        let evidence = self.evidence(true);
+        let mut pending = Vec::new();
+        for _ in 0..MAX_RECOVERIES {
+            operators::recover(&self.app(0), &self.faults, &self.journal).await;
+            pending = self.wait_until_idle(&evidence).await;
+            while operators::release_unpublishable(&self.app(0), &self.faults).await {
+                pending = self.wait_until_idle(&evidence).await;
+            }
+            let open_dead_letters =
+                oracle::open_dead_letters(&self.store).await.expect("the plain store has no faults");
+            if !pending.is_empty() || open_dead_letters == 0 {
+                break;
+            }
+        }
+        self.check(&evidence, pending).await
+    }
+
+    /// Waits until no work is pending and checks every invariant.
+    pub(super) async fn check_when_idle(&self, recovered: bool) -> Vec<String> {
+        let evidence = self.evidence(recovered);
+        let pending = self.wait_until_idle(&evidence).await;
+        self.check(&evidence, pending).await
+    }
+
+    /// Returns the violations: work that is still pending, and violated invariants.
+    async fn check(&self, evidence: &Evidence, pending: Vec<String>) -> Vec<String> {
+        let mut violations: Vec<String> = pending.into_iter().map(|what| format!("stuck: {what}")).collect();
+        violations.extend(oracle::violations(evidence).await.expect("the plain store has no faults"));
+        violations
+    }
+
+    /// Waits until no work is pending; returns what is still pending after [`IDLE_WITHIN`].
+    async fn wait_until_idle(&self, evidence: &Evidence) -> Vec<String> {
+        let deadline = Instant::now() + IDLE_WITHIN;
+        let mut idle_checks = 0;
+        loop {
+            let limit = if Instant::now() > deadline { 20 } else { 1 };
+            let pending = oracle::unsettled(evidence, limit).await.expect("the plain store has no faults");
+            // Two checks: a call that began in the fault phase may commit after the first one.
+            idle_checks = if pending.is_empty() { idle_checks + 1 } else { 0 };
+            if idle_checks > 1 || limit > 1 {
+                return pending;
+            }
+            self.faults.sleep(Duration::from_millis(500)).await;
+        }
+    }
+}

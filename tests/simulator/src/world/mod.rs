@@ -1,0 +1,243 @@
+//! One run: processes on one store and one broker, actors, the fault phase, the recovery, and the final checks.
+
+mod checks;
+mod processes;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use handover_memory::{MemoryBroker, VirtualClock};
+use handover_outbox::WakeupNotifier;
+use handover_outbox::ports::Clock;
+use marketplace::handlers::standard;
+use marketplace::service;
+use marketplace::use_cases::{ListProduct, list_product};
+use marketplace_domain::{Money, Title};
+use marketplace_memory::MemoryStore;
+use tokio::time::Instant;
+
+use super::actors::journal::{Journal, ListedProduct};
+use super::actors::{self, ActorState, asset_grants, clients, environment, operators, refund_reports};
+use super::faults::Faults;
+use super::gateway_model::GatewayModel;
+use super::oracle;
+use super::ports::clock::FaultyClock;
+use super::ports::defects::Defect;
+use super::random_numbers::RandomNumbers;
+use super::run::{Outcome, Run};
+use super::run_settings::RunSettings;
+
+use processes::Slot;
+
+/// Share of the runs that are compared with a run without faults, in thousandths.
+const COMPARED_PERMILLE: u64 = 100;
+
+/// Executes one run on a separate runtime with one thread and virtual time.
+pub fn play(run: Run) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime on this thread");
+    runtime.block_on(async move { World::new(run).play(run.until).await })
+}
+
+struct World {
+    faults: Faults,
+    store: MemoryStore,
+    broker: MemoryBroker,
+    slots: Vec<Slot>,
+    clocks: Vec<FaultyClock>,
+    journal: Journal,
+    gateway_model: GatewayModel,
+    consumers: Arc<BTreeMap<&'static str, &'static str>>,
+    run_settings: RunSettings,
+    defect: Option<Defect>,
+}
+
+impl World {
+    fn new(run: Run) -> World {
+        let random = RandomNumbers::new(run.seed);
+        let run_settings = RunSettings::of(&random);
+        let faults = Faults::new(random.fork(), run.profile, run.story);
+        let start = chrono::DateTime::from_timestamp(1_770_000_000, 0).expect("a valid timestamp");
+        let clock = VirtualClock::new(start);
+        let port: Arc<dyn Clock> = Arc::new(clock.clone());
+        let store = MemoryStore::new(Arc::clone(&port), WakeupNotifier::default());
+        let broker = MemoryBroker::new(port);
+        let processes = if faults.random.permille(150) { 3 } else { 2 };
+        let clocks = (0..processes).map(|_| FaultyClock::new(clock.with_own_skew())).collect();
+        let journal = Journal::new(faults.clone());
+        let gateway_model = GatewayModel::new(faults.clone());
+        let mut world = World {
+            faults,
+            store,
+            broker,
+            slots: Vec::new(),
+            clocks,
+            journal,
+            gateway_model,
+            consumers: Arc::default(),
+            run_settings,
+            defect: run.defect,
+        };
+        let (app, ..) = world.process(0, &Arc::default());
+        world.consumers = Arc::new(standard(&app).iter().map(|s| (s.queue, s.handler.name())).collect());
+        for slot in 0..processes {
+            let killed = Arc::default();
+            let (app, _) = world.process(slot, &killed);
+            world.slots.push(Slot { app: Mutex::new(app), killed });
+        }
+        world
+    }
+
+    async fn play(self, until: Option<Duration>) -> Outcome {
+        // The gateway's reports and the ledger checks also run during the final checks.
+        tokio::select! {
+            biased;
+            outcome = self.execute(until) => outcome,
+            () = self.reports() => unreachable!("the reports of the gateway never end"),
+            () = self.audits() => unreachable!("the ledger checks never end"),
+        }
+    }
+
+    async fn execute(&self, until: Option<Duration>) -> Outcome {
+        self.set_up().await;
+        let begun = Instant::now();
+        let max_length = Duration::from_secs(4 + self.faults.random.below(5));
+        let max_length = until.map_or(max_length, |until| until.min(max_length));
+        let plain_app = self.plain_app();
+        let fault_phase = async {
+            let slots = (0..self.slots.len()).map(|slot| self.supervise(slot));
+            tokio::join!(
+                join_all(slots),
+                environment::disturb_broker(&self.faults, &self.broker),
+                environment::disturb_clocks(&self.faults, &self.clocks, &self.store),
+                environment::delete_rows(&plain_app, &self.faults, &self.store),
+                self.clients(),
+                self.operators(),
+            );
+        };
+        let _ = tokio::time::timeout(max_length, fault_phase).await;
+        let fault_duration = begun.elapsed();
+        self.heal().await;
+        let mut violations = self.check_when_idle(false).await;
+        if violations.is_empty() {
+            violations.extend(self.recover().await);
+            if violations.is_empty() && self.faults.random.permille(COMPARED_PERMILLE) {
+                // A stalled call may still commit a change, which would be missing in the reference run.
+                self.faults.wait_for_stalled_calls().await;
+                violations.extend(self.check_when_idle(true).await);
+                let differences = oracle::differences(&self.evidence(true)).await;
+                violations.extend(
+                    differences.unwrap_or_else(|error| vec![format!("the reference run failed: {error}")]),
+                );
+            }
+        }
+        violations.splice(0..0, self.faults.violations());
+        let coverage = self.faults.coverage();
+        let (orders, events) =
+            oracle::sizes(&self.evidence(true)).await.expect("the plain store has no faults");
+        for slot in 0..self.slots.len() {
+            self.app(slot).tx.tasks.kill();
+            self.app(slot).tx.tasks.ended().await;
+        }
+        self.faults
+            .note("world", || format!("ends with {orders} orders, {events} events and {violations:?}"));
+        Outcome { violations, orders, events, fault_duration, coverage, story: self.faults.story() }
+    }
+
+    /// Lists products, grants assets and starts the processes, without faults.
+    async fn set_up(&self) {
+        let seller_app = self.plain_app();
+        service::prepare(&seller_app).await.expect("the start has no faults");
+        // Longer than the clock skew: a consumer ignores events created before its first subscription.
+        self.faults.sleep(Duration::from_secs(10)).await;
+        let random = &self.faults.random;
+        for number in 0..6 + random.below(8) {
+            let [first, second] = actors::tenants();
+            let tenant = if number % 3 == 2 { second } else { first };
+            let seller = actors::user(200 + number % 4);
+            let title = Title::try_from(format!("thing {number}")).expect("a valid title");
+            let price = Money::from_minor(8_850).expect("a valid price");
+            let command = ListProduct { title, price };
+            let listed =
+                list_product(&seller_app, &actors::by_user(&self.faults, tenant, seller), command).await;
+            self.journal.add_product(ListedProduct {
+                tenant,
+                id: listed.expect("listing has no faults").id,
+                seller,
+                price,
+            });
+        }
+        asset_grants::grant_at_begin(&seller_app, &self.faults, &self.journal).await;
+        for slot in 0..self.slots.len() {
+            self.start(slot);
+        }
+    }
+
+    fn actor_state(&self) -> ActorState {
+        ActorState {
+            faults: self.faults.clone(),
+            journal: self.journal.clone(),
+            gateway_model: self.gateway_model.clone(),
+        }
+    }
+
+    /// The gateway reports refund results to a random process.
+    async fn reports(&self) {
+        loop {
+            let refund = self.gateway_model.next_report().await;
+            let app = self.app(self.faults.random.index(self.slots.len()));
+            #[allow(clippy::disallowed_methods, reason = "not a task of a simulated process")]
+            drop(tokio::spawn(refund_reports::report(app, self.actor_state(), refund)));
+        }
+    }
+
+    async fn clients(&self) {
+        let actor_state = self.actor_state();
+        let client = || async {
+            for _ in 0..3 + self.faults.random.below(7) {
+                let slot = self.faults.random.index(self.slots.len());
+                clients::act(&self.app(slot), &actor_state).await;
+                self.faults.sleep(self.faults.random.millis(0..800)).await;
+            }
+        };
+        tokio::join!(client(), client(), client(), client());
+    }
+
+    async fn operators(&self) {
+        loop {
+            self.faults.sleep(self.faults.random.millis(300..1_500)).await;
+            let slot = self.faults.random.index(self.slots.len());
+            // A process that crashes does not respond, so the call needs a timeout.
+            let app = self.app(slot);
+            let patience = Duration::from_secs(10);
+            let _ = tokio::time::timeout(patience, operators::act(&app, &self.faults, &self.journal)).await;
+        }
+    }
+
+    async fn heal(&self) {
+        self.faults.heal();
+        self.broker.set_reachable(true);
+        self.broker.set_blocked(None);
+        self.clocks.iter().for_each(FaultyClock::heal);
+        for slot in 0..self.slots.len() {
+            // The fault phase may have ended between a crash and the restart, or during a stop.
+            let tasks = self.app(slot).tx.tasks;
+            if tasks.is_killed() || tasks.stopping().is_cancelled() {
+                tasks.kill();
+                tasks.ended().await;
+                self.start(slot);
+            }
+        }
+    }
+}
+
+/// Runs the futures concurrently until all have finished.
+async fn join_all(players: impl Iterator<Item = impl Future<Output = ()>>) {
+    let mut players: Vec<_> = players.map(Box::pin).collect();
+    std::future::poll_fn(|context| {
+        players.retain_mut(|player| player.as_mut().poll(context).is_pending());
+        if players.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}

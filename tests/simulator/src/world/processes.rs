@@ -1,0 +1,121 @@
+//! The processes of a run: created, started, killed, stopped and restarted, on one store and one broker.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use handover_outbox::ports::Broker;
+use handover_outbox::{Tasks, Transactor, TxPolicy, WakeupNotifier};
+use marketplace::idempotency::RequestSettings;
+use marketplace::ports::MarketStore;
+use marketplace::{App, service};
+use tokio::sync::Notify;
+
+use super::World;
+use crate::fault_kinds::Fault;
+use crate::ports::Process;
+use crate::ports::broker::FaultyBroker;
+use crate::ports::defects::{DefectiveBroker, DefectiveStore};
+use crate::ports::gateway::FaultyGateway;
+use crate::ports::store::FaultyStore;
+
+/// Maximum time of a clean stop during the fault phase.
+const STOP_TIMEOUT: Duration = Duration::from_secs(120);
+/// Lease of an idempotency key: shorter than some requests take, so that leases expire.
+const KEY_LEASE: Duration = Duration::from_secs(1);
+
+/// A slot runs one process at a time.
+pub(super) struct Slot {
+    pub(super) app: Mutex<App>,
+    pub(super) killed: Arc<Notify>,
+}
+
+impl World {
+    /// Creates a process for this slot, with its own tasks, wake-ups and ids on the shared store and broker.
+    pub(super) fn process(&self, slot: usize, killed: &Arc<Notify>) -> (App, WakeupNotifier) {
+        let (wake, tasks) = (WakeupNotifier::default(), Tasks::default());
+        let process = Process {
+            name: format!("process {slot}").into(),
+            faults: self.faults.clone(),
+            tasks: tasks.clone(),
+            on_failed: self.run_settings.on_failed,
+            on_outage: self.run_settings.settings.relay.on_outage,
+            consumers: Arc::clone(&self.consumers),
+            killed: Arc::clone(killed),
+        };
+        let inner: Arc<MarketStore> = Arc::new(self.store.for_process(wake.clone()));
+        let clock = self.clocks.get(slot).expect("a clock for each slot");
+        let store = FaultyStore { inner, process: process.clone(), flavour: self.run_settings.flavour };
+        let store: Arc<MarketStore> = match self.defect {
+            Some(defect) => Arc::new(DefectiveStore { inner: store, defect }),
+            None => Arc::new(store),
+        };
+        let tx = Transactor {
+            store,
+            tasks,
+            clock: Arc::new(clock.clone()),
+            random: Arc::new(self.faults.random.clone()),
+            policy: TxPolicy::default(),
+        };
+        let broker = FaultyBroker {
+            inner: Arc::new(self.broker.clone()),
+            process: process.clone(),
+            plain: Arc::new(self.store.clone()),
+        };
+        let broker: Arc<dyn Broker> = match self.defect {
+            Some(defect) => Arc::new(DefectiveBroker { inner: broker, defect }),
+            None => Arc::new(broker),
+        };
+        let gateway = FaultyGateway { gateway_model: self.gateway_model.clone(), process };
+        let requests = RequestSettings { lease: KEY_LEASE, ..RequestSettings::default() };
+        let app = App::new(tx, broker, self.run_settings.rules()).with_requests(requests);
+        (app.with_gateway(Arc::new(gateway)), wake)
+    }
+
+    /// The application without faults.
+    pub(super) fn plain_app(&self) -> App {
+        let app = self.app(0);
+        let tx =
+            Transactor { store: Arc::new(self.store.clone()), tasks: Tasks::default(), ..app.tx.clone() };
+        App::new(tx, Arc::new(self.broker.clone()), (*app.rules).clone())
+    }
+
+    pub(super) fn app(&self, slot: usize) -> App {
+        let slot = self.slots.get(slot).expect("the slot exists");
+        slot.app.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn start(&self, slot: usize) {
+        let slot_state = self.slots.get(slot).expect("the slot exists");
+        let (app, wake) = self.process(slot, &slot_state.killed);
+        service::start(&app, &wake, service::Roles::ALL, &self.run_settings.settings);
+        self.faults.note("world", || format!("process {slot} starts"));
+        *slot_state.app.lock().unwrap_or_else(PoisonError::into_inner) = app;
+    }
+
+    /// Kills or stops the process of a slot at random times, and restarts it after that or after a crash.
+    pub(super) async fn supervise(&self, slot: usize) {
+        let (faults, killed) = (&self.faults, &self.slots.get(slot).expect("the slot exists").killed);
+        loop {
+            let wait = faults.random.millis(500..4_000);
+            let crashed = tokio::time::timeout(wait, killed.notified()).await.is_ok();
+            let app = self.app(slot);
+            if crashed {
+                faults.note("world", || format!("process {slot} has crashed"));
+            } else if faults.occurs(Fault::Killed) {
+                faults.note("world", || format!("process {slot} is killed"));
+                app.tx.tasks.kill();
+            } else if faults.occurs(Fault::Restarted) {
+                faults.note("world", || format!("process {slot} is stopped"));
+                if tokio::time::timeout(STOP_TIMEOUT, app.tx.tasks.stop()).await.is_err() {
+                    faults.violation(format!("process {slot} does not stop"));
+                }
+                app.tx.tasks.kill();
+            } else {
+                continue;
+            }
+            app.tx.tasks.ended().await;
+            faults.sleep(faults.random.millis(0..300)).await;
+            self.start(slot);
+        }
+    }
+}
