@@ -15,7 +15,7 @@ macro_rules! faults {
     ($run:ident($faults:ident) { $($test:ident: $fault:ident breaks [$($rule:literal),* $(,)?])* }) => {
         $(#[test]
         fn $test() {
-            super::assert_broken(&$run($faults::$fault), &[$($rule),*]);
+            crate::selftest::assert_broken(&$run($faults::$fault), &[$($rule),*]);
         })*
     };
 }

@@ -1,19 +1,10 @@
-//! Stores with one fault each, in the outbox or in rows of the marketplace. Rules of both contracts may find a fault.
+//! Faults of the toolkit's ports.
 
-use std::collections::BTreeSet;
+use handover_tests::faulty::store::Fault;
 
-use handover_tests::faulty::store::{Fault, FaultyStoreRig};
-
-use super::broken;
-
-fn broken_by(fault: Fault) -> BTreeSet<&'static str> {
-    let mut names = broken(handover_contract::store::RULES, || Box::new(FaultyStoreRig::new(fault)));
-    names.extend(broken(marketplace_contract::store::RULES, || Box::new(FaultyStoreRig::new(fault))));
-    names
-}
+use super::broken_by;
 
 faults! { broken_by(Fault) {
-    correct_store_breaks_no_rule: None breaks []
     events_are_appended_after_commit: EventsAreAppendedAfterCommit breaks [
         "a_commit_cancelled_at_any_point_is_atomic",
         "dropped_commit_is_atomic_for_rows_and_events",
@@ -51,46 +42,6 @@ faults! { broken_by(Fault) {
         "an_aggregate_whose_next_event_is_not_due_is_listed",
         "the_next_due_time_counts_pending_rows_of_the_partitions_only",
         "the_next_due_time_is_the_earliest_after_now",
-    ]
-    insert_ignores_taken_ids: InsertIgnoresTakenIds breaks [
-        "later_units_work_after_failed_row_write",
-        "duplicate_product_id_is_conflict",
-        "commit_fails_after_failed_row_write",
-        "statements_after_failed_row_write_are_not_committed",
-    ]
-    second_payment_in_processing_is_ignored: SecondPaymentInProcessingIsIgnored breaks [
-        "later_units_work_after_failed_row_write",
-        "second_processing_payment_of_order_is_conflict",
-        "commit_fails_after_failed_row_write",
-        "concurrent_payments_of_order_succeed_exactly_once",
-        "unit_may_settle_payment_and_insert_another",
-        "statements_after_failed_row_write_are_not_committed",
-    ]
-    titles_are_trimmed: TitlesAreTrimmed breaks [
-        "product_is_read_as_written",
-    ]
-    orders_leak_to_other_tenants: OrdersLeakToOtherTenants breaks [
-        "order_is_isolated_by_tenant",
-    ]
-    pages_repeat_last_row: PagesRepeatLastRow breaks [
-        "the_filter_for_changes_omits_reads",
-        "pages_of_blocked_aggregates_are_ordered_by_descending_number",
-        "pages_of_dead_letters_are_ordered_last_parked_first",
-        "listing_pages_are_ordered_by_descending_product",
-        "notification_pages_are_ordered_newest_first",
-        "product_pages_filter_by_status",
-        "product_pages_are_ordered_by_descending_id",
-        "shipment_pages_filter_by_user_and_side",
-        "pages_of_the_audit_log_are_ordered_newest_first",
-        "pages_of_the_log_are_ordered_by_descending_number",
-    ]
-    overdue_excludes_deadline: OverdueExcludesDeadline breaks [
-        "order_created_at_deadline_is_overdue",
-    ]
-    updates_ignore_version: UpdatesIgnoreVersion breaks [
-        "order_advances_only_from_previous_version",
-        "concurrent_order_changes_succeed_exactly_once",
-        "concurrent_read_then_change_succeeds_exactly_once",
     ]
     due_includes_blocked_rows: DueIncludesBlockedRows breaks [
         "a_failed_row_does_not_block_earlier_rows",
@@ -148,32 +99,6 @@ faults! { broken_by(Fault) {
         "an_unapplied_event_is_returned_with_its_rows",
         "an_event_without_settled_record_is_unapplied",
     ]
-    effects_are_deduplicated: EffectsAreDeduplicated breaks [
-        "second_listing_change_of_fact_is_conflict",
-    ]
-    first_listing_release_is_ignored: FirstListingReleaseIsIgnored breaks [
-        "listing_is_independent_of_order_of_changes",
-        "second_listing_change_of_fact_is_conflict",
-        "listing_changes_are_read_in_order_of_application",
-    ]
-    notifications_are_deduplicated: NotificationsAreDeduplicated breaks [
-        "second_notification_of_fact_is_conflict",
-    ]
-    notifications_leak_to_other_tenants: NotificationsLeakToOtherTenants breaks [
-        "notifications_are_isolated_by_tenant",
-    ]
-    credit_is_counted_once_per_event: CreditIsCountedOncePerEvent breaks [
-        "second_credit_change_of_fact_is_conflict",
-    ]
-    credit_is_counted_from_stale_read: CreditIsCountedFromStaleRead breaks [
-        "concurrent_credit_changes_are_not_lost",
-    ]
-    credit_leaks_to_other_tenants: CreditLeaksToOtherTenants breaks [
-        "credit_is_isolated_by_tenant",
-    ]
-    scores_have_no_upper_limit: ScoresHaveNoUpperLimit breaks [
-        "score_depends_only_on_counts",
-    ]
     id_blocks_are_not_raised: IdBlocksAreNotRaised breaks [
         "raised_block_starts_at_or_above_given_id",
         "id_state_reports_next_and_largest_id",
@@ -192,54 +117,6 @@ faults! { broken_by(Fault) {
     expired_leases_are_not_renewed: ExpiredLeasesAreNotRenewed breaks [
         "an_expired_lease_that_was_not_taken_is_renewed",
         "only_own_leases_are_renewed_and_returned",
-    ]
-    commit_succeeds_after_failed_statement: CommitSucceedsAfterFailedStatement breaks [
-        "a_batch_that_names_an_event_twice_is_a_conflict",
-        "a_record_expected_to_be_absent_conflicts_with_an_existing_one",
-        "a_record_in_an_unexpected_state_is_a_conflict",
-        "an_uncommitted_unit_sends_no_notification",
-        "after_a_failed_statement_nothing_can_be_committed",
-        "commit_fails_after_failed_row_write",
-        "one_conflict_undoes_the_whole_unit",
-        "statements_after_a_failed_one_are_not_stored",
-        "statements_after_failed_row_write_are_not_committed",
-    ]
-    commit_sends_no_notification: CommitSendsNoNotification breaks [
-        "a_commit_that_appended_events_notifies_for_their_partitions",
-        "a_commit_that_redrove_rows_notifies_for_their_partitions",
-        "a_commit_that_released_an_aggregate_notifies_for_its_partition",
-        "a_notified_relay_sees_the_events",
-    ]
-    dropped_units_commit: DroppedUnitsCommit breaks [
-        "a_begin_cancelled_at_any_point_does_not_affect_later_units",
-        "a_decision_is_part_of_its_unit",
-        "a_dropped_unit_does_not_change_leases",
-        "a_dropped_unit_subscribes_no_consumer",
-        "a_dropped_unit_undoes_everything",
-        "a_dropped_unit_undoes_its_changes_of_existing_rows",
-        "dropped_unit_rolls_back_updates",
-        "dropped_unit_rolls_back_inserts",
-        "a_history_entry_is_part_of_its_unit",
-        "a_unit_cancelled_during_a_statement_is_rolled_back",
-        "an_uncommitted_unit_sends_no_notification",
-        "an_audit_entry_is_part_of_its_unit",
-        "dropped_units_do_not_affect_later_units",
-        "concurrent_units_do_not_see_each_other",
-    ]
-    products_are_written_outside_unit: ProductsAreWrittenOutsideUnit breaks [
-        "dropped_commit_is_atomic_for_rows_and_events",
-        "dropped_unit_rolls_back_inserts",
-        "commit_fails_after_failed_row_write",
-        "uncommitted_rows_and_events_are_invisible",
-        "rows_and_events_of_commit_become_visible_together",
-        "statements_after_failed_row_write_are_not_committed",
-    ]
-    cancelled_begin_loses_next_unit: CancelledBeginLosesNextUnit breaks [
-        "a_begin_cancelled_at_any_point_does_not_affect_later_units",
-        "cancelled_begins_free_their_resources",
-    ]
-    payments_are_sorted_by_time: PaymentsAreSortedByTime breaks [
-        "payments_of_order_are_ordered_by_id",
     ]
     rows_of_aggregates_are_sorted_by_id: RowsOfAggregatesAreSortedById breaks [
         "rows_of_aggregates_are_ordered_by_aggregate_sequence_and_id",
@@ -285,10 +162,6 @@ faults! { broken_by(Fault) {
         "a_dropped_unit_undoes_everything",
         "a_history_entry_is_part_of_its_unit",
         "writes_of_a_unit_are_invisible_before_its_commit",
-    ]
-    redrive_and_release_send_no_notification: RedriveAndReleaseSendNoNotification breaks [
-        "a_commit_that_redrove_rows_notifies_for_their_partitions",
-        "a_commit_that_released_an_aggregate_notifies_for_its_partition",
     ]
     release_reaches_other_tenants: ReleaseReachesOtherTenants breaks [
         "a_release_applies_to_one_aggregate",
@@ -338,64 +211,5 @@ faults! { broken_by(Fault) {
         "a_dropped_unit_undoes_everything",
         "an_audit_entry_is_part_of_its_unit",
         "writes_of_a_unit_are_invisible_before_its_commit",
-    ]
-    taken_operation_keys_are_ignored: TakenOperationKeysAreIgnored breaks [
-        "duplicate_operation_key_is_conflict",
-        "concurrent_postings_of_one_key_succeed_exactly_once",
-        "operation_keys_are_compared_byte_by_byte",
-    ]
-    operations_leak_to_other_tenants: OperationsLeakToOtherTenants breaks [
-        "operations_are_isolated_by_tenant",
-    ]
-    unbalanced_postings_are_ignored: UnbalancedPostingsAreIgnored breaks [
-        "unbalanced_entries_are_refused",
-    ]
-    balances_are_not_locked: BalancesAreNotLocked breaks [
-        "concurrent_balance_locks_in_any_order_succeed",
-        "concurrent_updates_of_one_balance_are_not_lost",
-    ]
-    negative_balances_are_ignored: NegativeBalancesAreIgnored breaks [
-        "negative_balance_is_refused",
-    ]
-    balances_leak_to_other_tenants: BalancesLeakToOtherTenants breaks [
-        "balances_are_isolated_by_tenant_and_purse",
-    ]
-    frozen_hold_pages_restart: FrozenHoldPagesRestart breaks [
-        "frozen_hold_pages_continue_after_the_last_hold",
-    ]
-    holds_overwrite_others: HoldsOverwriteOthers breaks [
-        "hold_with_unexpected_version_is_conflict",
-        "existing_hold_is_conflict",
-        "concurrent_hold_inserts_succeed_exactly_once",
-        "concurrent_hold_endings_succeed_exactly_once",
-    ]
-    second_refunds_are_ignored: SecondRefundsAreIgnored breaks [
-        "refund_is_allowed_after_previous_failed",
-        "second_refund_of_payment_is_conflict",
-        "concurrent_refunds_of_payment_succeed_exactly_once",
-    ]
-    taken_scopes_are_ignored: TakenScopesAreIgnored breaks [
-        "duplicate_scope_is_conflict",
-        "concurrent_request_inserts_succeed_exactly_once",
-    ]
-    requests_advance_by_any_token: RequestsAdvanceByAnyToken breaks [
-        "request_advances_only_with_its_token",
-        "concurrent_request_takeovers_succeed_exactly_once",
-    ]
-    answered_requests_are_dropped: AnsweredRequestsAreDropped breaks [
-        "request_without_response_is_dropped_with_its_token",
-    ]
-    refunds_are_due_late: RefundsAreDueLate breaks [
-        "refund_is_due_at_its_time",
-        "due_refunds_are_processing_and_ordered_earliest_first",
-    ]
-    coupons_expire_late: CouponsExpireLate breaks [
-        "coupon_is_expired_at_its_expiry_time",
-    ]
-    changed_orders_leak_to_other_tenants: ChangedOrdersLeakToOtherTenants breaks [
-        "changed_orders_are_paged_by_time_and_id",
-    ]
-    drift_is_not_reported: DriftIsNotReported breaks [
-        "balance_that_differs_from_entries_is_reported",
     ]
 }}

@@ -1,0 +1,144 @@
+//! Faults of the marketplace's ports.
+
+use handover_tests::faulty::store::Fault;
+
+use super::broken_by;
+
+faults! { broken_by(Fault) {
+    insert_ignores_taken_ids: InsertIgnoresTakenIds breaks [
+        "later_units_work_after_failed_row_write",
+        "duplicate_product_id_is_conflict",
+        "commit_fails_after_failed_row_write",
+        "statements_after_failed_row_write_are_not_committed",
+    ]
+    second_payment_in_processing_is_ignored: SecondPaymentInProcessingIsIgnored breaks [
+        "later_units_work_after_failed_row_write",
+        "second_processing_payment_of_order_is_conflict",
+        "commit_fails_after_failed_row_write",
+        "concurrent_payments_of_order_succeed_exactly_once",
+        "unit_may_settle_payment_and_insert_another",
+        "statements_after_failed_row_write_are_not_committed",
+    ]
+    titles_are_trimmed: TitlesAreTrimmed breaks [
+        "product_is_read_as_written",
+    ]
+    orders_leak_to_other_tenants: OrdersLeakToOtherTenants breaks [
+        "order_is_isolated_by_tenant",
+    ]
+    pages_repeat_last_row: PagesRepeatLastRow breaks [
+        "the_filter_for_changes_omits_reads",
+        "pages_of_blocked_aggregates_are_ordered_by_descending_number",
+        "pages_of_dead_letters_are_ordered_last_parked_first",
+        "listing_pages_are_ordered_by_descending_product",
+        "notification_pages_are_ordered_newest_first",
+        "product_pages_filter_by_status",
+        "product_pages_are_ordered_by_descending_id",
+        "shipment_pages_filter_by_user_and_side",
+        "pages_of_the_audit_log_are_ordered_newest_first",
+        "pages_of_the_log_are_ordered_by_descending_number",
+    ]
+    overdue_excludes_deadline: OverdueExcludesDeadline breaks [
+        "order_created_at_deadline_is_overdue",
+    ]
+    updates_ignore_version: UpdatesIgnoreVersion breaks [
+        "order_advances_only_from_previous_version",
+        "concurrent_order_changes_succeed_exactly_once",
+        "concurrent_read_then_change_succeeds_exactly_once",
+    ]
+    effects_are_deduplicated: EffectsAreDeduplicated breaks [
+        "second_listing_change_of_fact_is_conflict",
+    ]
+    first_listing_release_is_ignored: FirstListingReleaseIsIgnored breaks [
+        "listing_is_independent_of_order_of_changes",
+        "second_listing_change_of_fact_is_conflict",
+        "listing_changes_are_read_in_order_of_application",
+    ]
+    notifications_are_deduplicated: NotificationsAreDeduplicated breaks [
+        "second_notification_of_fact_is_conflict",
+    ]
+    notifications_leak_to_other_tenants: NotificationsLeakToOtherTenants breaks [
+        "notifications_are_isolated_by_tenant",
+    ]
+    credit_is_counted_once_per_event: CreditIsCountedOncePerEvent breaks [
+        "second_credit_change_of_fact_is_conflict",
+    ]
+    credit_is_counted_from_stale_read: CreditIsCountedFromStaleRead breaks [
+        "concurrent_credit_changes_are_not_lost",
+    ]
+    credit_leaks_to_other_tenants: CreditLeaksToOtherTenants breaks [
+        "credit_is_isolated_by_tenant",
+    ]
+    scores_have_no_upper_limit: ScoresHaveNoUpperLimit breaks [
+        "score_depends_only_on_counts",
+    ]
+    products_are_written_outside_unit: ProductsAreWrittenOutsideUnit breaks [
+        "dropped_commit_is_atomic_for_rows_and_events",
+        "dropped_unit_rolls_back_inserts",
+        "commit_fails_after_failed_row_write",
+        "uncommitted_rows_and_events_are_invisible",
+        "rows_and_events_of_commit_become_visible_together",
+        "statements_after_failed_row_write_are_not_committed",
+    ]
+    payments_are_sorted_by_time: PaymentsAreSortedByTime breaks [
+        "payments_of_order_are_ordered_by_id",
+    ]
+    taken_operation_keys_are_ignored: TakenOperationKeysAreIgnored breaks [
+        "duplicate_operation_key_is_conflict",
+        "concurrent_postings_of_one_key_succeed_exactly_once",
+        "operation_keys_are_compared_byte_by_byte",
+    ]
+    operations_leak_to_other_tenants: OperationsLeakToOtherTenants breaks [
+        "operations_are_isolated_by_tenant",
+    ]
+    unbalanced_postings_are_ignored: UnbalancedPostingsAreIgnored breaks [
+        "unbalanced_entries_are_refused",
+    ]
+    balances_are_not_locked: BalancesAreNotLocked breaks [
+        "concurrent_balance_locks_in_any_order_succeed",
+        "concurrent_updates_of_one_balance_are_not_lost",
+    ]
+    negative_balances_are_ignored: NegativeBalancesAreIgnored breaks [
+        "negative_balance_is_refused",
+    ]
+    balances_leak_to_other_tenants: BalancesLeakToOtherTenants breaks [
+        "balances_are_isolated_by_tenant_and_purse",
+    ]
+    frozen_hold_pages_restart: FrozenHoldPagesRestart breaks [
+        "frozen_hold_pages_continue_after_the_last_hold",
+    ]
+    holds_overwrite_others: HoldsOverwriteOthers breaks [
+        "hold_with_unexpected_version_is_conflict",
+        "existing_hold_is_conflict",
+        "concurrent_hold_inserts_succeed_exactly_once",
+        "concurrent_hold_endings_succeed_exactly_once",
+    ]
+    second_refunds_are_ignored: SecondRefundsAreIgnored breaks [
+        "refund_is_allowed_after_previous_failed",
+        "second_refund_of_payment_is_conflict",
+        "concurrent_refunds_of_payment_succeed_exactly_once",
+    ]
+    taken_scopes_are_ignored: TakenScopesAreIgnored breaks [
+        "duplicate_scope_is_conflict",
+        "concurrent_request_inserts_succeed_exactly_once",
+    ]
+    requests_advance_by_any_token: RequestsAdvanceByAnyToken breaks [
+        "request_advances_only_with_its_token",
+        "concurrent_request_takeovers_succeed_exactly_once",
+    ]
+    answered_requests_are_dropped: AnsweredRequestsAreDropped breaks [
+        "request_without_response_is_dropped_with_its_token",
+    ]
+    refunds_are_due_late: RefundsAreDueLate breaks [
+        "refund_is_due_at_its_time",
+        "due_refunds_are_processing_and_ordered_earliest_first",
+    ]
+    coupons_expire_late: CouponsExpireLate breaks [
+        "coupon_is_expired_at_its_expiry_time",
+    ]
+    changed_orders_leak_to_other_tenants: ChangedOrdersLeakToOtherTenants breaks [
+        "changed_orders_are_paged_by_time_and_id",
+    ]
+    drift_is_not_reported: DriftIsNotReported breaks [
+        "balance_that_differs_from_entries_is_reported",
+    ]
+}}

@@ -1,0 +1,62 @@
+//! Stores with one fault each, in the outbox or in rows of the marketplace. Rules of both contracts may find a fault.
+//! This file has the faults of how units of work begin and end, and of both ports together.
+
+mod market;
+mod outbox;
+
+use std::collections::BTreeSet;
+
+use handover_tests::faulty::store::{Fault, FaultyStoreRig};
+
+use super::broken;
+
+fn broken_by(fault: Fault) -> BTreeSet<&'static str> {
+    let mut names = broken(handover_contract::store::RULES, || Box::new(FaultyStoreRig::new(fault)));
+    names.extend(broken(marketplace_contract::store::RULES, || Box::new(FaultyStoreRig::new(fault))));
+    names
+}
+
+faults! { broken_by(Fault) {
+    correct_store_breaks_no_rule: None breaks []
+    commit_succeeds_after_failed_statement: CommitSucceedsAfterFailedStatement breaks [
+        "a_batch_that_names_an_event_twice_is_a_conflict",
+        "a_record_expected_to_be_absent_conflicts_with_an_existing_one",
+        "a_record_in_an_unexpected_state_is_a_conflict",
+        "an_uncommitted_unit_sends_no_notification",
+        "after_a_failed_statement_nothing_can_be_committed",
+        "commit_fails_after_failed_row_write",
+        "one_conflict_undoes_the_whole_unit",
+        "statements_after_a_failed_one_are_not_stored",
+        "statements_after_failed_row_write_are_not_committed",
+    ]
+    commit_sends_no_notification: CommitSendsNoNotification breaks [
+        "a_commit_that_appended_events_notifies_for_their_partitions",
+        "a_commit_that_redrove_rows_notifies_for_their_partitions",
+        "a_commit_that_released_an_aggregate_notifies_for_its_partition",
+        "a_notified_relay_sees_the_events",
+    ]
+    dropped_units_commit: DroppedUnitsCommit breaks [
+        "a_begin_cancelled_at_any_point_does_not_affect_later_units",
+        "a_decision_is_part_of_its_unit",
+        "a_dropped_unit_does_not_change_leases",
+        "a_dropped_unit_subscribes_no_consumer",
+        "a_dropped_unit_undoes_everything",
+        "a_dropped_unit_undoes_its_changes_of_existing_rows",
+        "dropped_unit_rolls_back_updates",
+        "dropped_unit_rolls_back_inserts",
+        "a_history_entry_is_part_of_its_unit",
+        "a_unit_cancelled_during_a_statement_is_rolled_back",
+        "an_uncommitted_unit_sends_no_notification",
+        "an_audit_entry_is_part_of_its_unit",
+        "dropped_units_do_not_affect_later_units",
+        "concurrent_units_do_not_see_each_other",
+    ]
+    cancelled_begin_loses_next_unit: CancelledBeginLosesNextUnit breaks [
+        "a_begin_cancelled_at_any_point_does_not_affect_later_units",
+        "cancelled_begins_free_their_resources",
+    ]
+    redrive_and_release_send_no_notification: RedriveAndReleaseSendNoNotification breaks [
+        "a_commit_that_redrove_rows_notifies_for_their_partitions",
+        "a_commit_that_released_an_aggregate_notifies_for_its_partition",
+    ]
+}}
