@@ -48,7 +48,7 @@ pub(crate) enum SuccessStatus {
 }
 
 impl SuccessStatus {
-    const fn code(self) -> u16 {
+    pub(crate) const fn code(self) -> u16 {
         match self {
             SuccessStatus::Created => 201,
             SuccessStatus::Ok => 200,
