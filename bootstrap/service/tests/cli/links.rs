@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The READMEs of the workspace and of its packages, and the pages in `bootstrap/docs`.
+/// The READMEs of the workspace and of its packages, and the pages in `bootstrap/docs` and `.github`.
 pub(crate) fn pages(root: &Path) -> Vec<PathBuf> {
     let entries = |folder: &Path| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -23,8 +23,10 @@ pub(crate) fn pages(root: &Path) -> Vec<PathBuf> {
     let inner = [first, second, third].concat();
     let mut pages = vec![root.join("README.md")];
     pages.extend(inner.iter().map(|folder| folder.join("README.md")).filter(|page| page.is_file()));
-    let docs = entries(&root.join("bootstrap/docs")).into_iter();
-    pages.extend(docs.filter(|page| page.extension().is_some_and(|it| it == "md")));
+    for folder in ["bootstrap/docs", ".github"] {
+        let docs = entries(&root.join(folder)).into_iter();
+        pages.extend(docs.filter(|page| page.extension().is_some_and(|it| it == "md")));
+    }
     pages
 }
 
