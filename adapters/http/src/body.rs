@@ -13,8 +13,9 @@ use tokio::time::timeout;
 
 use crate::bodies::EmptyBody;
 use crate::concurrency_limit::RequestPermit;
-use crate::edge::{Edge, Limits};
+use crate::edge::Edge;
 use crate::fields::{Body as RequestBody, Fields, Parsed};
+use crate::limits::Limits;
 use crate::messages;
 use crate::query::Parameters;
 use crate::refusal::Refusal;

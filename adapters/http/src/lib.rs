@@ -38,6 +38,7 @@ mod routes;
 mod server;
 mod slow_clients;
 mod trace;
+mod value_limits;
 mod values;
 pub mod views;
 
@@ -45,7 +46,8 @@ pub use auth::{Claims, KeySet, KeySetError, TokenError, TokenRules, Tokens, Weak
 pub use callback::{CallbackVerifier, InvalidSecret};
 pub use client::{ForwardedHeader, Proxies};
 pub use cors::WebOrigin;
-pub use edge::{Edge, Limits};
+pub use edge::Edge;
+pub use limits::Limits;
 pub use rate_limit::RateLimits;
 pub use readiness::{CachedReadiness, Problem, Readiness};
 pub use routes::{LIMITED_ROUTES, Render, openapi, router, router_with, split_routers};

@@ -10,7 +10,7 @@ use handover_outbox::operations::InvalidRedriveFilter;
 use marketplace_domain::{Asset, MoneyError};
 
 use crate::language::Language;
-use crate::limits::MAX_EVENT_ID_CHARS;
+use crate::value_limits::MAX_EVENT_ID_CHARS;
 
 /// A message in English and Chinese.
 #[derive(Debug, Clone, PartialEq, Eq)]

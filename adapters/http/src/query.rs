@@ -6,9 +6,9 @@ use chrono::{DateTime, Utc};
 use handover_events::{TenantId, UnknownName};
 use marketplace::ports::OrderSide;
 
-use crate::limits::{DEFAULT_LIMIT, MAX_LIMIT};
 use crate::messages::{self, Text};
 use crate::refusal::Refusal;
+use crate::value_limits::{DEFAULT_LIMIT, MAX_LIMIT};
 use crate::values;
 
 /// The query parameters of one request. Read each, then call [`Parameters::finish`]. An empty parameter counts as absent,

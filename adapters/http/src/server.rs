@@ -23,7 +23,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::util::{MapRequest, MapResponse};
 
-use crate::edge::Limits;
+use crate::limits::Limits;
 use crate::slow_clients::{Progress, TimedStream};
 
 /// Pause after a failed accept, for example when the process has no free file descriptors.

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep};
 
-use crate::edge::Limits;
+use crate::limits::Limits;
 
 /// Phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,10 +12,10 @@ use marketplace_domain::{
 use serde_json::{Number, Value};
 
 use crate::document::kinds;
-use crate::limits::{
+use crate::messages::{self, Text};
+use crate::value_limits::{
     MAX_GRANT, MAX_KEY_CHARS, MAX_METHOD_CHARS, MAX_QUEUE_CHARS, MAX_TRANSACTION_CHARS, MAX_TYPE_CHARS,
 };
-use crate::messages::{self, Text};
 
 /// A kind of value that is parsed into a `T`.
 pub(crate) trait Reads<T> {

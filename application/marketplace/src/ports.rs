@@ -10,12 +10,12 @@ mod effects;
 mod gateway;
 mod idempotency;
 mod ids;
-mod limits;
 mod market;
 mod notifications;
 mod orders;
 mod payments;
 mod products;
+mod rate_limit;
 mod refunds;
 
 pub use assets::{
@@ -40,9 +40,6 @@ pub use idempotency::{
     RequestRepo, RequestRepoWrapper, RequestScope, RequestState, StoredResponse,
 };
 pub use ids::{IdBlocks, IdBlocksWrapper, IdKind, IdQueries, IdQueriesWrapper, IdState};
-#[cfg(feature = "mocks")]
-pub use limits::MockRateLimiter;
-pub use limits::{Bucket, InvalidBucket, LimitKey, Party, RateLimitDecision, RateLimiter};
 pub use market::{MarketStore, MarketTransactor, MarketUnit, MarketView, Work};
 pub use notifications::{
     Notification, NotificationQueries, NotificationQueriesWrapper, NotificationRepo, NotificationRepoWrapper,
@@ -50,4 +47,7 @@ pub use notifications::{
 pub use orders::{OrderQueries, OrderQueriesWrapper, OrderRepo, OrderRepoWrapper, OrderSide};
 pub use payments::{PaymentQueries, PaymentQueriesWrapper, PaymentRepo, PaymentRepoWrapper};
 pub use products::{ProductQueries, ProductQueriesWrapper, ProductRepo, ProductRepoWrapper};
+#[cfg(feature = "mocks")]
+pub use rate_limit::MockRateLimiter;
+pub use rate_limit::{Bucket, InvalidBucket, LimitKey, Party, RateLimitDecision, RateLimiter};
 pub use refunds::{RefundQueries, RefundQueriesWrapper, RefundRepo, RefundRepoWrapper};

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::adapters::{Database, Redis, admission};
 use crate::config::{Config, GATEWAY_SECRET, JWT_SECRET, Secret};
-use crate::{Failure, Secrets, descriptors, keys};
+use crate::{Failure, Secrets, descriptors, jwks};
 
 /// Maximum time for requests in flight to finish after the stop signal.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -85,7 +85,7 @@ fn own_tokens(secret: &Secret) -> Result<Tokens, Failure> {
 
 /// Verifier of all tokens that this configuration accepts.
 fn tokens(config: &Config, secrets: &Secrets) -> Result<Tokens, Failure> {
-    let keys = keys::load(config)?;
+    let keys = jwks::load(config)?;
     let tokens = match (&secrets.jwt, keys) {
         (Some(secret), Some(keys)) => own_tokens(secret)?.with_keys(keys),
         (Some(secret), None) => own_tokens(secret)?,
@@ -125,7 +125,7 @@ impl HttpServer {
         let limits = limits(config);
         let tokens = tokens(config, secrets)?;
         if let Some(path) = &config.auth.keys {
-            keys::watch(app, tokens.clone(), path.clone());
+            jwks::watch(app, tokens.clone(), path.clone());
         }
         let redis = Redis::keep(config.redis.as_ref(), &app.tx);
         let edge = Edge {

@@ -9,7 +9,7 @@ mod descriptors;
 pub mod edge;
 mod explanation;
 pub mod failure;
-mod keys;
+mod jwks;
 mod lock;
 pub mod metrics;
 pub mod secrets;

@@ -17,11 +17,11 @@ use utoipa::openapi::schema::{
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::limits::{
+use crate::response::PageView;
+use crate::value_limits::{
     DEFAULT_LIMIT, MAX_EVENT_ID_CHARS, MAX_GRANT, MAX_KEY_CHARS, MAX_LIMIT, MAX_METHOD_CHARS,
     MAX_QUEUE_CHARS, MAX_TRANSACTION_CHARS, MAX_TYPE_CHARS,
 };
-use crate::response::PageView;
 
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])+ $name:ident = $schema:expr;)+) => {$(

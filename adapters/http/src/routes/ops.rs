@@ -17,10 +17,10 @@ use utoipa_axum::routes;
 use crate::context::Operator;
 use crate::document::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
 use crate::edge::Edge;
-use crate::limits::MAX_QUEUE_CHARS;
 use crate::messages;
 use crate::query::Parameters;
 use crate::response::{Done, PageView, RouteResult};
+use crate::value_limits::MAX_QUEUE_CHARS;
 use crate::views::{AuditView, ConsumptionView, QueueView, StatsView};
 
 type AuditPage = PageView<AuditView>;

@@ -4,10 +4,10 @@ mod audit;
 mod consume;
 mod consume_log;
 mod dead_letters;
-mod due;
 mod history;
 mod leases;
 mod outbox;
+mod outbox_due;
 mod outbox_operations;
 mod page;
 #[cfg(test)]

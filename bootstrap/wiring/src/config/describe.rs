@@ -1,6 +1,6 @@
 //! The configuration without its secrets, for `config show`.
 
-use super::keys::{Key, Kind, keys};
+use super::key_list::{Key, Kind, keys};
 use super::layers::{self, Setting, Sources};
 use super::read::show_safely;
 use super::urls::without_password;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::error::{ConfigError, Origin};
-use super::keys::{
+use super::key_list::{
     Kind, NON_SETTINGS, PREFIX, is_section, key, keys, nearest, nearest_section, path_of, variable_of,
 };
 use super::read::Item;

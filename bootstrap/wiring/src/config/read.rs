@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use toml::Value;
 
 use super::error::{ConfigError, Origin};
-use super::keys::{Key, Kind};
+use super::key_list::{Key, Kind};
 use super::layers::{Setting, Settings};
 use super::urls::without_password;
 

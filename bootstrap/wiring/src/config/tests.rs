@@ -20,7 +20,7 @@ use marketplace_http::{Limits, TokenRules};
 
 use crate::Explanation;
 
-use super::keys::{keys, variable_of};
+use super::key_list::{keys, variable_of};
 use super::{BrokerChoice, Config, ConfigError, ConfigErrors, LogFormat, Sources};
 
 fn variables(pairs: &[(&str, &str)]) -> Sources {

@@ -9,10 +9,10 @@ use crate::body::JsonBody;
 use crate::context::Operator;
 use crate::document::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
 use crate::fields::Fields;
-use crate::limits::{MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
 use crate::messages;
 use crate::query::Parameters;
 use crate::response::{Done, PageView, RouteResult};
+use crate::value_limits::{MAX_QUEUE_CHARS, MAX_TYPE_CHARS};
 use crate::views::{DeadLetterView, DiscardView, ReplayView};
 
 type DeadLetterPage = PageView<DeadLetterView>;

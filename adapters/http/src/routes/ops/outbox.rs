@@ -8,11 +8,11 @@ use crate::bodies;
 use crate::body::{JsonBody, OptionalBody};
 use crate::context::Operator;
 use crate::document::{Paging, TENANT, TENANT_NOT_FOUND, kinds};
-use crate::limits::MAX_TYPE_CHARS;
 use crate::messages;
 use crate::path::{PathAggregate, PathEvent};
 use crate::query::Parameters;
 use crate::response::{Done, PageView, RouteResult};
+use crate::value_limits::MAX_TYPE_CHARS;
 use crate::views::{BlockedView, EventView, RedriveView, ReleaseView};
 
 type BlockedPage = PageView<BlockedView>;

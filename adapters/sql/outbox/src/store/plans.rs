@@ -13,7 +13,7 @@ use handover_outbox::ports::{
     StoreError, UnorderedTypes,
 };
 
-use super::due::in_order_of_ids;
+use super::outbox_due::in_order_of_ids;
 use super::{SqlStore, audit, consume, dead_letters, outbox_operations};
 use crate::SqliteOptions;
 use crate::connection::Connection;

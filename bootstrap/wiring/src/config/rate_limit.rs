@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Value;
 
 use super::error::ConfigError;
-use super::keys::{best, similarity};
+use super::key_list::{best, similarity};
 use super::read::{Item, Reader};
 
 /// Maximum capacity of a bucket.
