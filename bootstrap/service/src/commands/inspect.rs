@@ -151,11 +151,10 @@ fn list<T, V: Serialize>(
     view: impl Fn(T) -> V,
 ) -> Result<(), Failure> {
     let items: Vec<Value> = page.items.into_iter().map(|item| output::value(&view(item))).collect();
-    if items.is_empty() && format == Output::Table {
-        note("no rows match");
-    }
-    if let Some(next) = page.next {
-        note(&format!("older rows exist: continue with --cursor {next}"));
+    match page.next {
+        Some(next) => note(&format!("older rows exist: continue with --cursor {next}")),
+        None if items.is_empty() && format == Output::Table => note("no rows match"),
+        None => {}
     }
     say(&match format {
         Output::Table => output::columns(columns, &items),
