@@ -120,7 +120,10 @@ pub(super) fn equal_captured(evidence: &Evidence<'_>) -> Promise {
     let open =
         database.assets.refunds.values().flatten().filter(|refund| refund.status == RefundStatus::Processing);
     open.for_each(|refund| violations.add(|| format!("refund {} is still in progress", refund.id)));
-    let text = |orders: usize, sum: i64| format!("{} refunded, {orders} order(s)", Asset::Cash.show(sum));
+    let text = |orders: usize, sum: i64| {
+        let noun = if orders == 1 { "order" } else { "orders" };
+        format!("{} refunded, {orders} {noun}", Asset::Cash.show(sum))
+    };
     promise(
         "refunds equal captured amounts",
         text(refunded_orders, captured),
