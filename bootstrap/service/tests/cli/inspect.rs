@@ -2,10 +2,11 @@
 //! no database.
 
 use handover_events::TenantId;
-use handover_outbox::ports::{Clock, DeadLetter, DeadLetterStatus};
+use handover_outbox::ports::{Clock, DeadLetter, DeadLetterStatus, NewEvent};
 use handover_system::SystemClock;
 use serde_json::{Value, json};
 
+use crate::operate::event_of;
 use crate::program::{Server, World, eventually};
 
 /// Serves a market with three products and two orders; returns when the four events of the orders are published.
@@ -103,6 +104,24 @@ fn outbox_show_prints_the_whole_event() {
     world
         .run("outbox show no-such-event")
         .refused(1, &["error: not found in handover.db: event no-such-event", "see `handover outbox list`"]);
+}
+
+/// Without an index for its filter, a page covers 100,000 ids. Row 1 is on the second page.
+#[tokio::test]
+async fn page_without_matching_rows_names_the_cursor_of_older_rows() {
+    let world = World::new();
+    world.run("migrate").done();
+    let now = SystemClock.now();
+    let rare = NewEvent { event_type: "ORDER_PAID".into(), ..event_of("rare", 1, 1, now) };
+    let others = (2..=100_001).map(|order| event_of(&format!("e-{order}"), order, 1, now));
+    let rows: Vec<NewEvent> = [rare].into_iter().chain(others).collect();
+    world.change(async |unit| unit.outbox().append(&rows).await.unwrap()).await;
+    let first = world.run("outbox list --event-type ORDER_PAID");
+    assert_eq!(first.done().lines().count(), 1, "{first:?}");
+    assert_eq!(first.stderr, "older rows exist: continue with --cursor 2\n");
+    let second = world.run("outbox list --event-type ORDER_PAID --cursor 2");
+    assert!(second.done().contains("rare"), "{second:?}");
+    assert_eq!(second.stderr, "");
 }
 
 #[test]
