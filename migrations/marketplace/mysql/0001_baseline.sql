@@ -1,9 +1,18 @@
--- The marketplace. Texts are compared byte by byte, trailing spaces too: MariaDB and MySQL name that collation differently, and
--- each skips the other's comment. DATETIME(6), as a DATETIME cuts or rounds and fires timeouts early. Money is in minor
--- units. No partial indexes here: where one is needed, a generated column that is NULL in all other rows leads it.
+-- Tables of the marketplace. Amounts of money are in minor units.
 --
--- Nothing here is undone when a later statement fails: a statement stands alone, ends its last line with a semicolon, and
--- is run again only if it was not run before.
+-- Strings are compared byte by byte, including trailing spaces. MariaDB and MySQL use different names for this
+-- collation; each server ignores the version comment that is meant for the other one.
+--
+-- Times are DATETIME(6): in a DATETIME, MySQL rounds and MariaDB truncates fractions of a second, so that a row could
+-- become due too early.
+--
+-- MySQL and MariaDB have no partial indexes. Instead, an index contains the column of the condition, such as `status`,
+-- or a generated column that is NULL in the rows that a partial index would omit.
+--
+-- DDL is not transactional on MySQL and MariaDB: if a statement fails, the effects of the earlier statements remain. To
+-- resume the migration, the service splits the file at semicolons that end a line, runs every statement again and
+-- ignores errors that report that the change exists already. Therefore a statement must end with a semicolon at the end
+-- of a line, must not depend on session state and, if it changes rows, must be idempotent.
 
 CREATE TABLE products (
     id          BIGINT NOT NULL PRIMARY KEY,
@@ -72,12 +81,14 @@ CREATE TABLE payments (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
+-- A row contains the next free id of one kind. A process reserves a block of consecutive ids by increasing `next_id`.
 CREATE TABLE id_blocks (
     kind    VARCHAR(64) NOT NULL PRIMARY KEY,
     next_id BIGINT NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
+-- A row is the current state of a product in the listing of its seller, computed from `listing_changes`.
 CREATE TABLE listings (
     tenant_id   BIGINT NOT NULL,
     seller_id   BIGINT NOT NULL,
@@ -90,7 +101,9 @@ CREATE TABLE listings (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
--- Effects: each has a natural key, the order and its transition, whatever event announced it (004 Q5).
+-- The rows of `listing_changes`, `shipments`, `notifications` and `buyer_credit_changes` are effects of consumers. The
+-- natural key of an effect, order and business fact, is unique, so that an effect is applied once even if several
+-- events announce the fact (seed 004, Q5).
 CREATE TABLE listing_changes (
     id            BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     tenant_id     BIGINT NOT NULL,
@@ -102,11 +115,12 @@ CREATE TABLE listing_changes (
     event_id      VARCHAR(64) NOT NULL,
     create_time   DATETIME(6) NOT NULL,
     UNIQUE KEY uk_listing_changes (tenant_id, order_id, kind),
-    -- The listing of a product follows from all of its changes.
+    -- Consumers compute the row in `listings` from all changes of the product.
     KEY idx_listing_changes_product (tenant_id, product_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
+-- A row is a shipment task for the seller of an order.
 CREATE TABLE shipments (
     id            BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     tenant_id     BIGINT NOT NULL,
@@ -122,7 +136,7 @@ CREATE TABLE shipments (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
--- Effects: each has a natural key, the order and its transition, whatever event announced it (004 Q5).
+-- A row is a notification of one party about a new status of an order.
 CREATE TABLE notifications (
     id            BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     tenant_id     BIGINT NOT NULL,
@@ -184,6 +198,7 @@ CREATE TABLE coupons (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
+-- A row is the hold of one asset for one order.
 CREATE TABLE asset_holds (
     tenant_id   BIGINT NOT NULL,
     order_id    BIGINT NOT NULL,
@@ -196,7 +211,7 @@ CREATE TABLE asset_holds (
     version     BIGINT NOT NULL,
     create_time DATETIME(6) NOT NULL,
     update_time DATETIME(6) NOT NULL,
-    -- The order of assets is not that of their names.
+    -- Sort position of the asset: holds are sorted by coupon, wallet, points, which is not the alphabetical order.
     asset_no    TINYINT GENERATED ALWAYS AS (CASE asset WHEN 'coupon' THEN 0 WHEN 'wallet' THEN 1 ELSE 2 END) STORED,
     PRIMARY KEY (tenant_id, order_id, asset),
     KEY idx_holds_frozen (status, create_time, order_id, asset_no),
@@ -204,7 +219,8 @@ CREATE TABLE asset_holds (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
--- The marketplace's own accounts have no row here: every payment would wait for every other.
+-- A row is the balance of a user in one purse. The accounts of the marketplace have no row, because every payment would
+-- lock the same row, so that payments would run one after another.
 CREATE TABLE asset_balances (
     tenant_id   BIGINT NOT NULL,
     user_id     BIGINT NOT NULL,
@@ -219,7 +235,9 @@ CREATE TABLE asset_balances (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
--- Operations and entries are only ever added to: the user of the service is granted SELECT and INSERT on both, no more.
+-- A row is one operation on an asset. Its key is unique in the tenant, so that the operation takes effect once.
+-- Operations and ledger entries are append-only: the user of the service must have only the privileges SELECT and
+-- INSERT on them.
 CREATE TABLE asset_operations (
     id              BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     tenant_id       BIGINT NOT NULL,
@@ -242,6 +260,7 @@ CREATE TABLE asset_operations (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
+-- A row is the amount of an operation on one account. The entries of an operation sum to zero.
 CREATE TABLE ledger_entries (
     id              BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     tenant_id       BIGINT NOT NULL,
@@ -276,7 +295,7 @@ CREATE TABLE refunds (
     version           BIGINT NOT NULL,
     create_time       DATETIME(6) NOT NULL,
     update_time       DATETIME(6) NOT NULL,
-    -- No more goes back than came.
+    -- At most one refund of a payment is not FAILED, so that at most the captured amount is refunded.
     repaid_payment    BIGINT GENERATED ALWAYS AS (CASE WHEN status <> 'FAILED' THEN payment_id END) STORED,
     UNIQUE KEY uk_refunds_payment (repaid_payment),
     KEY idx_refunds_order (tenant_id, order_id, id),
@@ -284,7 +303,8 @@ CREATE TABLE refunds (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4
     COLLATE /*M! utf8mb4_nopad_bin *//*!80017 utf8mb4_0900_bin */;
 
--- Requests under an idempotency key (spec §4): who is at work on one, and what it was answered.
+-- A row is a request with an idempotency key (spec §4): the claim of the attempt that executes the request, then the
+-- stored response.
 CREATE TABLE idempotency_keys (
     id              BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     tenant_id       BIGINT NOT NULL,

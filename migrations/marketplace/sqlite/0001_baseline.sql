@@ -1,4 +1,6 @@
--- The marketplace. Times are TEXT `YYYY-MM-DDTHH:MM:SS.ffffffZ`, which sorts as it reads; money is in minor units.
+-- Tables of the marketplace. Amounts of money are in minor units.
+--
+-- Times are TEXT in the format `YYYY-MM-DDTHH:MM:SS.ffffffZ` (UTC), so that their text order is their time order.
 
 CREATE TABLE products (
     id          INTEGER PRIMARY KEY,
@@ -62,11 +64,13 @@ CREATE TABLE payments (
 CREATE UNIQUE INDEX idx_payments_processing ON payments (tenant_id, order_id) WHERE status = 'PROCESSING';
 CREATE INDEX idx_payments_order ON payments (tenant_id, order_id, id);
 
+-- A row contains the next free id of one kind. A process reserves a block of consecutive ids by increasing `next_id`.
 CREATE TABLE id_blocks (
     kind    TEXT PRIMARY KEY,
     next_id INTEGER NOT NULL
 ) STRICT;
 
+-- A row is the current state of a product in the listing of its seller, computed from `listing_changes`.
 CREATE TABLE listings (
     tenant_id   INTEGER NOT NULL,
     seller_id   INTEGER NOT NULL,
@@ -78,7 +82,9 @@ CREATE TABLE listings (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_listings_seller ON listings (tenant_id, seller_id, product_id);
 
--- Effects: each has a natural key, the order and its transition, whatever event announced it (004 Q5).
+-- The rows of `listing_changes`, `shipments`, `notifications` and `buyer_credit_changes` are effects of consumers. The
+-- natural key of an effect, order and business fact, is unique, so that an effect is applied once even if several
+-- events announce the fact (seed 004, Q5).
 CREATE TABLE listing_changes (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant_id     INTEGER NOT NULL,
@@ -90,10 +96,11 @@ CREATE TABLE listing_changes (
     event_id      TEXT NOT NULL,
     create_time   TEXT NOT NULL
 ) STRICT;
--- The listing of a product follows from all of its changes.
+-- Consumers compute the row in `listings` from all changes of the product.
 CREATE INDEX idx_listing_changes_product ON listing_changes (tenant_id, product_id);
 CREATE UNIQUE INDEX uk_listing_changes ON listing_changes (tenant_id, order_id, kind);
 
+-- A row is a shipment task for the seller of an order.
 CREATE TABLE shipments (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant_id     INTEGER NOT NULL,
@@ -108,7 +115,7 @@ CREATE INDEX idx_shipments_seller ON shipments (tenant_id, seller_id, id);
 CREATE INDEX idx_shipments_buyer ON shipments (tenant_id, buyer_id, id);
 CREATE UNIQUE INDEX uk_shipments ON shipments (tenant_id, order_id);
 
--- Effects: each has a natural key, the order and its transition, whatever event announced it (004 Q5).
+-- A row is a notification of one party about a new status of an order.
 CREATE TABLE notifications (
     id            INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant_id     INTEGER NOT NULL,
@@ -165,6 +172,7 @@ CREATE TABLE coupons (
 CREATE INDEX idx_coupons_user ON coupons (tenant_id, user_id, id);
 CREATE INDEX idx_coupons_expiry ON coupons (expires_at, id) WHERE status = 'AVAILABLE';
 
+-- A row is the hold of one asset for one order.
 CREATE TABLE asset_holds (
     tenant_id   INTEGER NOT NULL,
     order_id    INTEGER NOT NULL,
@@ -177,14 +185,15 @@ CREATE TABLE asset_holds (
     version     INTEGER NOT NULL,
     create_time TEXT NOT NULL,
     update_time TEXT NOT NULL,
-    -- The order of assets is not that of their names.
+    -- Sort position of the asset: holds are sorted by coupon, wallet, points, which is not the alphabetical order.
     asset_no    INTEGER GENERATED ALWAYS AS (CASE asset WHEN 'coupon' THEN 0 WHEN 'wallet' THEN 1 ELSE 2 END) STORED,
     PRIMARY KEY (tenant_id, order_id, asset)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_holds_frozen ON asset_holds (create_time, order_id, asset_no) WHERE status = 'FROZEN';
 CREATE INDEX idx_holds_user ON asset_holds (tenant_id, user_id, asset, order_id) WHERE status = 'FROZEN';
 
--- The marketplace's own accounts have no row here: every payment would wait for every other.
+-- A row is the balance of a user in one purse. The accounts of the marketplace have no row, because every payment would
+-- lock the same row, so that payments would run one after another.
 CREATE TABLE asset_balances (
     tenant_id   INTEGER NOT NULL,
     user_id     INTEGER NOT NULL,
@@ -198,7 +207,8 @@ CREATE TABLE asset_balances (
     CHECK (available >= 0 AND frozen >= 0 AND debt >= 0)
 ) STRICT, WITHOUT ROWID;
 
--- Operations and entries are only ever added to.
+-- A row is one operation on an asset. Its key is unique in the tenant, so that the operation takes effect once.
+-- Operations and ledger entries are append-only.
 CREATE TABLE asset_operations (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant_id       INTEGER NOT NULL,
@@ -219,6 +229,7 @@ CREATE TABLE asset_operations (
 ) STRICT;
 CREATE INDEX idx_asset_operations_order ON asset_operations (tenant_id, order_id, id);
 
+-- A row is the amount of an operation on one account. The entries of an operation sum to zero.
 CREATE TABLE ledger_entries (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant_id       INTEGER NOT NULL,
@@ -254,10 +265,11 @@ CREATE TABLE refunds (
 ) STRICT;
 CREATE INDEX idx_refunds_order ON refunds (tenant_id, order_id, id);
 CREATE INDEX idx_refunds_due ON refunds (next_attempt_time, id) WHERE status = 'PROCESSING';
--- No more goes back than came.
+-- At most one refund of a payment is not FAILED, so that at most the captured amount is refunded.
 CREATE UNIQUE INDEX idx_refunds_payment ON refunds (payment_id) WHERE status <> 'FAILED';
 
--- Requests under an idempotency key (spec §4): who is at work on one, and what it was answered.
+-- A row is a request with an idempotency key (spec §4): the claim of the attempt that executes the request, then the
+-- stored response.
 CREATE TABLE idempotency_keys (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant_id       INTEGER NOT NULL,

@@ -1,7 +1,11 @@
--- The outbox. Times are TEXT `YYYY-MM-DDTHH:MM:SS.ffffffZ`, which sorts as it reads.
+-- Tables of the outbox.
+--
+-- Times are TEXT in the format `YYYY-MM-DDTHH:MM:SS.ffffffZ` (UTC), so that their text order is their time order.
 
--- Columns without a default are those a row inserted by hand has to name. The checks keep out what the relay could
--- not read. Without a modifier `date` takes February 31, which no calendar has; hour 24 is of the next day.
+-- A row is one event and its publishing status. An operator may insert a row by SQL: it must set the NOT NULL columns
+-- that have neither a default nor a generated value. CHECK constraints reject values that the relay cannot read, such
+-- as dates that do not exist: `date()` accepts February 31 unless it has a modifier, and `julianday()` accepts hour 24,
+-- which belongs to the next day.
 CREATE TABLE outbox_events (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     event_id        TEXT NOT NULL
@@ -25,10 +29,11 @@ CREATE TABLE outbox_events (
     last_error      TEXT,
     sent_time       TEXT
                     CHECK (sent_time IS NULL OR (julianday(sent_time) IS NOT NULL AND date(substr(sent_time, 1, 10), '+0 days') IS substr(sent_time, 1, 10) AND substr(sent_time, 12, 2) < '24')),
-    -- A FAILED event that was released holds back no later one of its aggregate.
+    -- Time at which an operator released the row: a released FAILED row does not block later events of its aggregate.
     released_time   TEXT
                     CHECK (released_time IS NULL OR (julianday(released_time) IS NOT NULL AND date(substr(released_time, 1, 10), '+0 days') IS substr(released_time, 1, 10) AND substr(released_time, 12, 2) < '24')),
-    -- The domain's `Partition::of`. Both terms are reduced first, as the sum of two great integers would become a REAL.
+    -- Same value as `Partition::of` in the domain. Both terms are reduced modulo 64 before they are added, because
+    -- otherwise their sum could exceed 64 bits: SQLite would compute a REAL.
     partition_no    INTEGER NOT NULL
                     GENERATED ALWAYS AS (((aggregate_id % 64 + tenant_id % 64 * 31) % 64 + 64) % 64) VIRTUAL
 ) STRICT;
@@ -36,11 +41,13 @@ CREATE UNIQUE INDEX uk_event_id ON outbox_events (event_id);
 CREATE INDEX idx_status_time ON outbox_events (status, next_retry_time);
 CREATE INDEX idx_aggregate ON outbox_events (aggregate_type, aggregate_id);
 CREATE INDEX idx_type_time ON outbox_events (event_type, create_time);
--- What the relay scans, in its order, with all it decides by: rows that are held back cost no look at the table.
+-- The relay scans this index in id order. The index contains all columns of the relay's conditions, so that SQLite does
+-- not read the table row of an event that is not due or is blocked.
 CREATE INDEX idx_outbox_pending ON outbox_events
     (id, next_retry_time, aggregate_type, aggregate_id, tenant_id, aggregate_seq, event_type)
     WHERE status IN ('NEW', 'RETRY');
--- What may stand before a pending row: those that wait for their time, those given up, those out of order.
+-- In the next three indexes the relay looks up earlier events of the aggregate of a pending row: RETRY rows that are
+-- not due, FAILED rows that were not released, and pending rows with a smaller `aggregate_seq` but a greater id.
 CREATE INDEX idx_outbox_waiting ON outbox_events
     (aggregate_type, aggregate_id, tenant_id, aggregate_seq, id, next_retry_time, event_type)
     WHERE status = 'RETRY' AND next_retry_time IS NOT NULL;
@@ -51,7 +58,8 @@ CREATE INDEX idx_outbox_order ON outbox_events (aggregate_type, aggregate_id, te
     WHERE status IN ('NEW', 'RETRY');
 CREATE INDEX idx_outbox_sent ON outbox_events (sent_time) WHERE sent_time IS NOT NULL;
 
--- Times written by hand (`2026-02-04 10:30:00`, `datetime('now')`) become ours, or they would not compare with ours.
+-- These triggers convert times of another length, as an operator may write them by SQL (`2026-02-04 10:30:00`,
+-- `datetime('now')`), to the format above. Otherwise comparisons with other times would be wrong.
 CREATE TRIGGER outbox_events_times_inserted AFTER INSERT ON outbox_events
 WHEN length(NEW.create_time) <> 27 OR length(NEW.update_time) <> 27 OR length(NEW.next_retry_time) <> 27
 BEGIN
@@ -68,7 +76,8 @@ BEGIN
     WHERE id = NEW.id;
 END;
 
--- What a row of the outbox no longer says of itself. Only ever added to.
+-- A row is an entry of the history of an event: a fact that the outbox row of the event does not contain, such as the
+-- error of an earlier attempt, an earlier publisher confirm, a redrive or an ignored duplicate. Append-only.
 CREATE TABLE outbox_history (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant_id   INTEGER NOT NULL,
@@ -81,6 +90,7 @@ CREATE TABLE outbox_history (
 ) STRICT;
 CREATE INDEX idx_outbox_history ON outbox_history (event_id, id);
 
+-- A row records the state of one event at one consumer.
 CREATE TABLE event_consume_log (
     id              INTEGER PRIMARY KEY AUTOINCREMENT,
     event_id        TEXT NOT NULL,
@@ -106,19 +116,21 @@ CREATE TABLE event_consume_log (
 CREATE INDEX idx_consume_unsettled ON event_consume_log (consumer, consume_time)
     WHERE status IN ('PROCESSING', 'WAITING', 'FAILED');
 CREATE INDEX idx_consume_event ON event_consume_log (event_id);
--- Everything that is not applied: few rows of many.
+-- Operators list the records that are not SUCCESS. These are few, so the index stays small.
 CREATE INDEX idx_consume_open ON event_consume_log (status, id)
     WHERE status IN ('PROCESSING', 'WAITING', 'FAILED', 'DEAD');
--- Counts read the index alone.
+-- Covering index: the records per consumer and status are counted without reading the table.
 CREATE INDEX idx_consume_count ON event_consume_log (consumer, status, tenant_id);
 
+-- A row is the subscription of one consumer: the outbox id after which it receives events, and the time up to which its
+-- consume log was checked for events that the broker lost.
 CREATE TABLE outbox_consumer_subscriptions (
     consumer      TEXT PRIMARY KEY,
     after_id      INTEGER NOT NULL,
     checked_until TEXT NOT NULL
 ) STRICT;
 
--- Every partition has its row from the first day: taking one is an UPDATE.
+-- A row is the lease of one partition. All 64 rows always exist, so that a relay acquires a partition with an UPDATE.
 CREATE TABLE outbox_partitions (
     partition_no INTEGER PRIMARY KEY CHECK (partition_no BETWEEN 0 AND 63),
     owner        TEXT,
@@ -128,11 +140,13 @@ CREATE TABLE outbox_partitions (
 INSERT INTO outbox_partitions (partition_no)
 WITH RECURSIVE numbers (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < 63) SELECT n FROM numbers;
 
+-- A row is the heartbeat of one relay.
 CREATE TABLE outbox_relays (
     relay       TEXT PRIMARY KEY,
     alive_until TEXT NOT NULL
 ) STRICT;
 
+-- A row is a message that no consumer could process, parked for an operator.
 CREATE TABLE dead_letters (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     queue       TEXT NOT NULL,
@@ -152,7 +166,7 @@ CREATE INDEX idx_dead_letters_key ON dead_letters (message_key);
 CREATE INDEX idx_dead_letters_tenant ON dead_letters (tenant_id, id);
 CREATE INDEX idx_dead_letters_undecided ON dead_letters (tenant_id, id) WHERE status IN ('OPEN', 'REPLAYING');
 
--- Only ever added to.
+-- A row records one call of an operator. Append-only: triggers reject every change of existing rows.
 CREATE TABLE outbox_audit_log (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant_id   INTEGER NOT NULL,
@@ -160,12 +174,12 @@ CREATE TABLE outbox_audit_log (
     action      TEXT NOT NULL,
     selection   TEXT NOT NULL,
     changed     INTEGER NOT NULL CHECK (changed >= 0),
-    -- How many rows an entry showed or chose to change.
+    -- Number of rows that the call returned or selected for a change.
     matched     INTEGER NOT NULL DEFAULT 0 CHECK (matched >= 0),
     reason      TEXT,
     trace_id    TEXT NOT NULL,
     create_time TEXT NOT NULL,
-    -- Changes are found among the reads by an index of their own.
+    -- 1 if the call changed rows: `idx_outbox_audit_changes` finds these calls without reading the other entries.
     is_change   INTEGER GENERATED ALWAYS AS (changed > 0) VIRTUAL
 ) STRICT;
 CREATE INDEX idx_outbox_audit_tenant ON outbox_audit_log (tenant_id, id);
@@ -178,14 +192,15 @@ CREATE TRIGGER outbox_audit_log_never_deleted BEFORE DELETE ON outbox_audit_log
 BEGIN
     SELECT RAISE(ABORT, 'the audit log is only ever added to');
 END;
--- REPLACE deletes what is in its way, and no trigger hears of it.
+-- REPLACE deletes the conflicting row without firing DELETE triggers, unless `recursive_triggers` is on. Therefore this
+-- trigger rejects an INSERT with an existing id.
 CREATE TRIGGER outbox_audit_log_never_replaced BEFORE INSERT ON outbox_audit_log
 WHEN EXISTS (SELECT 1 FROM outbox_audit_log WHERE id = NEW.id)
 BEGIN
     SELECT RAISE(ABORT, 'the audit log is only ever added to');
 END;
 
--- The database broker: one row per queue and message.
+-- Tables of the database broker.
 
 CREATE TABLE outbox_broker_queues (
     queue           TEXT PRIMARY KEY,
@@ -199,21 +214,24 @@ CREATE TABLE outbox_broker_bindings (
     PRIMARY KEY (queue, pattern)
 ) STRICT, WITHOUT ROWID;
 
--- A subscription. What it has claimed is its own until its heartbeat runs out.
+-- A row is the session of one subscription. The session owns the messages that it has claimed until it is closed or its
+-- heartbeat expires.
 CREATE TABLE outbox_broker_sessions (
     session_id  INTEGER PRIMARY KEY,
     queue       TEXT NOT NULL,
     alive_until TEXT NOT NULL
 ) STRICT;
 
--- The last id of a session: never used twice, since what an ended session had claimed must not look like another's.
+-- The table has one row, which contains the last session id. A session id is never used twice: otherwise a new session
+-- would own the messages that an ended session had claimed.
 CREATE TABLE outbox_broker_counter (
     one             INTEGER PRIMARY KEY CHECK (one = 1),
     last_session_id INTEGER NOT NULL
 ) STRICT;
 INSERT INTO outbox_broker_counter (one, last_session_id) VALUES (1, 0);
 
--- `id` is the place in the queue; a message that is returned keeps it. Never used twice, as it is the delivery tag too.
+-- A row is one message in one queue. `id` defines the order of the queue, and a requeued message keeps its position.
+-- `id` is also the delivery tag, so it is never used twice.
 CREATE TABLE outbox_broker_messages (
     id             INTEGER PRIMARY KEY AUTOINCREMENT,
     queue          TEXT NOT NULL,
