@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** error details of the store and the broker are logged once and never sent to the client.
 
+use std::convert::Infallible;
 use std::fmt::Display;
 
 use axum::http::header::{ACCEPT_ENCODING, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -10,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use handover_outbox::operations::OperationError;
 use handover_outbox::ports::{BrokerError, StoreError};
 use marketplace::ports::IdempotencyError;
-use marketplace::use_cases::UseCaseError;
+use marketplace::use_cases::{NotAllowed, PaymentCommandRefusal, RefundCommandRefusal, UseCaseError};
 use marketplace_domain::{Asset, AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
 use serde_json::Value;
 
@@ -166,29 +167,65 @@ impl IntoResponse for Refusal {
 
 impl From<OperationError> for Refusal {
     fn from(error: OperationError) -> Refusal {
-        UseCaseError::from(error).into()
+        match error {
+            OperationError::NotFound { what } => Refusal::not_found(what),
+            OperationError::NothingHeld => Refusal::new(Code::Conflict, messages::NOTHING_HELD),
+            OperationError::Store(error) => error.into(),
+            OperationError::Broker(error) => error.into(),
+        }
     }
 }
 
-impl From<UseCaseError> for Refusal {
-    fn from(error: UseCaseError) -> Refusal {
+impl<R: Into<Refusal>> From<UseCaseError<R>> for Refusal {
+    fn from(error: UseCaseError<R>) -> Refusal {
         match error {
             UseCaseError::NotFound { what } => Refusal::not_found(what),
-            UseCaseError::NotAllowed { .. } => Refusal::new(Code::NotAllowed, messages::NOT_ALLOWED),
-            UseCaseError::Order(refusal) => refusal.into(),
-            UseCaseError::Product(refusal) => refusal.into(),
-            UseCaseError::Payment(refusal) => refusal.into(),
-            UseCaseError::Refund(refusal) => refusal.into(),
-            UseCaseError::Asset(refusal) => asset_refusal(&refusal, GRANT_AMOUNT_FIELDS),
-            UseCaseError::AssetsNotLocked => {
-                Refusal::unavailable(&error, messages::NOT_LOCKED_YET).retry_soon()
-            }
+            UseCaseError::NotAllowed(missing) => missing.into(),
+            UseCaseError::Refused(refusal) => refusal.into(),
             UseCaseError::KeyReused => Refusal::key_reused(),
             UseCaseError::InProgress => Refusal::in_progress(),
-            UseCaseError::NothingHeld => Refusal::new(Code::Conflict, messages::NOTHING_HELD),
             UseCaseError::Store(error) => error.into(),
-            UseCaseError::Broker(error) => error.into(),
         }
+    }
+}
+
+impl From<NotAllowed> for Refusal {
+    fn from(_: NotAllowed) -> Refusal {
+        Refusal::new(Code::NotAllowed, messages::NOT_ALLOWED)
+    }
+}
+
+impl From<Infallible> for Refusal {
+    fn from(never: Infallible) -> Refusal {
+        match never {}
+    }
+}
+
+impl From<PaymentCommandRefusal> for Refusal {
+    fn from(refusal: PaymentCommandRefusal) -> Refusal {
+        match refusal {
+            PaymentCommandRefusal::Order(refusal) => refusal.into(),
+            PaymentCommandRefusal::Payment(refusal) => refusal.into(),
+            PaymentCommandRefusal::AssetsNotLocked => {
+                Refusal::unavailable(&refusal, messages::NOT_LOCKED_YET).retry_soon()
+            }
+        }
+    }
+}
+
+impl From<RefundCommandRefusal> for Refusal {
+    fn from(refusal: RefundCommandRefusal) -> Refusal {
+        match refusal {
+            RefundCommandRefusal::Order(refusal) => refusal.into(),
+            RefundCommandRefusal::Refund(refusal) => refusal.into(),
+        }
+    }
+}
+
+/// A refused grant of an operator.
+impl From<AssetRefusal> for Refusal {
+    fn from(refusal: AssetRefusal) -> Refusal {
+        asset_refusal(&refusal, GRANT_AMOUNT_FIELDS)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use handover_events::{TenantId, Trace};
 use marketplace_domain::UserId;
 
-use crate::error::UseCaseError;
+use crate::error::NotAllowed;
 use crate::ticket::Ticket;
 use handover_outbox::operations::Operator;
 use handover_outbox::ports::EventMetadata;
@@ -87,6 +87,14 @@ impl CommandContext {
         }
     }
 
+    /// The signed-in user.
+    ///
+    /// # Errors
+    /// The actor is not a user.
+    pub(crate) fn signed_in(&self) -> Result<UserId, NotAllowed> {
+        self.user().ok_or(NotAllowed { what: "a signed-in user" })
+    }
+
     pub fn has(&self, role: Role) -> bool {
         match &self.actor {
             Actor::User { roles, .. } => roles.contains(&role),
@@ -98,10 +106,10 @@ impl CommandContext {
     /// Returns the actor as an operator of the outbox.
     ///
     /// # Errors
-    /// [`UseCaseError::NotAllowed`]: the actor has neither the role `operator` nor `platform`.
-    pub fn operator(&self) -> Result<Operator, UseCaseError> {
+    /// The actor has neither the role `operator` nor `platform`.
+    pub fn operator(&self) -> Result<Operator, NotAllowed> {
         if !self.has(Role::Operator) && !self.has(Role::Platform) {
-            return Err(UseCaseError::NotAllowed { what: "the role operator" });
+            return Err(NotAllowed { what: "the role operator" });
         }
         Ok(Operator {
             name: self.actor.to_string(),

@@ -1,83 +1,108 @@
 //! The error of use cases.
 
+use std::convert::Infallible;
+use std::error::Error;
+
 use marketplace_domain::{AssetRefusal, OrderRefusal, PaymentRefusal, ProductRefusal, RefundRefusal};
 
 use handover_outbox::UnitError;
-use handover_outbox::operations::OperationError;
-use handover_outbox::ports::{BrokerError, StoreError};
+use handover_outbox::ports::StoreError;
 
 /// Reason why a use case failed. The failed unit of work was rolled back. Only after [`StoreError::CommitUnknown`], the
 /// unit of work may have been committed.
+///
+/// `R` is the type of the business rules that can refuse this use case; [`Infallible`] if there are none.
 #[derive(Debug, thiserror::Error)]
-pub enum UseCaseError {
+pub enum UseCaseError<R = Infallible> {
     /// The resource does not exist or does not belong to the caller. The error does not reveal which.
     #[error("no such {what}")]
     NotFound {
         /// Kind of the resource.
         what: &'static str,
     },
-    /// The actor lacks a required role or is not signed in.
-    #[error("this requires {what}")]
-    NotAllowed {
-        /// The missing requirement.
-        what: &'static str,
-    },
     #[error(transparent)]
-    Order(#[from] OrderRefusal),
+    NotAllowed(#[from] NotAllowed),
+    /// A business rule refuses the command.
     #[error(transparent)]
-    Product(#[from] ProductRefusal),
-    #[error(transparent)]
-    Payment(#[from] PaymentRefusal),
-    #[error(transparent)]
-    Refund(#[from] RefundRefusal),
-    #[error(transparent)]
-    Asset(#[from] AssetRefusal),
-    /// Not all assets of the order are locked yet. The caller should retry shortly.
-    #[error("the assets of the order are still being locked")]
-    AssetsNotLocked,
+    Refused(R),
     #[error("the idempotency key was used for another request")]
     KeyReused,
     /// Another attempt with the same idempotency key is running, or has taken over the claim of this attempt.
     #[error("the same request is being processed")]
     InProgress,
-    /// There is nothing to release: failed events do not block later ones (`outbox.on-failed = "continue"`).
-    #[error("nothing is held: outbox.on-failed is continue")]
-    NothingHeld,
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The broker failed.
-    #[error(transparent)]
-    Broker(#[from] BrokerError),
 }
 
-impl From<OperationError> for UseCaseError {
-    fn from(error: OperationError) -> UseCaseError {
-        match error {
-            OperationError::NotFound { what } => UseCaseError::NotFound { what },
-            OperationError::NothingHeld => UseCaseError::NothingHeld,
-            OperationError::Store(error) => UseCaseError::Store(error),
-            OperationError::Broker(error) => UseCaseError::Broker(error),
+/// The actor lacks a required role or is not signed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this requires {what}")]
+pub struct NotAllowed {
+    /// The missing requirement.
+    pub what: &'static str,
+}
+
+/// Reason why a payment is not started or settled.
+#[derive(Debug, thiserror::Error)]
+pub enum PaymentCommandRefusal {
+    #[error(transparent)]
+    Order(#[from] OrderRefusal),
+    #[error(transparent)]
+    Payment(#[from] PaymentRefusal),
+    /// Not all assets of the order are locked yet. The caller should retry shortly.
+    #[error("the assets of the order are still being locked")]
+    AssetsNotLocked,
+}
+
+/// Reason why a refund is not requested or settled.
+#[derive(Debug, thiserror::Error)]
+pub enum RefundCommandRefusal {
+    #[error(transparent)]
+    Order(#[from] OrderRefusal),
+    #[error(transparent)]
+    Refund(#[from] RefundRefusal),
+}
+
+/// Types of business rules, which `?` converts to [`UseCaseError::Refused`].
+trait BusinessRule {}
+
+impl BusinessRule for AssetRefusal {}
+impl BusinessRule for OrderRefusal {}
+impl BusinessRule for PaymentRefusal {}
+impl BusinessRule for ProductRefusal {}
+impl BusinessRule for RefundRefusal {}
+impl BusinessRule for PaymentCommandRefusal {}
+
+impl<B: BusinessRule, R: From<B>> From<B> for UseCaseError<R> {
+    fn from(refusal: B) -> UseCaseError<R> {
+        UseCaseError::Refused(refusal.into())
+    }
+}
+
+impl<R> UseCaseError<R> {
+    /// Converts the refusal; other errors stay as they are.
+    pub fn map_refusal<S>(self, convert: impl FnOnce(R) -> S) -> UseCaseError<S> {
+        match self {
+            UseCaseError::NotFound { what } => UseCaseError::NotFound { what },
+            UseCaseError::NotAllowed(missing) => UseCaseError::NotAllowed(missing),
+            UseCaseError::Refused(refusal) => UseCaseError::Refused(convert(refusal)),
+            UseCaseError::KeyReused => UseCaseError::KeyReused,
+            UseCaseError::InProgress => UseCaseError::InProgress,
+            UseCaseError::Store(error) => UseCaseError::Store(error),
         }
     }
 }
 
-impl UnitError for UseCaseError {
+impl<R: Error + Send + 'static> UnitError for UseCaseError<R> {
     fn store_error(&self) -> Option<&StoreError> {
         match self {
             UseCaseError::Store(error) => Some(error),
             UseCaseError::NotFound { .. }
-            | UseCaseError::NotAllowed { .. }
-            | UseCaseError::Order(_)
-            | UseCaseError::Product(_)
-            | UseCaseError::Payment(_)
-            | UseCaseError::Refund(_)
-            | UseCaseError::Asset(_)
-            | UseCaseError::AssetsNotLocked
+            | UseCaseError::NotAllowed(_)
+            | UseCaseError::Refused(_)
             | UseCaseError::KeyReused
-            | UseCaseError::InProgress
-            | UseCaseError::NothingHeld
-            | UseCaseError::Broker(_) => None,
+            | UseCaseError::InProgress => None,
         }
     }
 }

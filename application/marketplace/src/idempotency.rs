@@ -15,6 +15,7 @@ pub use crate::app::RequestSettings;
 pub use crate::ticket::{CommandResult, ResponseWriter, Ticket};
 pub use database::DatabaseIdempotencyStore;
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,16 +105,17 @@ async fn claim(
 }
 
 /// Runs a command in a unit of work. If the request has an idempotency key, stores the response in the same unit of work.
-pub(crate) async fn with_stored_response<T, F>(
+pub(crate) async fn with_stored_response<T, R, F>(
     app: &App,
     context: &CommandContext,
     status: SuccessStatus,
     work: F,
-) -> Result<T, UseCaseError>
+) -> Result<T, UseCaseError<R>>
 where
     T: Send + Sync + 'static,
     for<'a> &'a T: Into<CommandResult<'a>>,
-    F: for<'u> Fn(&'u mut Work, Attempt) -> BoxFuture<'u, Result<T, UseCaseError>> + Send + Sync + 'static,
+    R: Error + Send + 'static,
+    F: for<'u> Fn(&'u mut Work, Attempt) -> BoxFuture<'u, Result<T, UseCaseError<R>>> + Send + Sync + 'static,
 {
     let Some(ticket) = context.idempotency.clone() else { return with_tx(&app.tx, work).await };
     let unit_response = ticket.unit_response()?;

@@ -10,11 +10,10 @@ use std::ops::Range;
 use handover_events::{EventId, IdError};
 use tokio::sync::Mutex;
 
-use crate::error::UseCaseError;
 use crate::ports::MarketTransactor;
 use crate::ports::{IdBlocks, IdKind, IdQueries, IdState, Work};
 use handover_outbox::ports::StoreError;
-use handover_outbox::{UnitError as _, event_id, with_tx};
+use handover_outbox::{UnitError, event_id, with_tx};
 
 /// Number of ids that a process reserves at a time. Unused ids of a block are lost when the process ends.
 pub const ID_BLOCK_SIZE: u32 = 100;
@@ -116,11 +115,11 @@ pub(crate) struct IdInUse {
 
 impl IdInUse {
     /// Returns the error that ends an attempt, so that the command is repeated with another id.
-    pub(crate) fn refusal(kind: IdKind, id: i64) -> UseCaseError {
-        StoreError::Backend(Box::new(IdInUse { kind, id })).into()
+    pub(crate) fn refusal(kind: IdKind, id: i64) -> StoreError {
+        StoreError::Backend(Box::new(IdInUse { kind, id }))
     }
 
-    fn of(error: &UseCaseError) -> Option<IdInUse> {
+    fn of(error: &impl UnitError) -> Option<IdInUse> {
         let Some(StoreError::Backend(cause)) = error.store_error() else { return None };
         cause.downcast_ref().copied()
     }
@@ -128,7 +127,7 @@ impl IdInUse {
 
 /// Checks that no row has this id. If a row has it, the returned error lets [`with_unused_ids`] repeat the command with
 /// another id. The caller MUST have checked that this row is not its own.
-pub(crate) async fn require_unused(unit: &mut Work, kind: IdKind, id: i64) -> Result<(), UseCaseError> {
+pub(crate) async fn require_unused(unit: &mut Work, kind: IdKind, id: i64) -> Result<(), StoreError> {
     if unit.id_is_taken(kind, id).await? { Err(IdInUse::refusal(kind, id)) } else { Ok(()) }
 }
 
@@ -137,9 +136,10 @@ pub(crate) async fn require_unused(unit: &mut Work, kind: IdKind, id: i64) -> Re
 const MAX_REPETITIONS: usize = 4;
 
 /// Runs a command that chooses ids, and repeats it with other ids if one is already in use.
-pub(crate) async fn with_unused_ids<T, F>(ids: &Ids, command: impl Fn() -> F) -> Result<T, UseCaseError>
+pub(crate) async fn with_unused_ids<T, E, F>(ids: &Ids, command: impl Fn() -> F) -> Result<T, E>
 where
-    F: Future<Output = Result<T, UseCaseError>>,
+    E: UnitError,
+    F: Future<Output = Result<T, E>>,
 {
     for _ in 0..MAX_REPETITIONS {
         match command().await {

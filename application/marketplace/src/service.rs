@@ -5,9 +5,8 @@ use crate::jobs::{
     ConsistencyRepair, ConsistencySettings, LockTimeoutReaper, RefundDispatcher, RefundSettings,
     RequestSweep, TimeoutSettings, TimeoutSweep,
 };
-use crate::use_cases::UseCaseError;
 use handover_outbox::WakeupNotifier;
-use handover_outbox::runtime::{self, keep_running};
+use handover_outbox::runtime::{self, PrepareError, keep_running};
 use handover_outbox::{ConsumerSettings, RelaySettings};
 
 /// Settings of the background tasks.
@@ -41,7 +40,7 @@ impl Roles {
 
 /// Prepares a process: declares every queue, subscribes every consumer, and raises id sequences that a restored
 /// backup has reset. Every process MUST run this before it accepts an order, regardless of its roles.
-pub async fn prepare(app: &App) -> Result<(), UseCaseError> {
+pub async fn prepare(app: &App) -> Result<(), PrepareError> {
     runtime::prepare(&app.outbox).await?;
     app.ids.raise().await?;
     Ok(())

@@ -134,13 +134,13 @@ impl Ticket {
         }
     }
 
-    pub(crate) async fn store_response(
+    pub(crate) async fn store_response<R>(
         &self,
         unit_response: &UnitResponse,
         unit: &mut Work,
         status: SuccessStatus,
         result: CommandResult<'_>,
-    ) -> Result<(), UseCaseError> {
+    ) -> Result<(), UseCaseError<R>> {
         let data = unit_response.write(result)?;
         let after = self.success_record(StoredResponse { status: status.code(), data });
         if unit.advance_request(&self.request.token, &after).await? == Changed::None {

@@ -34,7 +34,7 @@ pub use shelve_product::{Shelf, shelve_product};
 pub use ship_order::ship_order;
 pub use start_payment::{StartPayment, start_payment};
 
-pub use crate::error::UseCaseError;
+pub use crate::error::{NotAllowed, PaymentCommandRefusal, RefundCommandRefusal, UseCaseError};
 use handover_outbox::ports::{Changed, StoreError};
 
 /// Requires that a conditional write changed one row. Otherwise another transaction changed the row first, and the attempt

@@ -6,8 +6,7 @@ use std::time::Duration;
 use tracing::{error, warn};
 
 use crate::consumers::{Bound, Consumer, DeadLetterDrainer, broker_timeout, subscribe};
-use crate::operations::OperationError;
-use crate::ports::{BrokerError, RelayId};
+use crate::ports::{BrokerError, RelayId, StoreError};
 use crate::relay::Relay;
 use crate::settings::{ConsumerSettings, RelaySettings};
 use crate::{Outbox, Transactor, WakeupNotifier};
@@ -15,12 +14,23 @@ use crate::{Outbox, Transactor, WakeupNotifier};
 /// Pause before a task is restarted after a panic.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
+/// Reason why a process could not be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The broker refused a declaration.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+}
+
 /// Declares the topology and subscribes every consumer, so that no event is published before its queue exists and its
 /// consumer is subscribed.
 ///
 /// Succeeds even if the broker is unreachable: events stay in the outbox, and the broker adapter declares the topology
 /// once it has reconnected.
-pub async fn prepare(outbox: &Outbox) -> Result<(), OperationError> {
+pub async fn prepare(outbox: &Outbox) -> Result<(), PrepareError> {
     match broker_timeout(outbox.broker.declare(&outbox.topology)).await {
         Ok(()) => {}
         Err(error @ (BrokerError::Unreachable(_) | BrokerError::Closed { .. })) => {

@@ -8,9 +8,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use handover_outbox::WakeupNotifier;
+use handover_outbox::runtime::PrepareError;
 use marketplace::App;
 use marketplace::service::{self, Roles};
-use marketplace::use_cases::UseCaseError;
 use tokio::time::Instant;
 
 use crate::adapters::{AdapterWrappers, Database, application, check_gateway};
@@ -137,22 +137,10 @@ impl Service {
     }
 }
 
-fn prepare_failed(config: &Config, error: UseCaseError) -> Failure {
+fn prepare_failed(config: &Config, error: PrepareError) -> Failure {
     match error {
-        UseCaseError::Store(cause) => Failure::database(&config.database)(cause),
-        UseCaseError::Broker(cause) => Failure::Broker(cause),
-        // Unreachable: the preparation of the service changes no orders, products, payments or assets.
-        other @ (UseCaseError::NotFound { .. }
-        | UseCaseError::NotAllowed { .. }
-        | UseCaseError::Order(_)
-        | UseCaseError::Product(_)
-        | UseCaseError::Payment(_)
-        | UseCaseError::Refund(_)
-        | UseCaseError::Asset(_)
-        | UseCaseError::AssetsNotLocked
-        | UseCaseError::KeyReused
-        | UseCaseError::InProgress
-        | UseCaseError::NothingHeld) => Failure::Http(other.to_string()),
+        PrepareError::Store(cause) => Failure::database(&config.database)(cause),
+        PrepareError::Broker(cause) => Failure::Broker(cause),
     }
 }
 

@@ -95,6 +95,7 @@ async fn reconciliation_reports_unreadable_rows_without_repair() {
         trace: Trace { trace_id: "trace".into(), traceparent: None },
         idempotency: None,
     };
+    let operator = operator.operator().unwrap();
     for repair in [false, true] {
         let command = Reconcile {
             tenant: None,

@@ -54,17 +54,10 @@ impl Handler<Work> for OrderTimeoutHandler {
                 UseCaseError::Store(error) => HandlerError::Store(error),
                 // 000 §9.3: a retry cannot create an order that does not exist.
                 UseCaseError::NotFound { .. } => HandlerError::Unrecoverable(error.to_string()),
-                UseCaseError::NotAllowed { .. }
-                | UseCaseError::Order(_)
-                | UseCaseError::Product(_)
-                | UseCaseError::Payment(_)
-                | UseCaseError::Refund(_)
-                | UseCaseError::Asset(_)
-                | UseCaseError::AssetsNotLocked
+                UseCaseError::NotAllowed(_)
+                | UseCaseError::Refused(_)
                 | UseCaseError::KeyReused
-                | UseCaseError::InProgress
-                | UseCaseError::NothingHeld
-                | UseCaseError::Broker(_) => HandlerError::Recoverable(error.to_string()),
+                | UseCaseError::InProgress => HandlerError::Recoverable(error.to_string()),
             })?;
             applied.push(Applied::result(match closed {
                 Closed::Now => "order closed".to_owned(),

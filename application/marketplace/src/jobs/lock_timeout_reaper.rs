@@ -7,7 +7,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{AggregateRef, EventId, OutboxStatus};
 use marketplace_domain::{
-    AggregateType, CancelCause, EventBody, Hold, HoldStatus, Order, OrderAction, OrderActor, OrderStatus,
+    AggregateType, CancelCause, EventBody, Hold, HoldStatus, Order, OrderAction, OrderActor, OrderRefusal,
+    OrderStatus,
 };
 use tracing::{info, warn};
 
@@ -70,7 +71,7 @@ impl LockTimeoutReaper {
     }
 
     /// Processes every lock that is older than the timeout, then the expired coupons.
-    pub async fn reap(&self) -> Result<ReaperReport, UseCaseError> {
+    pub async fn reap(&self) -> Result<ReaperReport, StoreError> {
         let now = self.app.now();
         let cutoff = TimeDelta::from_std(self.settings.lock_timeout)
             .ok()
@@ -119,7 +120,11 @@ impl LockTimeoutReaper {
         }
     }
 
-    async fn process(&self, hold: &Hold, cutoff: DateTime<Utc>) -> Result<LockOutcome, UseCaseError> {
+    async fn process(
+        &self,
+        hold: &Hold,
+        cutoff: DateTime<Utc>,
+    ) -> Result<LockOutcome, UseCaseError<OrderRefusal>> {
         let context = CommandContext {
             actor: REAPER,
             tenant: hold.tenant,
@@ -138,7 +143,7 @@ impl LockTimeoutReaper {
                 if let Some(order) = &order
                     && was_paid(order)
                 {
-                    return redrive_paid(unit, &app, order, &seen).await;
+                    return Ok(redrive_paid(unit, &app, order, &seen).await?);
                 }
                 let trace = transition::trace_of_order(unit, seen.tenant, seen.order).await?;
                 let event_factory = event_factory.in_trace(trace.as_ref());
@@ -159,7 +164,7 @@ impl LockTimeoutReaper {
     }
 
     /// Sets expired coupons to `EXPIRED`. Returns their number.
-    async fn expire_coupons(&self, now: DateTime<Utc>) -> Result<u64, UseCaseError> {
+    async fn expire_coupons(&self, now: DateTime<Utc>) -> Result<u64, StoreError> {
         let mut expired = 0;
         loop {
             let coupons = self.app.view().await?.coupons_expired(now, self.settings.batch.get()).await?;
@@ -199,7 +204,7 @@ async fn release(
     seen: &Hold,
     closed: bool,
     event_factory: &EventFactory,
-) -> Result<LockOutcome, UseCaseError> {
+) -> Result<LockOutcome, UseCaseError<OrderRefusal>> {
     let subject = Subject { tenant: seen.tenant, order: seen.order, user: seen.user, asset: seen.asset };
     let mut selection = RowSelection::default();
     selection.orders.insert((seen.tenant, seen.order));
@@ -228,7 +233,7 @@ async fn redrive_paid(
     app: &App,
     order: &Order,
     seen: &Hold,
-) -> Result<LockOutcome, UseCaseError> {
+) -> Result<LockOutcome, StoreError> {
     let aggregate = AggregateRef {
         tenant: order.tenant,
         kind: AggregateType::Order.as_str().to_owned(),

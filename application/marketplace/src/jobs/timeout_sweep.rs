@@ -1,13 +1,14 @@
 //! Sweep over overdue orders: closes orders whose timeout message is late or lost (000 §10.2).
 
 use handover_events::TenantId;
-use marketplace_domain::OrderId;
+use marketplace_domain::{OrderId, OrderRefusal};
 use tracing::{info, warn};
 
 use super::TimeoutSettings;
 use crate::App;
 use crate::use_cases::{Closed, UseCaseError, close_overdue_order};
 use handover_events::Trace;
+use handover_outbox::ports::StoreError;
 use handover_outbox::with_tx;
 
 pub struct TimeoutSweep {
@@ -38,7 +39,7 @@ impl TimeoutSweep {
     }
 
     /// Closes one batch. Returns the number of orders that this call closed.
-    pub async fn sweep(&self) -> Result<u64, UseCaseError> {
+    pub async fn sweep(&self) -> Result<u64, StoreError> {
         let cutoff = self.app.rules.overdue_cutoff(self.app.now());
         let overdue = self.app.view().await?.orders_overdue(cutoff, self.settings.sweep_batch.get()).await?;
         let mut closed = 0;
@@ -61,7 +62,7 @@ impl TimeoutSweep {
         Ok(closed)
     }
 
-    async fn close(&self, tenant: TenantId, order: OrderId) -> Result<Closed, UseCaseError> {
+    async fn close(&self, tenant: TenantId, order: OrderId) -> Result<Closed, UseCaseError<OrderRefusal>> {
         let trace = Trace { trace_id: format!("sweep-{order}"), traceparent: None };
         let command = close_overdue_order::command(&self.app, "order-timeout-sweep", tenant, order, trace);
         with_tx(&self.app.tx, move |unit, _| {

@@ -8,6 +8,7 @@ use crate::app::EventFactory;
 use crate::ports::Work;
 use crate::{Actor, App, CommandContext};
 use handover_events::Trace;
+use handover_outbox::ports::StoreError;
 
 /// Result of closing an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,14 +47,14 @@ pub fn command(
 impl CloseOverdueOrder {
     /// Returns a copy of the command with the trace of the request that placed the order. If the ORDER_CREATED event of
     /// the order is not in the outbox, the copy keeps the trace of the command.
-    pub async fn in_trace_of_order(&self, unit: &mut Work) -> Result<CloseOverdueOrder, UseCaseError> {
+    pub async fn in_trace_of_order(&self, unit: &mut Work) -> Result<CloseOverdueOrder, StoreError> {
         let trace = transition::trace_of_order(unit, self.tenant, self.order).await?;
         Ok(CloseOverdueOrder { event_factory: self.event_factory.in_trace(trace.as_ref()), ..self.clone() })
     }
 
     /// Runs the command in a unit of work. Returns [`Closed::Now`] only if the conditional write of this call closed
     /// the order.
-    pub async fn run(&self, unit: &mut Work) -> Result<Closed, UseCaseError> {
+    pub async fn run(&self, unit: &mut Work) -> Result<Closed, UseCaseError<OrderRefusal>> {
         let order = unit
             .order_by_id(self.tenant, self.order)
             .await?
@@ -61,10 +62,10 @@ impl CloseOverdueOrder {
         let action = OrderAction::Cancel(self.cause);
         match transition::apply(unit, &order, &action, OrderActor::System, &self.event_factory, 0).await {
             Ok(_) => Ok(Closed::Now),
-            Err(UseCaseError::Order(OrderRefusal::WrongStatus { status, .. })) => {
+            Err(UseCaseError::Refused(OrderRefusal::WrongStatus { status, .. })) => {
                 Ok(Closed::NotPending(status))
             }
-            Err(UseCaseError::Order(OrderRefusal::NotOverdue)) => Ok(Closed::NotOverdue),
+            Err(UseCaseError::Refused(OrderRefusal::NotOverdue)) => Ok(Closed::NotOverdue),
             Err(error) => Err(error),
         }
     }

@@ -1,6 +1,8 @@
 //! Use case: a buyer places an order. Order, product and events are written in one transaction.
 
-use marketplace_domain::{CouponId, Money, NewOrder, Order, Points, ProductId, RequestedAssets};
+use marketplace_domain::{
+    CouponId, Money, NewOrder, Order, OrderRefusal, Points, ProductId, RequestedAssets,
+};
 
 use super::{UseCaseError, one_row};
 use crate::idempotency::with_stored_response;
@@ -36,12 +38,16 @@ pub async fn place_order(
     app: &App,
     context: &CommandContext,
     command: PlaceOrder,
-) -> Result<Order, UseCaseError> {
+) -> Result<Order, UseCaseError<OrderRefusal>> {
     with_unused_ids(&app.ids, || place(app, context, command)).await
 }
 
-async fn place(app: &App, context: &CommandContext, command: PlaceOrder) -> Result<Order, UseCaseError> {
-    let buyer = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
+async fn place(
+    app: &App,
+    context: &CommandContext,
+    command: PlaceOrder,
+) -> Result<Order, UseCaseError<OrderRefusal>> {
+    let buyer = context.signed_in()?;
     let event_factory = app.event_factory(context, 2);
     let new = NewOrder { id: app.ids.next(IdKind::Order).await?, buyer, now: event_factory.now };
     let tenant = context.tenant;

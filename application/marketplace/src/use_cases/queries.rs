@@ -2,7 +2,7 @@
 
 use marketplace_domain::{
     Balance, Coupon, CouponId, Hold, Order, OrderActor, OrderId, OrderStatus, Product, ProductId,
-    ProductStatus, Purse, Refund, RefundCause, UserId,
+    ProductStatus, Purse, Refund, RefundCause,
 };
 
 use super::UseCaseError;
@@ -45,7 +45,7 @@ pub async fn listings(
     let items = app
         .view()
         .await?
-        .listings_page(context.tenant, caller(context)?, before, limit.saturating_add(1))
+        .listings_page(context.tenant, context.signed_in()?, before, limit.saturating_add(1))
         .await?;
     Ok(Page::cut(items, limit, |entry| entry.product.get()))
 }
@@ -58,7 +58,7 @@ pub async fn shipments(
     before: Option<i64>,
     limit: u32,
 ) -> Result<Page<Numbered<ShipmentTask>>, UseCaseError> {
-    let user = caller(context)?;
+    let user = context.signed_in()?;
     let items =
         app.view().await?.shipments_page(context.tenant, user, side, before, limit.saturating_add(1)).await?;
     Ok(Page::cut(items, limit, |row| row.id))
@@ -71,7 +71,7 @@ pub async fn notifications(
     before: Option<i64>,
     limit: u32,
 ) -> Result<Page<Numbered<Notification>>, UseCaseError> {
-    let user = caller(context)?;
+    let user = context.signed_in()?;
     let items =
         app.view().await?.notifications_page(context.tenant, user, before, limit.saturating_add(1)).await?;
     Ok(Page::cut(items, limit, |row| row.id))
@@ -79,7 +79,7 @@ pub async fn notifications(
 
 /// Returns the caller's credit; `None` before the first counted order.
 pub async fn credit(app: &App, context: &CommandContext) -> Result<Option<BuyerCredit>, UseCaseError> {
-    Ok(app.view().await?.credit_of(context.tenant, caller(context)?).await?)
+    Ok(app.view().await?.credit_of(context.tenant, context.signed_in()?).await?)
 }
 
 /// Balance, holds and ledger entries of one purse.
@@ -101,7 +101,7 @@ pub async fn purse(
     limit: u32,
 ) -> Result<AccountBalance, UseCaseError> {
     let tenant = context.tenant;
-    let user = caller(context)?;
+    let user = context.signed_in()?;
     let mut view = app.view().await?;
     let balance = view.balance_of(tenant, user, purse).await?;
     let holds = view.holds_of_user(tenant, user, purse.asset()).await?;
@@ -120,14 +120,14 @@ pub async fn coupons(
     before: Option<CouponId>,
     limit: u32,
 ) -> Result<Page<Coupon>, UseCaseError> {
-    let user = caller(context)?;
+    let user = context.signed_in()?;
     let items = app.view().await?.coupons_page(context.tenant, user, before, limit.saturating_add(1)).await?;
     Ok(Page::cut(items, limit, |coupon| coupon.id.get()))
 }
 
 /// Returns an order that the caller bought or sold.
 pub async fn find_order(app: &App, context: &CommandContext, id: OrderId) -> Result<Order, UseCaseError> {
-    let user = caller(context)?;
+    let user = context.signed_in()?;
     let found = app.view().await?.order_of_party(context.tenant, id, user).await?;
     found.ok_or(UseCaseError::NotFound { what: "order" })
 }
@@ -141,7 +141,7 @@ pub async fn orders(
     before: Option<OrderId>,
     limit: u32,
 ) -> Result<Page<Order>, UseCaseError> {
-    let user = caller(context)?;
+    let user = context.signed_in()?;
     let items = app
         .view()
         .await?
@@ -158,7 +158,7 @@ pub async fn refunds(app: &App, context: &CommandContext, id: OrderId) -> Result
     let found = if context.has(Role::Operator) {
         view.order_by_id(context.tenant, id).await?
     } else {
-        view.order_of_party(context.tenant, id, caller(context)?).await?
+        view.order_of_party(context.tenant, id, context.signed_in()?).await?
     };
     let Some(order) = found else {
         drop(view);
@@ -189,8 +189,4 @@ async fn record_refunds_read(
     let action =
         Action::read_personal_data("refunds.list", &operator, [("orderId", Some(order.get().into()))]);
     Ok(action.record(&app.outbox, &operator, Some(context.tenant), returned).await?)
-}
-
-fn caller(context: &CommandContext) -> Result<UserId, UseCaseError> {
-    context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })
 }

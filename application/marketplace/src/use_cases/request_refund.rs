@@ -7,7 +7,7 @@ use marketplace_domain::{
 };
 
 use super::settle_refund::settle;
-use super::{UseCaseError, one_row};
+use super::{NotAllowed, RefundCommandRefusal, UseCaseError, one_row};
 use crate::idempotency::with_stored_response;
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::{IdKind, Work};
@@ -15,7 +15,7 @@ use crate::ticket::SuccessStatus;
 use crate::{App, CommandContext, Role, privacy};
 use handover_outbox::MASK;
 use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};
-use handover_outbox::ports::AuditEntry;
+use handover_outbox::ports::{AuditEntry, StoreError};
 
 /// The refund to request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub async fn request_refund(
     app: &App,
     context: &CommandContext,
     command: RequestRefund,
-) -> Result<Refund, UseCaseError> {
+) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
     with_unused_ids(&app.ids, || request(app, context, command.clone())).await
 }
 
@@ -42,11 +42,11 @@ async fn request(
     app: &App,
     context: &CommandContext,
     command: RequestRefund,
-) -> Result<Refund, UseCaseError> {
+) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
     let user = context.user();
     let is_operator = context.has(Role::Operator);
     if user.is_none() && !is_operator {
-        return Err(UseCaseError::NotAllowed { what: "a signed-in user" });
+        return Err(NotAllowed { what: "a signed-in user" }.into());
     }
     let tenant = context.tenant;
     let sees_personal_data = privacy::sees_personal_data(context);
@@ -72,7 +72,11 @@ async fn request(
                 // microseconds) was written by an earlier attempt.
                 let written = (before.tenant, before.order, before.create_time);
                 let is_ours = written == (tenant, order.id, event_factory.now);
-                return if is_ours { Ok(before) } else { Err(IdInUse::refusal(IdKind::Refund, id.get())) };
+                return if is_ours {
+                    Ok(before)
+                } else {
+                    Err(IdInUse::refusal(IdKind::Refund, id.get()).into())
+                };
             }
             let party = user.map_or(OrderActor::Unrelated, |user| order.role_of(user));
             let (actor, cause) = if is_operator && party != OrderActor::Buyer {
@@ -136,14 +140,14 @@ fn audit_entry(operator: &Operator, command: &RequestRefund, at: DateTime<Utc>) 
 }
 
 /// The payment that paid the order.
-async fn paid_by(unit: &mut Work, order: &Order) -> Result<Payment, UseCaseError> {
+async fn paid_by(unit: &mut Work, order: &Order) -> Result<Payment, UseCaseError<RefundCommandRefusal>> {
     let payments = unit.payments_of(order.tenant, order.id).await?;
     let paying = |payment: &Payment| payment.status == PaymentStatus::Success && !payment.refund_due;
     payments.into_iter().find(paying).ok_or_else(|| RefundRefusal::NothingToRefund.into())
 }
 
 /// A late payment that has neither a refund in processing nor a successful refund.
-async fn unrefunded_payment(unit: &mut Work, order: &Order) -> Result<Option<Payment>, UseCaseError> {
+async fn unrefunded_payment(unit: &mut Work, order: &Order) -> Result<Option<Payment>, StoreError> {
     if order.status == OrderStatus::Pending {
         return Ok(None);
     }

@@ -6,7 +6,7 @@ use marketplace_domain::{
     Posting, Refund, RefundCause, RefundId, Settlement,
 };
 
-use super::{UseCaseError, one_row, transition};
+use super::{PaymentCommandRefusal, UseCaseError, one_row, transition};
 use crate::app::EventFactory;
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::{IdKind, Work};
@@ -27,13 +27,13 @@ pub struct SettlePayment {
 /// releases them (004).
 ///
 /// # Errors
-/// [`UseCaseError::AssetsNotLocked`] while an asset of the order is not locked: nothing is settled, and the gateway repeats
+/// [`PaymentCommandRefusal::AssetsNotLocked`] while an asset of the order is not locked: nothing is settled, and the gateway repeats
 /// its report.
 pub async fn settle_payment(
     app: &App,
     context: &CommandContext,
     command: SettlePayment,
-) -> Result<Payment, UseCaseError> {
+) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
     with_unused_ids(&app.ids, || settle_report(app, context, command.clone())).await
 }
 
@@ -41,7 +41,7 @@ async fn settle_report(
     app: &App,
     context: &CommandContext,
     command: SettlePayment,
-) -> Result<Payment, UseCaseError> {
+) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
     let event_factory = app.event_factory(context, 2);
     let refund: RefundId = app.ids.next(IdKind::Refund).await?;
     with_tx(&app.tx, move |unit, attempt| {
@@ -52,7 +52,7 @@ async fn settle_report(
                 && let Some(existing) = unit.refund_by_id(refund).await?
                 && (existing.payment, existing.create_time) != (command.payment, event_factory.now)
             {
-                return Err(IdInUse::refusal(IdKind::Refund, refund.get()));
+                return Err(IdInUse::refusal(IdKind::Refund, refund.get()).into());
             }
             let payment = unit
                 .payment_by_id(command.payment)
@@ -82,14 +82,21 @@ pub(super) struct SettlementContext<'a> {
 }
 
 /// Requires that every asset of a pending order is locked before a payment is accepted (spec §2).
-pub(super) async fn require_locked_assets(unit: &mut Work, order: &Order) -> Result<(), UseCaseError> {
+pub(super) async fn require_locked_assets(
+    unit: &mut Work,
+    order: &Order,
+) -> Result<(), UseCaseError<PaymentCommandRefusal>> {
     if order.status != OrderStatus::Pending || order.assets.is_empty() {
         return Ok(());
     }
     let holds = unit.holds_of(order.tenant, order.id).await?;
     let is_locked =
         |asset: Asset| holds.iter().any(|hold| hold.asset == asset && hold.status == HoldStatus::Frozen);
-    if order.assets.named().all(is_locked) { Ok(()) } else { Err(UseCaseError::AssetsNotLocked) }
+    if order.assets.named().all(is_locked) {
+        Ok(())
+    } else {
+        Err(PaymentCommandRefusal::AssetsNotLocked.into())
+    }
 }
 
 /// Settles a payment in a unit of work; `None` if it was settled with the same result before. All events, including those
@@ -100,7 +107,7 @@ pub(super) async fn settle(
     order: &Order,
     report: &Settlement,
     settlement: SettlementContext<'_>,
-) -> Result<Option<Payment>, UseCaseError> {
+) -> Result<Option<Payment>, UseCaseError<PaymentCommandRefusal>> {
     let SettlementContext { actor, event_factory, refund } = settlement;
     let event_factory = &event_factory.in_trace(payment.trace.as_ref());
     let Some((settled, event)) = payment.settle(report, order, event_factory.now)? else {
@@ -118,7 +125,8 @@ pub(super) async fn settle(
         PaymentResult::Success => {
             unit.post(&captured(&settled, order, event_factory)).await?;
             if order.status == OrderStatus::Pending {
-                transition::apply(unit, order, &OrderAction::Pay, actor, event_factory, 1).await?;
+                let paid = transition::apply(unit, order, &OrderAction::Pay, actor, event_factory, 1).await;
+                paid.map_err(|error| error.map_refusal(PaymentCommandRefusal::from))?;
             }
             if settled.refund_due {
                 let reason = format!("the order is {}", order.status);
@@ -129,7 +137,9 @@ pub(super) async fn settle(
         PaymentResult::Failed => {
             if order.status == OrderStatus::Pending && !order.assets.is_empty() {
                 let action = OrderAction::Cancel(CancelCause::PaymentFailed);
-                transition::apply(unit, order, &action, OrderActor::System, event_factory, 1).await?;
+                let cancelled =
+                    transition::apply(unit, order, &action, OrderActor::System, event_factory, 1).await;
+                cancelled.map_err(|error| error.map_refusal(PaymentCommandRefusal::from))?;
             }
         }
     }

@@ -6,7 +6,7 @@ use marketplace_domain::{
 };
 use tracing::error;
 
-use super::{UseCaseError, one_row, transition};
+use super::{RefundCommandRefusal, UseCaseError, one_row, transition};
 use crate::app::EventFactory;
 use crate::ports::Work;
 use crate::{App, CommandContext};
@@ -26,7 +26,7 @@ pub async fn settle_refund(
     app: &App,
     context: &CommandContext,
     command: SettleRefund,
-) -> Result<Refund, UseCaseError> {
+) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
     let event_factory = app.event_factory(context, 2);
     let settled = with_tx(&app.tx, move |unit, _| {
         let event_factory = event_factory.clone();
@@ -39,7 +39,7 @@ pub async fn settle_refund(
                 .ok_or(UseCaseError::NotFound { what: "order" })?;
             let settled =
                 settle(unit, &refund, &order, command.result, OrderActor::Gateway, &event_factory).await?;
-            Ok::<_, UseCaseError>((settled.is_some(), settled.unwrap_or(refund)))
+            Ok::<_, UseCaseError<RefundCommandRefusal>>((settled.is_some(), settled.unwrap_or(refund)))
         })
     })
     .await?;
@@ -61,7 +61,7 @@ pub(super) async fn settle(
     result: RefundResult,
     actor: OrderActor,
     event_factory: &EventFactory,
-) -> Result<Option<Refund>, UseCaseError> {
+) -> Result<Option<Refund>, UseCaseError<RefundCommandRefusal>> {
     let event_factory = &event_factory.in_trace(refund.trace.as_ref());
     let Some((settled, event)) = refund.settle(result, order, event_factory.now)? else {
         return Ok(None);
@@ -77,7 +77,8 @@ pub(super) async fn settle(
             RefundResult::Success => OrderAction::Refund { refund: settled.id, amount: settled.amount },
             RefundResult::Failed => OrderAction::AbandonRefund { refund: settled.id },
         };
-        transition::apply(unit, order, &action, actor, event_factory, 1).await?;
+        let changed = transition::apply(unit, order, &action, actor, event_factory, 1).await;
+        changed.map_err(|error| error.map_refusal(RefundCommandRefusal::from))?;
     }
     Ok(Some(settled))
 }

@@ -1,6 +1,6 @@
 //! Use case: a seller hides a product or shows it again.
 
-use marketplace_domain::{Product, ProductAction, ProductId};
+use marketplace_domain::{Product, ProductAction, ProductId, ProductRefusal};
 
 use super::{UseCaseError, one_row};
 use crate::idempotency::with_stored_response;
@@ -23,8 +23,8 @@ pub async fn shelve_product(
     context: &CommandContext,
     id: ProductId,
     shelf: Shelf,
-) -> Result<Product, UseCaseError> {
-    let seller = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
+) -> Result<Product, UseCaseError<ProductRefusal>> {
+    let seller = context.signed_in()?;
     let tenant = context.tenant;
     let now = app.now();
     let action = match shelf {

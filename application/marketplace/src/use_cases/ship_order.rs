@@ -1,6 +1,6 @@
 //! Use case: the seller ships a paid order.
 
-use marketplace_domain::{Order, OrderAction, OrderId, Shipment};
+use marketplace_domain::{Order, OrderAction, OrderId, OrderRefusal, Shipment};
 
 use super::{UseCaseError, transition};
 use crate::{App, CommandContext};
@@ -11,6 +11,6 @@ pub async fn ship_order(
     context: &CommandContext,
     id: OrderId,
     shipment: Shipment,
-) -> Result<Order, UseCaseError> {
+) -> Result<Order, UseCaseError<OrderRefusal>> {
     transition::by_party(app, context, id, OrderAction::Ship(shipment)).await
 }

@@ -5,8 +5,8 @@ use marketplace_domain::{
     PaymentStatus, Settlement,
 };
 
-use super::UseCaseError;
 use super::settle_payment::{SettlementContext, require_locked_assets, settle};
+use super::{PaymentCommandRefusal, UseCaseError};
 use crate::idempotency::with_stored_response;
 use crate::ids::{IdInUse, with_unused_ids};
 use crate::ports::IdKind;
@@ -28,12 +28,16 @@ pub async fn start_payment(
     app: &App,
     context: &CommandContext,
     command: StartPayment,
-) -> Result<Payment, UseCaseError> {
+) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
     with_unused_ids(&app.ids, || start(app, context, command.clone())).await
 }
 
-async fn start(app: &App, context: &CommandContext, command: StartPayment) -> Result<Payment, UseCaseError> {
-    let buyer = context.user().ok_or(UseCaseError::NotAllowed { what: "a signed-in user" })?;
+async fn start(
+    app: &App,
+    context: &CommandContext,
+    command: StartPayment,
+) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
+    let buyer = context.signed_in()?;
     let tenant = context.tenant;
     let id: PaymentId = app.ids.next(IdKind::Payment).await?;
     let refund = app.ids.next(IdKind::Refund).await?;
@@ -59,7 +63,11 @@ async fn start(app: &App, context: &CommandContext, command: StartPayment) -> Re
                 // An order has at most one payment in processing, so a payment of this order with this creation time (in
                 // microseconds) was written by an earlier attempt.
                 let is_ours = (before.tenant, before.order, before.create_time) == (tenant, order.id, now);
-                return if is_ours { Ok(before) } else { Err(IdInUse::refusal(IdKind::Payment, id.get())) };
+                return if is_ours {
+                    Ok(before)
+                } else {
+                    Err(IdInUse::refusal(IdKind::Payment, id.get()).into())
+                };
             }
             if order.status != OrderStatus::Pending {
                 return Err(OrderRefusal::WrongStatus { status: order.status, action: "pay" }.into());

@@ -1,14 +1,16 @@
 //! A transition of an order in a unit of work. Used by use cases, consumers and jobs.
 
 use handover_events::{AggregateRef, TenantId};
-use marketplace_domain::{AggregateType, EventType, Order, OrderAction, OrderActor, OrderId, ProductAction};
+use marketplace_domain::{
+    AggregateType, EventType, Order, OrderAction, OrderActor, OrderId, OrderRefusal, ProductAction,
+};
 
 use super::{UseCaseError, one_row};
 use crate::app::EventFactory;
 use crate::idempotency::with_stored_response;
 use crate::ports::Work;
 use crate::ticket::SuccessStatus;
-use crate::{Actor, App, CommandContext};
+use crate::{App, CommandContext};
 use handover_events::Trace;
 use handover_outbox::append;
 use handover_outbox::ports::{OutboxQueries, OutboxRow, StoreError};
@@ -22,7 +24,7 @@ pub(crate) async fn apply(
     actor: OrderActor,
     event_factory: &EventFactory,
     skip: usize,
-) -> Result<Order, UseCaseError> {
+) -> Result<Order, UseCaseError<OrderRefusal>> {
     let (after, events) = order.apply(action, actor, event_factory.now)?;
     one_row(unit.advance_order(&after).await?, "order")?;
     if after.status.frees_product() {
@@ -56,10 +58,8 @@ pub(super) async fn by_party(
     context: &CommandContext,
     id: OrderId,
     action: OrderAction,
-) -> Result<Order, UseCaseError> {
-    let Actor::User { id: user, .. } = context.actor else {
-        return Err(UseCaseError::NotAllowed { what: "a signed-in user" });
-    };
+) -> Result<Order, UseCaseError<OrderRefusal>> {
+    let user = context.signed_in()?;
     let tenant = context.tenant;
     let event_factory = app.event_factory(context, 1);
     with_stored_response(app, context, SuccessStatus::Ok, move |unit, attempt| {
@@ -80,10 +80,7 @@ pub(super) async fn by_party(
 }
 
 /// Whether an earlier attempt committed the command: its first event is in the outbox.
-pub(super) async fn was_committed(
-    unit: &mut Work,
-    event_factory: &EventFactory,
-) -> Result<bool, UseCaseError> {
+pub(super) async fn was_committed(unit: &mut Work, event_factory: &EventFactory) -> Result<bool, StoreError> {
     let Some(id) = event_factory.first_id() else { return Ok(false) };
     Ok(!OutboxQueries::outbox_by_event(unit.outbox(), std::slice::from_ref(id)).await?.is_empty())
 }

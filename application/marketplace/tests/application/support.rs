@@ -266,7 +266,7 @@ impl Process {
         &self,
         payment: &Payment,
         result: PaymentResult,
-    ) -> Result<Payment, UseCaseError> {
+    ) -> Result<Payment, UseCaseError<PaymentCommandRefusal>> {
         settle_payment(&self.app, &gateway(), report(payment, result)).await
     }
 

@@ -4,7 +4,7 @@
 use handover_events::TenantId;
 use handover_events::Trace;
 use handover_outbox::operations;
-use marketplace::use_cases::UseCaseError;
+use handover_outbox::operations::OperationError;
 use marketplace::{Actor, App, CommandContext};
 use marketplace_sql::SqlMarket;
 
@@ -40,47 +40,23 @@ impl Operator {
         self.store.close().await;
     }
 
-    pub(super) fn failed(&self, error: impl Into<UseCaseError>) -> Failure {
-        match error.into() {
-            UseCaseError::Store(cause) => Failure::database(&self.database)(cause),
-            UseCaseError::Broker(cause) => Failure::Broker(cause),
-            // `outbox release` without `hold` fails with `NothingHeld`. The other errors in this arm are not expected:
-            // this operator has every role, and no command changes orders.
-            other @ (UseCaseError::NotFound { .. }
-            | UseCaseError::NotAllowed { .. }
-            | UseCaseError::Order(_)
-            | UseCaseError::Product(_)
-            | UseCaseError::Payment(_)
-            | UseCaseError::Refund(_)
-            | UseCaseError::Asset(_)
-            | UseCaseError::AssetsNotLocked
-            | UseCaseError::KeyReused
-            | UseCaseError::InProgress
-            | UseCaseError::NothingHeld) => Failure::Refused(other.to_string()),
+    pub(super) fn failed(&self, error: OperationError) -> Failure {
+        match error {
+            OperationError::Store(cause) => Failure::database(&self.database)(cause),
+            OperationError::Broker(cause) => Failure::Broker(cause),
+            error @ (OperationError::NotFound { .. } | OperationError::NothingHeld) => {
+                Failure::Refused(error.to_string())
+            }
         }
     }
 
     /// Like [`Operator::failed`]; `NotFound` becomes [`Operator::missing`].
-    pub(super) fn failed_to_find(
-        &self,
-        error: impl Into<UseCaseError>,
-        what: String,
-        see: &'static str,
-    ) -> Failure {
-        match error.into() {
-            UseCaseError::NotFound { .. } => self.missing(what, see),
-            error @ (UseCaseError::NotAllowed { .. }
-            | UseCaseError::Order(_)
-            | UseCaseError::Product(_)
-            | UseCaseError::Payment(_)
-            | UseCaseError::Refund(_)
-            | UseCaseError::Asset(_)
-            | UseCaseError::AssetsNotLocked
-            | UseCaseError::KeyReused
-            | UseCaseError::InProgress
-            | UseCaseError::NothingHeld
-            | UseCaseError::Store(_)
-            | UseCaseError::Broker(_)) => self.failed(error),
+    pub(super) fn failed_to_find(&self, error: OperationError, what: String, see: &'static str) -> Failure {
+        match error {
+            OperationError::NotFound { .. } => self.missing(what, see),
+            error @ (OperationError::NothingHeld | OperationError::Store(_) | OperationError::Broker(_)) => {
+                self.failed(error)
+            }
         }
     }
 

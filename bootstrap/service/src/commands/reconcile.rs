@@ -47,7 +47,7 @@ pub(super) async fn reconcile(arguments: &ReconcileArgs) -> Result<Exit, Failure
         repair: arguments.repair,
         reason: arguments.reason.clone(),
     };
-    let result = operations::reconcile(&operator.app, &operator.context, command).await;
+    let result = operations::reconcile(&operator.app, &operator.acting, command).await;
     let reconciliation = result.map_err(|error| operator.failed(error))?;
     operator.close().await;
     let is_sound = reconciliation.is_sound();

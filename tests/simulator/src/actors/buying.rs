@@ -123,7 +123,7 @@ pub(super) async fn ship(app: &App, faults: &Faults, journal: &Journal, order: &
     match ship_order(app, &context, order.id, shipment).await {
         Ok(after) => journal.record(&who, ClientResponse::StatusReached(order.id, after.status)),
         Err(error) => {
-            if matches!(error, UseCaseError::Order(OrderRefusal::Refunding { .. })) {
+            if matches!(error, UseCaseError::Refused(OrderRefusal::Refunding { .. })) {
                 faults.cover(|coverage| coverage.situation("shipment refused during a refund"));
             }
             journal.record_error(&who, &context, &error);

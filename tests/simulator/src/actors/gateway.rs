@@ -1,7 +1,9 @@
 //! Payments: the buyer starts a payment, and the gateway reports the result, repeatedly if a report fails.
 
 use marketplace::App;
-use marketplace::use_cases::{SettlePayment, StartPayment, UseCaseError, settle_payment, start_payment};
+use marketplace::use_cases::{
+    PaymentCommandRefusal, SettlePayment, StartPayment, UseCaseError, settle_payment, start_payment,
+};
 use marketplace_domain::{Money, Order, Payment, PaymentId, PaymentResult, Settlement};
 
 use super::journal::{ClientResponse, Journal};
@@ -104,8 +106,8 @@ async fn settle(
 }
 
 /// If the request failed because of missing locks, waits and returns true; the caller then repeats the request.
-async fn wait_for_locks(faults: &Faults, error: &UseCaseError) -> bool {
-    let waiting = matches!(error, UseCaseError::AssetsNotLocked);
+async fn wait_for_locks(faults: &Faults, error: &UseCaseError<PaymentCommandRefusal>) -> bool {
+    let waiting = matches!(error, UseCaseError::Refused(PaymentCommandRefusal::AssetsNotLocked));
     if waiting {
         faults.cover(|coverage| coverage.situation("payment that waited for its locks"));
         faults.sleep(faults.random.millis(50..800)).await;

@@ -1,5 +1,6 @@
 //! Journal of the responses that clients received. What a response states must remain true.
 
+use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use handover_events::TenantId;
@@ -191,22 +192,21 @@ impl Journal {
 
     /// Records an error. A rejection guarantees that nothing changed; after a failure of the system the outcome is
     /// unknown.
-    pub(crate) fn record_error(&self, who: &str, context: &CommandContext, error: &UseCaseError) {
+    pub(crate) fn record_error<R: Error>(
+        &self,
+        who: &str,
+        context: &CommandContext,
+        error: &UseCaseError<R>,
+    ) {
         match error {
             UseCaseError::NotFound { .. }
-            | UseCaseError::NotAllowed { .. }
-            | UseCaseError::Order(_)
-            | UseCaseError::Product(_)
-            | UseCaseError::Payment(_)
-            | UseCaseError::Refund(_)
-            | UseCaseError::Asset(_)
-            | UseCaseError::AssetsNotLocked
-            | UseCaseError::KeyReused
-            | UseCaseError::NothingHeld => {
+            | UseCaseError::NotAllowed(_)
+            | UseCaseError::Refused(_)
+            | UseCaseError::KeyReused => {
                 self.record(who, ClientResponse::Refused(context.trace.trace_id.clone(), error.to_string()));
             }
             // A repetition of the request may succeed.
-            UseCaseError::InProgress | UseCaseError::Store(_) | UseCaseError::Broker(_) => {
+            UseCaseError::InProgress | UseCaseError::Store(_) => {
                 self.faults.note(who, || format!("outcome unknown: {error}"));
             }
         }

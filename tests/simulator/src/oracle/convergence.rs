@@ -4,19 +4,18 @@
 use std::collections::BTreeMap;
 
 use handover_outbox::ports::{DeadLetterFilter, DeadLetterStatus, OutboxRow, StoreError};
-use marketplace::use_cases::UseCaseError;
 use marketplace_domain::{
     Asset, Balance, CancelReason, Coupon, CouponStatus, HoldStatus, Money, OrderStatus, PaymentStatus,
     ProductStatus, Purse, RefundStatus,
 };
 
-use super::reference_run::{OrderKey, ReferenceRun};
+use super::reference_run::{BoxError, OrderKey, ReferenceRun};
 use super::{Evidence, is_second, money};
 use crate::actors;
 use crate::row_kinds::is_invalid;
 
 /// Differences between the final states of the run and of its reference run; none if the runs cannot be compared.
-pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, UseCaseError> {
+pub(crate) async fn differences(evidence: &Evidence) -> Result<Vec<String>, BoxError> {
     let discarded =
         DeadLetterFilter { status: Some(DeadLetterStatus::Discarded), ..DeadLetterFilter::default() };
     if !evidence.store.view().await?.outbox_view().dead_letters_page(&discarded, None, 1).await?.is_empty() {
@@ -122,9 +121,9 @@ async fn final_state(
     evidence: &Evidence,
     (tenant, id): OrderKey,
     original_orders: &BTreeMap<OrderKey, OrderKey>,
-) -> Result<FinalState, UseCaseError> {
+) -> Result<FinalState, BoxError> {
     let mut view = evidence.store.view().await?;
-    let order = view.order_by_id(tenant, id).await?.ok_or(UseCaseError::NotFound { what: "order" })?;
+    let order = view.order_by_id(tenant, id).await?.ok_or("the order is missing")?;
     let product = view.product_by_id(tenant, order.product).await?;
     let payments = view.payments_of(tenant, id).await?;
     let mut payments: Vec<_> = payments.iter().map(|it| (it.status, it.refund_due)).collect();

@@ -204,6 +204,7 @@ async fn check_reconciled(checker: &mut Checker<'_>) -> Result<(), StoreError> {
         trace: Trace { trace_id: "oracle".to_owned(), traceparent: None },
         idempotency: None,
     };
+    let operator = context.operator().expect("the command line has every role");
     let command = Reconcile {
         tenant: None,
         since: DateTime::UNIX_EPOCH,
@@ -212,7 +213,7 @@ async fn check_reconciled(checker: &mut Checker<'_>) -> Result<(), StoreError> {
         repair: false,
         reason: None,
     };
-    match reconcile(app, &context, command).await {
+    match reconcile(app, &operator, command).await {
         Ok(report) => {
             for finding in report.findings {
                 // Foreign messages belong to no event; the run injects them on purpose.

@@ -1,6 +1,7 @@
 //! The reference run repeats the committed commands of a run; it injects no faults.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ use handover_outbox::{Tasks, Transactor, TxPolicy, WakeupNotifier, with_tx};
 use marketplace::ports::MarketStore;
 use marketplace::use_cases::operations::{AssetGrant, IssueCoupon, grant_asset, issue_coupon};
 use marketplace::use_cases::{
-    ListProduct, PlaceOrder, RequestRefund, SettlePayment, SettleRefund, StartPayment, UseCaseError,
-    cancel_order, close_overdue_order, complete_order, list_product, place_order, request_refund,
-    settle_payment, settle_refund, ship_order, start_payment,
+    ListProduct, PlaceOrder, RequestRefund, SettlePayment, SettleRefund, StartPayment, cancel_order,
+    close_overdue_order, complete_order, list_product, place_order, request_refund, settle_payment,
+    settle_refund, ship_order, start_payment,
 };
 use marketplace::{Actor, App, CommandContext, Rules, Settings, service};
 use marketplace_domain::{
@@ -29,6 +30,9 @@ use crate::actors;
 
 /// Payment timeout of the reference run: longer than its commands take.
 const PENDING: Duration = Duration::from_secs(30);
+
+/// Error of any command of the reference run.
+pub(super) type BoxError = Box<dyn Error>;
 
 /// An order with its tenant.
 pub(super) type OrderKey = (TenantId, OrderId);
@@ -46,7 +50,7 @@ pub(super) struct ReferenceRun {
 }
 
 impl ReferenceRun {
-    pub(super) async fn begin(run: &Evidence) -> Result<ReferenceRun, UseCaseError> {
+    pub(super) async fn begin(run: &Evidence) -> Result<ReferenceRun, BoxError> {
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(run.app.now()));
         let wake = WakeupNotifier::default();
         let store: Arc<MarketStore> = Arc::new(MemoryStore::new(Arc::clone(&clock), wake.clone()));
@@ -81,7 +85,7 @@ impl ReferenceRun {
     }
 
     /// Repeats all grants of the run, before all other commands. No coupon expires.
-    async fn repeat_grants(&mut self, run: &Evidence) -> Result<(), UseCaseError> {
+    async fn repeat_grants(&mut self, run: &Evidence) -> Result<(), BoxError> {
         let mut view = run.store.view().await?;
         for (tenant, user) in
             actors::tenants().into_iter().flat_map(|it| actors::buyers().map(move |user| (it, user)))
@@ -118,7 +122,7 @@ impl ReferenceRun {
 
     /// Repeats the command that caused this event. The caller passes the outbox rows by ascending id; in that sequence
     /// every command succeeds.
-    pub(super) async fn repeat(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
+    pub(super) async fn repeat(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), BoxError> {
         let tenant = row.aggregate.tenant;
         let by = |id| actors::by_user(&run.faults, tenant, id);
         match row.event_type.parse::<EventType>() {
@@ -157,7 +161,7 @@ impl ReferenceRun {
         Ok(())
     }
 
-    async fn place(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
+    async fn place(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), BoxError> {
         let order_key = order_key(row);
         let Some(order) = run.store.view().await?.order_by_id(order_key.0, order_key.1).await? else {
             return Ok(());
@@ -173,7 +177,7 @@ impl ReferenceRun {
     }
 
     /// Starts the next payment that the order had in the run, so that its report can also be late.
-    async fn start_next(&mut self, run: &Evidence, order_key: OrderKey) -> Result<(), UseCaseError> {
+    async fn start_next(&mut self, run: &Evidence, order_key: OrderKey) -> Result<(), BoxError> {
         let Some((tenant, id)) = self.orders.get(&order_key).copied() else { return Ok(()) };
         let original = run.store.view().await?.payments_of(order_key.0, order_key.1).await?.len();
         let mut view = self.evidence.store.view().await?;
@@ -187,10 +191,10 @@ impl ReferenceRun {
         Ok(())
     }
 
-    async fn start(&self, run: &Evidence, order: &Order) -> Result<Payment, UseCaseError> {
+    async fn start(&self, run: &Evidence, order: &Order) -> Result<Payment, BoxError> {
         let buyer = actors::by_user(&run.faults, order.tenant, order.buyer);
         let start = StartPayment { order: order.id, method: "card".into() };
-        start_payment(&self.app, &buyer, start).await
+        Ok(start_payment(&self.app, &buyer, start).await?)
     }
 
     /// Waits until the locks of this order are acquired or refused, at most 10 s.
@@ -208,7 +212,7 @@ impl ReferenceRun {
         Ok(())
     }
 
-    async fn settle(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
+    async fn settle(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), BoxError> {
         let Ok(id) = PaymentId::try_from(row.aggregate.id) else { return Ok(()) };
         let Some(original) = run.store.view().await?.payment_by_id(id).await? else { return Ok(()) };
         let order_key = (original.tenant, original.order);
@@ -237,7 +241,7 @@ impl ReferenceRun {
     }
 
     /// Requests the refund, unless the service did it automatically, and reports its result.
-    async fn repeat_refund(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), UseCaseError> {
+    async fn repeat_refund(&mut self, run: &Evidence, row: &OutboxRow) -> Result<(), BoxError> {
         let Ok(id) = RefundId::try_from(row.aggregate.id) else { return Ok(()) };
         let Some(original) = run.store.view().await?.refund_by_id(id).await? else { return Ok(()) };
         let Some((tenant, id)) = self.orders.get(&(original.tenant, original.order)).copied() else {
@@ -264,16 +268,17 @@ impl ReferenceRun {
     }
 
     /// Cancels an order as if its deadline had passed.
-    async fn cancel_overdue(&self, tenant: TenantId, order: OrderId) -> Result<(), UseCaseError> {
+    async fn cancel_overdue(&self, tenant: TenantId, order: OrderId) -> Result<(), BoxError> {
         let rules = Rules { pending_timeout: Duration::ZERO, ..(*self.app.rules).clone() };
         let late = App { rules: Arc::new(rules), ..self.app.clone() };
         let trace = Trace { trace_id: "reference-run".to_owned(), traceparent: None };
         let command = close_overdue_order::command(&late, "reference run", tenant, order, trace);
         with_tx(&self.app.tx, move |unit, _| {
             let command = command.clone();
-            Box::pin(async move { command.run(unit).await.map(|_| ()) })
+            Box::pin(async move { command.run(unit).await })
         })
-        .await
+        .await?;
+        Ok(())
     }
 
     /// The order of the reference run that corresponds to the order of this event.

@@ -91,6 +91,6 @@ async fn reconcile(edge: &Edge, context: &CommandContext, selection: Selection) 
         .ok_or_else(|| Refusal::field("from", messages::window_range(MAX_WINDOW.num_days())))?;
     let Selection { tenant, repair, reason, .. } = selection;
     let command = Reconcile { tenant, since, until, grace: GRACE, repair, reason };
-    let reconciliation = operations::reconcile(&edge.app, context, command).await?;
+    let reconciliation = operations::reconcile(&edge.app, &context.operator()?, command).await?;
     Done::ok(&ReconciliationView::from(reconciliation))
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use handover_events::TenantId;
 use marketplace_domain::{
-    Account, Asset, AssetOperation, Coupon, CouponId, CouponStatus, Money, OperationKey, OperationKind,
-    Points, Posting, Purse, UserId,
+    Account, Asset, AssetOperation, AssetRefusal, Coupon, CouponId, CouponStatus, Money, OperationKey,
+    OperationKind, Points, Posting, Purse, UserId,
 };
 
 use crate::idempotency::with_stored_response;
 use crate::ids::{IdInUse, require_unused, with_unused_ids};
 use crate::ports::{IdKind, Work};
 use crate::ticket::SuccessStatus;
-use crate::use_cases::UseCaseError;
+use crate::use_cases::{NotAllowed, UseCaseError};
 use crate::{App, CommandContext, Role};
 use handover_outbox::operations::{Action, Operator, Reason, present_fields, record_already_done};
 use handover_outbox::ports::{AuditEntry, StoreError};
@@ -36,7 +36,7 @@ pub async fn grant_asset(
     user: UserId,
     grant: AssetGrant,
     reason: Option<Reason>,
-) -> Result<AssetOperation, UseCaseError> {
+) -> Result<AssetOperation, UseCaseError<AssetRefusal>> {
     let (user_id, operator) = granting_operator(context)?;
     let tenant = context.tenant;
     let now = app.now();
@@ -144,7 +144,7 @@ async fn issue(app: &App, context: &CommandContext, command: IssueCoupon) -> Res
                 // the row belongs to this command.
                 let is_ours = attempt.may_be_committed() && before.at == now && before.user == command.user;
                 if !is_keyed && !is_ours {
-                    return Err(IdInUse::refusal(IdKind::Coupon, id.get()));
+                    return Err(IdInUse::refusal(IdKind::Coupon, id.get()).into());
                 }
                 let coupon = issued_before(unit, tenant, &before, command).await?;
                 record_already_done(unit.outbox(), attempt, entry).await?;
@@ -207,11 +207,11 @@ async fn issued_before(
 }
 
 /// Returns the user id of the actor, if it has one, and the actor as an operator.
-fn granting_operator(context: &CommandContext) -> Result<(Option<UserId>, Operator), UseCaseError> {
+fn granting_operator(context: &CommandContext) -> Result<(Option<UserId>, Operator), NotAllowed> {
     if context.has(Role::Operator) {
         Ok((context.user(), context.operator()?))
     } else {
-        Err(UseCaseError::NotAllowed { what: "the role operator" })
+        Err(NotAllowed { what: "the role operator" })
     }
 }
 

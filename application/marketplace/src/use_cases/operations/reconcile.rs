@@ -15,12 +15,13 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use handover_events::{Envelope, EventId, TenantId};
 
+use crate::App;
 use crate::ports::EffectKind;
-use crate::use_cases::UseCaseError;
-use crate::{App, CommandContext};
 use compare::{Comparison, Consumers};
-use handover_outbox::operations::{Action, Reason, count, present_fields, rfc3339};
-use handover_outbox::ports::{DeadLetter, DeadLetterFilter, DeadLetterStatus, OutboxFilter, UnreadableRow};
+use handover_outbox::operations::{Action, OperationError, Operator, Reason, count, present_fields, rfc3339};
+use handover_outbox::ports::{
+    DeadLetter, DeadLetterFilter, DeadLetterStatus, OutboxFilter, StoreError, UnreadableRow,
+};
 use repair::RepairContext;
 
 /// Maximum number of findings that one call returns; see [`Reconciliation::more`].
@@ -106,15 +107,14 @@ impl Reconciliation {
 /// the ledger; these are not repaired.
 pub async fn reconcile(
     app: &App,
-    context: &CommandContext,
+    operator: &Operator,
     command: Reconcile,
-) -> Result<Reconciliation, UseCaseError> {
-    let operator = context.operator()?;
+) -> Result<Reconciliation, OperationError> {
     let tenant = operator.visible(command.tenant)?;
     let now = app.now();
     let grace = TimeDelta::from_std(command.grace).unwrap_or(TimeDelta::MAX);
     let consumers = Consumers::of(app).await?;
-    let context = RepairContext { operator: &operator, reason: command.reason.as_ref() };
+    let context = RepairContext { operator, reason: command.reason.as_ref() };
     let mut report = Reconciliation {
         since: command.since,
         until: command.until,
@@ -164,15 +164,12 @@ pub async fn reconcile(
     for discrepancy in &app.view().await?.ledger_inconsistencies(tenant, limit).await? {
         add_finding(&mut report, Finding::of_ledger(discrepancy));
     }
-    audit_action(&command).record(&app.outbox, &operator, tenant, count(report.findings.len())).await?;
+    audit_action(&command).record(&app.outbox, operator, tenant, count(report.findings.len())).await?;
     Ok(report)
 }
 
 /// Findings for the newest open dead letters whose event has no outbox row.
-async fn dead_letters_without_event(
-    app: &App,
-    tenant: Option<TenantId>,
-) -> Result<Vec<Finding>, UseCaseError> {
+async fn dead_letters_without_event(app: &App, tenant: Option<TenantId>) -> Result<Vec<Finding>, StoreError> {
     let filter =
         DeadLetterFilter { tenant, status: Some(DeadLetterStatus::Open), ..DeadLetterFilter::default() };
     let mut found = Vec::new();
@@ -205,7 +202,7 @@ async fn unreadable_rows(
     app: &App,
     tenant: Option<TenantId>,
     limit: u32,
-) -> Result<Vec<UnreadableRow>, UseCaseError> {
+) -> Result<Vec<UnreadableRow>, StoreError> {
     let mut view = app.view().await?;
     let newest = view.outbox_view().outbox_page(&OutboxFilter::default(), None, 1).await?;
     let after = newest.first().map(|row| row.id.saturating_sub(NEWEST_EVENTS));

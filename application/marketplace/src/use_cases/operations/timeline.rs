@@ -7,9 +7,8 @@ use handover_events::{AggregateRef, EventId, TenantId};
 use marketplace_domain::{AggregateType, EventType, Order, OrderActor, OrderId};
 
 use crate::ports::MarketView;
-use crate::use_cases::UseCaseError;
-use crate::{App, CommandContext, Role, privacy};
-use handover_outbox::operations::{Action, Operator, count};
+use crate::{App, CommandContext, privacy};
+use handover_outbox::operations::{Action, OperationError, Operator, count};
 use handover_outbox::ports::{DeadLetter, OutboxFilter, OutboxRow, StoreError};
 use items::Items;
 
@@ -93,12 +92,18 @@ pub struct TimelineItem {
 }
 
 /// The reader of a timeline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Audience {
+#[derive(Debug, Clone, Copy)]
+enum Audience<'a> {
     /// Buyer or seller.
     Party,
     /// Operator, who also sees errors and the reasons of redrives and dead-letter decisions.
-    Operator,
+    Operator(&'a Operator),
+}
+
+impl Audience<'_> {
+    const fn is_operator(self) -> bool {
+        matches!(self, Audience::Operator(_))
+    }
 }
 
 /// Personal data that the reader may see.
@@ -117,15 +122,16 @@ pub async fn timeline(
     context: &CommandContext,
     tenant: Option<TenantId>,
     id: OrderId,
-) -> Result<Timeline, UseCaseError> {
+) -> Result<Timeline, OperationError> {
+    let operator = context.operator().ok();
     let mut view = app.view().await?;
-    let found = visible_order(view.as_mut(), context, tenant, id).await?;
+    let found = visible_order(view.as_mut(), context, operator.as_ref(), tenant, id).await?;
     let Some((order, audience)) = found else {
         drop(view);
-        if let Ok(operator) = context.operator() {
-            audit_action(&operator, tenant, id).record(&app.outbox, &operator, tenant, 0).await?;
+        if let Some(operator) = &operator {
+            audit_action(operator, tenant, id).record(&app.outbox, operator, tenant, 0).await?;
         }
-        return Err(UseCaseError::NotFound { what: "order" });
+        return Err(OperationError::NotFound { what: "order" });
     };
     let payments = view.payments_of(order.tenant, id).await?;
     let about = |kind: AggregateType, id: i64| AggregateRef {
@@ -140,7 +146,7 @@ pub async fn timeline(
     let mut rows = view.outbox_view().outbox_about(&aggregates).await?;
     rows.sort_by_key(|row| row.id);
     // The seller does not see the assets of the buyer.
-    let sees_assets = audience == Audience::Operator || context.user() == Some(order.buyer);
+    let sees_assets = audience.is_operator() || context.user() == Some(order.buyer);
     // An operator who is not a party of the order sees free text only with the role `pii`.
     let is_party = order.tenant == context.tenant
         && context.user().is_some_and(|user| order.role_of(user) != OrderActor::Unrelated);
@@ -173,10 +179,9 @@ pub async fn timeline(
     }
     drop(view);
     let items = items.in_order();
-    if audience == Audience::Operator {
-        let operator = context.operator()?;
-        audit_action(&operator, tenant, id)
-            .record(&app.outbox, &operator, Some(order.tenant), count(items.len()))
+    if let Audience::Operator(operator) = audience {
+        audit_action(operator, tenant, id)
+            .record(&app.outbox, operator, Some(order.tenant), count(items.len()))
             .await?;
     }
     Ok(Timeline { order: id, items })
@@ -199,26 +204,27 @@ async fn dead_letters_of(
     Ok(dead_letters)
 }
 
-async fn visible_order(
+async fn visible_order<'a>(
     view: &mut dyn MarketView,
     context: &CommandContext,
+    operator: Option<&'a Operator>,
     requested: Option<TenantId>,
     id: OrderId,
-) -> Result<Option<(Order, Audience)>, StoreError> {
-    if context.has(Role::Platform) {
+) -> Result<Option<(Order, Audience<'a>)>, StoreError> {
+    if let Some(operator) = operator.filter(|operator| operator.sees_all_tenants) {
         let tenant = match requested {
             Some(tenant) => Some(tenant),
             None => tenant_of(view, id).await?,
         };
         let Some(tenant) = tenant else { return Ok(None) };
-        return Ok(view.order_by_id(tenant, id).await?.map(|order| (order, Audience::Operator)));
+        return Ok(view.order_by_id(tenant, id).await?.map(|order| (order, Audience::Operator(operator))));
     }
     if requested.is_some_and(|requested| requested != context.tenant) {
         return Ok(None);
     }
-    if context.has(Role::Operator) {
+    if let Some(operator) = operator {
         let order = view.order_by_id(context.tenant, id).await?;
-        return Ok(order.map(|order| (order, Audience::Operator)));
+        return Ok(order.map(|order| (order, Audience::Operator(operator))));
     }
     let Some(user) = context.user() else { return Ok(None) };
     Ok(view.order_of_party(context.tenant, id, user).await?.map(|order| (order, Audience::Party)))

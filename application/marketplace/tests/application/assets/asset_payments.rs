@@ -34,7 +34,10 @@ async fn payment_report_is_rejected_without_changes_until_all_assets_are_locked(
     let payment = market.process.started_payment(order.id).await;
     for result in [PaymentResult::Success, PaymentResult::Failed] {
         let refused = market.process.settle(&payment, result).await;
-        assert!(matches!(refused, Err(UseCaseError::AssetsNotLocked)), "{refused:?}");
+        assert!(
+            matches!(refused, Err(UseCaseError::Refused(PaymentCommandRefusal::AssetsNotLocked))),
+            "{refused:?}"
+        );
     }
     assert_eq!(market.world.order(order.id).await, order);
     let stored = market.world.view().await.payment_by_id(payment.id).await.unwrap();
@@ -69,7 +72,10 @@ async fn payment_without_gateway_is_rejected_while_an_asset_is_not_locked() {
     let order = market.order(SpentAssets { wallet: 8_850, ..SpentAssets::default() }).await;
     let command = StartPayment { order: order.id, method: "wallet".into() };
     let refused = start_payment(market.app(), &crate::support::by(crate::support::BUYER), command).await;
-    assert!(matches!(refused, Err(UseCaseError::AssetsNotLocked)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(UseCaseError::Refused(PaymentCommandRefusal::AssetsNotLocked))),
+        "{refused:?}"
+    );
     assert_eq!(market.world.view().await.payments_of(TENANT, order.id).await.unwrap(), []);
 }
 

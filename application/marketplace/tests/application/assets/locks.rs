@@ -112,7 +112,7 @@ async fn order_with_invalid_assets_is_rejected() {
     assert!(
         matches!(
             result,
-            UseCaseError::Order(OrderRefusal::Assets(AssetRefusal::MoreThanLeft {
+            UseCaseError::Refused(OrderRefusal::Assets(AssetRefusal::MoreThanLeft {
                 asset: Asset::Wallet,
                 ..
             }))
@@ -134,7 +134,7 @@ async fn order_with_invalid_assets_is_rejected() {
     let coupon = expensive_minimum.await.unwrap().id;
     let result = refused(SpentAssets { coupon: Some(coupon), ..SpentAssets::default() }).await;
     assert!(
-        matches!(result, UseCaseError::Order(OrderRefusal::Assets(AssetRefusal::BelowMinimumSpend { .. }))),
+        matches!(result, UseCaseError::Refused(OrderRefusal::Assets(AssetRefusal::BelowMinimumSpend { .. }))),
         "{result:?}"
     );
     let unknown =

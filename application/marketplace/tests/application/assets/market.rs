@@ -87,7 +87,7 @@ impl Market {
         issue_coupon(self.app(), &operator(), command).await.unwrap().id
     }
 
-    pub(crate) async fn try_order(&self, assets: SpentAssets) -> Result<Order, UseCaseError> {
+    pub(crate) async fn try_order(&self, assets: SpentAssets) -> Result<Order, UseCaseError<OrderRefusal>> {
         let product = self.process.listed().await.id;
         let command = PlaceOrder {
             product,
@@ -124,7 +124,11 @@ impl Market {
         request_refund(self.app(), &by(BUYER), command).await.unwrap()
     }
 
-    pub(crate) async fn report(&self, refund: &Refund, result: RefundResult) -> Result<Refund, UseCaseError> {
+    pub(crate) async fn report(
+        &self,
+        refund: &Refund,
+        result: RefundResult,
+    ) -> Result<Refund, UseCaseError<RefundCommandRefusal>> {
         settle_refund(self.app(), &gateway(), SettleRefund { refund: refund.id, result }).await
     }
 

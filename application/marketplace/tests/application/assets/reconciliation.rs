@@ -22,7 +22,7 @@ pub(crate) async fn run_reconciliation(market: &Market, repair: bool) -> Reconci
         repair,
         reason: None,
     };
-    reconcile(market.app(), &operator(), command).await.unwrap()
+    reconcile(market.app(), &operator().operator().unwrap(), command).await.unwrap()
 }
 
 /// A market with a paid, a refunded and a cancelled order, and an order whose lock was refused. All events are older

@@ -70,13 +70,19 @@ async fn order_with_a_pending_refund_is_not_shipped_and_a_shipped_order_is_not_r
     let order = market.paid(SpentAssets::default()).await;
     let refund = market.refund(&order).await;
     let result = ship_order(market.app(), &Market::seller(), order.id, shipment()).await;
-    assert!(matches!(result, Err(UseCaseError::Order(OrderRefusal::Refunding { .. }))), "{result:?}");
+    assert!(matches!(result, Err(UseCaseError::Refused(OrderRefusal::Refunding { .. }))), "{result:?}");
     market.report(&refund, RefundResult::Failed).await.unwrap();
     let order = market.world.order(order.id).await;
     assert_eq!((order.status, order.refund), (OrderStatus::Paid, None));
     ship_order(market.app(), &Market::seller(), order.id, shipment()).await.unwrap();
     let result = request_refund(market.app(), &by(BUYER), refund_request(order.id)).await;
-    assert!(matches!(result, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))), "{result:?}");
+    assert!(
+        matches!(
+            result,
+            Err(UseCaseError::Refused(RefundCommandRefusal::Order(OrderRefusal::WrongStatus { .. })))
+        ),
+        "{result:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +121,13 @@ async fn repeated_refund_report_changes_nothing_and_the_opposite_report_is_refus
     assert_eq!(market.report(&refund, RefundResult::Success).await.unwrap(), settled);
     assert_eq!(market.world.rows().await.len(), rows);
     let result = market.report(&refund, RefundResult::Failed).await;
-    assert!(matches!(result, Err(UseCaseError::Refund(RefundRefusal::AlreadySettled { .. }))), "{result:?}");
+    assert!(
+        matches!(
+            result,
+            Err(UseCaseError::Refused(RefundCommandRefusal::Refund(RefundRefusal::AlreadySettled { .. })))
+        ),
+        "{result:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +135,13 @@ async fn refund_request_of_the_seller_or_another_user_is_refused() {
     let market = Market::running().await;
     let order = market.paid(SpentAssets::default()).await;
     let seller = request_refund(market.app(), &Market::seller(), refund_request(order.id)).await;
-    assert!(matches!(seller, Err(UseCaseError::Order(OrderRefusal::NotAllowed { .. }))), "{seller:?}");
+    assert!(
+        matches!(
+            seller,
+            Err(UseCaseError::Refused(RefundCommandRefusal::Order(OrderRefusal::NotAllowed { .. })))
+        ),
+        "{seller:?}"
+    );
     let other_user = request_refund(market.app(), &by(77), refund_request(order.id)).await;
     assert!(matches!(other_user, Err(UseCaseError::NotFound { what: "order" })), "{other_user:?}");
 }
@@ -147,7 +165,13 @@ async fn payment_after_the_cancellation_is_refunded_once() {
     market.report(&again, RefundResult::Success).await.unwrap();
     assert_eq!(market.world.order(order.id).await.status, OrderStatus::Cancelled);
     let result = request_refund(market.app(), &operator(), refund_request(order.id)).await;
-    assert!(matches!(result, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))), "{result:?}");
+    assert!(
+        matches!(
+            result,
+            Err(UseCaseError::Refused(RefundCommandRefusal::Order(OrderRefusal::WrongStatus { .. })))
+        ),
+        "{result:?}"
+    );
     assert_eq!(market.total(Account::Gateway).await, 0);
     market.assert_ledger_balanced().await;
 }

@@ -1,5 +1,6 @@
 //! Use cases, interrupted at every await.
 
+use std::fmt::Display;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -19,12 +20,12 @@ enum Outcome {
 
 /// Interrupts one command once. `setup` prepares the state, `is_applied` compares the states before and after the command,
 /// and `is_valid_repeat` checks the result of the repeated command. Returns whether the command completed.
-async fn interrupt_once<G, T>(
+async fn interrupt_once<G, T, E: Display>(
     (interruption, polls): (Interruption, usize),
     setup: impl AsyncFn(&App) -> G,
-    command: impl AsyncFn(&App, &G) -> Result<T, UseCaseError>,
+    command: impl AsyncFn(&App, &G) -> Result<T, E>,
     is_applied: impl Fn(&State, &State) -> bool,
-    is_valid_repeat: impl Fn(Result<T, UseCaseError>, Outcome) -> bool,
+    is_valid_repeat: impl Fn(Result<T, E>, Outcome) -> bool,
 ) -> bool {
     let world = World::new().await;
     let (app, _) = world.process();
@@ -77,8 +78,8 @@ fn match_expected(events: Vec<(String, i64)>, expected: &[(&str, i64)]) -> bool 
     events.iter().map(|(name, seq)| (name.as_str(), *seq)).eq(expected.iter().copied())
 }
 
-fn refused_by_status<T>(result: &Result<T, UseCaseError>) -> bool {
-    matches!(result, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. })))
+fn refused_by_status<T>(result: &Result<T, UseCaseError<OrderRefusal>>) -> bool {
+    matches!(result, Err(UseCaseError::Refused(OrderRefusal::WrongStatus { .. })))
 }
 
 #[test]
@@ -108,9 +109,9 @@ fn interrupted_place_order_is_atomic_with_product_and_events() {
         let command = async |app: &App, product: &ProductId| {
             place_order(app, &by(BUYER), PlaceOrder::of(*product)).await
         };
-        let is_valid_repeat = |result: Result<Order, UseCaseError>, outcome| match outcome {
+        let is_valid_repeat = |result: Result<Order, UseCaseError<OrderRefusal>>, outcome| match outcome {
             Outcome::Unchanged => result.is_ok(),
-            Outcome::Applied => matches!(result, Err(UseCaseError::Order(OrderRefusal::Product(_)))),
+            Outcome::Applied => matches!(result, Err(UseCaseError::Refused(OrderRefusal::Product(_)))),
         };
         interrupt_once((interruption, polls), setup, command, is_applied, is_valid_repeat).await
     });
@@ -125,7 +126,7 @@ fn interrupted_cancel_order_is_atomic_with_product_and_event() {
                 && match_expected(new_events(before, now), &[("ORDER_CANCELLED", 2)])
         };
         let command = async |app: &App, order: &Order| cancel_order(app, &by(BUYER), order.id).await;
-        let is_valid_repeat = |result: Result<Order, UseCaseError>, outcome| match outcome {
+        let is_valid_repeat = |result: Result<Order, UseCaseError<OrderRefusal>>, outcome| match outcome {
             Outcome::Unchanged => result.is_ok(),
             Outcome::Applied => refused_by_status(&result),
         };
@@ -151,7 +152,7 @@ fn interrupted_ship_order_is_atomic_with_its_event() {
             let shipment = Shipment::new("SF".into(), "SF-1".into()).unwrap();
             ship_order(app, &by(SELLER), order.id, shipment).await
         };
-        let is_valid_repeat = |result: Result<Order, UseCaseError>, outcome| match outcome {
+        let is_valid_repeat = |result: Result<Order, UseCaseError<OrderRefusal>>, outcome| match outcome {
             Outcome::Unchanged => result.is_ok(),
             Outcome::Applied => refused_by_status(&result),
         };
@@ -174,7 +175,7 @@ fn interrupted_complete_order_is_atomic_with_its_event() {
                 && match_expected(new_events(before, now), &[("ORDER_STATUS_CHANGED", 4)])
         };
         let command = async |app: &App, order: &Order| complete_order(app, &by(BUYER), order.id).await;
-        let is_valid_repeat = |result: Result<Order, UseCaseError>, outcome| match outcome {
+        let is_valid_repeat = |result: Result<Order, UseCaseError<OrderRefusal>>, outcome| match outcome {
             Outcome::Unchanged => result.is_ok(),
             Outcome::Applied => refused_by_status(&result),
         };

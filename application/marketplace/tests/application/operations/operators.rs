@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use handover_events::{AggregateRef, EventId, OutboxStatus, TenantId};
 use handover_outbox::operations::*;
 use handover_outbox::ports::*;
-use marketplace::use_cases::UseCaseError;
+use marketplace::use_cases::NotAllowed;
 use marketplace::{Actor, CommandContext, Role};
 
 use crate::support::{CommitFault, Process, TENANT, World, by, event_id, sample};
@@ -91,8 +91,8 @@ pub(crate) fn assert_not_found<T: Debug, E: Debug>(result: &Result<T, E>) {
 }
 
 #[track_caller]
-pub(crate) fn assert_not_allowed<T: Debug>(result: &Result<T, UseCaseError>) {
-    assert!(matches!(result, Err(UseCaseError::NotAllowed { .. })), "{result:?}");
+pub(crate) fn assert_not_allowed<T: Debug>(result: &Result<T, NotAllowed>) {
+    assert!(matches!(result, Err(NotAllowed { .. })), "{result:?}");
 }
 
 impl World {

@@ -27,7 +27,8 @@ async fn sixty_four_buyers() {
     let [winner] = winners.as_slice() else { panic!("{} orders for one product, expected 1", winners.len()) };
     for result in &results {
         match result {
-            Ok(_) | Err(UseCaseError::Order(OrderRefusal::Product(ProductRefusal::WrongStatus { .. }))) => {}
+            Ok(_) | Err(UseCaseError::Refused(OrderRefusal::Product(ProductRefusal::WrongStatus { .. }))) => {
+            }
             Err(other) => panic!("{other}"),
         }
     }

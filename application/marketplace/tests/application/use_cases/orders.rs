@@ -19,7 +19,7 @@ fn in_other_tenant(user: i64) -> CommandContext {
     CommandContext { tenant: 2.try_into().unwrap(), ..by(user) }
 }
 
-fn is_not_found<T>(result: &Result<T, UseCaseError>) -> bool {
+fn is_not_found<T, R>(result: &Result<T, UseCaseError<R>>) -> bool {
     matches!(result, Err(UseCaseError::NotFound { .. }))
 }
 
@@ -77,20 +77,20 @@ async fn order_is_refused_for_a_missing_unavailable_or_own_product() {
     assert!(is_not_found(&place(&by(BUYER), 404.try_into().unwrap()).await));
     assert!(is_not_found(&place(&in_other_tenant(BUYER), product).await));
     let own = place(&by(SELLER), product).await;
-    assert!(matches!(own, Err(UseCaseError::Order(OrderRefusal::Product(ProductRefusal::OwnProduct)))));
+    assert!(matches!(own, Err(UseCaseError::Refused(OrderRefusal::Product(ProductRefusal::OwnProduct)))));
     assert!(matches!(place(&gateway(), product).await, Err(UseCaseError::NotAllowed { .. })));
     shelve_product(app, &by(SELLER), product, Shelf::Off).await.unwrap();
     let hidden = place(&by(BUYER), product).await;
     assert!(matches!(
         hidden,
-        Err(UseCaseError::Order(OrderRefusal::Product(ProductRefusal::WrongStatus { .. })))
+        Err(UseCaseError::Refused(OrderRefusal::Product(ProductRefusal::WrongStatus { .. })))
     ));
     shelve_product(app, &by(SELLER), product, Shelf::On).await.unwrap();
     place(&by(BUYER), product).await.unwrap();
     let sold = place(&by(OTHER_USER), product).await;
     assert!(matches!(
         sold,
-        Err(UseCaseError::Order(OrderRefusal::Product(ProductRefusal::WrongStatus { .. })))
+        Err(UseCaseError::Refused(OrderRefusal::Product(ProductRefusal::WrongStatus { .. })))
     ));
     assert_eq!(world.rows().await.len(), 2, "a refused command must append no event");
 }
@@ -101,12 +101,12 @@ async fn shelving_is_rejected_for_other_users_and_in_the_wrong_status() {
     let process = world.process();
     let product = process.listed().await.id;
     let other = shelve_product(&process.app, &by(OTHER_USER), product, Shelf::Off).await;
-    assert!(matches!(other, Err(UseCaseError::Product(ProductRefusal::NotTheSeller))));
+    assert!(matches!(other, Err(UseCaseError::Refused(ProductRefusal::NotTheSeller))));
     let shown = shelve_product(&process.app, &by(SELLER), product, Shelf::On).await;
-    assert!(matches!(shown, Err(UseCaseError::Product(ProductRefusal::WrongStatus { .. }))));
+    assert!(matches!(shown, Err(UseCaseError::Refused(ProductRefusal::WrongStatus { .. }))));
     place_order(&process.app, &by(BUYER), PlaceOrder::of(product)).await.unwrap();
     let sold = shelve_product(&process.app, &by(SELLER), product, Shelf::Off).await;
-    assert!(matches!(sold, Err(UseCaseError::Product(ProductRefusal::WrongStatus { .. }))));
+    assert!(matches!(sold, Err(UseCaseError::Refused(ProductRefusal::WrongStatus { .. }))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -145,7 +145,7 @@ async fn cancelled_order_frees_its_product_and_stays_cancelled() {
     assert_eq!(world.product(order.product).await.status, ProductStatus::OnSale);
     assert_eq!(world.history(order.id).await.last().unwrap(), &(2, "ORDER_CANCELLED".to_owned()));
     let again = cancel_order(&process.app, &by(BUYER), order.id).await;
-    assert!(matches!(again, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))));
+    assert!(matches!(again, Err(UseCaseError::Refused(OrderRefusal::WrongStatus { .. }))));
     place_order(&process.app, &by(OTHER_USER), PlaceOrder::of(order.product)).await.unwrap();
 }
 
@@ -164,8 +164,8 @@ async fn order_is_hidden_from_other_users_and_rejects_actions_of_the_wrong_party
         let pay = StartPayment { order: order.id, method: "card".into() };
         assert!(is_not_found(&start_payment(app, &context, pay).await));
     }
-    let not_allowed = |result: Result<Order, UseCaseError>| {
-        matches!(result, Err(UseCaseError::Order(OrderRefusal::NotAllowed { .. })))
+    let not_allowed = |result: Result<Order, UseCaseError<OrderRefusal>>| {
+        matches!(result, Err(UseCaseError::Refused(OrderRefusal::NotAllowed { .. })))
     };
     assert!(not_allowed(cancel_order(app, &by(SELLER), order.id).await));
     assert!(not_allowed(ship_order(app, &by(BUYER), order.id, shipment()).await));
@@ -185,8 +185,8 @@ async fn action_in_the_wrong_status_is_rejected() {
     let world = World::new().await;
     let process = world.process();
     let app = &process.app;
-    let wrong = |result: Result<Order, UseCaseError>| {
-        matches!(result, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. })))
+    let wrong = |result: Result<Order, UseCaseError<OrderRefusal>>| {
+        matches!(result, Err(UseCaseError::Refused(OrderRefusal::WrongStatus { .. })))
     };
     let pending = process.ordered().await;
     assert!(wrong(ship_order(app, &by(SELLER), pending.id, shipment()).await));
@@ -200,7 +200,10 @@ async fn action_in_the_wrong_status_is_rejected() {
     assert_eq!(world.order(pending.id).await, pending);
     let payment = StartPayment { order: paid.id, method: "card".into() };
     let late = start_payment(app, &by(BUYER), payment).await;
-    assert!(matches!(late, Err(UseCaseError::Order(OrderRefusal::WrongStatus { .. }))));
+    assert!(matches!(
+        late,
+        Err(UseCaseError::Refused(PaymentCommandRefusal::Order(OrderRefusal::WrongStatus { .. })))
+    ));
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,7 +35,10 @@ async fn repeated_start_of_a_payment_returns_the_existing_payment() {
     );
     let seller = StartPayment { order: order.id, method: "card".into() };
     let result = start_payment(&process.app, &by(SELLER), seller).await;
-    assert!(matches!(result, Err(UseCaseError::Order(OrderRefusal::NotAllowed { .. }))));
+    assert!(matches!(
+        result,
+        Err(UseCaseError::Refused(PaymentCommandRefusal::Order(OrderRefusal::NotAllowed { .. })))
+    ));
     assert_eq!(types(&world).await, ["ORDER_CREATED"]);
 }
 
@@ -71,15 +74,24 @@ async fn conflicting_report_or_wrong_amount_is_refused() {
     let mut wrong = report(&payment, PaymentResult::Success);
     wrong.report.amount = money(1);
     let result = settle_payment(&process.app, &gateway(), wrong).await;
-    assert!(matches!(result, Err(UseCaseError::Payment(PaymentRefusal::WrongAmount { .. }))));
+    assert!(matches!(
+        result,
+        Err(UseCaseError::Refused(PaymentCommandRefusal::Payment(PaymentRefusal::WrongAmount { .. })))
+    ));
     assert_eq!(world.order(order.id).await, order);
     process.settle(&payment, PaymentResult::Success).await.unwrap();
     let failed = process.settle(&payment, PaymentResult::Failed).await;
-    assert!(matches!(failed, Err(UseCaseError::Payment(PaymentRefusal::AlreadySettled { .. }))));
+    assert!(matches!(
+        failed,
+        Err(UseCaseError::Refused(PaymentCommandRefusal::Payment(PaymentRefusal::AlreadySettled { .. })))
+    ));
     let mut other = report(&payment, PaymentResult::Success);
     other.report.transaction_id = "another".into();
     let other = settle_payment(&process.app, &gateway(), other).await;
-    assert!(matches!(other, Err(UseCaseError::Payment(PaymentRefusal::AlreadySettled { .. }))));
+    assert!(matches!(
+        other,
+        Err(UseCaseError::Refused(PaymentCommandRefusal::Payment(PaymentRefusal::AlreadySettled { .. })))
+    ));
     assert_eq!(types(&world).await, ["ORDER_CREATED", "PAYMENT_SUCCEEDED", "ORDER_PAID"]);
 }
 

@@ -23,7 +23,7 @@ const REDRIVEN: &str = "redriven; to be published again";
 
 /// The items of a timeline, each with its sort key.
 pub(super) struct Items<'a> {
-    audience: Audience,
+    audience: Audience<'a>,
     visibility: Visibility,
     /// Consumer of each queue.
     consumers: BTreeMap<&'static str, &'static str>,
@@ -37,7 +37,7 @@ type SortKey = (DateTime<Utc>, i64, TimelineKind);
 impl<'a> Items<'a> {
     pub(super) fn new(
         app: &App,
-        audience: Audience,
+        audience: Audience<'a>,
         visibility: Visibility,
         rows: &'a [OutboxRow],
     ) -> Items<'a> {
@@ -290,10 +290,7 @@ impl<'a> Items<'a> {
     }
 
     fn for_operators(&self, text: Option<String>) -> Option<String> {
-        match self.audience {
-            Audience::Operator => text,
-            Audience::Party => None,
-        }
+        if self.audience.is_operator() { text } else { None }
     }
 }
 
