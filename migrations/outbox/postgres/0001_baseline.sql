@@ -193,7 +193,7 @@ CREATE INDEX idx_outbox_audit_tenant ON outbox_audit_log (tenant_id, id);
 CREATE INDEX idx_outbox_audit_changes ON outbox_audit_log (tenant_id, is_change, id);
 CREATE FUNCTION outbox_audit_log_refuses() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'the audit log is only ever added to';
+    RAISE EXCEPTION 'the audit log is append-only';
 END;
 $$;
 CREATE TRIGGER outbox_audit_log_never_changed BEFORE UPDATE OR DELETE ON outbox_audit_log

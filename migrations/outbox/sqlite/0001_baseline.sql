@@ -58,10 +58,11 @@ CREATE INDEX idx_outbox_order ON outbox_events (aggregate_type, aggregate_id, te
     WHERE status IN ('NEW', 'RETRY');
 CREATE INDEX idx_outbox_sent ON outbox_events (sent_time) WHERE sent_time IS NOT NULL;
 
--- These triggers convert times of another length, as an operator may write them by SQL (`2026-02-04 10:30:00`,
+-- These triggers convert times in other formats, as an operator may write them by SQL (`2026-02-04 10:30:00`,
 -- `datetime('now')`), to the format above. Otherwise comparisons with other times would be wrong.
 CREATE TRIGGER outbox_events_times_inserted AFTER INSERT ON outbox_events
-WHEN length(NEW.create_time) <> 27 OR length(NEW.update_time) <> 27 OR length(NEW.next_retry_time) <> 27
+WHEN NEW.create_time NOT GLOB '????-??-??T??:??:??.??????Z' OR NEW.update_time NOT GLOB '????-??-??T??:??:??.??????Z'
+    OR NEW.next_retry_time NOT GLOB '????-??-??T??:??:??.??????Z'
 BEGIN
     UPDATE outbox_events SET
         create_time = strftime('%Y-%m-%dT%H:%M:%f000Z', create_time),
@@ -70,7 +71,7 @@ BEGIN
     WHERE id = NEW.id;
 END;
 CREATE TRIGGER outbox_events_times_updated AFTER UPDATE OF next_retry_time ON outbox_events
-WHEN length(NEW.next_retry_time) <> 27
+WHEN NEW.next_retry_time NOT GLOB '????-??-??T??:??:??.??????Z'
 BEGIN
     UPDATE outbox_events SET next_retry_time = strftime('%Y-%m-%dT%H:%M:%f000Z', next_retry_time)
     WHERE id = NEW.id;
@@ -186,18 +187,18 @@ CREATE INDEX idx_outbox_audit_tenant ON outbox_audit_log (tenant_id, id);
 CREATE INDEX idx_outbox_audit_changes ON outbox_audit_log (tenant_id, is_change, id);
 CREATE TRIGGER outbox_audit_log_never_updated BEFORE UPDATE ON outbox_audit_log
 BEGIN
-    SELECT RAISE(ABORT, 'the audit log is only ever added to');
+    SELECT RAISE(ABORT, 'the audit log is append-only');
 END;
 CREATE TRIGGER outbox_audit_log_never_deleted BEFORE DELETE ON outbox_audit_log
 BEGIN
-    SELECT RAISE(ABORT, 'the audit log is only ever added to');
+    SELECT RAISE(ABORT, 'the audit log is append-only');
 END;
 -- REPLACE deletes the conflicting row without firing DELETE triggers, unless `recursive_triggers` is on. Therefore this
 -- trigger rejects an INSERT with an existing id.
 CREATE TRIGGER outbox_audit_log_never_replaced BEFORE INSERT ON outbox_audit_log
 WHEN EXISTS (SELECT 1 FROM outbox_audit_log WHERE id = NEW.id)
 BEGIN
-    SELECT RAISE(ABORT, 'the audit log is only ever added to');
+    SELECT RAISE(ABORT, 'the audit log is append-only');
 END;
 
 -- Tables of the database broker.

@@ -5,7 +5,7 @@ use std::path::Path;
 use handover_outbox::ports::Store;
 use handover_sql::SchemaError;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::{AssertSqlSafe, Executor, SqlSafeStr as _};
+use sqlx::{AssertSqlSafe, Executor, Row as _, SqlSafeStr as _};
 
 use super::{fixture, unmigrated};
 
@@ -28,7 +28,7 @@ async fn audit_log_rejects_update_delete_and_replace() {
         &replace,
     ] {
         let error = direct.execute(AssertSqlSafe(refused)).await.unwrap_err();
-        assert!(error.to_string().contains("the audit log is only ever added to"), "{refused}: {error}");
+        assert!(error.to_string().contains("the audit log is append-only"), "{refused}: {error}");
     }
     let mut view = fixture.store.view().await.unwrap();
     let entries = view
@@ -52,6 +52,40 @@ async fn dead_letter_inserted_by_sql_is_readable_and_invalid_status_is_rejected(
     let mut view = fixture.store.view().await.unwrap();
     assert_eq!(view.outbox_view().undecided_dead_letters(None).await.unwrap(), 1);
     assert!(direct.execute("UPDATE dead_letters SET status = 'LOST'").await.is_err());
+}
+
+/// Otherwise the relay would compare times of different formats as texts.
+#[tokio::test]
+async fn event_times_written_by_sql_are_stored_in_the_format_of_the_schema() {
+    let fixture = fixture().await;
+    let mut direct = fixture.direct_connection().await;
+    let times = [
+        ("2026-02-04 10:30:00", "2026-02-04T10:30:00.000000Z"),
+        ("2026-02-04T10:30:00.123456Z", "2026-02-04T10:30:00.123456Z"),
+        // Of the same length as the format of the schema.
+        ("2026-02-04 10:30:00.000000Z", "2026-02-04T10:30:00.000000Z"),
+        ("2026-02-04T10:30:00.0+08:00", "2026-02-04T02:30:00.000000Z"),
+    ];
+    for (number, (written, stored)) in times.into_iter().enumerate() {
+        let insert = format!(
+            "INSERT INTO outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, create_time, \
+             update_time, next_retry_time) VALUES ('e-{number}', 'ORDER_CREATED', 'order', 1, '{{}}', '{written}', \
+             '{written}', '{written}')"
+        );
+        direct.execute(AssertSqlSafe(insert)).await.unwrap();
+        let select = format!(
+            "SELECT create_time, update_time, next_retry_time FROM outbox_events WHERE event_id = 'e-{number}'"
+        );
+        let row = direct.fetch_one(AssertSqlSafe(select.clone())).await.unwrap();
+        for column in 0..3 {
+            assert_eq!(row.get::<&str, _>(column), stored, "{written}");
+        }
+        let update =
+            format!("UPDATE outbox_events SET next_retry_time = '{written}' WHERE event_id = 'e-{number}'");
+        direct.execute(AssertSqlSafe(update)).await.unwrap();
+        let row = direct.fetch_one(AssertSqlSafe(select)).await.unwrap();
+        assert_eq!(row.get::<&str, _>(2), stored, "{written}");
+    }
 }
 
 #[tokio::test]
