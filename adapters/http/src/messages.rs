@@ -78,7 +78,7 @@ pub(crate) const OUTCOME_UNKNOWN: Text = Text::fixed(
     "结果未知，请求可能仍会完成：请使用相同的幂等键重试",
 );
 pub(crate) const NOTHING_HELD: Text = Text::fixed(
-    "nothing is held: outbox.on-failed is continue",
+    "no failed event blocks later events: outbox.on-failed is continue",
     "没有被阻塞的事件：outbox.on-failed 为 continue",
 );
 pub(crate) const NOT_LOCKED_YET: Text = Text::fixed(

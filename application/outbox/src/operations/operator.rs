@@ -45,7 +45,7 @@ pub enum OperationError {
         what: &'static str,
     },
     /// Nothing to release: failed events block no later events (`outbox.on-failed = "continue"`).
-    #[error("nothing is held: outbox.on-failed is continue")]
+    #[error("no failed event blocks later events: outbox.on-failed is continue")]
     NothingHeld,
     /// The database failed.
     #[error(transparent)]
