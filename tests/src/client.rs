@@ -188,6 +188,16 @@ impl Api {
         self.send(self.http.get(self.url(path)).bearer_auth(self.token(caller))).await
     }
 
+    /// Like [`Api::get`], with another limit for the time until the response.
+    pub async fn get_within(
+        &self,
+        limit: Duration,
+        caller: impl Into<Caller>,
+        path: &str,
+    ) -> Result<ApiResponse, NoResponse> {
+        self.send(self.http.get(self.url(path)).bearer_auth(self.token(caller)).timeout(limit)).await
+    }
+
     /// Lists a product for 88.50.
     pub async fn list_product(&self, seller: i64, title: &str) -> Result<ApiResponse, NoResponse> {
         self.post(seller, "/api/v1/products", json!({"title": title, "price": 88.5})).await
