@@ -19,7 +19,7 @@ pub enum UseCaseError {
     /// The actor lacks a required role or is not signed in.
     #[error("this requires {what}")]
     NotAllowed {
-        /// The missing requirement.
+        /// The role or sign-in that the actor lacks.
         what: &'static str,
     },
     #[error(transparent)]
